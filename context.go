@@ -1,0 +1,293 @@
+package courier
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A ContextConfig says what a step sees of its execution. The zero value is an
+// execution without values that may use any file, which suits unit tests.
+type ContextConfig struct {
+	Execution ExecutionID
+	Job       string
+	Version   int
+	Step      int
+	ID        string // the step's id, if it has one
+	Type      string
+	Iteration []int // of the loops around the step, outermost first
+	Attempt   int   // of the step, from 1; 0 means 1
+	// FirstAttempt is the number of the step's first attempt since the loop
+	// around it was started again; 0 means 1.
+	FirstAttempt int
+	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
+	ExecutionAttempt int
+
+	// Workspace is the execution's directory, from which relative paths are
+	// taken. It is created when it is first needed. Empty means that nothing
+	// is confined: relative paths start in the current directory.
+	Workspace string
+	Roots     []string // directories outside the workspace that steps may use
+
+	Values  Scope                                                  // nil means none
+	Secrets func(ctx context.Context, name string) (string, error) // nil means none
+	// Resources holds what steps keep open for the execution; nil means that
+	// the context has its own, closed by its Close.
+	Resources  *Resources
+	Log        *slog.Logger   // nil means none
+	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
+	Unresolved []string       // config fields without a value in a dry run
+	Cancelled  bool           // see [Context.Cancelled]
+}
+
+// A Context is what a running step sees of its execution: values, files, a log
+// and the means to report. It is not a [context.Context]; cancellation reaches
+// a step separately. It may be used by several goroutines.
+//
+// The zero Context is ready to use, which suits unit tests; see
+// [ContextConfig].
+type Context struct {
+	cfg ContextConfig
+
+	mu       sync.Mutex
+	closed   bool
+	set      map[string]json.RawMessage
+	files    []File
+	fileAt   map[string]int // index in files by path
+	items    map[string]int64
+	lastItem string
+	lastDone int64
+	bytes    int64
+	roots    map[string]*os.Root
+	swept    map[string]bool // directories without side files of earlier attempts
+	own      *Resources
+	usedWork bool
+}
+
+// NewContext returns a context. The caller closes it when the attempt is over.
+func NewContext(cfg ContextConfig) *Context {
+	if cfg.Workspace != "" {
+		cfg.Workspace = filepath.Clean(cfg.Workspace)
+	}
+	return &Context{cfg: cfg}
+}
+
+// Execution is the id of the execution.
+func (c *Context) Execution() ExecutionID { return c.cfg.Execution }
+
+// Job is the name of the job.
+func (c *Context) Job() string { return c.cfg.Job }
+
+// Step is the step's index in the flat list.
+func (c *Context) Step() int { return c.cfg.Step }
+
+// ID is the step's id; empty if it has none.
+func (c *Context) ID() string { return c.cfg.ID }
+
+// Type is the key of the step's type.
+func (c *Context) Type() string { return c.cfg.Type }
+
+// Iteration is the iteration of each loop around the step, outermost first;
+// nil outside loops. The caller must not change it.
+func (c *Context) Iteration() []int { return c.cfg.Iteration }
+
+// Attempt counts the starts of this step in this iteration, from 1.
+func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
+
+// Cancelled reports, in Rollback, that the execution is being cancelled, so
+// nothing needs to be kept for a resume.
+func (c *Context) Cancelled() bool { return c.cfg.Cancelled }
+
+// Unresolved reports, in Validate, that a field of the configuration is known
+// only at run time. A field of an object is written with dots.
+func (c *Context) Unresolved(field string) bool { return slices.Contains(c.cfg.Unresolved, field) }
+
+// Log is the step's log. Its records carry the execution and the step.
+func (c *Context) Log() *slog.Logger {
+	if c.cfg.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return c.cfg.Log
+}
+
+// Secret returns the secret called name. It is for what a step needs besides
+// its configuration, where "secret:NAME" stands for one; it must not be put
+// into outputs, errors or logs.
+func (c *Context) Secret(ctx context.Context, name string) (string, error) {
+	if c.cfg.Secrets == nil {
+		return "", fmt.Errorf("secret %q: no secrets are configured; set engine.Options.Secrets", name)
+	}
+	return c.cfg.Secrets(ctx, name)
+}
+
+// Set adds the value "<index>.<name>" when the step completes; until then
+// nobody sees it. It overrides a field of the same name in the step's output.
+func (c *Context) Set(name string, v any) error {
+	if n, rest := cutName(name); n == "" || rest != "" {
+		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
+	}
+	raw, err := marshalValue(v)
+	if err != nil {
+		return fmt.Errorf("set %q: %w", name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.set == nil {
+		c.set = make(map[string]json.RawMessage)
+	}
+	c.set[name] = raw
+	return nil
+}
+
+// Get returns the value that key refers to, such as "0.file_list" or
+// "loop.current_item.name", decoded into T without loss. The error of a value
+// that isn't there matches [ErrNotFound]. What the step itself has set is not
+// among the values.
+func Get[T any](c *Context, key string) (T, error) {
+	var v T
+	ref, err := ParseReference(key)
+	if err != nil {
+		return v, err
+	}
+	x, err := ref.Resolve(c.scope())
+	if err != nil {
+		return v, err
+	}
+	raw, err := appendJSON(nil, x)
+	if err == nil {
+		err = plainError(newReader(raw).Decode(&v))
+	}
+	if err != nil {
+		return v, fmt.Errorf("value %q: %w", key, err)
+	}
+	return v, nil
+}
+
+// TryGet is [Get] for a value that may be missing or of another type.
+func TryGet[T any](c *Context, key string) (T, bool) {
+	v, err := Get[T](c, key)
+	return v, err == nil
+}
+
+// Snapshot returns all values in scope by key. The caller must not change
+// the values.
+func (c *Context) Snapshot() map[string]any {
+	s := c.scope()
+	all := make(map[string]any)
+	for _, key := range s.Keys() {
+		head, name, _ := strings.Cut(key, ".")
+		if v, ok := s.Value(head, name); ok {
+			all[key] = v
+		}
+	}
+	return all
+}
+
+func (c *Context) scope() Scope {
+	if c.cfg.Values == nil {
+		return Values(nil)
+	}
+	return c.cfg.Values
+}
+
+// outputs merges what the step returned with what it set.
+func (c *Context) outputs(out any) (json.RawMessage, error) {
+	raw, err := marshalValue(out)
+	if err != nil {
+		return nil, Permanent(fmt.Errorf("the work is done, but its output can't be stored: %w", err))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if string(raw) == "null" || string(raw) == "{}" {
+		raw = nil
+	}
+	if raw != nil && raw[0] != '{' {
+		return nil, Permanent(fmt.Errorf("output: must be an object in JSON, not %s", shorten(string(raw), 40)))
+	}
+	if len(c.set) == 0 {
+		return raw, nil
+	}
+	all := make(map[string]json.RawMessage)
+	if raw != nil {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(all, c.set)
+	return json.Marshal(all)
+}
+
+// Progress reports how far the step is with one item, such as a file: done of
+// total bytes, total -1 if that is not known. It keeps the stall timeout from
+// firing, and adds up to the bytes in the step's record: an item that is
+// reported again after it was complete, or with fewer bytes, counts as one that
+// was started again. It is cheap enough to call for every block.
+func (c *Context) Progress(done, total int64, item string) {
+	c.mu.Lock()
+	if c.items == nil {
+		c.items = make(map[string]int64)
+	}
+	before := c.items[item]
+	if item == c.lastItem {
+		before = c.lastDone
+	}
+	if done < before {
+		before = 0 // the item was started again
+	}
+	c.bytes += done - before
+	c.items[item] = done
+	c.lastItem, c.lastDone = item, done
+	if total >= 0 && done >= total {
+		delete(c.items, item) // finished: memory stays bounded
+	}
+	p := Progress{Item: item, Done: done, Total: total, Bytes: c.bytes}
+	report := c.cfg.OnProgress
+	if c.closed {
+		report = nil
+	}
+	c.mu.Unlock()
+	if report != nil {
+		report(p)
+	}
+}
+
+// Progress is a report made by [Context.Progress].
+type Progress struct {
+	Item  string
+	Done  int64 // bytes of the item
+	Total int64 // bytes of the item; -1 if not known
+	Bytes int64 // of the attempt, all items
+}
+
+// Bytes is what the step reported by [Context.Progress] so far.
+func (c *Context) Bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// Close ends the attempt: the files that the context opened directories for
+// can't be reached through it any more, and what a context without an engine
+// kept open is closed.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	roots, own := c.roots, c.own
+	c.closed, c.roots = true, nil
+	c.mu.Unlock()
+	var errs []error
+	for _, r := range roots {
+		errs = append(errs, r.Close())
+	}
+	if own != nil {
+		errs = append(errs, own.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,401 @@
+// Package courier is the vocabulary of durable, multi-step file-transfer
+// pipelines: jobs, the flat lists of steps they are made of, the typed step
+// types that do the work, and the executions that record what became of them.
+//
+// A [Job] is a named, versioned list of [StepSpec] values. Each names a step
+// type, registered in a [Registry] under a key such as "sftp.download", or a
+// control-flow marker ("flow.if", "flow.else", "flow.foreach", "flow.end"),
+// and carries that type's configuration. An engine (package engine) runs jobs
+// against a store (package store): it saves a checkpoint after every step, so
+// that an execution that is paused, fails, or loses its process continues
+// where it was.
+//
+// A step type is an ordinary Go type with one method; see [Step]. What it
+// returns becomes values that later steps refer to, as in
+// "context:fetch.downloaded_file".
+//
+// This package holds names and rules only. It starts no goroutines of its own
+// and imports nothing outside the standard library; the only I/O is what a
+// step asks of its [Context].
+package courier
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// An ExecutionID identifies one execution of a job. It is a UUIDv7 in its
+// usual text form, so ids sort by the time they were made.
+type ExecutionID string
+
+// A State is where an execution stands. The legal moves between states are
+// those of [State.CanBecome].
+type State string
+
+// The states of an execution.
+const (
+	Created   State = "created"   // durable but held; only a release or a cancel moves it
+	Queued    State = "queued"    // waits for a worker, or for its due time
+	Running   State = "running"   // a worker holds its lease
+	Paused    State = "paused"    // an operator stopped it between two steps; it can be resumed
+	Completed State = "completed" // all steps are done; final
+	Failed    State = "failed"    // a step failed for good; it can be resumed from that step
+	Cancelled State = "cancelled" // given up; final
+)
+
+// moves is the whole table of legal moves. Claiming is the only way into
+// running, or limits would leak.
+var moves = map[State][]State{
+	"":      {Created, Queued},
+	Created: {Queued, Cancelled},
+	Queued:  {Running, Paused, Cancelled},
+	Running: {Completed, Failed, Cancelled, Paused, Queued},
+	Paused:  {Queued, Cancelled},
+	Failed:  {Queued, Cancelled},
+}
+
+// CanBecome reports whether an execution may move from s to t. The empty state
+// stands for "does not exist yet".
+func (s State) CanBecome(t State) bool { return slices.Contains(moves[s], t) }
+
+// Final reports whether s never changes again: completed or cancelled.
+func (s State) Final() bool { return s == Completed || s == Cancelled }
+
+// Ended reports whether no worker will go on with an execution in s by itself:
+// completed, failed or cancelled. A failed execution can still be resumed.
+func (s State) Ended() bool { return s.Final() || s == Failed }
+
+// A StepState is where one attempt of a step stands.
+type StepState string
+
+// The states of a step. Only the failure policy skip_and_continue makes a step
+// skipped; a branch that is not taken leaves no record.
+const (
+	StepPending   StepState = "pending"
+	StepRunning   StepState = "running"
+	StepCompleted StepState = "completed"
+	StepFailed    StepState = "failed"
+	StepSkipped   StepState = "skipped"
+)
+
+// stepMoves is the whole table of legal moves of a step's attempt.
+var stepMoves = map[StepState][]StepState{
+	StepPending: {StepRunning, StepFailed, StepSkipped},
+	StepRunning: {StepCompleted, StepFailed, StepSkipped, StepPending},
+}
+
+// CanBecome reports whether an attempt of a step may move from s to t. A
+// running step becomes pending again when it is interrupted by a pause, a stop
+// or a lost worker.
+func (s StepState) CanBecome(t StepState) bool { return slices.Contains(stepMoves[s], t) }
+
+// A Position says where an execution is in its flat list of steps. It is the
+// whole durable state of control flow. The zero Position is the start.
+type Position struct {
+	// Step is the index of the entry that is next to run; the length of the
+	// list means that all is done.
+	Step int `json:"step"`
+	// Loops are the loops that Step lies in, outermost first.
+	Loops []LoopPosition `json:"loops,omitempty"`
+}
+
+// A LoopPosition is one open loop of a [Position].
+type LoopPosition struct {
+	Step  int `json:"step"`  // index of the flow.foreach marker
+	Index int `json:"index"` // iteration, counting from 0
+}
+
+// Iteration returns the iteration of each open loop, outermost first; nil
+// outside loops.
+func (p Position) Iteration() []int {
+	if len(p.Loops) == 0 {
+		return nil
+	}
+	path := make([]int, len(p.Loops))
+	for i, l := range p.Loops {
+		path[i] = l.Index
+	}
+	return path
+}
+
+// Equal reports whether p and q are the same position.
+func (p Position) Equal(q Position) bool { return p.Step == q.Step && slices.Equal(p.Loops, q.Loops) }
+
+// An Execution is one run of one version of a job.
+type Execution struct {
+	ID      ExecutionID `json:"id"`
+	Job     string      `json:"job"`
+	Version int         `json:"version"` // of the job; it never changes, whatever becomes of the job
+	State   State       `json:"state"`
+	Queue   string      `json:"queue"`
+	// Priority orders the queue, higher first; within a priority it is first
+	// in, first out.
+	Priority int16 `json:"priority"`
+	// Attempt counts how often the execution started at step 0, from 1. Only
+	// the failure policy retry_job raises it.
+	Attempt  int      `json:"attempt"`
+	Position Position `json:"position"`
+	// StepAttempts is how many attempts of the step at Position were started of
+	// which none has completed it.
+	StepAttempts int `json:"step_attempts,omitempty"`
+	// Current is the step that a worker is executing; nil when there is none.
+	Current *StepExecution  `json:"current,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"` // a JSON object: the values params.*
+
+	CreatedAt time.Time `json:"created_at"`
+	DueAt     time.Time `json:"due_at"`              // queued executions are claimed no earlier
+	StartedAt time.Time `json:"started_at,omitzero"` // first claim
+	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
+
+	// Failure says why an execution failed, or why a backing-off one waits.
+	Failure *Failure `json:"failure,omitempty"`
+	// Request is what an operator has asked of a running execution and its
+	// worker has not yet done: "pause", "cancel", or empty.
+	Request RequestKind `json:"request,omitempty"`
+	// Resumed says that an operator resumed the execution at least once.
+	Resumed bool `json:"resumed,omitempty"`
+
+	IdempotencyKey string        `json:"idempotency_key,omitempty"`
+	LimitKeys      []string      `json:"limit_keys,omitempty"`
+	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
+	By             string        `json:"by,omitempty"`
+
+	Worker         string    `json:"worker,omitempty"`    // the last worker that claimed it
+	Workspace      string    `json:"workspace,omitempty"` // id of the directory tree that holds its files; empty while it has none
+	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
+	// DiskBytes is the size of the workspace when it was last measured, at the
+	// end of the execution.
+	DiskBytes int64 `json:"disk_bytes,omitempty"`
+}
+
+// Status is the state as shown to people: the state itself, or "scheduled" for
+// a queued execution whose due time lies after now, "lost" for a running one
+// whose worker's lease has ended and that waits for another worker with its
+// step types, queue and workspace, and "cancelling" or "pausing" for a running
+// one that was asked to.
+func (e *Execution) Status(now time.Time) string {
+	switch {
+	case e.State == Queued && e.DueAt.After(now):
+		return "scheduled"
+	case e.State == Running && e.LeaseExpiresAt.Before(now) && !e.LeaseExpiresAt.IsZero():
+		return "lost"
+	case e.State == Running && e.Request == RequestCancel:
+		return "cancelling"
+	case e.State == Running && e.Request == RequestPause:
+		return "pausing"
+	}
+	return string(e.State)
+}
+
+// Err returns nil for an execution that did not fail, ErrCancelled for a
+// cancelled one, and a *[StepError] for a failed one.
+func (e *Execution) Err() error {
+	switch {
+	case e.State == Cancelled:
+		return ErrCancelled
+	case e.State == Failed && e.Failure != nil:
+		return e.Failure.stepError(e)
+	case e.State == Failed:
+		return (&Failure{Message: "no reason was recorded"}).stepError(e)
+	}
+	return nil
+}
+
+// MarshalJSON writes the timeout in seconds.
+func (e Execution) MarshalJSON() ([]byte, error) {
+	type plain Execution // without methods
+	return appendJSON(nil, struct {
+		plain
+		Timeout seconds `json:"timeout_seconds,omitempty"`
+	}{plain(e), seconds(e.Timeout)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Execution) UnmarshalJSON(data []byte) error {
+	type plain Execution
+	v := struct {
+		*plain
+		Timeout seconds `json:"timeout_seconds"`
+	}{plain: (*plain)(e)}
+	err := json.Unmarshal(data, &v)
+	e.Timeout = time.Duration(v.Timeout)
+	return err
+}
+
+// A RequestKind is what an operator asks of an execution.
+type RequestKind string
+
+// The requests of operators.
+const (
+	RequestPause   RequestKind = "pause"
+	RequestResume  RequestKind = "resume"
+	RequestCancel  RequestKind = "cancel"
+	RequestRelease RequestKind = "release"
+)
+
+// A Failure is the stored form of a [StepError].
+type Failure struct {
+	Step      int    `json:"step"` // index, or -1 when no step is to blame
+	ID        string `json:"id,omitempty"`
+	Type      string `json:"type,omitempty"`
+	Iteration []int  `json:"iteration,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Reason    Reason `json:"reason"`
+	Message   string `json:"message"`
+}
+
+// A Reason is the class of a failure.
+type Reason string
+
+// The reasons of failures.
+const (
+	ReasonError      Reason = "error"             // the step returned an error
+	ReasonTimeout    Reason = "timeout"           // the attempt took longer than its timeout
+	ReasonStalled    Reason = "stalled"           // no progress for the stall timeout
+	ReasonPanic      Reason = "panic"             // the step panicked or called runtime.Goexit
+	ReasonConfig     Reason = "config"            // the configuration could not be resolved or decoded
+	ReasonExecution  Reason = "execution_timeout" // the whole execution took too long
+	ReasonWorkerLost Reason = "worker_lost"       // three workers in a row were lost in the same step
+	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
+	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
+	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
+)
+
+// A StepExecution records one attempt of one step, in one iteration of the
+// loops around it.
+type StepExecution struct {
+	Execution ExecutionID `json:"execution_id"`
+	// Seq orders the records of an execution; it is the sequence number of the
+	// audit entry that ended the attempt.
+	Seq  int64  `json:"seq"`
+	Step int    `json:"step"` // index in the flat list
+	ID   string `json:"id,omitempty"`
+	Type string `json:"type"`
+	// Iteration is the iteration of each loop around the step, outermost
+	// first, and Total the number of iterations each of them has; both nil
+	// outside loops.
+	Iteration []int `json:"iteration,omitempty"`
+	Total     []int `json:"total,omitempty"`
+	// Attempt counts from 1 the starts of this step in this iteration.
+	Attempt int `json:"attempt"`
+	// ExecutionAttempt is the attempt of the execution it belongs to.
+	ExecutionAttempt int             `json:"execution_attempt"`
+	State            StepState       `json:"state"`
+	StartedAt        time.Time       `json:"started_at"`
+	EndedAt          time.Time       `json:"ended_at,omitzero"`
+	Bytes            int64           `json:"bytes,omitempty"`
+	Outputs          json.RawMessage `json:"outputs,omitempty"` // a JSON object
+	Files            []File          `json:"files,omitempty"`
+	Reason           Reason          `json:"reason,omitempty"`
+	Error            string          `json:"error,omitempty"`
+	Worker           string          `json:"worker,omitempty"`
+}
+
+// IterationIndex is the iteration of the innermost loop around the step, or
+// nil outside loops.
+func (s *StepExecution) IterationIndex() *int {
+	if len(s.Iteration) == 0 {
+		return nil
+	}
+	return &s.Iteration[len(s.Iteration)-1]
+}
+
+// A File is what a step reported of a file: that it wrote it, with the size it
+// then had, or that it removed it.
+type File struct {
+	// Path is relative to the workspace, with slashes, or absolute.
+	Path    string `json:"path"`
+	Size    int64  `json:"size,omitempty"`
+	Removed bool   `json:"removed,omitempty"`
+}
+
+// An AuditEntry records one change of state. The entries of an execution are
+// numbered 1, 2, 3 ... without gaps, are written in the transaction that makes
+// the change, and are never modified.
+type AuditEntry struct {
+	Execution ExecutionID `json:"execution_id"`
+	Seq       int64       `json:"seq"`
+	At        time.Time   `json:"at"`
+	// Step is the index of the step whose state changed; nil if it is the
+	// execution's own.
+	Step      *int   `json:"step,omitempty"`
+	ID        string `json:"id,omitempty"`
+	Type      string `json:"type,omitempty"`
+	Iteration []int  `json:"iteration,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	From      string `json:"from"` // empty when it came into being
+	To        string `json:"to"`
+	// Elapsed is how long the previous state lasted; elapsed_seconds in JSON.
+	Elapsed time.Duration `json:"-"`
+	Bytes   int64         `json:"bytes,omitempty"`
+	Reason  Reason        `json:"reason,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	By      string        `json:"by,omitempty"` // who asked for it, for what people do
+	Worker  string        `json:"worker,omitempty"`
+}
+
+// MarshalJSON writes the elapsed time in seconds.
+func (a AuditEntry) MarshalJSON() ([]byte, error) {
+	type plain AuditEntry // without methods
+	return appendJSON(nil, struct {
+		plain
+		Elapsed seconds `json:"elapsed_seconds"`
+	}{plain(a), seconds(a.Elapsed)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *AuditEntry) UnmarshalJSON(data []byte) error {
+	type plain AuditEntry
+	v := struct {
+		*plain
+		Elapsed seconds `json:"elapsed_seconds"`
+	}{plain: (*plain)(a)}
+	err := json.Unmarshal(data, &v)
+	a.Elapsed = time.Duration(v.Elapsed)
+	return err
+}
+
+// An EventType names a point in the life of an execution.
+type EventType string
+
+// The types of events. All but EventStepProgress follow from an audit entry.
+const (
+	EventJobStarted    EventType = "JobStarted"
+	EventJobCompleted  EventType = "JobCompleted"
+	EventJobFailed     EventType = "JobFailed"
+	EventJobPaused     EventType = "JobPaused"
+	EventJobResumed    EventType = "JobResumed"
+	EventJobCancelled  EventType = "JobCancelled"
+	EventStepStarted   EventType = "StepStarted"
+	EventStepProgress  EventType = "StepProgress"
+	EventStepCompleted EventType = "StepCompleted"
+	EventStepFailed    EventType = "StepFailed"
+	EventStepSkipped   EventType = "StepSkipped"
+)
+
+// An Event tells an observer what has been committed, or how far a step is.
+// Events are a convenience for live views and notifications; the complete
+// sequence is the audit.
+type Event struct {
+	Type      EventType
+	At        time.Time // the observing process's clock
+	Execution ExecutionID
+	Job       string
+	Version   int
+	// The step, for step events; Step is -1 otherwise.
+	Step      int
+	ID        string
+	StepType  string
+	Iteration []int
+	Attempt   int
+	Reason    Reason
+	Error     string
+	Bytes     int64 // moved so far by the attempt
+	By        string
+	// Item, Done and Total bytes of the item that a step is working on, for
+	// EventStepProgress; ItemTotal is -1 when it is not known.
+	Item      string
+	ItemDone  int64
+	ItemTotal int64
+}

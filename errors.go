@@ -1,0 +1,198 @@
+package courier
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors that callers test for with [errors.Is].
+var (
+	// ErrNotFound says that there is no such job, version or execution.
+	ErrNotFound = errors.New("courier: not found")
+	// ErrConflict says that the state is not what the caller took it to be;
+	// nothing was changed.
+	ErrConflict = errors.New("courier: conflict")
+	// ErrLeaseLost says that another worker has taken the execution over, or
+	// may have; nothing was changed.
+	ErrLeaseLost = errors.New("courier: lease lost")
+	// ErrCancelled is the outcome of a cancelled execution, and the cause with
+	// which the context of its running step ends.
+	ErrCancelled = errors.New("courier: cancelled")
+	// ErrStopped is the cause with which the context of a running step ends
+	// when its engine stops; the execution goes back to the queue.
+	ErrStopped = errors.New("courier: engine stopped")
+	// ErrTimeout is the cause with which the context of a step ends when its
+	// timeout, its stall timeout or the execution's timeout fires.
+	ErrTimeout = errors.New("courier: timed out")
+	// ErrInvalid is matched by every error about a definition, a parameter or
+	// an option that can't be accepted as it stands.
+	ErrInvalid = errors.New("courier: invalid")
+)
+
+// A StepError says which step of which execution failed, and why.
+type StepError struct {
+	Execution ExecutionID
+	Job       string
+	Step      int // index in the flat list; -1 when no step is to blame
+	ID        string
+	Type      string
+	Iteration []int
+	Attempt   int
+	Reason    Reason
+	Err       error
+}
+
+// Error describes the failure, beginning with the job and the step.
+func (e *StepError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "job %q", e.Job)
+	if e.Step >= 0 {
+		fmt.Fprintf(&b, ": %s", StepLabel(e.Step, e.ID, e.Type))
+		if len(e.Iteration) > 0 {
+			fmt.Fprintf(&b, ", iteration %s", FormatIteration(e.Iteration))
+		}
+		if e.Attempt > 1 {
+			fmt.Fprintf(&b, ", attempt %d", e.Attempt)
+		}
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap returns the step's own error. After a restart of the process only its
+// text is left.
+func (e *StepError) Unwrap() error { return e.Err }
+
+func (f *Failure) stepError(e *Execution) *StepError {
+	return &StepError{
+		Execution: e.ID, Job: e.Job,
+		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, Attempt: f.Attempt,
+		Reason: f.Reason, Err: errors.New(f.Message),
+	}
+}
+
+// StepLabel names a step for people: `step 3 "get" (sftp.download)`.
+func StepLabel(index int, id, typ string) string {
+	label := fmt.Sprintf("step %d", index)
+	if id != "" {
+		label += fmt.Sprintf(" %q", id)
+	}
+	if typ != "" {
+		label += " (" + typ + ")"
+	}
+	return label
+}
+
+// FormatIteration writes an iteration path as people read it: "3" for one
+// loop, "3.0" for a loop in a loop, and nothing outside loops.
+func FormatIteration(path []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(path), " ", "."), "[]")
+}
+
+// A TransitionError says that an execution can't move from one state to
+// another. Nothing was changed.
+type TransitionError struct {
+	Execution ExecutionID
+	From, To  State
+}
+
+// Error names both states, and what can be done from the first.
+func (e *TransitionError) Error() string {
+	var can []string
+	for _, s := range moves[e.From] {
+		can = append(can, string(s))
+	}
+	next := "its state is final"
+	if len(can) > 0 {
+		next = "from there it can become " + strings.Join(can, ", ")
+	}
+	return fmt.Sprintf("execution %s is %s and can't become %s; %s; nothing was changed", e.Execution, e.From, e.To, next)
+}
+
+// Is reports whether target is [ErrConflict]: somebody else was first.
+func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
+
+type permanentError struct{ err error }
+
+func (e permanentError) Error() string { return e.err.Error() }
+func (e permanentError) Unwrap() error { return e.err }
+
+// Permanent marks err as one that repeating can't cure: no failure policy
+// retries it. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+// IsPermanent reports whether err or an error it wraps was marked by
+// [Permanent].
+func IsPermanent(err error) bool {
+	_, ok := errors.AsType[permanentError](err)
+	return ok
+}
+
+// A Problem is one thing that is wrong with a definition, or doubtful.
+type Problem struct {
+	Step    int    `json:"step"` // index in the flat list; -1 for the job itself
+	ID      string `json:"id,omitempty"`
+	Type    string `json:"type,omitempty"`
+	Field   string `json:"field,omitempty"` // such as "config.remote_path" or "failure_policy"
+	Message string `json:"message"`         // what is wrong, and what to do
+}
+
+// String begins with the step and the field.
+func (p Problem) String() string {
+	var parts []string
+	if p.Step >= 0 {
+		parts = append(parts, StepLabel(p.Step, p.ID, p.Type))
+	}
+	if p.Field != "" {
+		parts = append(parts, p.Field)
+	}
+	return strings.Join(append(parts, p.Message), ": ")
+}
+
+// A DefinitionError lists everything that is wrong with a job's definition. It
+// matches [ErrInvalid].
+type DefinitionError struct {
+	Job      string
+	Problems []Problem
+}
+
+// maxListed bounds the problems that Error spells out, so that a list of
+// 100,000 bad steps makes a message that people can read.
+const maxListed = 20
+
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *DefinitionError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "define job %q: ", shorten(e.Job, 200))
+	if len(e.Problems) > 1 {
+		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
+	}
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteString("\n  ")
+		}
+		if i == maxListed {
+			fmt.Fprintf(&b, "and %d more", len(e.Problems)-i)
+			break
+		}
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
+
+// shorten cuts s to at most n bytes for a message.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}

@@ -1,0 +1,271 @@
+package courier
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Dir is the attempt's own directory, relative to the workspace and with
+// slashes. No other attempt ever uses it, so it is the place for outputs whose
+// path the configuration leaves open. It is created with the first file in it.
+func (c *Context) Dir() string {
+	if c.cfg.Workspace == "" {
+		return "."
+	}
+	return path.Join(c.StepDir(), strconv.Itoa(c.Attempt()))
+}
+
+// StepDir is the directory above those of the step's attempts in this
+// iteration, in the form of [Context.Dir]. It is the place for what an attempt
+// notes down so that a later one can tell what has been done already. Without
+// a workspace there is no such place, and StepDir is empty.
+func (c *Context) StepDir() string {
+	if c.cfg.Workspace == "" {
+		return ""
+	}
+	parts := make([]string, 0, 4)
+	if c.cfg.ExecutionAttempt > 1 {
+		parts = append(parts, "again-"+strconv.Itoa(c.cfg.ExecutionAttempt))
+	}
+	parts = append(parts, strconv.Itoa(c.cfg.Step))
+	for _, i := range c.cfg.Iteration {
+		parts = append(parts, strconv.Itoa(i))
+	}
+	if c.cfg.FirstAttempt > 1 {
+		parts = append(parts, "from-"+strconv.Itoa(c.cfg.FirstAttempt))
+	}
+	return path.Join(parts...)
+}
+
+// Path returns the form in which values and reports hold a path: relative to
+// the workspace, with slashes, or absolute if it lies outside.
+func (c *Context) Path(name string) (string, error) {
+	dir, rel, err := c.locate(name)
+	if err != nil {
+		return "", err
+	}
+	if dir == c.cfg.Workspace {
+		return filepath.ToSlash(rel), nil
+	}
+	return filepath.Join(dir, rel), nil
+}
+
+// Root returns a handle on the directory that confines name, and name relative
+// to it: the workspace for relative paths, otherwise one of the allowed roots.
+// Names outside of them are refused; links that lead out are refused when they
+// are used. The handle belongs to the context.
+func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
+	dir, rel, err := c.locate(name)
+	if err != nil {
+		return nil, "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, "", fmt.Errorf("%s: the attempt is over: %w", name, os.ErrClosed)
+	}
+	if root := c.roots[dir]; root != nil {
+		return root, rel, nil
+	}
+	if dir == c.cfg.Workspace && dir != "" {
+		c.usedWork = true
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, "", fmt.Errorf("workspace: %w", err)
+		}
+	}
+	root, err = os.OpenRoot(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.roots == nil {
+		c.roots = make(map[string]*os.Root)
+	}
+	c.roots[dir] = root
+	return root, rel, nil
+}
+
+// UsedWorkspace reports whether the attempt has used the workspace, so that
+// the execution may have files in it.
+func (c *Context) UsedWorkspace() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usedWork
+}
+
+// locate finds the directory that confines name.
+func (c *Context) locate(name string) (dir, rel string, err error) {
+	switch {
+	case name == "":
+		return "", "", Permanent(errors.New("the path is empty"))
+	case strings.ContainsRune(name, 0):
+		return "", "", Permanent(fmt.Errorf("path %q: contains a NUL character", shorten(name, 200)))
+	}
+	local := filepath.Clean(filepath.FromSlash(name))
+	if c.cfg.Workspace == "" {
+		return unconfined(local)
+	}
+	if !filepath.IsAbs(local) {
+		if !filepath.IsLocal(local) {
+			return "", "", Permanent(fmt.Errorf("path %q: leads out of the workspace, from which relative paths are taken", shorten(name, 200)))
+		}
+		return c.cfg.Workspace, local, nil
+	}
+	for _, d := range append([]string{c.cfg.Workspace}, c.cfg.Roots...) {
+		d = filepath.Clean(d)
+		if r, err := filepath.Rel(d, local); err == nil && filepath.IsLocal(r) && len(d) > len(dir) {
+			dir, rel = d, r
+		}
+	}
+	if dir == "" {
+		allowed := "none are"
+		if len(c.cfg.Roots) > 0 {
+			allowed = "allowed are " + strings.Join(c.cfg.Roots, ", ")
+		}
+		return "", "", Permanent(fmt.Errorf("path %q: lies outside the workspace and the allowed directories (%s); allow its directory in engine.Options.Roots", shorten(name, 200), allowed))
+	}
+	return dir, rel, nil
+}
+
+// unconfined finds the nearest directory above name that exists, for contexts
+// without a workspace.
+func unconfined(name string) (dir, rel string, err error) {
+	if !filepath.IsAbs(name) && filepath.IsLocal(name) {
+		return ".", name, nil
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", "", err
+	}
+	for dir = filepath.Dir(abs); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			break
+		}
+	}
+	rel, err = filepath.Rel(dir, abs)
+	return dir, rel, err
+}
+
+// Stat describes the file called name, and not what a link at its end leads to.
+func (c *Context) Stat(name string) (fs.FileInfo, error) {
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return nil, err
+	}
+	return root.Lstat(rel)
+}
+
+// Open opens the regular file called name for reading. Devices, pipes and
+// directories are refused.
+func (c *Context) Open(name string) (*os.File, error) {
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(rel, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = Permanent(fmt.Errorf("path %q: is %s, not a regular file", shorten(name, 200), kindOf(info.Mode())))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	}
+	return "a device or socket"
+}
+
+// MkdirAll creates the directory called name and those above it.
+func (c *Context) MkdirAll(name string) error {
+	root, rel, err := c.Root(name)
+	if err != nil || rel == "." {
+		return err
+	}
+	return root.MkdirAll(rel, c.dirMode(root))
+}
+
+// dirMode keeps what lies in the workspace from other users of the machine.
+func (c *Context) dirMode(root *os.Root) fs.FileMode {
+	if root.Name() == c.cfg.Workspace {
+		return 0o700
+	}
+	return 0o777
+}
+
+// Remove removes the file or empty directory called name and reports it. That
+// it is already gone is no error.
+func (c *Context) Remove(name string) error {
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return err
+	}
+	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return c.Removed(name)
+}
+
+// Wrote reports that the step wrote the file called name, with the size it has
+// now. The report is committed with the step; a resume checks that the file is
+// still there.
+func (c *Context) Wrote(name string) error {
+	info, err := c.Stat(name)
+	if err != nil {
+		return err
+	}
+	return c.report(name, File{Size: info.Size()})
+}
+
+// Removed reports that the step removed the file called name, so that a resume
+// doesn't miss it.
+func (c *Context) Removed(name string) error { return c.report(name, File{Removed: true}) }
+
+func (c *Context) report(name string, f File) error {
+	p, err := c.Path(name)
+	if err != nil {
+		return err
+	}
+	if !utf8.ValidString(p) {
+		return Permanent(fmt.Errorf("path %q: is not valid UTF-8, which no store can keep; rename the file", shorten(p, 200)))
+	}
+	f.Path = p
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i, ok := c.fileAt[p]; ok {
+		c.files[i] = f
+		return nil
+	}
+	if c.fileAt == nil {
+		c.fileAt = make(map[string]int)
+	}
+	c.fileAt[p] = len(c.files)
+	c.files = append(c.files, f)
+	return nil
+}
+
+// Files returns what the step reported, the last report on each path.
+func (c *Context) Files() []File {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.files[:len(c.files):len(c.files)]
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package courier
+
+import "os"
+
+// openNonblock has no meaning here.
+const openNonblock = 0
+
+// SyncDir makes the names in the directory dir below root durable. This system
+// has no such call; its renames are durable by themselves.
+func SyncDir(root *os.Root, dir string) error { return nil }

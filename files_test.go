@@ -1,0 +1,169 @@
+package courier_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier"
+)
+
+// attempt returns the context of one attempt of step 3.
+func attempt(t *testing.T, workspace string, n int, roots ...string) *courier.Context {
+	t.Helper()
+	job := courier.NewContext(courier.ContextConfig{
+		Execution: "0198c2f0-0000-7000-8000-000000000001",
+		Step:      3, Iteration: []int{2, 0}, Attempt: n,
+		Workspace: workspace, Roots: roots,
+	})
+	t.Cleanup(func() { job.Close() })
+	return job
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestContextDirs(t *testing.T) {
+	for _, c := range []struct {
+		cfg       courier.ContextConfig
+		dir, step string
+	}{
+		{courier.ContextConfig{}, ".", ""},
+		{courier.ContextConfig{Step: 4, Attempt: 2}, ".", ""},
+		{courier.ContextConfig{Workspace: "w", Step: 4}, "4/1", "4"},
+		{courier.ContextConfig{Workspace: "w", Step: 4, Iteration: []int{7, 1}, Attempt: 3}, "4/7/1/3", "4/7/1"},
+		{courier.ContextConfig{Workspace: "w", Step: 4, ExecutionAttempt: 2}, "again-2/4/1", "again-2/4"},
+	} {
+		job := courier.NewContext(c.cfg)
+		if job.Dir() != c.dir || job.StepDir() != c.step {
+			t.Errorf("%+v: Dir %q, StepDir %q; want %q, %q", c.cfg, job.Dir(), job.StepDir(), c.dir, c.step)
+		}
+	}
+}
+
+// A path that is wrong today is wrong tomorrow: no policy should retry it.
+func TestContextRefusesForGood(t *testing.T) {
+	job := attempt(t, t.TempDir(), 1, t.TempDir())
+	for _, name := range []string{"", "..", "../x", "a/../../x", "/", "/etc/passwd", "a\x00b", string(filepath.Separator) + "tmp"} {
+		if _, err := job.Path(name); !courier.IsPermanent(err) {
+			t.Errorf("Path(%q): error %v, want a permanent one", name, err)
+		}
+		if _, _, err := job.Root(name); !courier.IsPermanent(err) {
+			t.Errorf("Root(%q): error %v, want a permanent one", name, err)
+		}
+	}
+}
+
+// However the workspace is spelled, its files have one name.
+func TestContextPathOfWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	for _, spelled := range []string{dir, dir + "/", dir + "/x/.."} {
+		job := attempt(t, spelled, 1)
+		if p, err := job.Path(filepath.Join(dir, "a", "b")); p != "a/b" || err != nil {
+			t.Errorf("workspace %q: Path = %q, %v; want a/b", spelled, p, err)
+		}
+	}
+}
+
+func TestCreateMakesDirectories(t *testing.T) {
+	dir := t.TempDir()
+	job := attempt(t, dir, 1)
+	for _, name := range []string{"a/b/c/one", "a/b/two", "three"} {
+		w, err := job.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, name)
+		if err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != name || err != nil {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+		if got := names(t, filepath.Join(dir, path.Dir(name))); !slices.Contains(got, path.Base(name)) || strings.Contains(strings.Join(got, " "), "courier-tmp") {
+			t.Errorf("beside %s: %v", name, got)
+		}
+	}
+}
+
+// What killed attempts leave is removed, whatever the final names were, and
+// nothing else is.
+func TestRemoveSideFiles(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("ä", 120)
+	var left []string
+	for n := 1; n <= 3; n++ {
+		job := attempt(t, dir, n)
+		for _, base := range []string{"a", "b", long} {
+			left = append(left, job.SideName(base))
+		}
+	}
+	other := courier.NewContext(courier.ContextConfig{Execution: "other", Step: 3, Iteration: []int{2, 0}})
+	keep := []string{"a", "b.courier-tmp", "c.courier-tmp-1", other.SideName("a")}
+	for _, name := range slices.Concat(left, keep) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	job := attempt(t, dir, 3)
+	if err := job.RemoveSideFiles("a"); err != nil {
+		t.Fatal(err)
+	}
+	want := append(slices.Clone(keep), job.SideName("b"), job.SideName(long))
+	slices.Sort(want)
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("after RemoveSideFiles: %q, want %q", got, want)
+	}
+	for _, name := range []string{"b", long} {
+		if err := job.RemoveSideFiles(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(keep)
+	if got := names(t, dir); !slices.Equal(got, keep) {
+		t.Errorf("in the end: %q, want %q", got, keep)
+	}
+	if err := job.RemoveSideFiles("none/such"); err != nil {
+		t.Errorf("without the directory: %v", err)
+	}
+}
+
+// A retry that writes many files into one directory must not list it for each.
+func TestCreateInLargeDirectory(t *testing.T) {
+	dir := t.TempDir()
+	const n = 2000
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("old-", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := attempt(t, dir, 2)
+	if _, err := job.Create("first"); err != nil {
+		t.Fatal(err)
+	}
+	allocs := testing.AllocsPerRun(1, func() {
+		w, err := job.Create("second")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	})
+	if allocs > n/2 {
+		t.Errorf("Create allocates %v times in a directory of %d files, so it lists it again", allocs, n)
+	}
+}

@@ -1,0 +1,27 @@
+//go:build unix
+
+package courier
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// openNonblock keeps the opening of a pipe from waiting for a writer.
+const openNonblock = syscall.O_NONBLOCK
+
+// SyncDir makes the names in the directory dir below root durable.
+func SyncDir(root *os.Root, dir string) error {
+	d, err := root.OpenFile(dir, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	// Some file systems can't sync directories and say so; then nothing is to
+	// be gained.
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
+		return err
+	}
+	return nil
+}

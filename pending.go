@@ -1,0 +1,230 @@
+package courier
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A PendingFile is a file under construction. It has a name of its own beside
+// the final one until Commit, so nobody ever sees half a file under the final
+// name.
+//
+//	w, err := job.Create(cfg.Target)
+//	if err != nil {
+//		return out, err
+//	}
+//	defer w.Close() // discards, unless committed
+//	if _, err := io.Copy(w, r); err != nil {
+//		return out, err
+//	}
+//	return out, w.Commit()
+type PendingFile struct {
+	*os.File
+	job  *Context
+	root *os.Root
+	name string // as the step gave it
+	rel  string // final name below root
+	side string // present name below root
+	made string // directory below root in which Create made directories
+	done bool
+}
+
+// Create starts a file that Commit will publish as name, with the directories
+// above it. What earlier attempts of the same step left beside it is removed.
+func (c *Context) Create(name string) (*PendingFile, error) {
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return nil, err
+	}
+	if rel == "." || strings.HasSuffix(name, "/") {
+		return nil, fmt.Errorf("path %q: is a directory, not a file name", shorten(name, 200))
+	}
+	made, err := c.mkdirAll(root, filepath.Dir(rel))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.RemoveSideFiles(name); err != nil {
+		return nil, err
+	}
+	side := filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))
+	mode := fs.FileMode(0o666)
+	if c.dirMode(root) == 0o700 {
+		mode = 0o600
+	}
+	f, err := root.OpenFile(side, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, err
+	}
+	return &PendingFile{File: f, job: c, root: root, name: name, rel: rel, side: side, made: made}, nil
+}
+
+// mkdirAll creates the directory dir below root and those above it, and
+// returns the lowest one that was there before.
+func (c *Context) mkdirAll(root *os.Root, dir string) (above string, err error) {
+	above = dir
+	for above != "." {
+		if _, err := root.Stat(above); err == nil {
+			break
+		}
+		above = filepath.Dir(above)
+	}
+	if above == dir {
+		return above, nil
+	}
+	return above, root.MkdirAll(dir, c.dirMode(root))
+}
+
+// Commit makes the content durable, renames the file to its final name,
+// replacing what was there, and reports it by [Context.Wrote].
+func (p *PendingFile) Commit() error {
+	if p.done {
+		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
+	}
+	err := p.File.Sync()
+	if e := p.File.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = p.root.Rename(p.side, p.rel)
+	}
+	p.done = true
+	if err != nil {
+		return errors.Join(err, ignoreNotExist(p.root.Remove(p.side)))
+	}
+	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
+		if err := SyncDir(p.root, dir); err != nil {
+			return err
+		}
+		if dir == p.made || dir == "." {
+			return p.job.Wrote(p.name)
+		}
+	}
+}
+
+// Close discards the file unless it was committed.
+func (p *PendingFile) Close() error {
+	if p.done {
+		return nil
+	}
+	p.done = true
+	return errors.Join(p.File.Close(), ignoreNotExist(p.root.Remove(p.side)))
+}
+
+// sideMark is what every side file has in its name, so that people and
+// partners' patterns can tell it.
+const sideMark = ".courier-tmp"
+
+// maxName is the longest file name that common file systems take, in bytes.
+const maxName = 255
+
+// SideName is the name that a file called base has while this attempt writes
+// it: base, ".courier-tmp", and a suffix unique to execution, step, iteration
+// and attempt. Names that would be too long are shortened and hashed.
+func (c *Context) SideName(base string) string {
+	return c.sidePrefix(base) + strconv.Itoa(c.Attempt())
+}
+
+// sidePrefix is what the side files of all attempts of this step begin with.
+func (c *Context) sidePrefix(base string) string {
+	id := string(c.cfg.Execution)
+	if id == "" {
+		id = "0"
+	}
+	suffix := fmt.Sprintf("%s-%s-%d", sideMark, id, c.cfg.Step)
+	if it := FormatIteration(c.cfg.Iteration); it != "" {
+		suffix += "-" + it
+	}
+	suffix += "-" + strconv.Itoa(max(1, c.cfg.ExecutionAttempt)) + "."
+	const attemptDigits = 10
+	if most := maxName - len(suffix) - attemptDigits; len(base) > most {
+		sum := sha256.Sum256([]byte(base))
+		base = strings.ToValidUTF8(base[:most-17], "") + "-" + hex.EncodeToString(sum[:8])
+	}
+	return base + suffix
+}
+
+// IsSideName tells whether the file called base is a side file of an attempt of
+// this step for the final name final, this attempt's own included.
+func (c *Context) IsSideName(final, base string) bool {
+	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
+	return ok && parseIndex(n) > 0
+}
+
+// RemoveSideFiles removes what attempts of this step have left beside name,
+// this attempt's own included. A step's Cleanup calls it for its targets.
+func (c *Context) RemoveSideFiles(name string) error {
+	if c.Attempt() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
+		return c.removeOwnSide(name)
+	}
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return err
+	}
+	if err := c.sweep(root, filepath.Dir(rel)); err != nil {
+		return err
+	}
+	return c.removeOwnSide(name)
+}
+
+// sweep removes from the directory dir below root what earlier attempts of
+// this step have left there under side names, whatever the final names. A
+// directory is listed only once, for a step may write many files into it.
+func (c *Context) sweep(root *os.Root, dir string) error {
+	key := filepath.Join(root.Name(), dir)
+	c.mu.Lock()
+	swept := c.swept[key]
+	c.mu.Unlock()
+	if swept {
+		return nil
+	}
+	d, err := root.OpenFile(dir, os.O_RDONLY|openNonblock, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	own := c.sidePrefix("") + strconv.Itoa(c.Attempt())
+	entries, err := d.ReadDir(-1)
+	for _, e := range entries {
+		name := e.Name()
+		if i := strings.LastIndex(name, sideMark); i > 0 && c.IsSideName(name[:i], name) && !strings.HasSuffix(name, own) && !e.IsDir() {
+			err = errors.Join(err, ignoreNotExist(root.Remove(filepath.Join(dir, name))))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.swept == nil {
+		c.swept = make(map[string]bool)
+	}
+	c.swept[key] = true
+	return nil
+}
+
+// removeOwnSide removes what this attempt has left beside name; for the first
+// attempt that is all there can be.
+func (c *Context) removeOwnSide(name string) error {
+	root, rel, err := c.Root(name)
+	if err != nil {
+		return err
+	}
+	return ignoreNotExist(root.Remove(filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))))
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,263 @@
+package courier
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// A Schema describes the JSON form of a Go type, as far as a job's definition
+// can be checked against it before anything runs.
+type Schema struct {
+	// Type is "string", "boolean", "integer", "number", "array" or "object";
+	// empty means that any value will do.
+	Type       string     `json:"type,omitempty"`
+	Properties []Property `json:"properties,omitempty"` // of an object, in the order of the struct
+	Items      *Schema    `json:"items,omitempty"`      // of an array
+	// Open says that an object may have other names than its Properties.
+	Open bool `json:"open,omitempty"`
+}
+
+// A Property is one field of an object.
+type Property struct {
+	Name     string  `json:"name"`
+	Schema   *Schema `json:"schema"`
+	Required bool    `json:"required,omitempty"` // tag courier:"required"
+	Default  string  `json:"default,omitempty"`  // tag default:"..."
+	Doc      string  `json:"doc,omitempty"`      // tag doc:"..."
+	// anyCase is set for fields without a json tag, which encoding/json
+	// matches without regard to case.
+	anyCase bool
+	index   []int
+	typ     reflect.Type
+}
+
+// Property returns the property that a JSON name stands for.
+func (s *Schema) Property(name string) (*Property, bool) {
+	for i := range s.Properties {
+		p := &s.Properties[i]
+		if p.Name == name || p.anyCase && strings.EqualFold(p.Name, name) {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+// Names lists the names of the properties.
+func (s *Schema) Names() []string {
+	names := make([]string, len(s.Properties))
+	for i, p := range s.Properties {
+		names[i] = p.Name
+	}
+	return names
+}
+
+var (
+	unmarshalerType     = reflect.TypeFor[json.Unmarshaler]()
+	marshalerType       = reflect.TypeFor[json.Marshaler]()
+	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
+	textMarshalerType   = reflect.TypeFor[encoding.TextMarshaler]()
+	numberType          = reflect.TypeFor[json.Number]()
+	timeType            = reflect.TypeFor[time.Time]()
+)
+
+// maxSchemaDepth ends the description of recursive types.
+const maxSchemaDepth = 8
+
+func schemaOf(t reflect.Type, depth int) *Schema {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	pt := reflect.PointerTo(t)
+	switch {
+	case depth > maxSchemaDepth:
+		return &Schema{}
+	case t == numberType:
+		return &Schema{Type: "number"}
+	case t == timeType:
+		return &Schema{Type: "string"}
+	case pt.Implements(unmarshalerType) || pt.Implements(marshalerType):
+		return &Schema{}
+	case pt.Implements(textUnmarshalerType) || pt.Implements(textMarshalerType):
+		return &Schema{Type: "string"}
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return &Schema{Type: "string"}
+	case reflect.Bool:
+		return &Schema{Type: "boolean"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return &Schema{Type: "integer"}
+	case reflect.Float32, reflect.Float64:
+		return &Schema{Type: "number"}
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return &Schema{Type: "string"} // base64
+		}
+		return &Schema{Type: "array", Items: schemaOf(t.Elem(), depth+1)}
+	case reflect.Map:
+		return &Schema{Type: "object", Open: true}
+	case reflect.Struct:
+		s := &Schema{Type: "object"}
+		s.addFields(t, nil, depth)
+		return s
+	}
+	return &Schema{}
+}
+
+func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
+	for f := range t.Fields() {
+		tag, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		at := append(append([]int(nil), index...), f.Index...)
+		if inner := structOf(f.Type); f.Anonymous && tag == "" && inner != nil && depth < maxSchemaDepth {
+			s.addFields(inner, at, depth+1)
+			continue
+		}
+		if !f.IsExported() || f.Tag.Get("json") == "-" {
+			continue
+		}
+		p := Property{
+			Name: tag, Schema: schemaOf(f.Type, depth+1),
+			Required: f.Tag.Get("courier") == "required",
+			Default:  f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
+			index: at, typ: f.Type,
+		}
+		if tag == "" {
+			p.Name, p.anyCase = f.Name, true
+		}
+		if strings.Contains(option, "string") {
+			p.Schema = &Schema{Type: "string"}
+		}
+		s.Properties = append(s.Properties, p)
+	}
+}
+
+// notJSON returns a type in t that encoding/json refuses, or nil.
+func notJSON(t reflect.Type, depth int) reflect.Type {
+	if depth > maxSchemaDepth || reflect.PointerTo(t).Implements(marshalerType) {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return t
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return notJSON(t.Elem(), depth+1)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if f.IsExported() && f.Tag.Get("json") != "-" {
+				if bad := notJSON(f.Type, depth+1); bad != nil {
+					return bad
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// structOf returns the struct that t is or points to, or nil.
+func structOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	return t
+}
+
+// Check compares a JSON value with the schema and returns a problem for each
+// unknown or missing name and each value of a wrong type, with field names
+// below field. Values that are references are taken to fit.
+func (s *Schema) Check(field string, v any) []Problem {
+	if str, ok := v.(string); ok && isReference(str) {
+		return nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if s.Type == "object" {
+			return s.checkObject(field, v)
+		}
+	case []any:
+		if s.Type == "array" {
+			var all []Problem
+			for i, x := range v {
+				all = append(all, s.Items.Check(fmt.Sprintf("%s[%d]", field, i), x)...)
+			}
+			return all
+		}
+	}
+	if s.Type == "" || v == nil || s.Type == jsonType(v) || s.Type == "number" && jsonType(v) == "integer" {
+		return nil
+	}
+	given := typeNames[jsonType(v)]
+	if n, ok := v.(json.Number); ok {
+		given = shorten(n.String(), 40)
+	}
+	return []Problem{{Step: -1, Field: field, Message: fmt.Sprintf("must be %s, not %s", typeNames[s.Type], given)}}
+}
+
+func (s *Schema) checkObject(field string, v map[string]any) []Problem {
+	var all []Problem
+	given := make(map[string]bool, len(v))
+	for _, name := range sortedKeys(v) {
+		p, ok := s.Property(name)
+		if !ok {
+			if !s.Open {
+				all = append(all, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown field %q; %s", shorten(name, 60), DidYouMean(name, s.Names()))})
+			}
+			continue
+		}
+		if given[p.Name] {
+			all = append(all, Problem{Step: -1, Field: field + "." + name, Message: "is given twice, in different letter case"})
+		}
+		given[p.Name] = v[name] != nil && v[name] != ""
+		all = append(all, p.Schema.Check(field+"."+name, v[name])...)
+	}
+	for _, p := range s.Properties {
+		if p.Required && !given[p.Name] {
+			all = append(all, Problem{Step: -1, Field: field + "." + p.Name, Message: "is required"})
+		}
+	}
+	return all
+}
+
+// isReference reports whether a config string is replaced as a whole.
+func isReference(s string) bool {
+	return strings.HasPrefix(s, "context:") || strings.HasPrefix(s, "secret:")
+}
+
+// typeNames is how messages name the types of a [Schema].
+var typeNames = map[string]string{
+	"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number",
+	"array": "a list", "object": "an object", "": "null",
+}
+
+func jsonType(v any) string {
+	switch v := v.(type) {
+	case string:
+		return "string"
+	case bool:
+		return "boolean"
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return "number"
+		}
+		return "integer"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return ""
+}
+
+func kindName(t reflect.Type) string {
+	if name := typeNames[schemaOf(t, maxSchemaDepth-1).Type]; name != "" && name != "null" {
+		return name
+	}
+	return t.String()
+}

@@ -1,0 +1,364 @@
+package courier
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Step does one kind of work. C is its configuration and O its output; both
+// are structs that encoding/json can handle, struct{} for none.
+//
+// The fields of C may carry the tags courier:"required", default:"..." and
+// doc:"...". A default is the field's JSON text, or plain text for a string.
+//
+// The fields of O, by their JSON names, become the values "<index>.<field>",
+// in the same transaction that marks the step completed.
+//
+// A Step may also implement [Validator], [Cleaner] and [Rollbacker]. One Step
+// value serves many executions at a time.
+type Step[C, O any] interface {
+	// Execute does the work. It must be safe to repeat: if an earlier attempt
+	// stopped half-way, Execute must not produce duplicates; if it finished,
+	// Execute must notice and do nothing, or overwrite with an equivalent
+	// result. It must return soon after ctx is done.
+	Execute(ctx context.Context, job *Context, cfg C) (O, error)
+}
+
+// A Validator checks a configuration without doing the work: that connections,
+// paths and keys are there. Fields that are known only at run time are left at
+// their defaults; see [Context.Unresolved].
+type Validator[C any] interface {
+	Validate(ctx context.Context, job *Context, cfg C) error
+}
+
+// A Cleaner removes what an earlier attempt of the step left behind. It runs
+// before every attempt but the first, and on resume.
+type Cleaner[C any] interface {
+	Cleanup(ctx context.Context, job *Context, cfg C) error
+}
+
+// A Rollbacker undoes, as far as possible, what the failed or interrupted step
+// of an execution has done. It must keep what a resume needs when the
+// execution failed; [Context.Cancelled] tells that there will be none.
+// Steps that do not implement it are rolled back by their Cleanup.
+type Rollbacker[C any] interface {
+	Rollback(ctx context.Context, job *Context, cfg C) error
+}
+
+// TypeOptions are the properties of a step type. The zero value is the default.
+type TypeOptions struct {
+	Timeout *time.Duration // of an attempt; nil means 5 minutes, 0 none
+	// Stall is the longest time without a call to [Context.Progress]; nil or 0
+	// means no such limit. Types that move bytes set it, and a Timeout of 0.
+	Stall   *time.Duration
+	Aliases []string // further keys
+	// Sets names the values that the step sets by [Context.Set] besides the
+	// fields of its output, so that references to them pass the check of a job.
+	Sets []string
+	Doc  string // one sentence, for the generated documentation
+}
+
+// DefaultTimeout is the timeout of an attempt where neither the step nor its
+// type says otherwise.
+const DefaultTimeout = 5 * time.Minute
+
+// A Registry maps keys such as "sftp.download" to step types. The zero
+// Registry is empty and ready to use. It may be used by several goroutines,
+// and must not be copied after first use.
+type Registry struct {
+	mu    sync.RWMutex
+	types map[string]*StepType // by key and alias
+}
+
+var keyForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
+
+// Register adds s to r under key, which has the form "family.verb"; letter
+// case does not count. The family "flow" is reserved for the markers of
+// control flow. Register panics if key is malformed, reserved or taken, if a
+// tag of C is malformed, or if C or O contains what JSON can't hold. A nil opt
+// means the defaults.
+func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions) {
+	if opt == nil {
+		opt = &TypeOptions{}
+	}
+	t := newStepType(strings.ToLower(key), s, *opt)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.types == nil {
+		r.types = make(map[string]*StepType)
+	}
+	for _, k := range append([]string{t.key}, t.opt.Aliases...) {
+		k = strings.ToLower(k)
+		switch {
+		case !keyForm.MatchString(k):
+			panic(fmt.Sprintf("courier: register %q: a key has the form family.verb", k))
+		case strings.HasPrefix(k, "flow."):
+			panic(fmt.Sprintf("courier: register %q: the family flow is reserved", k))
+		case r.types[k] != nil:
+			panic(fmt.Sprintf("courier: register %q: the key is taken", k))
+		}
+		r.types[k] = t
+	}
+}
+
+// RegisterFunc is [Register] for a plain function.
+func RegisterFunc[C, O any](r *Registry, key string, f func(context.Context, *Context, C) (O, error), opt *TypeOptions) {
+	Register(r, key, funcStep[C, O](f), opt)
+}
+
+type funcStep[C, O any] func(context.Context, *Context, C) (O, error)
+
+func (f funcStep[C, O]) Execute(ctx context.Context, job *Context, cfg C) (O, error) {
+	return f(ctx, job, cfg)
+}
+
+// Lookup returns the step type registered under key, or under an alias.
+func (r *Registry) Lookup(key string) (*StepType, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t, ok := r.types[key]
+	if !ok {
+		t, ok = r.types[strings.ToLower(key)]
+	}
+	return t, ok
+}
+
+// Keys lists all keys and aliases in order.
+func (r *Registry) Keys() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return sortedKeys(r.types)
+}
+
+// A StepType is a registered [Step] with its types erased, so that code that
+// knows nothing of C and O, such as an engine, can run it. Its methods may be
+// called by several goroutines.
+type StepType struct {
+	key     string
+	opt     TypeOptions
+	config  *Schema
+	output  *Schema
+	execute func(ctx context.Context, job *Context, config []byte) (any, error)
+	call    func(ctx context.Context, job *Context, config []byte, a action) error
+	can     map[action]bool
+}
+
+// An action is one of the optional abilities of a step.
+type action int
+
+const (
+	actValidate action = iota
+	actCleanup
+	actRollback
+	actDecode // decoding alone
+)
+
+func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType {
+	for _, typ := range []reflect.Type{reflect.TypeFor[C](), reflect.TypeFor[O]()} {
+		if bad := notJSON(typ, 0); bad != nil {
+			panic(fmt.Sprintf("courier: register %q: %v contains a %v, which JSON can't hold", key, typ, bad))
+		}
+	}
+	t := &StepType{
+		key: key, opt: opt,
+		config: schemaOf(reflect.TypeFor[C](), 0),
+		output: schemaOf(reflect.TypeFor[O](), 0),
+	}
+	for _, name := range opt.Sets {
+		t.output.Properties = append(t.output.Properties, Property{Name: name, Schema: &Schema{}})
+	}
+	decode := configDecoder[C](key, t.config)
+	validator, canValidate := s.(Validator[C])
+	cleaner, canCleanup := s.(Cleaner[C])
+	rollbacker, canRollback := s.(Rollbacker[C])
+	t.can = map[action]bool{actValidate: canValidate, actCleanup: canCleanup, actRollback: canRollback}
+	t.execute = func(ctx context.Context, job *Context, config []byte) (any, error) {
+		cfg, err := decode(config, nil)
+		if err != nil {
+			return nil, err
+		}
+		out, err := s.Execute(ctx, job, cfg)
+		return out, err
+	}
+	t.call = func(ctx context.Context, job *Context, config []byte, a action) error {
+		cfg, err := decode(config, job)
+		switch {
+		case err != nil || a == actDecode:
+			return err
+		case a == actValidate:
+			return validator.Validate(ctx, job, cfg)
+		case a == actCleanup:
+			return cleaner.Cleanup(ctx, job, cfg)
+		}
+		return rollbacker.Rollback(ctx, job, cfg)
+	}
+	return t
+}
+
+// configDecoder returns a function that decodes the JSON text of a configuration
+// strictly, after setting the defaults. Required fields that job, if not nil,
+// calls unresolved may be missing. It panics if a default is malformed.
+func configDecoder[C any](key string, s *Schema) func(config []byte, job *Context) (C, error) {
+	var defaults C
+	setDefaults(key, reflect.ValueOf(&defaults).Elem(), s)
+	required := requiredFields(s)
+	return func(config []byte, job *Context) (C, error) {
+		cfg := defaults
+		if len(config) > 0 {
+			if err := decodeStrict(config, &cfg); err != nil {
+				return cfg, &ConfigError{Err: plainError(err)}
+			}
+		}
+		v := reflect.ValueOf(&cfg).Elem()
+		for _, p := range required {
+			f, err := v.FieldByIndexErr(p.index)
+			if (err != nil || isEmpty(f)) && (job == nil || !job.Unresolved(p.Name)) {
+				return cfg, &ConfigError{Err: fmt.Errorf("%s: is required, but empty", p.Name)}
+			}
+		}
+		return cfg, nil
+	}
+}
+
+// A ConfigError says that a step's configuration could not be decoded. It is
+// permanent: the same configuration fails again.
+type ConfigError struct{ Err error }
+
+// Error begins with "config".
+func (e *ConfigError) Error() string { return "config: " + e.Err.Error() }
+
+// Unwrap returns what was wrong, marked as permanent.
+func (e *ConfigError) Unwrap() error { return Permanent(e.Err) }
+
+func setDefaults(key string, v reflect.Value, s *Schema) {
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for _, p := range s.Properties {
+		if p.Default == "" {
+			continue
+		}
+		f, err := v.FieldByIndexErr(p.index)
+		if err != nil {
+			panic(fmt.Sprintf("courier: register %q: default of %s: it lies in an embedded pointer", key, p.Name))
+		}
+		if f.Kind() == reflect.String {
+			f.SetString(p.Default)
+		} else if err := json.Unmarshal([]byte(p.Default), f.Addr().Interface()); err != nil {
+			panic(fmt.Sprintf("courier: register %q: default of %s: %v", key, p.Name, err))
+		}
+	}
+}
+
+func requiredFields(s *Schema) []Property {
+	return slices.DeleteFunc(slices.Clone(s.Properties), func(p Property) bool { return !p.Required })
+}
+
+// isEmpty reports whether a required field was left out or given as nothing.
+// Zero is a number like any other, and false an answer.
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String, reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Pointer, reflect.Interface:
+		return v.IsNil()
+	}
+	return false
+}
+
+// Key is the key under which the type was registered, in lower case.
+func (t *StepType) Key() string { return t.key }
+
+// Doc is the type's sentence of documentation.
+func (t *StepType) Doc() string { return t.opt.Doc }
+
+// Timeout is the default timeout of an attempt; 0 means none.
+func (t *StepType) Timeout() time.Duration {
+	if t.opt.Timeout == nil {
+		return DefaultTimeout
+	}
+	return *t.opt.Timeout
+}
+
+// Stall is the default stall timeout of an attempt; 0 means none.
+func (t *StepType) Stall() time.Duration {
+	if t.opt.Stall == nil {
+		return 0
+	}
+	return *t.opt.Stall
+}
+
+// Config describes the configuration C. The caller must not change it.
+func (t *StepType) Config() *Schema { return t.config }
+
+// Output describes the output O. The caller must not change it.
+func (t *StepType) Output() *Schema { return t.output }
+
+// Check reports what is wrong with a configuration as far as that can be told
+// without running anything. Its values are JSON values. References are taken
+// to fit; if there are none, the configuration is also decoded.
+func (t *StepType) Check(config map[string]any, static bool) []Problem {
+	if config == nil {
+		config = map[string]any{}
+	}
+	problems := t.config.Check("config", config)
+	if len(problems) > 0 || !static {
+		return problems
+	}
+	raw, err := json.Marshal(config)
+	if err == nil {
+		err = t.call(context.Background(), nil, raw, actDecode)
+	}
+	if err != nil {
+		return []Problem{{Step: -1, Field: "config", Message: strings.TrimPrefix(err.Error(), "config: ")}}
+	}
+	return nil
+}
+
+// Execute decodes the JSON text of a configuration, runs the step, and returns
+// the JSON object of its outputs: the fields of O and what the step set on job.
+func (t *StepType) Execute(ctx context.Context, job *Context, config []byte) (json.RawMessage, error) {
+	out, err := t.execute(ctx, job, config)
+	if err != nil {
+		return nil, err
+	}
+	return job.outputs(out)
+}
+
+// Validates reports whether the step implements [Validator].
+func (t *StepType) Validates() bool { return t.can[actValidate] }
+
+// Validate calls the step's Validate; without one it only decodes.
+func (t *StepType) Validate(ctx context.Context, job *Context, config []byte) error {
+	if !t.can[actValidate] {
+		return t.call(ctx, job, config, actDecode)
+	}
+	return t.call(ctx, job, config, actValidate)
+}
+
+// Cleanup calls the step's Cleanup; without one it does nothing.
+func (t *StepType) Cleanup(ctx context.Context, job *Context, config []byte) error {
+	if !t.can[actCleanup] {
+		return nil
+	}
+	return t.call(ctx, job, config, actCleanup)
+}
+
+// RollsBack reports whether Rollback does anything: whether the step implements
+// [Rollbacker] or [Cleaner].
+func (t *StepType) RollsBack() bool { return t.can[actRollback] || t.can[actCleanup] }
+
+// Rollback calls the step's Rollback, or its Cleanup where it has none.
+func (t *StepType) Rollback(ctx context.Context, job *Context, config []byte) error {
+	if !t.can[actRollback] {
+		return t.Cleanup(ctx, job, config)
+	}
+	return t.call(ctx, job, config, actRollback)
+}
