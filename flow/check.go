@@ -1,0 +1,302 @@
+package flow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+)
+
+// Bounds of names.
+const (
+	maxName = 200 // characters of the name of a job, a step or a queue
+	maxID   = 50
+)
+
+// reserved are the ids that mean something else in references.
+var reserved = []string{headJob, headLoop, headParams, headChain, headMonitor}
+
+// policies lists the failure policies as messages do.
+var policies = []courier.Policy{courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue}
+
+// Check finds what is wrong with a job before anything runs: names and
+// figures, step types that r does not have, configurations that do not fit
+// their types, and references that can have no value where they stand, by what
+// the steps before declare as their outputs. Each problem names the step and
+// the field, and says what to do. What can't be known beforehand, such as the
+// outputs of a branch that may not be taken, are warnings.
+//
+// The tree is that of job.Steps. It may be nil, if [Parse] has failed: then the
+// problems that Parse found are among those of Check, and only what depends on
+// the blocks is left out where their structure is broken. A nil r has no step
+// types.
+//
+// Both lists are in the order of the steps, the job's own problems first, and
+// have at most 1,000 entries, and one more that says so if there are more.
+func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings []courier.Problem) {
+	if r == nil {
+		r = new(courier.Registry)
+	}
+	c := &checker{tree: t, job: job, registry: r}
+	if t == nil {
+		p := parse(job.Steps)
+		c.tree, c.broken, c.problems = p.tree, p.broken, p.problems
+	}
+	c.seen = make(map[string]int)
+	c.items = make([]*courier.Schema, len(c.tree.blocks))
+	c.checkJob()
+	for i := range c.tree.steps {
+		if c.problems.full() {
+			break
+		}
+		c.checkEntry(i)
+	}
+	return c.problems.sorted(), c.warnings.sorted()
+}
+
+// sorted returns the problems in order.
+func (p *problems) sorted() []courier.Problem {
+	n := len(p.list)
+	if p.full() {
+		n-- // the last one says that there are more
+	}
+	slices.SortStableFunc(p.list[:n], func(a, b courier.Problem) int { return a.Step - b.Step })
+	return p.list
+}
+
+// A checker collects what is wrong with a job.
+type checker struct {
+	tree     *Tree
+	job      *courier.Job
+	registry *courier.Registry
+	broken   bool // the tree is not to be relied on
+	problems problems
+	warnings problems
+
+	keys  []string          // of the registry and the markers, for suggestions
+	seen  map[string]int    // the first step with an id
+	ids   []string          // in the order of the steps
+	items []*courier.Schema // for each block, of an item of the loop; nil if not known
+}
+
+func (c *checker) jobProblem(field, format string, args ...any) {
+	c.problems.add(courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) jobWarning(field, format string, args ...any) {
+	c.warnings.add(courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) stepProblem(i int, field, format string, args ...any) {
+	c.problems.add(at(c.tree.Spec(i), i, field, fmt.Sprintf(format, args...)))
+}
+
+// checkJob checks what is not about single steps.
+func (c *checker) checkJob() {
+	j := c.job
+	if j.Name == "" {
+		c.jobProblem("name", "is required")
+	} else if why := badName(j.Name); why != "" {
+		c.jobProblem("name", "%s", why)
+	}
+	if why := badName(j.Queue); why != "" {
+		c.jobProblem("queue", "%s", why)
+	}
+	if j.Limit < 0 {
+		c.jobProblem("limit", "%d is negative; 0 means no limit", j.Limit)
+	}
+	if len(j.Steps) == 0 {
+		c.jobWarning("steps", "there are none, so an execution does nothing")
+	}
+	c.checkPolicy(j.FailurePolicy)
+	for _, name := range slices.Sorted(maps.Keys(j.Params)) {
+		field := "params." + shorten(name)
+		if ref, err := courier.ParseReference(headParams + "." + name); err != nil || len(ref.Path) > 0 {
+			c.jobWarning(field, "no reference can name %q; use letters, digits, _ and - only", shorten(name))
+		}
+		if v := j.Params[name]; !isJSON(v, 0) || !isStorable(v) {
+			if _, err := courier.AppendJSON(nil, v); err != nil {
+				c.jobProblem(field, "%v", err)
+			}
+		}
+	}
+	for i, key := range j.LimitKeys {
+		c.checkLimitKey(fmt.Sprintf("limit_keys[%d]", i), key)
+	}
+}
+
+// isStorable reports whether v is plainly something that can be stored.
+func isStorable(v any) bool {
+	s, ok := v.(string)
+	return v == nil || ok && isPlain(s)
+}
+
+// badName says what is wrong with a name, or nothing.
+func badName(s string) string {
+	switch {
+	case utf8.RuneCountInString(s) > maxName:
+		return fmt.Sprintf("has %d characters; %d is the most", utf8.RuneCountInString(s), maxName)
+	case hasControl(s):
+		return "contains a control character or text that is not valid UTF-8"
+	}
+	return ""
+}
+
+func (c *checker) checkPolicy(p courier.FailurePolicy) {
+	const field = "failure_policy"
+	if p.Type != "" && !slices.Contains(policies, p.Type) {
+		c.jobProblem(field+".type", "unknown policy %q; %s", shorten(string(p.Type)), courier.DidYouMean(string(p.Type), policies))
+	}
+	if p.MaxRetries != nil && *p.MaxRetries < 0 {
+		c.jobProblem(field+".max_retries", "%d is negative; 0 means no retries", *p.MaxRetries)
+	}
+	negative := func(name string, d *time.Duration) {
+		if d != nil && *d < 0 {
+			c.jobProblem(field+"."+name, "%v is negative", d.Seconds())
+		}
+	}
+	negative("backoff_base_seconds", p.BackoffBase)
+	negative("backoff_max_seconds", p.BackoffMax)
+}
+
+// checkLimitKey checks a text that is expanded before anything runs.
+func (c *checker) checkLimitKey(field, key string) {
+	t, err := parseText(key)
+	if err == nil && t.secret != "" {
+		err = errNoSecret
+	}
+	switch {
+	case key == "":
+		c.jobProblem(field, "is empty")
+	case err != nil:
+		c.jobProblem(field, "%v", err)
+	case hasControl(key):
+		c.jobProblem(field, "contains a control character or text that is not valid UTF-8")
+	}
+	for _, p := range t.parts {
+		if p.ref == nil {
+			continue
+		}
+		u := use{checker: c, step: -1, FieldReference: FieldReference{Field: field, Ref: *p.ref}}
+		if p.ref.Head != headParams && p.ref.Head != headJob {
+			u.problem("can't be used here, since limit keys are known before the first step; use params.* or job.name")
+			continue
+		}
+		if p.ref.Head == headJob && slices.Contains(startedValues, p.ref.Name) {
+			u.problem("is known only when the execution runs, and limit keys are needed before; use params.* or job.name")
+			continue
+		}
+		u.schema()
+	}
+}
+
+// checkEntry checks one entry of the list.
+func (c *checker) checkEntry(i int) {
+	s := c.tree.Spec(i)
+	c.checkID(i, s)
+	if why := badName(s.Name); why != "" {
+		c.stepProblem(i, "name", "%s", why)
+	}
+	if s.Timeout != nil && *s.Timeout < 0 {
+		c.stepProblem(i, "timeout_seconds", "%v is negative; 0 means none", s.Timeout.Seconds())
+	}
+	if s.StallTimeout != nil && *s.StallTimeout < 0 {
+		c.stepProblem(i, "stall_timeout_seconds", "%v is negative; 0 means none", s.StallTimeout.Seconds())
+	}
+	if c.tree.entries[i].kind != work {
+		c.checkMarker(i)
+		return
+	}
+	t := c.tree.Template(i)
+	for _, p := range t.problems {
+		c.stepProblem(i, p.Field, "%s", p.Message)
+	}
+	typ := c.typeOf(i, s)
+	if typ != nil && len(t.problems) == 0 {
+		for _, p := range typ.Check(t.config, t.Static()) {
+			c.stepProblem(i, p.Field, "%s", p.Message)
+		}
+	}
+	for _, ref := range t.refs {
+		u := use{checker: c, step: i, FieldReference: ref}
+		if got := u.schema(); got != nil && typ != nil && ref.Whole {
+			u.fits(got, typ.Config())
+		}
+	}
+}
+
+// typeOf finds a step's type; nil if there is none, which is a problem.
+func (c *checker) typeOf(i int, s *courier.StepSpec) *courier.StepType {
+	typ, ok := c.registry.Lookup(s.Type)
+	if ok {
+		return typ
+	}
+	if c.keys == nil {
+		c.keys = append(c.registry.Keys(), markers...)
+	}
+	if s.Type == "" {
+		c.stepProblem(i, "type", "is required: the key of a step type, or a marker such as %q", TypeIf)
+	} else if _, ok := kindOf(s.Type); ok { // Parse has reported unknown markers
+		c.stepProblem(i, "type", "unknown step type %q; %s", shorten(s.Type), courier.DidYouMean(s.Type, c.keys))
+	}
+	return nil
+}
+
+func (c *checker) checkID(i int, s *courier.StepSpec) {
+	if s.ID == "" {
+		return
+	}
+	first, taken := c.seen[s.ID]
+	switch {
+	case slices.Contains(reserved, s.ID):
+		c.stepProblem(i, "id", "%q is reserved, as it begins other references; choose another", s.ID)
+	case !isID(s.ID):
+		c.stepProblem(i, "id", `%q is malformed: a small letter, then small letters, digits, "_" and "-", at most %d in all`, shorten(s.ID), maxID)
+	case taken:
+		c.stepProblem(i, "id", "%q is the id of step %d already; choose another", s.ID, first)
+	}
+	if !taken {
+		c.seen[s.ID] = i
+		c.ids = append(c.ids, s.ID)
+	}
+}
+
+func isID(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return len(s) <= maxID
+}
+
+// checkMarker checks the references of a marker; Parse has done the rest.
+func (c *checker) checkMarker(i int) {
+	e := c.tree.entries[i]
+	if e.kind != openIf && e.kind != openForEach {
+		return
+	}
+	b := c.tree.blocks[e.block]
+	for _, ref := range c.tree.Template(i).refs {
+		u := use{checker: c, step: i, FieldReference: ref}
+		u.mayMiss = b.cond.op == opExists && strings.HasPrefix(ref.Field, "config.left")
+		got := u.schema()
+		if got == nil || ref.Field != "config.source" || !ref.Whole {
+			continue
+		}
+		switch got.Type {
+		case "array":
+			c.items[e.block] = got.Items
+		case "", "string": // text may be the JSON of a list
+		default:
+			u.problem("is %s, not a list", typeNames[got.Type])
+		}
+	}
+}

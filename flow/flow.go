@@ -1,0 +1,424 @@
+// Package flow decides what comes next in a job.
+//
+// A job is a flat list of steps in which the markers "flow.if", "flow.else",
+// "flow.foreach" and "flow.end" delimit blocks. [Parse] turns the list into a
+// [Tree], [Check] finds what is wrong with a job before anything runs, a
+// [Walk] follows one execution from step to step, and a [Template] puts values
+// into a step's configuration.
+//
+// The package is pure: it does no I/O, reads no clock and starts no
+// goroutines. What an execution has reached is a [courier.Position], and the
+// rest of its state are the outputs of its steps.
+package flow
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/courierhq/courier"
+)
+
+// The types of the markers. Letter case does not count.
+const (
+	// TypeIf begins steps that run only if a condition holds. Its configuration
+	// has the values left and right, and an operator, in any letter case:
+	//
+	//   - equals, not_equals, greater_than, less_than, greater_or_equal,
+	//     less_or_equal compare by exact decimal value if both values are
+	//     numbers in plain decimal notation, otherwise as text without regard to
+	//     letter case. Nothing equals a right that is null; in order, null is
+	//     below any text.
+	//   - contains looks for the text right in left, without regard to letter
+	//     case.
+	//   - regex looks for the RE2 pattern right anywhere in left. The pattern has
+	//     at most 1 KiB, the text 64 KiB.
+	//   - exists holds if left has a value that is not null and no empty text,
+	//     list or object. It needs no right.
+	TypeIf = "flow.if"
+	// TypeElse begins the steps that run if the condition does not hold. It has
+	// no configuration.
+	TypeElse = "flow.else"
+	// TypeForEach begins steps that run once for each item of a list. Its
+	// configuration has the source: a list, a reference to one, or the JSON text
+	// of one; null is the empty list. The list is fixed when the loop is
+	// entered. An execution that was interrupted in the loop goes on in the same
+	// iteration, or with the first one if on_resume is "restart".
+	//
+	// Inside, loop.current_item and loop.index are the item and its index from
+	// 0. When an iteration begins, what the steps of the loop gave in the one
+	// before is out of scope; after the loop, that of the last is in scope.
+	TypeForEach = "flow.foreach"
+	// TypeEnd ends what a flow.if or flow.foreach began. It has no
+	// configuration.
+	TypeEnd = "flow.end"
+)
+
+// markers are the types of the markers, as messages list them.
+var markers = []string{TypeIf, TypeElse, TypeForEach, TypeEnd}
+
+// A Node is an element of a [List]: a *[Step], a *[ForEach] or an *[If]. Only
+// types of this package are nodes.
+type Node interface {
+	// Index is the place of the node in the flat list; that of a block is the
+	// place of its opening marker.
+	Index() int
+	// spec is the entry at that place.
+	spec() *courier.StepSpec
+}
+
+// A List is what runs one after the other.
+type List struct{ Nodes []Node }
+
+// A Step is a step that does work.
+type Step struct {
+	index int
+	Spec  *courier.StepSpec // shared; not to be changed
+}
+
+// A ForEach runs its body once for each item of a list.
+type ForEach struct {
+	index int
+	Spec  *courier.StepSpec // of the flow.foreach; shared, not to be changed
+	Body  *List
+	End   int // index of its flow.end
+}
+
+// An If runs one of two lists, or none.
+type If struct {
+	index int
+	Spec  *courier.StepSpec // of the flow.if; shared, not to be changed
+	Then  *List
+	Else  *List // nil if there is no flow.else
+	End   int   // index of its flow.end
+}
+
+// Index is the step's place in the flat list.
+func (s *Step) Index() int { return s.index }
+
+// Index is the place of the flow.foreach in the flat list.
+func (f *ForEach) Index() int { return f.index }
+
+// Index is the place of the flow.if in the flat list.
+func (f *If) Index() int { return f.index }
+
+func (s *Step) spec() *courier.StepSpec    { return s.Spec }
+func (f *ForEach) spec() *courier.StepSpec { return f.Spec }
+func (f *If) spec() *courier.StepSpec      { return f.Spec }
+
+// A kind is what an entry of the flat list is to control flow.
+type kind uint8
+
+const (
+	work kind = iota // a step that does something
+	openIf
+	openForEach
+	otherwise
+	end
+)
+
+// kindOf returns the kind of an entry; ok is false for an unknown marker.
+func kindOf(typ string) (k kind, ok bool) {
+	const prefix = "flow."
+	if len(typ) < len(prefix) || typ[4] != '.' || typ[0]|0x20 != 'f' || !strings.EqualFold(typ[:len(prefix)], prefix) {
+		return work, true
+	}
+	switch strings.ToLower(typ) {
+	case TypeIf:
+		return openIf, true
+	case TypeForEach:
+		return openForEach, true
+	case TypeElse:
+		return otherwise, true
+	case TypeEnd:
+		return end, true
+	}
+	return work, false
+}
+
+// An entry is what the tree knows of one place of the flat list.
+type entry struct {
+	kind kind
+	// block is the innermost block around a step, and a marker's own block; -1
+	// for none.
+	block int32
+}
+
+// A block is a flow.if or a flow.foreach with all up to its flow.end.
+type block struct {
+	kind      kind // openIf or openForEach
+	open, end int  // indexes of the markers
+	els       int  // index of the flow.else, or -1
+	parent    int32
+	loop      int32 // the innermost loop that its steps lie in; -1 for none
+	depth     int   // how many loops its steps lie in
+	works     bool  // whether there is a step in it
+	restart   bool  // on_resume: restart
+	source    operand
+	cond      condition
+	loops     atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for
+}
+
+// A Tree is the block structure of a list of steps. It never changes after
+// [Parse] and may be used by several goroutines.
+type Tree struct {
+	steps     []courier.StepSpec
+	entries   []entry
+	blocks    []*block
+	root      List
+	none      *Template // of entries without a configuration
+	templates []atomic.Pointer[Template]
+
+	once sync.Once
+	ids  map[string]place
+}
+
+// A place is the index of a step and its decimal form.
+type place struct {
+	index int
+	text  string
+}
+
+// Root is the list of the nodes that lie in no block. The caller must not
+// change it.
+func (t *Tree) Root() *List { return &t.root }
+
+// Len is the length of the flat list.
+func (t *Tree) Len() int { return len(t.steps) }
+
+// Spec is entry i of the flat list. The caller must not change it.
+func (t *Tree) Spec(i int) *courier.StepSpec { return &t.steps[i] }
+
+// Works reports whether entry i is a step that does work, not a marker.
+func (t *Tree) Works(i int) bool { return t.entries[i].kind == work }
+
+// Loops returns the indexes of the flow.foreach markers around entry i,
+// outermost first. A loop's own flow.foreach lies outside it, its flow.end
+// inside. The slice is shared and must not be changed.
+func (t *Tree) Loops(i int) []int {
+	at := t.loopOf(i)
+	if at < 0 {
+		return nil
+	}
+	b := t.blocks[at]
+	if p := b.loops.Load(); p != nil {
+		return *p
+	}
+	path := make([]int, b.depth)
+	for n, l := len(path)-1, b; n >= 0; n-- {
+		path[n] = l.open
+		if n > 0 {
+			l = t.blocks[t.loopAround(l)]
+		}
+	}
+	b.loops.Store(&path)
+	return path
+}
+
+// loopOf is the innermost loop that entry i lies in, or -1.
+func (t *Tree) loopOf(i int) int32 {
+	if i < 0 || i >= len(t.entries) {
+		return -1
+	}
+	e := t.entries[i]
+	switch {
+	case e.block < 0:
+		return -1
+	case e.kind == openForEach:
+		return t.loopAround(t.blocks[e.block])
+	}
+	return t.blocks[e.block].loop
+}
+
+// loopAround is the innermost loop that a block lies in, or -1.
+func (t *Tree) loopAround(b *block) int32 {
+	if b.parent < 0 {
+		return -1
+	}
+	return t.blocks[b.parent].loop
+}
+
+// Head returns the index of the entry that the head of a reference means: an
+// id, or an index in decimal.
+func (t *Tree) Head(id string) (int, bool) {
+	if i, ok := parseIndex(id); ok {
+		return i, i < len(t.steps)
+	}
+	p, ok := t.placeOf(id)
+	return p.index, ok
+}
+
+// placeOf finds an entry by its id. Of several with the same id it is the
+// first.
+func (t *Tree) placeOf(id string) (place, bool) {
+	t.once.Do(func() {
+		for i := range t.steps {
+			id := t.steps[i].ID
+			if id == "" {
+				continue
+			}
+			if t.ids == nil {
+				t.ids = make(map[string]place)
+			}
+			if _, taken := t.ids[id]; !taken {
+				t.ids[id] = place{i, strconv.Itoa(i)}
+			}
+		}
+	})
+	p, ok := t.ids[id]
+	return p, ok
+}
+
+// parseIndex reads an index in plain digits.
+func parseIndex(s string) (int, bool) {
+	if s == "" || len(s) > 9 || s[0] == '0' && len(s) > 1 {
+		return 0, false
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n, true
+}
+
+// Template returns the configuration of entry i, parsed. A configuration with
+// mistakes has a template too; its Render returns them as an error.
+func (t *Tree) Template(i int) *Template {
+	if len(t.steps[i].Config) == 0 {
+		return t.none
+	}
+	if p := t.templates[i].Load(); p != nil {
+		return p
+	}
+	p, _ := Compile(t.steps[i].Config)
+	t.templates[i].Store(p)
+	return p
+}
+
+// Resume returns where an execution that was interrupted at p goes on: at p,
+// or at the flow.foreach of the outermost open loop whose configuration says
+// "on_resume": "restart", which begins again with its first iteration.
+func (t *Tree) Resume(p courier.Position) courier.Position {
+	for i, l := range p.Loops {
+		if l.Step >= 0 && l.Step < len(t.entries) && t.entries[l.Step].kind == openForEach &&
+			t.blocks[t.entries[l.Step].block].restart {
+			return courier.Position{Step: l.Step, Loops: slices.Clone(p.Loops[:i])}
+		}
+	}
+	return p
+}
+
+// InScope reports whether the outputs that s records can be referred to at p:
+// s is the latest record of its step, the step lies before p, and s belongs to
+// the present iteration of the loops that are open at p and to the last one of
+// the loops that are over. It is what remains of an execution's values when it
+// is taken up at p.
+func (t *Tree) InScope(p courier.Position, s *courier.StepExecution) bool {
+	if s.Step < 0 || s.Step >= len(t.steps) || s.Step >= p.Step {
+		return false
+	}
+	loops := t.Loops(s.Step)
+	if len(s.Iteration) != len(loops) {
+		return false
+	}
+	for n, marker := range loops {
+		switch {
+		case n < len(p.Loops) && p.Loops[n].Step == marker:
+			if s.Iteration[n] != p.Loops[n].Index {
+				return false
+			}
+		case n < len(s.Total) && s.Iteration[n] != s.Total[n]-1:
+			return false
+		}
+	}
+	return true
+}
+
+// maxDrawn is how many blocks in blocks String draws.
+const maxDrawn = 32
+
+// String draws the tree, one node a line.
+func (t *Tree) String() string {
+	var b strings.Builder
+	b.WriteString("Root (Sequence)\n")
+	draw(&b, "", &t.root, 0)
+	return b.String()
+}
+
+func draw(b *strings.Builder, prefix string, list *List, depth int) {
+	for i, n := range list.Nodes {
+		branch, below := corner(i == len(list.Nodes)-1)
+		b.WriteString(prefix + branch + label(n) + "\n")
+		drawParts(b, prefix+below, n, depth+1)
+	}
+}
+
+// drawParts draws what lies in a block.
+func drawParts(b *strings.Builder, prefix string, n Node, depth int) {
+	part := func(name string, list *List, last bool) {
+		branch, below := corner(last)
+		b.WriteString(prefix + branch + name)
+		switch {
+		case len(list.Nodes) == 0:
+			b.WriteString(" (empty)\n")
+		case depth > maxDrawn:
+			b.WriteString(" (not drawn)\n")
+		case len(list.Nodes) == 1:
+			b.WriteString(" " + label(list.Nodes[0]) + "\n")
+			drawParts(b, prefix+below, list.Nodes[0], depth+1)
+		default:
+			b.WriteString("\n")
+			draw(b, prefix+below, list, depth+1)
+		}
+	}
+	switch n := n.(type) {
+	case *ForEach:
+		part("Body:", n.Body, true)
+	case *If:
+		part("Then:", n.Then, n.Else == nil)
+		if n.Else != nil {
+			part("Else:", n.Else, true)
+		}
+	}
+}
+
+func corner(last bool) (branch, below string) {
+	if last {
+		return "└── ", "    "
+	}
+	return "├── ", "│   "
+}
+
+func label(n Node) string {
+	name := "StepNode"
+	switch n.(type) {
+	case *ForEach:
+		name = "ForEachNode"
+	case *If:
+		name = "IfElseNode"
+	}
+	s := n.spec()
+	text := name + "(" + plain(strings.ToLower(s.Type))
+	if s.ID != "" {
+		text += ", id " + strconv.Quote(s.ID)
+	}
+	if s.Name != "" {
+		text += ", name " + strconv.Quote(s.Name)
+	}
+	return text + ")"
+}
+
+// plain quotes what would not look like a type's key.
+func plain(typ string) string {
+	if typ == "" || strings.ContainsFunc(typ, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '_'
+	}) {
+		return strconv.Quote(typ)
+	}
+	return typ
+}

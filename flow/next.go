@@ -1,0 +1,446 @@
+package flow
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Values are what a [Walk] needs of an execution's values.
+type Values interface {
+	// Value is asked for the outputs of steps, with the step's index in decimal
+	// as head, and for params.*, job.*, chain.* and monitor.*; never for loop
+	// variables and ids.
+	courier.Scope
+	// Forget drops the outputs of the entries first to last of the flat list:
+	// the iteration that they belong to is over.
+	Forget(first, last int)
+}
+
+// An EvalError says that a marker could not be evaluated: a reference has no
+// value, or one that can't be used. Values do not change, so evaluating it
+// again in the same place gives the same error.
+type EvalError struct {
+	Step  int    // index of the marker
+	Field string // of its configuration
+	Err   error
+	typ   string
+}
+
+// Error begins with the marker's type and the field.
+func (e *EvalError) Error() string {
+	return e.typ + ": " + e.Field + ": " + e.Err.Error()
+}
+
+// Unwrap returns what is wrong.
+func (e *EvalError) Unwrap() error { return e.Err }
+
+// A Walk follows one execution through a tree: [Walk.Next] goes to the next
+// step that does work, [Walk.Advance] past it. It is the scope in which the
+// references of that step have their values. A Walk must not be used by
+// several goroutines at once.
+type Walk struct {
+	tree   *Tree
+	values Values
+	step   int
+	loops  []frame
+	last   pattern
+	stop   func() error
+}
+
+// A frame is an open loop.
+type frame struct {
+	block *block
+	items []any
+	index int
+	outer map[string]any // what loop.<depth> is; made when first asked for
+}
+
+// Walk returns a walk that stands at p. Loops that are open at p are entered
+// again: their sources are evaluated, which gives the lists they had, for
+// values do not change; an *[EvalError] says that this failed. Any other
+// error says that p is no position of this tree.
+//
+// What v holds must be what was in scope at p; see [Tree.InScope]. Outputs of
+// steps that the present iteration has not reached are dropped.
+func (t *Tree) Walk(p courier.Position, v Values) (*Walk, error) {
+	loops := t.Loops(p.Step)
+	if p.Step < 0 || p.Step > len(t.steps) || len(p.Loops) != len(loops) {
+		return nil, misfit(p)
+	}
+	w := &Walk{tree: t, values: v, step: p.Step}
+	for i, l := range p.Loops {
+		b := t.blocks[t.entries[loops[i]].block]
+		if l.Step != b.open || l.Index < 0 {
+			return nil, misfit(p)
+		}
+		list, err := w.source(b)
+		if err != nil {
+			return nil, err
+		}
+		if l.Index >= len(list) {
+			return nil, fmt.Errorf("%w: the loop of step %d has %d iterations", misfit(p), b.open, len(list))
+		}
+		w.loops = append(w.loops, frame{block: b, items: list, index: l.Index})
+	}
+	if len(w.loops) > 0 {
+		if last := w.loops[0].block.end - 1; p.Step <= last {
+			v.Forget(p.Step, last)
+		}
+	}
+	return w, nil
+}
+
+func misfit(p courier.Position) error {
+	text, _ := json.Marshal(p)
+	return fmt.Errorf("position %s does not fit the list of steps", text)
+}
+
+// Watch makes Next ask stop now and then, when it evaluates very many markers
+// without finding a step. An error that stop returns is returned by Next, with
+// the walk where it then stands. Without it, a loop over millions of items
+// whose steps are all in branches not taken can't be interrupted.
+func (w *Walk) Watch(stop func() error) { w.stop = stop }
+
+// Next goes from the current position to the next step that does work,
+// evaluating the markers on the way, and returns its index, or the length of
+// the list at the end. At a step it stays where it is. The error is an
+// *[EvalError] if a marker can't be evaluated; the walk then stays at that
+// marker.
+func (w *Walk) Next() (int, error) {
+	const often = 1 << 10
+	for n := 1; w.step < len(w.tree.entries); n++ {
+		e := w.tree.entries[w.step]
+		if e.kind == work {
+			break
+		}
+		if n%often == 0 && w.stop != nil {
+			if err := w.stop(); err != nil {
+				return w.step, err
+			}
+		}
+		if err := w.pass(e.kind, w.tree.blocks[e.block]); err != nil {
+			return w.step, err
+		}
+	}
+	return w.step, nil
+}
+
+// pass goes past one marker.
+func (w *Walk) pass(k kind, b *block) error {
+	switch {
+	case k == openForEach:
+		return w.enter(b)
+	case k == openIf:
+		return w.choose(b)
+	case k == end && b.kind == openForEach:
+		w.repeat(b)
+	default:
+		w.step = b.end + 1 // the branch that was chosen is over
+	}
+	return nil
+}
+
+func (w *Walk) enter(b *block) error {
+	list, err := w.source(b)
+	if err != nil {
+		return err
+	}
+	w.forget(b)
+	if len(list) == 0 || !b.works {
+		w.step = b.end + 1
+		return nil
+	}
+	w.loops = append(w.loops, frame{block: b, items: list})
+	w.step = b.open + 1
+	return nil
+}
+
+// repeat goes to the next iteration of the innermost loop, or out of it.
+func (w *Walk) repeat(b *block) {
+	top := &w.loops[len(w.loops)-1]
+	if top.index+1 < len(top.items) {
+		top.index, top.outer = top.index+1, nil
+		w.forget(b)
+		w.step = b.open + 1
+		return
+	}
+	w.loops[len(w.loops)-1] = frame{}
+	w.loops = w.loops[:len(w.loops)-1]
+	w.step = b.end + 1
+}
+
+// forget puts the outputs of a loop's body out of scope.
+func (w *Walk) forget(b *block) {
+	if first, last := b.open+1, b.end-1; first <= last {
+		w.values.Forget(first, last)
+	}
+}
+
+func (w *Walk) choose(b *block) error {
+	holds, field, err := b.cond.eval(w, &w.last)
+	switch {
+	case err != nil:
+		return &EvalError{Step: b.open, Field: field, Err: err, typ: TypeIf}
+	case holds:
+		w.step = b.open + 1
+	case b.els >= 0:
+		w.step = b.els + 1
+	default:
+		w.step = b.end + 1
+	}
+	return nil
+}
+
+// source evaluates the list of a loop.
+func (w *Walk) source(b *block) ([]any, error) {
+	v, err := b.source.eval(w)
+	var list []any
+	if err == nil {
+		list, err = items(v)
+	}
+	if err != nil {
+		return nil, &EvalError{Step: b.open, Field: fieldSource, Err: err, typ: TypeForEach}
+	}
+	return list, nil
+}
+
+// items returns the list that v is, or that it is the JSON text of. Null is
+// the empty list, as Go writes a slice without elements.
+func items(v any) ([]any, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return v, nil
+	case string:
+		parsed, err := courier.ParseValue([]byte(v))
+		list, ok := parsed.([]any)
+		if err == nil && ok {
+			return list, nil
+		}
+		if !strings.HasPrefix(strings.TrimLeft(v, " \t\r\n"), "[") {
+			err = nil // it was not meant as JSON
+		}
+		if err != nil {
+			return nil, fmt.Errorf("is text that is not the JSON of a list: %w", err)
+		}
+		return nil, fmt.Errorf("is the text %q, not a list", shorten(v))
+	case bool:
+		return nil, fmt.Errorf("is %t, not a list", v)
+	case json.Number:
+		return nil, fmt.Errorf("is the number %s, not a list", shorten(v.String()))
+	case map[string]any:
+		return nil, errors.New("is an object, not a list")
+	}
+	return nil, fmt.Errorf("is a %T, not a list", v)
+}
+
+// Advance goes past the current step, which is done or skipped, or past the
+// whole block of a marker that could not be evaluated. Anywhere else it does
+// nothing.
+func (w *Walk) Advance() {
+	if w.step == len(w.tree.entries) {
+		return
+	}
+	e := w.tree.entries[w.step]
+	switch e.kind {
+	case work:
+		w.step++
+	case openForEach:
+		w.forget(w.tree.blocks[e.block])
+		w.step = w.tree.blocks[e.block].end + 1
+	case openIf:
+		w.step = w.tree.blocks[e.block].end + 1
+	}
+}
+
+// Position is where the walk stands. The caller may keep it.
+func (w *Walk) Position() courier.Position {
+	p := courier.Position{Step: w.step}
+	if len(w.loops) > 0 {
+		p.Loops = make([]courier.LoopPosition, len(w.loops))
+		for i := range w.loops {
+			p.Loops[i] = courier.LoopPosition{Step: w.loops[i].block.open, Index: w.loops[i].index}
+		}
+	}
+	return p
+}
+
+// Iteration returns the iteration of each open loop, outermost first; nil
+// outside loops. The caller may keep it.
+func (w *Walk) Iteration() []int {
+	return w.each(func(f *frame) int { return f.index })
+}
+
+// Total returns how many iterations each open loop has, outermost first; nil
+// outside loops. The caller may keep it.
+func (w *Walk) Total() []int {
+	return w.each(func(f *frame) int { return len(f.items) })
+}
+
+func (w *Walk) each(figure func(*frame) int) []int {
+	if len(w.loops) == 0 {
+		return nil
+	}
+	list := make([]int, len(w.loops))
+	for i := range w.loops {
+		list[i] = figure(&w.loops[i])
+	}
+	return list
+}
+
+// The heads of references that mean no step, and the loop variables.
+const (
+	headLoop   = "loop"
+	headParams = "params"
+	headJob    = "job"
+
+	loopItem  = "current_item"
+	loopIndex = "index"
+)
+
+// Value returns the value called head.name: a loop variable, or one of the
+// execution's values, where the id of a step means the same as its index.
+//
+// "loop.current_item" and "loop.index" belong to the innermost loop. While
+// that is not the only one, "loop.<depth>" is an object with the
+// "current_item" and "index" of a loop around it, the outermost having depth
+// 0. The caller must not change what is returned.
+func (w *Walk) Value(head, name string) (any, bool) {
+	switch head {
+	case headLoop:
+		return w.loop(name)
+	case headParams, headJob, headChain, headMonitor:
+	default:
+		if _, ok := parseIndex(head); ok {
+			break
+		}
+		p, ok := w.tree.placeOf(head)
+		if !ok {
+			return nil, false
+		}
+		head = p.text
+	}
+	return w.values.Value(head, name)
+}
+
+// loop returns a loop variable.
+func (w *Walk) loop(name string) (any, bool) {
+	if len(w.loops) == 0 {
+		return nil, false
+	}
+	top := &w.loops[len(w.loops)-1]
+	switch name {
+	case loopItem:
+		return top.items[top.index], true
+	case loopIndex:
+		return number(top.index), true
+	}
+	depth, ok := parseIndex(name)
+	if !ok || depth >= len(w.loops)-1 {
+		return nil, false
+	}
+	f := &w.loops[depth]
+	if f.outer == nil {
+		f.outer = map[string]any{loopItem: f.items[f.index], loopIndex: number(f.index)}
+	}
+	return f.outer, true
+}
+
+func number(n int) json.Number { return json.Number(strconv.Itoa(n)) }
+
+// Keys returns the keys of all values in scope. The outputs of a step with an
+// id are there under both its names.
+func (w *Walk) Keys() []string {
+	var keys []string
+	if n := len(w.loops); n > 0 {
+		keys = append(keys, headLoop+"."+loopItem, headLoop+"."+loopIndex)
+		for i := range n - 1 {
+			keys = append(keys, headLoop+"."+strconv.Itoa(i))
+		}
+	}
+	for _, k := range w.values.Keys() {
+		keys = append(keys, k)
+		head, name, _ := strings.Cut(k, ".")
+		if i, ok := parseIndex(head); ok && i < len(w.tree.steps) && w.tree.steps[i].ID != "" {
+			keys = append(keys, w.tree.steps[i].ID+"."+name)
+		}
+	}
+	return keys
+}
+
+// Next is a walk of one step as a pure function: it returns the position of
+// the next step that does work, at or after p, and whether there is one; if
+// not, the position is the end. It evaluates the sources of the loops that are
+// open at p each time, so following an execution is better done by a [Walk].
+// On the way into an iteration, earlier outputs of its steps are out of scope
+// for the conditions; taking them out of v for good is left to the caller; see
+// [Tree.InScope].
+func (t *Tree) Next(p courier.Position, v courier.Scope) (courier.Position, bool, error) {
+	w, err := t.Walk(p, &masked{Scope: v})
+	if err != nil {
+		return p, false, err
+	}
+	step, err := w.Next()
+	return w.Position(), err == nil && step < t.Len(), err
+}
+
+// masked is a scope in which the outputs of some steps can't be seen.
+type masked struct {
+	courier.Scope
+	spans []span // in order, without overlaps
+}
+
+// A span is the entries first to last.
+type span struct{ first, last int }
+
+// find returns the place of the first span that does not end before i.
+func (m *masked) find(i int) (at int) {
+	at, _ = slices.BinarySearchFunc(m.spans, i, func(s span, i int) int { return cmp.Compare(s.last, i) })
+	return at
+}
+
+// Forget hides outputs.
+func (m *masked) Forget(first, last int) {
+	from := m.find(first)
+	if from < len(m.spans) && m.spans[from].first <= first && last <= m.spans[from].last {
+		return
+	}
+	to := from
+	for ; to < len(m.spans) && m.spans[to].first <= last; to++ {
+		first, last = min(first, m.spans[to].first), max(last, m.spans[to].last)
+	}
+	m.spans = slices.Replace(m.spans, from, to, span{first, last})
+}
+
+func (m *masked) hides(head string) bool {
+	i, ok := parseIndex(head)
+	if !ok {
+		return false
+	}
+	at := m.find(i)
+	return at < len(m.spans) && m.spans[at].first <= i
+}
+
+// Value returns what is not hidden.
+func (m *masked) Value(head, name string) (any, bool) {
+	if m.hides(head) {
+		return nil, false
+	}
+	return m.Scope.Value(head, name)
+}
+
+// Keys returns what is not hidden.
+func (m *masked) Keys() []string {
+	return slices.DeleteFunc(slices.Clone(m.Scope.Keys()), func(key string) bool {
+		head, _, _ := strings.Cut(key, ".")
+		return m.hides(head)
+	})
+}

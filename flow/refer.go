@@ -1,0 +1,316 @@
+package flow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// The heads of references to what belongs to no job alone.
+const (
+	headChain   = "chain"
+	headMonitor = "monitor"
+)
+
+// jobValues are the values job.*, and startedValues those of them that an
+// execution has only once it runs.
+var (
+	jobValues     = []string{"execution_id", "name", "workspace", "started_at", "attempt"}
+	startedValues = []string{"workspace", "started_at", "attempt"}
+)
+
+// loopValues are the variables of a loop.
+var loopValues = []string{loopItem, loopIndex}
+
+// typeNames is how messages name the types of a [courier.Schema].
+var typeNames = map[string]string{
+	"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number",
+	"array": "a list", "object": "an object",
+}
+
+// maxHops bounds the blocks that are looked at for one reference, so that the
+// time for a list stays in proportion to its length, however deep its blocks.
+const maxHops = 1000
+
+// maxCandidates bounds the names that a suggestion is chosen from, since it
+// takes time to measure how near they are.
+const maxCandidates = 100
+
+// A use is a reference where it stands.
+type use struct {
+	*checker
+	FieldReference
+	step    int  // -1 for a field of the job
+	mayMiss bool // it is no mistake if there is no value
+}
+
+func (u *use) problem(format string, args ...any) { u.note(&u.checker.problems, format, args) }
+
+func (u *use) warn(format string, args ...any) {
+	if !u.mayMiss {
+		u.note(&u.checker.warnings, format, args)
+	}
+}
+
+func (u *use) note(to *problems, format string, args []any) {
+	if to.full() {
+		return
+	}
+	message := fmt.Sprintf("%q %s", shorten(u.Ref.String()), fmt.Sprintf(format, args...))
+	if u.step < 0 {
+		to.add(courier.Problem{Step: -1, Field: u.Field, Message: message})
+		return
+	}
+	to.add(at(u.tree.Spec(u.step), u.step, u.Field, message))
+}
+
+// label names a step in a message.
+func (c *checker) label(i int) string {
+	s := c.tree.Spec(i)
+	return courier.StepLabel(i, s.ID, shorten(s.Type))
+}
+
+// schema checks the reference and returns what is known of its value, or nil.
+func (u *use) schema() *courier.Schema {
+	switch u.Ref.Head {
+	case headLoop:
+		return u.loop()
+	case headParams:
+		u.param()
+		return nil
+	case headJob:
+		if !slices.Contains(jobValues, u.Ref.Name) {
+			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), courier.DidYouMean(u.Ref.Name, jobValues))
+			return nil
+		}
+		typ := "string"
+		if u.Ref.Name == "attempt" {
+			typ = "integer"
+		}
+		return u.path(&courier.Schema{Type: typ}, u.Ref.Name, u.Ref.Path)
+	case headChain, headMonitor:
+		u.warn("has a value only if the execution was started by a %s", u.Ref.Head)
+		return nil
+	}
+	return u.output()
+}
+
+func (u *use) param() {
+	if u.job.Params == nil {
+		u.warn("can't be checked, since the job declares no params; declare them to have misspelled ones found")
+		return
+	}
+	if _, ok := u.job.Params[u.Ref.Name]; !ok {
+		names := slices.Sorted(maps.Keys(u.job.Params))
+		names = names[:min(len(names), maxCandidates)]
+		u.problem("has no value: the job declares no param %q; %s", shorten(u.Ref.Name), courier.DidYouMean(u.Ref.Name, names))
+	}
+}
+
+// loop checks a reference to a loop variable.
+func (u *use) loop() *courier.Schema {
+	if u.broken {
+		return nil
+	}
+	in := u.tree.loopOf(u.step)
+	if in < 0 {
+		u.problem("has a value only inside a flow.foreach, and %s is not in one", u.label(u.step))
+		return nil
+	}
+	name, path := u.Ref.Name, u.Ref.Path
+	if depth, ok := parseIndex(name); ok {
+		outer := u.tree.blocks[in].depth - 1
+		switch {
+		case outer == 0:
+			u.problem("has no value: loop.<depth> is for the loops around an inner loop, and there is only one loop here; write loop.current_item or loop.index")
+			return nil
+		case depth >= outer:
+			u.problem("has no value: loop.<depth> goes from loop.0, the outermost, to loop.%d here; the innermost loop's are loop.current_item and loop.index", outer-1)
+			return nil
+		case len(path) == 0:
+			return nil
+		}
+		if in = u.around(in, outer-depth); in < 0 {
+			return nil
+		}
+		name, path = path[0].Name, path[1:]
+	}
+	switch name {
+	case loopItem:
+		if s := u.items[in]; s != nil {
+			return u.path(s, name, path)
+		}
+		return nil
+	case loopIndex:
+		return u.path(&courier.Schema{Type: "integer"}, name, path)
+	}
+	u.problem("has no value: a loop has no %q; %s", shorten(name), courier.DidYouMean(name, loopValues))
+	return nil
+}
+
+// around returns the loop that is n loops around another, or -1 if that is too
+// far away to look for.
+func (c *checker) around(in int32, n int) int32 {
+	if n > maxHops {
+		return -1
+	}
+	for ; n > 0; n-- {
+		in = c.tree.loopAround(c.tree.blocks[in])
+	}
+	return in
+}
+
+// output checks a reference to an output of a step.
+func (u *use) output() *courier.Schema {
+	j, ok := u.tree.Head(u.Ref.Head)
+	switch {
+	case !ok && u.isIndex():
+		u.problem("has no value: there is no step %s; the last one is %d", u.Ref.Head, u.tree.Len()-1)
+	case !ok:
+		u.problem("has no value: no step has the id %q; %s", shorten(u.Ref.Head), courier.DidYouMean(u.Ref.Head, u.heads()))
+	case j == u.step:
+		u.problem("refers to the step itself, which has no outputs before it is done")
+	case j > u.step:
+		u.problem("refers to a later step, %s; references can only look back", u.label(j))
+	case u.tree.entries[j].kind != work:
+		u.problem("refers to %s, a marker, which has no outputs; a loop's variables are loop.current_item and loop.index", u.label(j))
+	case !u.reaches(j):
+	default:
+		if typ, ok := u.registry.Lookup(u.tree.Spec(j).Type); ok {
+			return u.outputOf(j, typ.Output())
+		}
+	}
+	return nil
+}
+
+func (u *use) isIndex() bool {
+	_, ok := parseIndex(u.Ref.Head)
+	return ok
+}
+
+// heads are what the head of a reference may have been meant to be.
+func (u *use) heads() []string {
+	ids := u.ids[max(0, len(u.ids)-maxCandidates):]
+	return append(slices.Clone(ids), headParams, headJob, headLoop)
+}
+
+// reaches reports whether step j, which is earlier, can have outputs in scope.
+func (u *use) reaches(j int) bool {
+	if u.broken {
+		return true
+	}
+	doubt := "" // why there may be none
+	in := u.tree.entries[j].block
+	for hops := 0; in >= 0 && hops < maxHops; hops++ {
+		b := u.tree.blocks[in]
+		switch {
+		case b.open < u.step && u.step < b.end && b.els >= 0 && j < b.els && b.els < u.step:
+			u.problem("refers to %s, in the other branch of %s; only one of them runs", u.label(j), u.label(b.open))
+			return false
+		case b.open < u.step && u.step < b.end:
+			hops = maxHops // all blocks further out are around both
+		case doubt != "":
+		case b.kind == openIf:
+			doubt = "depends on the condition of " + u.label(b.open)
+		case mayBeEmpty(&b.source):
+			doubt = "depends on whether the list of " + u.label(b.open) + " is empty"
+		}
+		in = b.parent
+	}
+	if doubt != "" {
+		u.warn("has a value only if %s has run, which %s", u.label(j), doubt)
+	}
+	return true
+}
+
+// mayBeEmpty reports whether a loop may have no iterations.
+func mayBeEmpty(source *operand) bool {
+	v, ok := source.constant()
+	list, _ := v.([]any)
+	return !ok || len(list) == 0
+}
+
+// outputOf checks the name and the path of a reference to an output of step j.
+func (u *use) outputOf(j int, out *courier.Schema) *courier.Schema {
+	name := u.Ref.Name
+	if p, ok := property(out, name); ok {
+		return u.path(p.Schema, name, u.Ref.Path)
+	}
+	switch {
+	case out.Type != "object" || out.Open:
+		u.warn("can't be checked, since %s does not say which outputs it has", u.label(j))
+	case len(out.Properties) == 0:
+		u.warn("has a value only if %s sets it, since its type declares no outputs", u.label(j))
+	default:
+		u.problem("has no value: %s has no output %q; %s", u.label(j), shorten(name), courier.DidYouMean(name, out.Names()))
+	}
+	return nil
+}
+
+// property finds a property by its exact name: unlike configurations, values
+// are not matched without regard to letter case.
+func property(s *courier.Schema, name string) (*courier.Property, bool) {
+	at := slices.IndexFunc(s.Properties, func(p courier.Property) bool { return p.Name == name })
+	if at < 0 {
+		return nil, false
+	}
+	return &s.Properties[at], true
+}
+
+// path checks the path into a value, which is called name in messages, and
+// returns what is known of the value that it leads to.
+func (u *use) path(s *courier.Schema, name string, path []courier.Segment) *courier.Schema {
+	for _, seg := range path {
+		switch s.Type {
+		case "":
+			u.warn("can't be checked: it is not known what %s contains", shorten(name))
+			return nil
+		case "array":
+			if seg.Index < 0 {
+				u.problem("has no value: %s is a list; select an item by its index, as in %s[0]", shorten(name), shorten(name))
+				return nil
+			}
+			s = s.Items
+		case "object":
+			p, ok := property(s, seg.Name)
+			switch {
+			case ok:
+				s = p.Schema
+			case s.Open:
+				u.warn("can't be checked: it is not known which fields %s has", shorten(name))
+				return nil
+			default:
+				u.problem("has no value: %s has no %s; %s", shorten(name), seg, courier.DidYouMean(seg.Name, s.Names()))
+				return nil
+			}
+		default:
+			u.problem("has no value: %s is %s, and has no %s", shorten(name), typeNames[s.Type], seg)
+			return nil
+		}
+		name += seg.String()
+	}
+	return s
+}
+
+// fits compares what is known of the value of a whole field with what the
+// field of the configuration must be.
+func (u *use) fits(got, config *courier.Schema) {
+	name := strings.TrimPrefix(u.Field, "config.")
+	p, ok := config.Property(name)
+	if !ok {
+		return
+	}
+	want := p.Schema.Type
+	switch {
+	case got.Type == want || got.Type == "" || want == "":
+	case isNumber(got.Type) && isNumber(want):
+	case got.Type == "string" && want == "number": // json.Number takes both
+	default:
+		u.problem("is %s, but %s must be %s", typeNames[got.Type], name, typeNames[want])
+	}
+}
+
+func isNumber(typ string) bool { return typ == "integer" || typ == "number" }
