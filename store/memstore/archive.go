@@ -1,0 +1,159 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// An entry is an audit entry as it is kept: what the record of the step says
+// is not repeated.
+type entry struct {
+	at       time.Time
+	step     *courier.StepExecution // nil for a change of the execution's own state
+	from, to string
+	elapsed  time.Duration
+	worker   string
+	note     *note // nil for most
+}
+
+// A note is the rest of an entry.
+type note struct {
+	by     string
+	reason courier.Reason
+	err    string
+}
+
+// log appends an entry to the audit.
+func (x *execution) log(now time.Time, e entry) {
+	e.at, e.elapsed = now, max(0, e.elapsed)
+	x.audit = append(x.audit, e)
+}
+
+// auditEntry returns the entry with the given number.
+func (x *execution) auditEntry(seq int64) courier.AuditEntry {
+	e := &x.audit[seq-1]
+	a := courier.AuditEntry{
+		Execution: x.ID, Seq: seq, At: e.at, From: e.from, To: e.to, Elapsed: e.elapsed, Worker: e.worker,
+	}
+	if s := e.step; s != nil {
+		step := s.Step
+		a.Step, a.ID, a.Type, a.Iteration, a.Attempt = &step, s.ID, s.Type, s.Iteration, s.Attempt
+		if s.Seq == seq { // the one that ended the attempt
+			a.Bytes, a.Reason, a.Error = s.Bytes, s.Reason, s.Error
+		}
+	}
+	if e.note != nil {
+		a.By, a.Reason, a.Error = e.note.by, e.note.reason, e.note.err
+	}
+	return a
+}
+
+// latestSteps returns copies of the latest record of each step, in their order.
+func (x *execution) latestSteps() []courier.StepExecution {
+	list := make([]courier.StepExecution, 0, len(x.latest))
+	for _, i := range slices.Sorted(maps.Keys(x.latest)) {
+		list = append(list, *x.latest[i])
+	}
+	return list
+}
+
+// Execution returns an execution.
+func (s *Store) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return courier.Execution{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.executions[id]; x != nil {
+		return x.view(), nil
+	}
+	return courier.Execution{}, unknown(id)
+}
+
+// Executions returns a page of executions, newest first.
+func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := len(s.ids)
+	if f.Before != "" {
+		i, _ = slices.BinarySearch(s.ids, f.Before)
+	}
+	var list []courier.Execution
+	for i--; i >= 0 && len(list) < limit; i-- {
+		x := s.executions[s.ids[i]]
+		if (f.Job == "" || x.Job == f.Job) && (f.Queue == "" || x.Queue == f.Queue) &&
+			(len(f.States) == 0 || slices.Contains(f.States, x.State)) {
+			list = append(list, x.view())
+		}
+	}
+	return list, nil
+}
+
+// Steps returns the records of an execution.
+func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.executions[id]
+	if x == nil {
+		return nil, nil
+	}
+	from := sort.Search(len(x.steps), func(i int) bool { return x.steps[i].Seq > after })
+	var list []courier.StepExecution
+	for i := from; i < len(x.steps) && len(list) < limit; i++ {
+		list = append(list, *x.steps[i])
+	}
+	return list, nil
+}
+
+// Latest returns the latest record of each step of the present attempt.
+func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.executions[id]; x != nil {
+		return x.latestSteps(), nil
+	}
+	return nil, nil
+}
+
+// Audit returns the audit entries of an execution.
+func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.executions[id]
+	if x == nil {
+		return nil, nil
+	}
+	var list []courier.AuditEntry
+	for seq := max(0, after) + 1; seq <= x.seq() && len(list) < limit; seq++ {
+		list = append(list, x.auditEntry(seq))
+	}
+	return list, nil
+}

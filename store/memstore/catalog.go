@@ -1,0 +1,116 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// page is how many entries a list has when no limit is given.
+const page = 1000
+
+// Save keeps d as the next version of its name.
+func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Definition{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions := s.definitions[d.Kind][d.Name]
+	if n := len(versions); n > 0 && bytes.Equal(versions[n-1].Body, d.Body) {
+		return versions[n-1], nil
+	}
+	d.Version, d.SavedAt = len(versions)+1, clock()
+	if s.definitions[d.Kind] == nil {
+		s.definitions[d.Kind] = make(map[string][]store.Definition)
+	}
+	s.definitions[d.Kind][d.Name] = append(versions, d)
+	return d, nil
+}
+
+// Load returns a version of a definition, the latest for version 0.
+func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Definition{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if version == 0 {
+		version = len(s.definitions[kind][name])
+	}
+	if d := s.definition(kind, name, version); d != nil {
+		return *d, nil
+	}
+	return store.Definition{}, fmt.Errorf("%s %q version %d: %w", kind, name, version, courier.ErrNotFound)
+}
+
+// definition returns a version that exists, or nil.
+func (s *Store) definition(kind store.Kind, name string, version int) *store.Definition {
+	versions := s.definitions[kind][name]
+	if version < 1 || version > len(versions) {
+		return nil
+	}
+	return &versions[version-1]
+}
+
+// List returns the latest versions of the definitions of a kind.
+func (s *Store) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []store.Definition
+	for _, name := range slices.Sorted(maps.Keys(s.definitions[kind])) {
+		if name > after && len(list) < limit {
+			versions := s.definitions[kind][name]
+			list = append(list, versions[len(versions)-1])
+		}
+	}
+	return list, nil
+}
+
+// Settings returns all settings.
+func (s *Store) Settings(ctx context.Context) (map[string]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.settings), nil
+}
+
+// Set changes a setting; an empty value removes it.
+func (s *Store) Set(ctx context.Context, key, value string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := store.CheckSetting(key, value); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scope, limits := store.LimitScope(key)
+	if value == "" {
+		delete(s.settings, key)
+		if limits {
+			delete(s.limits, scope)
+		}
+	} else {
+		s.settings[key] = value
+		if n, err := strconv.Atoi(value); limits && err == nil {
+			s.limits[scope] = n
+		}
+	}
+	s.wakeAll()
+	return nil
+}

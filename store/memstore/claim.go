@@ -1,0 +1,266 @@
+package memstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// slots counts the running executions, as the limits do.
+type slots struct {
+	all      int
+	job, key map[string]int
+}
+
+func (n *slots) add(x *execution, d int) {
+	n.all += d
+	count(n.job, x.Job, d)
+	for _, k := range x.LimitKeys {
+		count(n.key, k, d)
+	}
+}
+
+func count(m map[string]int, k string, d int) {
+	if m[k] += d; m[k] == 0 {
+		delete(m, k)
+	}
+}
+
+// room reports whether the limits let x run.
+func (s *Store) room(x *execution) bool {
+	global, set := s.limits[""]
+	if !set {
+		global = store.DefaultLimit
+	}
+	job, set := s.limits["job:"+x.Job]
+	if !set {
+		job = x.jobLimit
+	}
+	if full(s.running.all, global) || full(s.running.job[x.Job], job) {
+		return false
+	}
+	for _, k := range x.LimitKeys {
+		if full(s.running.key[k], s.limits["key:"+k]) {
+			return false
+		}
+	}
+	return true
+}
+
+func full(n, limit int) bool { return limit > 0 && n >= limit }
+
+// A claim is a ClaimRequest that is being answered.
+type claim struct {
+	store.ClaimRequest
+	types map[string]bool
+	only  map[courier.ExecutionID]bool // nil if anything may be claimed
+	now   time.Time
+}
+
+// matches reports whether the worker can take x, if x can be taken at all.
+func (c *claim) matches(x *execution) bool {
+	if x.Workspace != "" && x.Workspace != c.Workspace || !slices.Contains(c.Queues, x.Queue) {
+		return false
+	}
+	if c.only != nil && !c.only[x.ID] {
+		return false
+	}
+	for _, t := range x.types {
+		if !c.types[t] {
+			return false
+		}
+	}
+	return true
+}
+
+// Claim leases executions to a worker.
+func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Claims{}, err
+	}
+	c := &claim{ClaimRequest: r, types: make(map[string]bool, len(r.StepTypes))}
+	for _, t := range r.StepTypes {
+		c.types[t] = true
+	}
+	if r.Only != nil {
+		c.only = make(map[courier.ExecutionID]bool, len(r.Only))
+		for _, id := range r.Only {
+			c.only[id] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.now = clock()
+	claims := store.Claims{Mark: s.changes}
+	for _, x := range s.lost(c) {
+		claims.List = append(claims.List, s.lease(x, c))
+	}
+	queued := s.first(c)
+	for len(claims.List) < r.Max {
+		x := queued()
+		if x == nil {
+			claims.Next = s.next(c)
+			break
+		}
+		claims.List = append(claims.List, s.lease(x, c))
+	}
+	return claims, nil
+}
+
+// lost returns the executions with expired leases that c can take, in order.
+func (s *Store) lost(c *claim) []*execution {
+	var list []*execution
+	for x := range s.leases.while(func(x *execution) bool { return x.expired(c.now) }) {
+		if c.matches(x) {
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, inOrder)
+	return list[:min(len(list), max(0, c.Max))]
+}
+
+// first returns a function that returns the first of the queued executions that
+// c can take and the limits allow, or nil. Each has to be claimed before the
+// next call.
+func (s *Store) first(c *claim) func() *execution {
+	if c.only != nil {
+		return s.firstOf(c)
+	}
+	var classes []*class
+	for i, name := range c.Queues {
+		if slices.Contains(c.Queues[:i], name) {
+			continue
+		}
+		for _, cl := range s.queues[name] {
+			if x := cl.due(c.now); x != nil && c.matches(x) {
+				classes = append(classes, cl)
+			}
+		}
+	}
+	return func() *execution {
+		// Claims only take slots, so a class without room has none later.
+		var first *execution
+		classes = slices.DeleteFunc(classes, func(cl *class) bool {
+			x := cl.ready.top()
+			if x == nil || !s.room(x) {
+				return true
+			}
+			if first == nil || claimedBefore(x, first) {
+				first = x
+			}
+			return false
+		})
+		return first
+	}
+}
+
+// due returns the first of the class that is due, or nil.
+func (c *class) due(now time.Time) *execution {
+	for x := c.waiting.top(); x != nil && !x.DueAt.After(now); x = c.waiting.top() {
+		c.waiting.remove(x)
+		c.ready.push(x)
+	}
+	return c.ready.top()
+}
+
+// firstOf is first for the executions that c names.
+func (s *Store) firstOf(c *claim) func() *execution {
+	var list []*execution
+	for id := range c.only {
+		if x := s.executions[id]; x != nil && x.State == courier.Queued && !x.DueAt.After(c.now) && c.matches(x) {
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, inOrder)
+	return func() *execution {
+		for len(list) > 0 {
+			x := list[0]
+			list = list[1:]
+			if s.room(x) {
+				return x
+			}
+		}
+		return nil
+	}
+}
+
+// next returns the time until something that c can take becomes due or its
+// lease expires, or 0.
+func (s *Store) next(c *claim) time.Duration {
+	var at time.Time
+	sooner := func(t time.Time) {
+		if t.After(c.now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, x := range s.leases.list {
+		if c.matches(x) {
+			sooner(x.LeaseExpiresAt)
+		}
+	}
+	if c.only != nil {
+		for id := range c.only {
+			if x := s.executions[id]; x != nil && x.State == courier.Queued && c.matches(x) {
+				sooner(x.DueAt)
+			}
+		}
+	} else {
+		for _, name := range c.Queues {
+			for _, cl := range s.queues[name] {
+				if x := cl.waiting.top(); x != nil && c.matches(x) {
+					sooner(x.DueAt)
+				}
+			}
+		}
+	}
+	if at.IsZero() {
+		return 0
+	}
+	return at.Sub(c.now)
+}
+
+// lease gives x, which is queued or whose lease has expired, to c's worker.
+func (s *Store) lease(x *execution, c *claim) store.Claimed {
+	claimed := store.Claimed{First: x.StartedAt.IsZero()}
+	if x.State == courier.Running {
+		s.leases.remove(x)
+		x.log(c.now, entry{
+			from: string(courier.Running), to: string(courier.Queued), elapsed: c.now.Sub(x.since), worker: c.Worker,
+			note: &note{reason: courier.ReasonWorkerLost, err: fmt.Sprintf("the lease of worker %q expired", x.Worker)},
+		})
+		x.since = c.now
+		x.marks.Reclaims++
+	} else {
+		s.dequeue(x)
+		s.running.add(x, 1)
+	}
+	x.log(c.now, entry{from: string(courier.Queued), to: string(courier.Running), elapsed: c.now.Sub(x.since), worker: c.Worker})
+	x.State, x.since, x.Worker = courier.Running, c.now, c.Worker
+	x.token = store.Token(rand.Text())
+	x.first, x.last = x.seq(), x.seq()
+	x.LeaseExpiresAt = c.now.Add(c.Lease)
+	s.leases.push(x)
+	if claimed.First {
+		x.StartedAt = c.now
+	}
+	if x.clock.IsZero() {
+		x.clock = c.now
+	}
+	if x.Timeout != 0 {
+		claimed.Remaining = x.Timeout - c.now.Sub(x.clock)
+	}
+	claimed.Execution = x.view()
+	claimed.Token, claimed.Seq, claimed.Marks = x.token, x.seq(), x.marks
+	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
+	claimed.Latest = x.latestSteps()
+	if x.Current != nil {
+		lost := *x.Current
+		claimed.Lost = &lost
+	}
+	return claimed
+}

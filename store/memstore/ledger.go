@@ -1,0 +1,184 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Apply writes the progress of a running execution.
+func (s *Store) Apply(ctx context.Context, t store.Transition) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.Check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.executions[t.Execution]
+	if x == nil {
+		return unknown(t.Execution)
+	}
+	write, err := t.Admit(store.Standing{
+		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.requestBy,
+	})
+	if write {
+		s.write(x, &t, clock())
+	}
+	return err
+}
+
+// write writes what was admitted.
+func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
+	for i := range t.Ended {
+		x.end(&t.Ended[i], now)
+	}
+	if t.Interrupt {
+		x.interrupt(now, x.Worker, nil)
+	}
+	if t.RetryJob {
+		x.Attempt++
+		clear(x.latest)
+	}
+	x.Position, x.marks = t.Position, t.Marks
+	if t.Workspace != "" {
+		x.Workspace = t.Workspace
+	}
+	if t.DiskBytes != 0 {
+		x.DiskBytes = t.DiskBytes
+	}
+	if t.Failure != nil || t.To != courier.Running && t.To != courier.Queued {
+		x.Failure = t.Failure
+	}
+	x.Current = nil
+	if t.To != courier.Running {
+		by := t.By(x.Request, x.requestBy)
+		var n *note
+		if t.Failure != nil {
+			n = &note{by: by, reason: t.Failure.Reason, err: t.Failure.Message}
+		} else if by != "" {
+			n = &note{by: by}
+		}
+		x.last = x.seq() + 1
+		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{worker: x.Worker, note: n})
+		return
+	}
+	if t.Start != nil {
+		x.start(t.Start, now)
+	}
+	x.last = x.seq()
+}
+
+// end records an attempt that ended.
+func (x *execution) end(ended *courier.StepExecution, now time.Time) {
+	e := entry{from: string(courier.StepPending), to: string(ended.State), worker: x.Worker}
+	started := ended.StartedAt
+	if store.Same(x.Current, ended) {
+		e.from, e.step = string(courier.StepRunning), x.Current
+		e.elapsed = now.Sub(x.Current.StartedAt)
+		if started.IsZero() {
+			started = x.Current.StartedAt
+		}
+	} else {
+		e.step = new(courier.StepExecution)
+	}
+	if started.IsZero() {
+		started = now
+	}
+	*e.step = *ended
+	e.step.Execution, e.step.ExecutionAttempt, e.step.Worker = x.ID, x.Attempt, x.Worker
+	e.step.StartedAt, e.step.EndedAt = started, now
+	x.log(now, e)
+	e.step.Seq = x.seq()
+	x.steps = append(x.steps, e.step)
+	x.latest[e.step.Step] = e.step
+}
+
+// interrupt records that the present step, if any, went back to pending.
+func (x *execution) interrupt(now time.Time, worker string, n *note) {
+	if x.Current == nil {
+		return
+	}
+	x.log(now, entry{
+		from: string(courier.StepRunning), to: string(courier.StepPending), elapsed: now.Sub(x.Current.StartedAt),
+		step: x.Current, worker: worker, note: n,
+	})
+}
+
+// start records that a step started.
+func (x *execution) start(s *courier.StepExecution, now time.Time) {
+	started := *s
+	started.Execution, started.ExecutionAttempt, started.Worker = x.ID, x.Attempt, x.Worker
+	started.State, started.StartedAt = courier.StepRunning, now
+	started.Seq, started.EndedAt = 0, time.Time{}
+	x.Current = &started
+	x.log(now, entry{from: string(courier.StepPending), to: string(courier.StepRunning), step: x.Current, worker: x.Worker})
+}
+
+// move changes the state of x, by an operator or to one other than running.
+// The entry is completed and logged.
+func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry) {
+	e.from, e.to, e.elapsed = string(x.State), string(to), now.Sub(x.since)
+	x.log(now, e)
+	switch x.State {
+	case courier.Running:
+		s.leases.remove(x)
+		s.running.add(x, -1)
+		x.LeaseExpiresAt, x.Request, x.requestBy, x.Current = time.Time{}, "", "", nil
+		s.wakeAll()
+	case courier.Queued:
+		s.dequeue(x)
+	}
+	x.State, x.since, x.EndedAt = to, now, time.Time{}
+	if to == courier.Queued {
+		x.DueAt = due
+		s.enqueue(x, now)
+	} else if to.Ended() {
+		x.EndedAt = now
+	}
+}
+
+// Ask carries out what an operator wants of an execution, or leaves it with its
+// worker.
+func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return courier.Execution{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.executions[r.Execution]
+	if x == nil {
+		return courier.Execution{}, unknown(r.Execution)
+	}
+	now := clock()
+	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
+	switch {
+	case err != nil:
+		return courier.Execution{}, err
+	case d.To != "":
+		s.asked(x, d.To, r, now)
+	default:
+		x.Request, x.requestBy = d.Pending, r.By
+		if d.Pending == "" {
+			x.requestBy = ""
+		}
+	}
+	return x.view(), nil
+}
+
+// asked moves x to another state on an operator's request.
+func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.Time) {
+	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
+	due := x.DueAt
+	if r.Kind == courier.RequestResume {
+		due = now
+		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
+		x.marks = store.Marks{
+			Attempts: x.marks.Attempts, Interrupted: x.marks.Interrupted, Base: x.marks.Base, Resumed: x.State,
+		}
+	}
+	s.move(x, to, due, now, entry{note: &note{by: r.By}})
+}

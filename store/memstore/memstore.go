@@ -1,0 +1,108 @@
+// Package memstore is a [store.Store] in memory: the store of unit tests, and
+// of services whose executions need not survive their process.
+//
+// It keeps all it is given, history included, until it is garbage itself: about
+// 600 bytes for a step, besides its outputs.
+package memstore
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A Store is a store in memory. It may be used by any number of goroutines, and
+// inside a testing/synctest bubble if it was made there.
+type Store struct {
+	// One lock for all: what is done under it takes about a microsecond, and
+	// nothing waits while holding it.
+	mu          sync.Mutex
+	definitions map[store.Kind]map[string][]store.Definition // by version - 1
+	settings    map[string]string
+	limits      map[string]int // those of settings, by scope
+
+	executions map[courier.ExecutionID]*execution
+	ids        []courier.ExecutionID // of all executions, sorted
+	used       map[idempotency]*execution
+
+	queues  map[string]map[string]*class // the queued executions, by queue and class
+	leases  heap                         // the running ones, by the end of their lease
+	running slots
+
+	changes uint64            // counts what may make something claimable
+	changed map[string]uint64 // the last change of a queue
+	freed   uint64            // the last change of all queues
+	waiters map[*waiter]struct{}
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{
+		definitions: make(map[store.Kind]map[string][]store.Definition),
+		settings:    make(map[string]string),
+		limits:      make(map[string]int),
+		executions:  make(map[courier.ExecutionID]*execution),
+		used:        make(map[idempotency]*execution),
+		queues:      make(map[string]map[string]*class),
+		leases:      heap{before: leaseEndsBefore},
+		running:     slots{job: make(map[string]int), key: make(map[string]int)},
+		changed:     make(map[string]uint64),
+		waiters:     make(map[*waiter]struct{}),
+	}
+}
+
+// An idempotency is an idempotency key; they are unique within a job.
+type idempotency struct{ job, key string }
+
+// An execution is what the store knows of one.
+type execution struct {
+	courier.Execution // Current is the store's own; see view
+	types             []string
+	jobLimit          int
+	class             *class // where it waits; nil unless it is queued
+	in                *heap  // where it stands; nil unless it is queued or running
+	index             int    // in that heap
+
+	token       store.Token // of the present or last lease
+	first, last int64       // audit entries under that lease; see [store.Standing]
+	marks       store.Marks
+	requestBy   string
+	since       time.Time // when the state was entered
+	clock       time.Time // when the timeout began; zero before the first claim
+
+	// A record of a step is made when it starts and filled in when it ends, so
+	// that the audit can refer to it. One that was interrupted is only there.
+	steps  []*courier.StepExecution // that ended, by Seq
+	latest map[int]*courier.StepExecution
+	audit  []entry // number n at n-1
+}
+
+// view returns the execution as callers see it.
+func (x *execution) view() courier.Execution {
+	e := x.Execution
+	e.StepAttempts = x.marks.Attempts
+	if x.Current != nil {
+		current := *x.Current
+		e.Current = &current
+	}
+	return e
+}
+
+func (x *execution) seq() int64 { return int64(len(x.audit)) }
+
+// expired reports whether its lease has ended without being given back.
+func (x *execution) expired(now time.Time) bool {
+	return x.State == courier.Running && !x.LeaseExpiresAt.After(now)
+}
+
+// clock is the store's: what it says is in UTC and cut to microseconds.
+func clock() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+func unknown(id courier.ExecutionID) error {
+	return fmt.Errorf("execution %q: %w", string(id), courier.ErrNotFound)
+}

@@ -1,0 +1,236 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Enqueue creates executions, all or none.
+func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	results := make([]store.Enqueued, len(list))
+	added := make([]*execution, 0, len(list))
+	for i := range list {
+		x, existed, err := s.add(&list[i], now)
+		if err != nil {
+			for _, x := range added {
+				s.forget(x)
+			}
+			return nil, err
+		}
+		if !existed {
+			added = append(added, x)
+		}
+		results[i] = store.Enqueued{Execution: x.view(), Existed: existed}
+	}
+	for _, x := range added {
+		i, _ := slices.BinarySearch(s.ids, x.ID)
+		s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
+		if x.State == courier.Queued {
+			s.enqueue(x, now)
+		}
+	}
+	return results, nil
+}
+
+// add returns the execution that n asks for, and whether it was there before.
+func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed bool, err error) {
+	x = s.executions[n.ID]
+	if x == nil && n.IdempotencyKey != "" {
+		x = s.used[idempotency{n.Job, n.IdempotencyKey}]
+	}
+	switch {
+	case x != nil && x.Job != n.Job:
+		return nil, true, fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
+	case x != nil && !bytes.Equal(x.Params, n.Params):
+		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
+	case x != nil:
+		return x, true, nil
+	case s.definition(store.Job, n.Job, n.Version) == nil:
+		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
+	}
+	x = &execution{
+		Execution: courier.Execution{
+			ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
+			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
+			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+		},
+		types: n.StepTypes, jobLimit: n.JobLimit, since: now,
+		latest: make(map[int]*courier.StepExecution),
+	}
+	if n.Hold {
+		x.State = courier.Created
+	}
+	x.log(now, entry{to: string(x.State), note: &note{by: n.By}})
+	s.executions[x.ID] = x
+	if n.IdempotencyKey != "" {
+		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
+	}
+	return x, false, nil
+}
+
+// forget undoes add.
+func (s *Store) forget(x *execution) {
+	delete(s.executions, x.ID)
+	if x.IdempotencyKey != "" {
+		delete(s.used, idempotency{x.Job, x.IdempotencyKey})
+	}
+}
+
+// A class holds the queued executions that one claim can take as well as
+// another: their step types, workspace, job, limit and limit keys are the same.
+// So a claim looks at the first of each class only, however many wait.
+type class struct {
+	name    string
+	ready   heap // due at some claim before, in the order of claims
+	waiting heap // not known to be due, by due time
+}
+
+// classOf names the class that x belongs to.
+func classOf(x *execution) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %q %d %q %q", x.Job, x.Workspace, x.jobLimit, x.LimitKeys, x.types)
+	return b.String()
+}
+
+// enqueue puts a queued execution where claims find it.
+func (s *Store) enqueue(x *execution, now time.Time) {
+	q := s.queues[x.Queue]
+	if q == nil {
+		q = make(map[string]*class)
+		s.queues[x.Queue] = q
+	}
+	name := classOf(x)
+	c := q[name]
+	if c == nil {
+		c = &class{name: name, ready: heap{before: claimedBefore}, waiting: heap{before: dueBefore}}
+		q[name] = c
+	}
+	x.class = c
+	if x.DueAt.After(now) {
+		c.waiting.push(x)
+	} else {
+		c.ready.push(x)
+	}
+	s.wake(x.Queue)
+}
+
+// dequeue takes a queued execution out of its queue.
+func (s *Store) dequeue(x *execution) {
+	x.in.remove(x)
+	c := x.class
+	x.class = nil
+	if c.ready.top() == nil && c.waiting.top() == nil {
+		q := s.queues[x.Queue]
+		delete(q, c.name)
+		if len(q) == 0 {
+			delete(s.queues, x.Queue)
+		}
+	}
+}
+
+// Renew extends leases and returns those that still are their holder's.
+func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := clock().Add(r.For)
+	renewed := make([]store.Renewed, 0, len(r.Leases))
+	for _, l := range r.Leases {
+		x := s.executions[l.Execution]
+		if x == nil || x.State != courier.Running || x.token != l.Token {
+			continue
+		}
+		x.LeaseExpiresAt = until
+		s.leases.fix(x.index)
+		renewed = append(renewed, store.Renewed{Execution: x.ID, Request: x.Request, By: x.requestBy})
+	}
+	return renewed, nil
+}
+
+// A waiter is a call of Await.
+type waiter struct {
+	queues []string
+	woken  chan struct{} // has room for one
+}
+
+// Await returns when something may have become claimable in one of the queues
+// since the claim that returned the mark.
+func (s *Store) Await(ctx context.Context, queues []string, since uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := &waiter{queues: queues, woken: make(chan struct{}, 1)}
+	if s.changedSince(queues, since, w) {
+		return nil
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiters, w)
+	}()
+	select {
+	case <-w.woken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// changedSince reports whether one of the queues changed since the mark, and
+// otherwise has w told when one does.
+func (s *Store) changedSince(queues []string, since uint64, w *waiter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freed > since {
+		return true
+	}
+	for _, q := range queues {
+		if s.changed[q] > since {
+			return true
+		}
+	}
+	s.waiters[w] = struct{}{}
+	return false
+}
+
+// wake tells those who wait for a queue that it changed.
+func (s *Store) wake(queue string) {
+	s.changes++
+	s.changed[queue] = s.changes
+	for w := range s.waiters {
+		if slices.Contains(w.queues, queue) {
+			w.tell()
+		}
+	}
+}
+
+// wakeAll tells all who wait that a slot became free, or a limit changed.
+func (s *Store) wakeAll() {
+	s.changes++
+	s.freed = s.changes
+	for w := range s.waiters {
+		w.tell()
+	}
+}
+
+func (w *waiter) tell() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}

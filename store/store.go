@@ -1,0 +1,340 @@
+// Package store defines what an engine needs of the place that remembers jobs
+// and executions: the contract, and the rules that all stores share.
+//
+// A [Store] has four roles. Its implementations are memstore (in memory), with
+// one on PostgreSQL to come; package storetest is the conformance suite that
+// any other can run, and docs/store.md says how to write one.
+//
+// Rules that hold for all methods:
+//
+//   - A store owns the clock. Callers pass durations, never instants, so
+//     workers whose clocks disagree do not disagree about leases.
+//   - Instants are cut to microseconds, and are in UTC. All that one call writes
+//     bears the same instant.
+//   - All methods may be called by any number of goroutines and processes.
+//   - Slices and what pointers lead to are shared between caller and store,
+//     both ways: once it was passed or returned, neither side changes it. JSON
+//     texts are kept byte by byte.
+//   - All text that is passed is valid UTF-8 without NUL characters; it is the
+//     caller who sees to that.
+//   - A call whose context has ended before it began does nothing and returns
+//     an error.
+//   - An error that matches none of those a method promises is a failure of
+//     the store itself; the call may or may not have taken effect, and may be
+//     repeated.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A Store remembers jobs and executions.
+type Store interface {
+	Catalog
+	Queue
+	Ledger
+	Archive
+}
+
+// A Catalog keeps definitions by version, and settings.
+type Catalog interface {
+	// Save keeps d as the next version of its name, counting from 1, and
+	// returns it with Version and SavedAt. If d.Body equals that of the latest
+	// version byte by byte, nothing is saved and that one is returned.
+	Save(ctx context.Context, d Definition) (Definition, error)
+	// Load returns a version of a definition, the latest for version 0. It is
+	// ErrNotFound if there is none.
+	Load(ctx context.Context, kind Kind, name string, version int) (Definition, error)
+	// List returns the latest versions of the definitions of a kind whose names
+	// come after the given one, in byte order of their names, at most limit.
+	// Limit 0 means 1000.
+	List(ctx context.Context, kind Kind, after string, limit int) ([]Definition, error)
+	// Settings returns all settings.
+	Settings(ctx context.Context) (map[string]string, error)
+	// Set changes a setting; an empty value removes it. Limits take effect
+	// with the next claim; see [LimitSetting]. What [CheckSetting] refuses is
+	// not set.
+	Set(ctx context.Context, key, value string) error
+}
+
+// A Queue hands executions to workers.
+type Queue interface {
+	// Enqueue creates executions, all or none, and returns one result for each,
+	// in order. An execution whose ID exists already, or whose idempotency key
+	// is used for the same job, is not created: its result is the existing one,
+	// whatever its state. If that is of another job or has other params (byte by
+	// byte), Enqueue creates nothing and returns ErrConflict. An unknown version
+	// of a job is ErrNotFound.
+	Enqueue(ctx context.Context, list []NewExecution) ([]Enqueued, error)
+	// Claim leases executions to a worker; it is the only way into running. See
+	// [ClaimRequest] for which and in which order.
+	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
+	// Renew extends the leases of a worker, in one statement, and returns those
+	// that still are its own; the others are lost. A lease that has expired but
+	// was not taken over is extended like any other.
+	Renew(ctx context.Context, r RenewRequest) ([]Renewed, error)
+	// Await returns nil when something may have become claimable in one of the
+	// queues since the claim that returned the mark (see [Claims.Mark]), at once
+	// if that has happened already, or ctx's error when ctx ends: an execution
+	// became queued there, whenever it is due, a slot became free, or a setting
+	// changed. It may return nil for no reason. It only speeds things up: a
+	// store may just wait for ctx, and callers poll.
+	Await(ctx context.Context, queues []string, since uint64) error
+}
+
+// A Ledger changes executions.
+type Ledger interface {
+	// Apply writes the progress of a running execution, all of it or nothing,
+	// in one statement. The guards, in this order:
+	//
+	//   - What [Transition.Check] refuses.
+	//   - An unknown execution: ErrNotFound.
+	//   - Lease is not the execution's present or last one: ErrLeaseLost.
+	//   - t.Seq was written under that lease already: nil, and nothing happens,
+	//     so a transition whose reply was lost can be sent again.
+	//   - The execution is not running under that lease, or its last audit entry
+	//     is not t.Seq-1: ErrLeaseLost.
+	//   - There is a request that t does not answer (see [Transition.Answers]), or
+	//     t carries out one that is not there any more:
+	//     *RequestedError, which matches ErrConflict.
+	//
+	// [Transition.Admit] is all but the first two.
+	Apply(ctx context.Context, t Transition) error
+	// Ask carries out what an operator wants of an execution, or leaves it with
+	// the worker that runs it. It returns the execution as it then is. See
+	// [Decide] for what happens in which state.
+	Ask(ctx context.Context, r Request) (courier.Execution, error)
+}
+
+// An Archive answers questions about executions. An unknown execution has no
+// steps, nothing latest and no audit.
+type Archive interface {
+	// Execution returns an execution, or ErrNotFound.
+	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
+	// Executions returns a page of executions, newest (highest id) first.
+	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
+	// Steps returns the records of an execution in the order of their Seq,
+	// beginning after the given one, at most limit. Limit 0 means 1000.
+	Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error)
+	// Latest returns the latest record of each step of the execution's present
+	// attempt, in the order of the steps.
+	Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error)
+	// Audit returns the audit entries of an execution in the order of their
+	// Seq, beginning after the given one, at most limit. Limit 0 means 1000.
+	Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error)
+}
+
+// A Kind is a kind of definition.
+type Kind string
+
+// The kinds of definitions.
+const (
+	Job   Kind = "job"
+	Chain Kind = "chain"
+)
+
+// A Definition is one version of a definition.
+type Definition struct {
+	Kind    Kind
+	Name    string
+	Version int             // from 1; assigned by Save
+	Body    json.RawMessage // valid JSON
+	By      string          // who saved it
+	SavedAt time.Time
+}
+
+// The setting that limits how many executions run at once, all together.
+const globalLimit = "job.concurrency_limit"
+
+// DefaultLimit is the global limit where none is set.
+const DefaultLimit = 5
+
+// LimitSetting is the name of the setting that holds the limit of a scope: ""
+// for the global one, "job:NAME" or "key:KEY". Its value is a decimal number;
+// 0 means no limit. Where it isn't set, the global limit is [DefaultLimit], a
+// job's is [NewExecution.JobLimit], and a key has none.
+func LimitSetting(scope string) string {
+	if scope == "" {
+		return globalLimit
+	}
+	return globalLimit + "." + scope
+}
+
+// LimitScope is the scope whose limit a setting holds; ok is false if it holds
+// none.
+func LimitScope(setting string) (scope string, ok bool) {
+	if setting == globalLimit {
+		return "", true
+	}
+	return strings.CutPrefix(setting, globalLimit+".")
+}
+
+// CheckSetting reports what is wrong with the value of a setting, as an error
+// that matches [courier.ErrInvalid]: a limit is a decimal number from 0 to
+// [math.MaxInt32]. Every other setting may have any value, and any may be empty.
+func CheckSetting(key, value string) error {
+	scope, ok := LimitScope(key)
+	if !ok || value == "" {
+		return nil
+	}
+	if n, err := strconv.ParseInt(value, 10, 32); err != nil || n < 0 {
+		return fmt.Errorf("setting %q: the limit of scope %q must be a number from 0 to %d, not %q: %w", key, scope, math.MaxInt32, value, courier.ErrInvalid)
+	}
+	return nil
+}
+
+// A NewExecution is an execution to be created.
+type NewExecution struct {
+	ID      courier.ExecutionID // made by the caller, so that a repeated Enqueue is recognised
+	Job     string
+	Version int
+	// StepTypes are the keys of all step types of the version, in order, without
+	// flow markers. Only workers that know them all claim the execution.
+	StepTypes      []string
+	Queue          string
+	Priority       int16
+	Delay          time.Duration // until it is due
+	Hold           bool          // creates it in the state created
+	IdempotencyKey string        // empty means none
+	Params         json.RawMessage
+	LimitKeys      []string // without repetitions
+	JobLimit       int      // the job's own limit; 0 means none
+	Timeout        time.Duration
+	By             string
+}
+
+// Enqueued is the result of one [NewExecution].
+type Enqueued struct {
+	Execution courier.Execution
+	Existed   bool
+}
+
+// A Token is the fencing token of a lease: random, and compared for equality
+// only. Executions claimed in one call may bear the same.
+type Token string
+
+// A ClaimRequest says what a worker can take.
+//
+// Claimed are executions that are queued and due, and running ones whose lease
+// has expired (a reclaim), if they are in one of Queues, all their step types
+// are among StepTypes, and their workspace is none or Workspace. The order is:
+// expired ones first, then by priority, highest first, then due time, then id.
+//
+// Limits hold at every instant, counted over the rows that are running: a
+// queued execution is claimed only while the global limit, the limit of its
+// job and those of all its keys have room. Executions that do not fit are
+// passed over, not waited for; a store that stops looking after many of them
+// says so in [Claims.Next]. An expired lease keeps its slot until the
+// reclaim, which takes the slot over, so reclaims need no room.
+type ClaimRequest struct {
+	Worker    string // names the worker in records; unique to the process
+	Workspace string // id of the directory tree that the worker has
+	StepTypes []string
+	Queues    []string
+	Only      []courier.ExecutionID // if not nil, nothing else is claimed
+	Max       int
+	Lease     time.Duration
+}
+
+// Claims is what [Queue.Claim] returns.
+type Claims struct {
+	List []Claimed
+	// Next is the time until something that the request could claim becomes due
+	// or its lease expires, as far as the store knows; 0 means nothing is known.
+	// It is set when fewer than Max were claimed. Where the store claimed some but
+	// has not looked at all that wait, it is a microsecond.
+	Next time.Duration
+	// Mark is for [Queue.Await]: where the queue stood before the claim looked.
+	Mark uint64
+}
+
+// A Claimed is a leased execution with all that its worker needs.
+type Claimed struct {
+	Execution  courier.Execution
+	Token      Token
+	Definition Definition // of the job
+	Seq        int64      // of the last audit entry
+	First      bool       // the execution was never claimed before
+	// Latest are the latest records of each step of this attempt, as by
+	// [Archive.Latest].
+	Latest []courier.StepExecution
+	Marks  Marks
+	// Lost is the attempt that a lost worker was executing; nil if none was. It
+	// is still the execution's present step: the new worker's first transition
+	// ends it.
+	Lost *courier.StepExecution
+	// Remaining is what is left of the execution's timeout, counted from the
+	// first claim after it was created or last resumed; 0 if it has none. It can
+	// be negative.
+	Remaining time.Duration
+}
+
+// Marks are the counters that a transition carries from one worker to the next.
+// The engine decides their meaning; the store only resets what [Decide] and a
+// reclaim say.
+type Marks struct {
+	// Attempts is the number of the last attempt that was started at the
+	// position; the store shows it as the execution's StepAttempts. Interrupted says that it was neither finished nor lost, and so
+	// goes on. Failures is how many of the attempts there failed since the last
+	// completed step or resume.
+	Attempts    int  `json:"attempts,omitempty"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	Failures    int  `json:"failures,omitempty"`
+	// Base is the number of the last attempt of any step before a loop was
+	// started again; the attempts of its steps count on from there.
+	Base int `json:"base,omitempty"`
+	// JobFailures counts the retries of the whole job since the last resume.
+	JobFailures int `json:"job_failures,omitempty"`
+	// Reclaims counts the workers that were lost since a step last ended. The
+	// store raises it with every reclaim.
+	Reclaims int `json:"reclaims,omitempty"`
+	// Resumed is the state, paused or failed, from which an operator resumed the
+	// execution, if no worker has started a step since. The store sets it, a
+	// transition clears it.
+	Resumed courier.State `json:"resumed,omitempty"`
+}
+
+// A RenewRequest asks for more time.
+type RenewRequest struct {
+	Worker string
+	Leases []Lease
+	For    time.Duration // from now
+}
+
+// A Lease is the right to write the progress of an execution.
+type Lease struct {
+	Execution courier.ExecutionID
+	Token     Token
+}
+
+// Renewed is a lease that was extended, and what operators want meanwhile.
+type Renewed struct {
+	Execution courier.ExecutionID
+	Request   courier.RequestKind // pause, cancel or empty
+	By        string              // who asked
+}
+
+// A Request is what an operator wants of an execution.
+type Request struct {
+	Execution courier.ExecutionID
+	Kind      courier.RequestKind
+	By        string
+}
+
+// A Filter selects executions. Zero fields select all.
+type Filter struct {
+	Job    string
+	States []courier.State
+	Queue  string
+	// Before continues after a page: only executions with a smaller id.
+	Before courier.ExecutionID
+	Limit  int // 0 means 100, the most is 1000
+}

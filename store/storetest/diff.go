@@ -1,0 +1,383 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Diff carries out n random operations, which follow from seed alone, on two
+// empty stores in turn, and ends the test at the first result in which they
+// differ. Instants are not compared, nor are tokens. In the end it checks all
+// executions with [CheckExecution]. Claims of a store that does not look at all
+// that wait (see [store.Claims]) differ from those of one that does.
+func Diff(t *testing.T, a, b func(t *testing.T) store.Store, seed uint64, n int) {
+	t.Helper()
+	if err := diff(t.Context(), a(t), b(t), seed, n); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+}
+
+func diff(ctx context.Context, a, b store.Store, seed uint64, n int) error {
+	d := &differ{ctx: ctx, stores: [2]store.Store{a, b}, rand: rand.New(rand.NewPCG(seed, seed))}
+	for i := range n {
+		if err := d.step(); err != nil {
+			return fmt.Errorf("operation %d: %w\nthe last operations were\n\t%s", i+1, err, strings.Join(d.trace, "\n\t"))
+		}
+		time.Sleep(time.Millisecond) // passes short leases and delays, and orders due times
+	}
+	for _, id := range d.ids {
+		for i, s := range d.stores {
+			if err := CheckExecution(ctx, s, id); err != nil && !errors.Is(err, courier.ErrNotFound) {
+				return fmt.Errorf("store %d: %w", i+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// A differ knows what the operations so far have made.
+type differ struct {
+	ctx    context.Context
+	stores [2]store.Store
+	rand   *rand.Rand
+	trace  []string
+	ids    []courier.ExecutionID
+	made   []store.NewExecution
+	leases []*leases
+}
+
+// leases is one claimed execution in both stores.
+type leases struct {
+	id     courier.ExecutionID
+	tokens [2]store.Token
+	last   store.Transition
+}
+
+// short is a lease or a delay that passes before the next operation.
+const short = time.Microsecond
+
+// both runs f on both stores and compares what it returns.
+func (d *differ) both(what string, f func(s store.Store, i int) (any, error)) error {
+	if d.trace = append(d.trace, what); len(d.trace) > 12 {
+		d.trace = d.trace[1:]
+	}
+	var got [2]string
+	for i, s := range d.stores {
+		v, err := f(s, i)
+		got[i] = "error " + class(err)
+		if err == nil {
+			got[i] = masked(v)
+		}
+	}
+	if got[0] != got[1] {
+		return fmt.Errorf("%s:\nstore 1: %s\nstore 2: %s", what, got[0], got[1])
+	}
+	return nil
+}
+
+// class is what callers can tell about an error.
+func class(err error) string {
+	var move *courier.TransitionError
+	var request *store.RequestedError
+	switch {
+	case errors.As(err, &move):
+		return fmt.Sprintf("move from %s to %s of %s", move.From, move.To, move.Execution)
+	case errors.As(err, &request):
+		return fmt.Sprintf("%s requested by %s", request.Kind, request.By)
+	}
+	for _, known := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return fmt.Sprint("unknown: ", err)
+}
+
+// masked is the JSON of v with all instants the same.
+func masked(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	var tree any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return err.Error()
+	}
+	raw, err = json.Marshal(mask(tree))
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// mask replaces instants and what depends on them.
+func mask(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if v[k] = mask(e); k == "elapsed" || k == "Token" {
+				v[k] = "-"
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = mask(v[i])
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case string:
+		if at, err := time.Parse(time.RFC3339, v); err == nil && !at.IsZero() {
+			return "instant"
+		}
+	}
+	return v
+}
+
+// step does one operation, and looks at what it may have changed.
+func (d *differ) step() error {
+	if d.ids == nil {
+		return d.setUp()
+	}
+	switch n := d.rand.IntN(100); {
+	case n < 3:
+		return d.save()
+	case n < 8:
+		return d.set()
+	case n < 25:
+		return d.enqueue()
+	case n < 45:
+		return d.claim()
+	case n < 50:
+		return d.renew()
+	case n < 80:
+		return d.apply()
+	case n < 92:
+		return d.ask()
+	}
+	return d.list()
+}
+
+func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+// chance is true once in n times.
+func (d *differ) chance(n int) bool { return d.rand.IntN(n) == 0 }
+
+func (d *differ) setUp() error {
+	d.ids = []courier.ExecutionID{"00000000-0000-7000-8000-000000000000"} // is never created
+	if err := d.save(); err != nil {
+		return err
+	}
+	return d.both("save the second job", func(s store.Store, _ int) (any, error) {
+		return s.Save(d.ctx, store.Definition{Kind: store.Job, Name: "two", Body: json.RawMessage(`1`)})
+	})
+}
+
+func (d *differ) save() error {
+	def := store.Definition{Kind: store.Job, Name: "one", Body: pick(d.rand, json.RawMessage(`1`), json.RawMessage(`2`))}
+	return d.both("save "+text(def), func(s store.Store, _ int) (any, error) { return s.Save(d.ctx, def) })
+}
+
+func (d *differ) set() error {
+	key := store.LimitSetting(pick(d.rand, "", "", "job:one", "key:p", "key:q"))
+	value := pick(d.rand, "", "0", "1", "2", "4", "many")
+	return d.both(fmt.Sprintf("set %s to %q", key, value), func(s store.Store, _ int) (any, error) {
+		if err := s.Set(d.ctx, key, value); err != nil {
+			return nil, err
+		}
+		return s.Settings(d.ctx)
+	})
+}
+
+func (d *differ) enqueue() error {
+	var list []store.NewExecution
+	for range 1 + d.rand.IntN(3) {
+		if len(d.made) > 0 && d.chance(10) {
+			list = append(list, pick(d.rand, d.made...)) // again
+			continue
+		}
+		n := store.NewExecution{
+			ID:  courier.ExecutionID(fmt.Sprintf("%08d-0000-7000-8000-000000000000", len(d.ids))),
+			Job: pick(d.rand, "one", "one", "two"), Version: 1,
+			StepTypes: pick(d.rand, []string{"a"}, []string{"a", "b"}, nil),
+			Queue:     pick(d.rand, "default", "default", "night"), Priority: pick(d.rand, int16(0), 0, 3, -3),
+			Delay: pick(d.rand, 0, 0, 0, short, long), Hold: d.chance(8),
+			Params:    pick(d.rand, nil, json.RawMessage(`{"a": 1}`), json.RawMessage(`{"a":1}`)),
+			LimitKeys: pick(d.rand, nil, nil, []string{"p"}, []string{"q", "p"}),
+			JobLimit:  pick(d.rand, 0, 0, 2), By: pick(d.rand, "", "ann"), Timeout: pick(d.rand, 0, long),
+		}
+		if d.chance(4) {
+			n.IdempotencyKey = pick(d.rand, "x", "y", "z")
+		}
+		if d.chance(25) {
+			n.Version = 9
+		}
+		d.ids, list = append(d.ids, n.ID), append(list, n)
+	}
+	d.made = append(d.made, list...)
+	return d.both("enqueue "+text(list), func(s store.Store, _ int) (any, error) { return s.Enqueue(d.ctx, list) })
+}
+
+func (d *differ) claim() error {
+	r := store.ClaimRequest{
+		Worker: pick(d.rand, "w1", "w2"), Workspace: pick(d.rand, "here", "here", "there"),
+		StepTypes: pick(d.rand, []string{"b", "a"}, []string{"a", "b", "c"}, []string{"a"}),
+		Queues:    pick(d.rand, []string{"default", "night"}, []string{"default"}, []string{"night", "default", "night"}),
+		Max:       d.rand.IntN(5), Lease: pick(d.rand, short, short, long, long, long),
+	}
+	if d.chance(6) {
+		r.Only = []courier.ExecutionID{pick(d.rand, d.ids...), pick(d.rand, d.ids...)}
+	}
+	var claimed [2][]store.Claimed
+	err := d.both("claim "+text(r), func(s store.Store, i int) (any, error) {
+		c, err := s.Claim(d.ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		claimed[i] = c.List
+		for j := range c.List {
+			c.List[j].Remaining = c.List[j].Remaining.Round(long / 2)
+		}
+		if r.Lease == short {
+			c.Next = 0 // may be the end of these leases
+		}
+		return []any{c.List, c.Next.Round(long / 2)}, nil
+	})
+	if err != nil {
+		return err
+	}
+	for j, c := range claimed[0] {
+		d.leases = append(d.leases, &leases{id: c.Execution.ID, tokens: [2]store.Token{c.Token, claimed[1][j].Token}})
+		if err := d.look(c.Execution.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *differ) renew() error {
+	extend := pick(d.rand, short, long, long)
+	var list []*leases
+	for _, l := range d.leases {
+		if d.chance(3) {
+			list = append(list, l)
+		}
+	}
+	return d.both(fmt.Sprintf("renew %d leases for %v", len(list), extend), func(s store.Store, i int) (any, error) {
+		r := store.RenewRequest{Worker: "w1", For: extend}
+		for _, l := range list {
+			r.Leases = append(r.Leases, store.Lease{Execution: l.id, Token: l.tokens[i]})
+		}
+		got, err := s.Renew(d.ctx, r)
+		slices.SortFunc(got, func(x, y store.Renewed) int { return strings.Compare(string(x.Execution), string(y.Execution)) })
+		return got, err
+	})
+}
+
+func (d *differ) ask() error {
+	r := store.Request{
+		Execution: pick(d.rand, d.ids...),
+		Kind:      pick(d.rand, courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestResume, ""),
+		By:        pick(d.rand, "ann", "bob"),
+	}
+	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Ask(d.ctx, r) })
+	return errors.Join(err, d.look(r.Execution))
+}
+
+func (d *differ) apply() error {
+	if len(d.leases) == 0 {
+		return d.claim()
+	}
+	l := d.leases[max(d.rand.IntN(len(d.leases)), d.rand.IntN(len(d.leases)))] // rather a recent one
+	t := l.last
+	if t.Execution == "" || !d.chance(8) { // else it is repeated
+		x, err := d.stores[0].Execution(d.ctx, l.id)
+		if err != nil {
+			return err
+		}
+		entries, err := d.stores[0].Audit(d.ctx, l.id, 0, 0)
+		if err != nil {
+			return err
+		}
+		t = d.transition(&x, int64(len(entries))+1)
+	}
+	l.last = t
+	err := d.both("apply "+text(t), func(s store.Store, i int) (any, error) {
+		mine := t
+		mine.Lease = l.tokens[i]
+		return nil, s.Apply(d.ctx, mine)
+	})
+	return errors.Join(err, d.look(l.id))
+}
+
+// transition makes up what a worker could write next.
+func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
+	to := pick(d.rand, courier.Running, courier.Running, courier.Running, courier.Running, courier.Queued, courier.Queued, courier.Paused,
+		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)
+	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, long)}
+	t.Marks = store.Marks{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
+	if d.chance(20) {
+		t.Seq += pick(d.rand, -2, -1, 1, int64(2))
+	}
+	if c := x.Current; c != nil && d.chance(3) {
+		t.Interrupt = true
+	} else if c != nil {
+		s := courier.StepExecution{Step: c.Step, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Bytes: 7}
+		s.State = pick(d.rand, courier.StepCompleted, courier.StepCompleted, courier.StepFailed)
+		s.Outputs = pick(d.rand, nil, json.RawMessage(`{"n": 1.0}`))
+		t.Ended = append(t.Ended, s)
+	}
+	if d.chance(8) {
+		t.Ended = append(t.Ended, courier.StepExecution{Step: 9, Type: "b", Attempt: 1, State: courier.StepSkipped, Error: "why \"so\""})
+	}
+	if to == courier.Running && !d.chance(4) {
+		t.Start = &courier.StepExecution{Step: d.rand.IntN(4), Type: "a", Attempt: 1 + int(seq), Iteration: pick(d.rand, nil, []int{2})}
+		t.Position = courier.Position{Step: t.Start.Step, Loops: pick(d.rand, nil, []courier.LoopPosition{{Step: 1, Index: 2}})}
+	}
+	if d.chance(5) {
+		t.Failure = &courier.Failure{Step: 1, Reason: courier.ReasonError, Message: "it failed"}
+	}
+	t.RetryJob = d.chance(12)
+	if d.chance(10) {
+		t.Workspace, t.DiskBytes = pick(d.rand, "here", "there"), 5
+	}
+	return t
+}
+
+// look compares all that the stores know of an execution.
+func (d *differ) look(id courier.ExecutionID) error {
+	return errors.Join(
+		d.both("execution "+string(id), func(s store.Store, _ int) (any, error) { return s.Execution(d.ctx, id) }),
+		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, id, 0, 0) }),
+		d.both("latest of "+string(id), func(s store.Store, _ int) (any, error) { return s.Latest(d.ctx, id) }),
+		d.both("audit of "+string(id), func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, id, 0, 0) }))
+}
+
+// list compares pages of all kinds.
+func (d *differ) list() error {
+	id, after, limit := pick(d.rand, d.ids...), int64(d.rand.IntN(6)), 1+d.rand.IntN(4)
+	f := store.Filter{Job: pick(d.rand, "", "", "one"), Queue: pick(d.rand, "", "", "night"), Limit: d.rand.IntN(8)}
+	if d.chance(2) {
+		f.States = []courier.State{courier.Queued, courier.Failed}
+	}
+	if d.chance(3) {
+		f.Before = id
+	}
+	version := d.rand.IntN(4)
+	return errors.Join(
+		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
+		d.both("a page of steps", func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, id, after, limit) }),
+		d.both("a page of the audit", func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, id, after, limit) }),
+		d.both("definitions", func(s store.Store, _ int) (any, error) { return s.List(d.ctx, store.Job, "", limit) }),
+		d.both("a definition", func(s store.Store, _ int) (any, error) { return s.Load(d.ctx, store.Job, "one", version) }))
+}

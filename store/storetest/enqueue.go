@@ -1,0 +1,227 @@
+package storetest
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var enqueueCases = []testCase{
+	{"created_as_asked", func(k *kit) {
+		k.saveAll(store.Job, "job", `{"v": 1}`, `{"v": 2}`)
+		n := store.NewExecution{
+			ID: courier.ExecutionID(k.ids.New()), Job: "job", Version: 2, StepTypes: []string{"a"},
+			Queue: "night", Priority: -3, Delay: long, IdempotencyKey: "key",
+			Params: json.RawMessage(`{ "n": 1.0 }`), LimitKeys: []string{"p", "q"}, JobLimit: 2,
+			Timeout: 90 * time.Second, By: "ann",
+		}
+		e := k.add(n)[0]
+		k.same("as returned and as stored", k.get(n.ID), e)
+		k.same("params", string(e.Params), string(n.Params))
+		k.same("due after", e.DueAt.Sub(e.CreatedAt), n.Delay)
+		e.CreatedAt, e.DueAt = time.Time{}, time.Time{}
+		k.same("execution", e, courier.Execution{
+			ID: n.ID, Job: "job", Version: 2, State: courier.Queued, Queue: "night", Priority: -3, Attempt: 1,
+			Params: n.Params, Timeout: n.Timeout, IdempotencyKey: "key", LimitKeys: n.LimitKeys, By: "ann",
+		})
+	}},
+	{"no_params_no_keys", func(k *kit) {
+		e := k.add(k.new())[0]
+		if e.Params != nil || e.LimitKeys != nil {
+			k.Errorf("params %q and limit keys %q, want none", e.Params, e.LimitKeys)
+		}
+	}},
+	{"audit_entry_names_who", func(k *kit) {
+		e := k.add(k.with(func(n *store.NewExecution) { n.By = "ann" }))[0]
+		k.same("audit", k.audit(e.ID), []courier.AuditEntry{{Execution: e.ID, Seq: 1, At: e.CreatedAt, To: "queued", By: "ann"}})
+	}},
+	{"hold_creates_it_in_created", func(k *kit) {
+		e := k.add(k.with(func(n *store.NewExecution) { n.Hold = true }))[0]
+		k.same("state", e.State, courier.Created)
+		k.same("audit", moves(k.audit(e.ID)), ">created")
+	}},
+	{"same_id_is_recognised", func(k *kit) {
+		n := k.with(func(n *store.NewExecution) { n.Params = json.RawMessage(`{"a": 1}`) })
+		e := k.add(n)[0]
+		k.unchanged("enqueuing the same id again", n.ID, func() {
+			again := n
+			again.Priority, again.Queue, again.Hold, again.By = 9, "other", true, "bob"
+			k.same("result", k.existing(again), e)
+		})
+		k.same("executions", len(k.all()), 1)
+	}},
+	{"same_id_whatever_its_state", func(k *kit) {
+		n := k.new()
+		h := k.hold(k.add(n)[0].ID, long)
+		k.same("state of a running one", k.existing(n).State, courier.Running)
+		h.must(h.to(courier.Completed))
+		k.same("state of a completed one", k.existing(n).State, courier.Completed)
+		k.same("audit", moves(k.audit(n.ID)), ">queued queued>running running>completed")
+	}},
+	{"same_id_other_params_is_a_conflict", func(k *kit) {
+		n := k.with(func(n *store.NewExecution) { n.Params = json.RawMessage(`{"a": 1}`) })
+		k.add(n)
+		n.Params = json.RawMessage(`{"a": 2}`)
+		k.refused("other params", courier.ErrConflict, n)
+		n.Params = nil
+		k.refused("no params", courier.ErrConflict, n)
+	}},
+	{"same_id_other_job_is_a_conflict", func(k *kit) {
+		n := k.new()
+		k.add(n)
+		k.job("other")
+		n.Job = "other"
+		k.refused("other job", courier.ErrConflict, n)
+	}},
+	{"same_id_of_an_unknown_version_is_recognised", func(k *kit) {
+		n := k.new()
+		e := k.add(n)[0]
+		n.Version = 5
+		k.same("result", k.existing(n), e)
+	}},
+	{"key_returns_the_existing_one", func(k *kit) {
+		e := k.add(k.keyed("x", `{"a": 1}`))[0]
+		got := k.existing(k.keyed("x", `{"a": 1}`))
+		k.same("result", got, e)
+		k.same("executions", len(k.all()), 1)
+	}},
+	{"key_whatever_its_state", func(k *kit) {
+		for i, end := range []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued} {
+			key := string(rune('a' + i))
+			h := k.hold(k.add(k.keyed(key, ""))[0].ID, long)
+			h.must(h.to(end))
+			got := k.existing(k.keyed(key, ""))
+			k.same("id", got.ID, h.id())
+			k.same("state", got.State, end)
+		}
+	}},
+	{"key_other_params_is_a_conflict", func(k *kit) {
+		k.add(k.keyed("x", `{"a": 1}`))
+		k.refused("other params", courier.ErrConflict, k.keyed("x", `{"a": 2}`))
+		k.refused("the same in other bytes", courier.ErrConflict, k.keyed("x", `{"a":1}`))
+		k.refused("no params", courier.ErrConflict, k.keyed("x", ""))
+	}},
+	{"key_is_of_its_job", func(k *kit) {
+		k.add(k.keyed("x", ""))
+		k.job("other")
+		n := k.keyed("x", "")
+		n.Job = "other"
+		k.add(n)
+		k.same("executions", len(k.all()), 2)
+	}},
+	{"no_key_no_uniqueness", func(k *kit) {
+		k.add(k.new(), k.new(), k.new())
+		k.same("executions", len(k.all()), 3)
+	}},
+	{"key_100_at_once_creates_1", func(k *kit) {
+		const n = 100
+		list := make([]store.NewExecution, n)
+		for i := range list {
+			list[i] = k.keyed("x", `{"a": 1}`)
+		}
+		results := make([]store.Enqueued, n)
+		var wg sync.WaitGroup
+		for i := range list {
+			wg.Go(func() {
+				got, err := k.Enqueue(k.ctx(), list[i:i+1])
+				if err != nil || len(got) != 1 {
+					k.Errorf("%d results, error %v", len(got), err)
+					return
+				}
+				results[i] = got[0]
+			})
+		}
+		wg.Wait()
+		created := 0
+		for _, r := range results {
+			if !r.Existed {
+				created++
+			}
+			k.same("id", r.Execution.ID, results[0].Execution.ID)
+		}
+		k.same("created", created, 1)
+		k.same("executions", len(k.all()), 1)
+	}},
+	{"batch_in_order", func(k *kit) {
+		old := k.keyed("x", "")
+		k.add(old)
+		list := []store.NewExecution{k.new(), k.keyed("x", ""), k.new(), old, k.keyed("y", ""), k.keyed("y", "")}
+		slices.Reverse(list[:3])
+		got, err := k.Enqueue(k.ctx(), list)
+		k.ok(err)
+		want := []courier.ExecutionID{list[0].ID, old.ID, list[2].ID, old.ID, list[4].ID, list[4].ID}
+		existed := []bool{false, true, false, true, false, true}
+		for i := range want {
+			k.same("id", got[i].Execution.ID, want[i])
+			k.same("existed", got[i].Existed, existed[i])
+		}
+		k.same("executions", len(k.all()), 4)
+	}},
+	{"batch_with_one_id_twice", func(k *kit) {
+		n := k.new()
+		got, err := k.Enqueue(k.ctx(), []store.NewExecution{n, n})
+		k.ok(err)
+		k.same("existed", []bool{got[0].Existed, got[1].Existed}, []bool{false, true})
+		k.same("the same", got[1].Execution, got[0].Execution)
+	}},
+	{"batch_bears_one_instant", func(k *kit) {
+		list := k.add(k.new(), k.new(), k.new())
+		k.same("created", []time.Time{list[1].CreatedAt, list[2].CreatedAt}, []time.Time{list[0].CreatedAt, list[0].CreatedAt})
+	}},
+	{"batch_all_or_none", func(k *kit) {
+		bad := k.new()
+		bad.Version = 2
+		k.refused("an unknown version", courier.ErrNotFound, k.new(), k.keyed("x", ""), bad)
+		k.refused("a conflict within the batch", courier.ErrConflict, k.new(), k.keyed("x", "1"), k.keyed("x", "2"))
+		k.claimed("claim", k.request(10))
+		k.add(k.keyed("x", "")) // the key is still free
+	}},
+	{"empty_batch", func(k *kit) {
+		got, err := k.Enqueue(k.ctx(), nil)
+		k.ok(err)
+		k.same("results", len(got), 0)
+	}},
+	{"unknown_version", func(k *kit) {
+		for _, change := range []func(n *store.NewExecution){
+			func(n *store.NewExecution) { n.Job = "nobody" },
+			func(n *store.NewExecution) { n.Version = 2 },
+			func(n *store.NewExecution) { n.Version = 0 },
+		} {
+			k.refused("unknown version", courier.ErrNotFound, k.with(change))
+		}
+	}},
+}
+
+// keyed is an execution with an idempotency key.
+func (k *kit) keyed(key, params string) store.NewExecution {
+	k.Helper()
+	return k.with(func(n *store.NewExecution) {
+		if n.IdempotencyKey = key; params != "" {
+			n.Params = json.RawMessage(params)
+		}
+	})
+}
+
+// existing enqueues n, of which there must be one already.
+func (k *kit) existing(n store.NewExecution) courier.Execution {
+	k.Helper()
+	got, err := k.Enqueue(k.ctx(), []store.NewExecution{n})
+	k.ok(err)
+	if len(got) != 1 || !got[0].Existed {
+		k.Fatalf("enqueued %s, want the existing one", text(got))
+	}
+	return got[0].Execution
+}
+
+// refused enqueues what must be refused, and nothing of it created.
+func (k *kit) refused(what string, want error, list ...store.NewExecution) {
+	k.Helper()
+	before := k.all()
+	_, err := k.Enqueue(k.ctx(), list)
+	k.is(what, err, want)
+	k.same(what+": executions", k.all(), before)
+}

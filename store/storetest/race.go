@@ -1,0 +1,329 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var raceCases = []testCase{
+	{"claims_keep_the_global_limit", func(k *kit) {
+		k.claimers(nil, func(run []courier.Execution) error {
+			if len(run) > store.DefaultLimit {
+				return fmt.Errorf("%d executions run, %d may", len(run), store.DefaultLimit)
+			}
+			return nil
+		})
+	}},
+	{"claims_keep_the_limits_of_jobs_and_keys", func(k *kit) {
+		k.limit("", "0")
+		k.limit("key:p", "2")
+		k.limit("key:q", "1")
+		k.limit("job:job", "4")
+		k.claimers(func(i int, n *store.NewExecution) {
+			n.LimitKeys = [][]string{nil, {"p"}, {"q", "p"}, {"q"}, {"r"}}[i%5]
+		}, func(run []courier.Execution) error {
+			count := make(map[string]int)
+			for _, x := range run {
+				for _, key := range x.LimitKeys {
+					count[key]++
+				}
+			}
+			if len(run) > 4 || count["p"] > 2 || count["q"] > 1 {
+				return fmt.Errorf("%d executions run, by key %v", len(run), count)
+			}
+			return nil
+		})
+	}},
+	{"claims_take_each_once", func(k *kit) {
+		k.limit("", "0")
+		k.fill(40)
+		var mu sync.Mutex
+		taken := make(map[courier.ExecutionID]int)
+		k.at(16, func(int) {
+			for {
+				c, err := k.Claim(k.ctx(), k.request(3))
+				if err != nil {
+					k.Errorf("claim: %v", err)
+				}
+				if err != nil || len(c.List) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, x := range c.List {
+					taken[x.Execution.ID]++
+				}
+				mu.Unlock()
+			}
+		})
+		k.same("taken", len(taken), 40)
+		for id, n := range taken {
+			if n != 1 {
+				k.Errorf("%s was claimed %d times", id, n)
+			}
+		}
+	}},
+	{"reclaims_take_each_once", func(k *kit) {
+		for range 5 {
+			k.hold(k.add(k.new())[0].ID, k.unit)
+		}
+		k.pass(2 * k.unit)
+		var taken atomic.Int64
+		k.at(16, func(int) {
+			c, err := k.Claim(k.ctx(), k.request(2))
+			if err != nil {
+				k.Errorf("claim: %v", err)
+			}
+			taken.Add(int64(len(c.List)))
+		})
+		k.same("taken", taken.Load(), int64(5))
+	}},
+	{"transitions_of_one_number", func(k *kit) {
+		for range 5 {
+			h := k.start()
+			h.must(h.begin(0))
+			k.at(8, func(i int) {
+				t := h.next(0, 1)
+				t.Ended[0].Error = fmt.Sprint("writer ", i)
+				if err := k.Apply(k.ctx(), t); err != nil {
+					k.Errorf("apply: %v", err)
+				}
+			})
+			k.same("records", len(k.records(h.id())), 1)
+			k.same("audit", moves(k.audit(h.id())[3:]), "0:running>completed 1:pending>running")
+		}
+	}},
+	{"transitions_of_many_executions", func(k *kit) {
+		const n, steps = 16, 12
+		k.limit("", "0")
+		holders := make([]*holder, n)
+		for i := range holders {
+			holders[i] = k.start()
+		}
+		k.at(n, func(i int) {
+			h := holders[i]
+			t := h.begin(0)
+			for s := range steps {
+				if err := k.Apply(k.ctx(), t); err != nil {
+					k.Errorf("apply: %v", err)
+					return
+				}
+				h.seq = t.Seq
+				if s > 0 {
+					h.seq++
+				}
+				t = h.next(s, s+1)
+			}
+		})
+		for _, h := range holders {
+			k.same("records", len(k.records(h.id())), steps-1)
+		}
+	}},
+	{"a_request_and_the_end", func(k *kit) {
+		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestCancel} {
+			for range 10 {
+				h := k.start()
+				var asked, applied error
+				k.at(2, func(i int) {
+					if i == 0 {
+						_, asked = k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: kind, By: "ann"})
+					} else {
+						applied = k.Apply(k.ctx(), h.to(courier.Completed))
+					}
+				})
+				k.outcome(h, kind, asked, applied)
+			}
+		}
+	}},
+	{"a_request_and_a_start", func(k *kit) {
+		for range 10 {
+			h := k.start()
+			k.at(2, func(i int) {
+				if i == 0 {
+					k.ask(h.id(), courier.RequestPause)
+				} else if err := k.Apply(k.ctx(), h.begin(0)); err != nil && !errors.Is(err, courier.ErrConflict) {
+					k.Errorf("apply: %v", err)
+				}
+			})
+			x := k.get(h.id())
+			k.same("state and request", []string{string(x.State), string(x.Request)}, []string{"running", "pause"})
+			t := h.to(courier.Paused)
+			t.Seq, t.Interrupt = int64(len(k.audit(h.id())))+1, x.Current != nil
+			k.ok(k.Apply(k.ctx(), t))
+		}
+	}},
+	{"operators", func(k *kit) {
+		for range 10 {
+			id := k.add(k.new())[0].ID
+			var done atomic.Int64
+			k.at(8, func(i int) {
+				kind := []courier.RequestKind{courier.RequestPause, courier.RequestCancel}[i%2]
+				_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind, By: "ann"})
+				if err == nil {
+					done.Add(1)
+				} else if !errors.Is(err, courier.ErrConflict) {
+					k.Errorf("ask: %v", err)
+				}
+			})
+			k.state(id, courier.Cancelled)
+			k.same("entries", int64(len(k.audit(id))), done.Load()+1)
+		}
+	}},
+	{"a_reclaim_and_the_late_worker", func(k *kit) {
+		k.limit("", "0")
+		for range 10 {
+			h := k.hold(k.add(k.new())[0].ID, k.unit/5)
+			k.pass(k.unit / 2)
+			var late error
+			k.at(2, func(i int) {
+				if i == 0 {
+					k.claim(k.request(1))
+				} else {
+					late = k.Apply(k.ctx(), h.to(courier.Completed))
+				}
+			})
+			x := k.get(h.id())
+			switch {
+			case late == nil && x.State == courier.Completed:
+			case errors.Is(late, courier.ErrLeaseLost) && x.State == courier.Running:
+				k.same("audit", moves(k.audit(h.id())), ">queued queued>running running>queued queued>running")
+			default:
+				k.Errorf("the late worker has error %v, and the execution is %s", late, x.State)
+			}
+		}
+	}},
+	{"everything_at_once", func(k *kit) {
+		k.limit("", "6")
+		k.limit("key:p", "2")
+		k.fill(10)
+		k.at(8, func(i int) { k.actor(i) })
+	}},
+}
+
+// at calls f n times at once.
+func (k *kit) at(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+// outcome checks what came of a request and a completion at once.
+func (k *kit) outcome(h *holder, kind courier.RequestKind, asked, applied error) {
+	k.Helper()
+	x := k.get(h.id())
+	switch {
+	case applied == nil && errors.Is(asked, courier.ErrConflict): // the end was first
+		k.same("state", x.State, courier.Completed)
+	case applied == nil && asked == nil && kind == courier.RequestPause: // the pause was first
+		k.same("state", x.State, courier.Completed)
+	case errors.Is(applied, courier.ErrConflict) && asked == nil && kind == courier.RequestCancel:
+		k.same("state and request", []string{string(x.State), string(x.Request)}, []string{"running", "cancel"})
+		h.must(h.to(courier.Cancelled))
+	default:
+		k.Errorf("%s and completion at once: %v and %v, and the execution is %s", kind, asked, applied, x.State)
+	}
+}
+
+// claimers runs 80 executions through 16 workers, and has check look at the
+// running ones all the while.
+func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]courier.Execution) error) {
+	k.Helper()
+	const total, workers = 80, 16
+	list := make([]store.NewExecution, total)
+	for i := range list {
+		if list[i] = k.new(); change != nil {
+			change(i, &list[i])
+		}
+	}
+	k.add(list...)
+	var done atomic.Int64
+	look := func() {
+		run, err := k.Executions(k.ctx(), store.Filter{States: []courier.State{courier.Running}, Limit: 1000})
+		if err == nil {
+			err = check(run)
+		}
+		if err != nil {
+			k.Error(err)
+			done.Store(total) // ends the case
+		}
+	}
+	k.at(workers, func(i int) {
+		for done.Load() < total {
+			if i == 0 {
+				look()
+				k.pass(k.unit / 500)
+				continue
+			}
+			c, err := k.Claim(k.ctx(), k.request(1+i%3))
+			if err != nil {
+				k.Errorf("claim: %v", err)
+				return
+			}
+			look()
+			k.pass(time.Duration(i) * k.unit / 500)
+			for j := range c.List {
+				h := &holder{k, c.List[j], c.List[j].Seq}
+				if err := k.Apply(k.ctx(), h.to(courier.Completed)); err != nil {
+					k.Errorf("apply: %v", err)
+				}
+				done.Add(1)
+			}
+		}
+	})
+	k.same("claimed", done.Load(), int64(total))
+}
+
+// actor does a bit of everything, with no regard for others.
+func (k *kit) actor(i int) {
+	var mine []*holder
+	for n := range 40 {
+		k.pass(time.Duration(i+1) * k.unit / 1000)
+		switch (n*7 + i*3) % 6 {
+		case 0:
+			if _, err := k.Enqueue(k.ctx(), []store.NewExecution{k.key("p")}); err != nil {
+				k.Errorf("enqueue: %v", err)
+			}
+		case 1, 2:
+			r := k.request(2)
+			if n%2 == 0 {
+				r.Lease = k.unit / 50
+			}
+			c, err := k.Claim(k.ctx(), r)
+			if err != nil {
+				k.Errorf("claim: %v", err)
+			}
+			for _, c := range c.List {
+				mine = append(mine, &holder{k, c, c.Seq})
+			}
+		case 3, 4:
+			for _, h := range mine {
+				t := h.to([]courier.State{courier.Completed, courier.Queued, courier.Failed, courier.Paused}[n%4])
+				t.Interrupt = true // what the worker before was lost with
+				err := k.Apply(k.ctx(), t)
+				if err != nil && !errors.Is(err, courier.ErrLeaseLost) && !errors.Is(err, courier.ErrConflict) {
+					k.Errorf("apply: %v", err)
+				}
+			}
+			mine = nil
+		case 5:
+			list, err := k.Executions(k.ctx(), store.Filter{Limit: 3})
+			if err != nil {
+				k.Errorf("executions: %v", err)
+			}
+			for _, x := range list {
+				kind := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel}[n%3]
+				_, err := k.Ask(k.ctx(), store.Request{Execution: x.ID, Kind: kind, By: "ann"})
+				if err != nil && !errors.Is(err, courier.ErrConflict) {
+					k.Errorf("ask: %v", err)
+				}
+			}
+		}
+	}
+}

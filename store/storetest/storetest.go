@@ -1,0 +1,111 @@
+// Package storetest is the conformance suite of [store.Store]: what the
+// contract says, as cases that any store can run.
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New(t) }, nil)
+//	}
+//
+// The cases and the rules they stand for are listed in docs/store.md. [Diff]
+// compares two stores over random operations, and [CheckAudit] checks the audit
+// of an execution.
+package storetest
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
+// Options adapt the suite to a store. Nil means the defaults.
+type Options struct {
+	// Virtual runs each case in a testing/synctest bubble, where time is
+	// virtual. It is for stores without I/O.
+	Virtual bool
+	// Unit is the length of the leases and delays that cases let pass. No case
+	// depends on being faster than that. Zero means a second of virtual time,
+	// or 50 ms of real time.
+	Unit time.Duration
+	// Parallel runs the cases in parallel, except in virtual time.
+	Parallel bool
+	// Polling says that Await only waits for its context, which is allowed; the
+	// cases about what wakes it are left out.
+	Polling bool
+}
+
+// Run runs all cases as subtests. Open returns a store that is empty and used
+// by one case only; it registers what is to be done afterwards with t.Cleanup.
+func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	unit := opt.Unit
+	switch {
+	case unit == 0 && opt.Virtual:
+		unit = time.Second
+	case unit == 0:
+		unit = 50 * time.Millisecond
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				if opt.Polling && strings.HasPrefix(c.name, "wakes_") {
+					continue
+				}
+				t.Run(c.name, func(t *testing.T) {
+					run := func(t *testing.T) { c.try(&kit{T: t, Store: open(t), unit: unit}) }
+					switch {
+					case opt.Virtual:
+						synctest.Test(t, run)
+						return
+					case opt.Parallel:
+						t.Parallel()
+					}
+					run(t)
+				})
+			}
+		})
+	}
+}
+
+// A group is the cases of one subject.
+type group struct {
+	name  string
+	cases []testCase
+}
+
+// A testCase shows that one rule holds.
+type testCase struct {
+	name string
+	run  func(*kit)
+}
+
+// try runs the case. A panic over what a store returned fails just this case.
+func (c *testCase) try(k *kit) {
+	defer func() {
+		if p := recover(); p != nil {
+			k.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	c.run(k)
+	k.checkAll()
+}
+
+// groups lists all cases.
+var groups = []group{
+	{"catalog", catalogCases},
+	{"enqueue", enqueueCases},
+	{"claim", claimCases},
+	{"limit", limitCases},
+	{"reclaim", reclaimCases},
+	{"renew", renewCases},
+	{"await", awaitCases},
+	{"apply", applyCases},
+	{"guard", guardCases},
+	{"ask", askCases},
+	{"archive", archiveCases},
+	{"race", raceCases},
+}

@@ -1,0 +1,299 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A Transition is all progress of an execution that is written together: the
+// steps that ended, the step that starts, the new state and position. It is
+// written whole or not at all.
+//
+// Every transition leads to at least one audit entry; [Transition.Entries] says
+// to which.
+type Transition struct {
+	Execution courier.ExecutionID
+	Lease     Token
+	// Seq is the number of the first audit entry that the transition writes:
+	// one more than the last one's.
+	Seq int64
+	// To is running for progress, or the state that the execution enters, which
+	// ends the lease.
+	To courier.State
+	// Delay is the time until the execution is due, for To queued.
+	Delay    time.Duration
+	Position courier.Position
+	Marks    Marks
+	// Ended are the attempts that ended. The store sets their Execution, Seq,
+	// ExecutionAttempt, StartedAt, EndedAt and Worker; StartedAt only where it is
+	// zero, to that of the present step, or to now.
+	Ended []courier.StepExecution
+	// Request is the request that the transition carries out, if any. It is
+	// refused if that is no longer what is pending.
+	Request courier.RequestKind
+	// Interrupt says that the present step goes back to pending.
+	Interrupt bool
+	// Start is the attempt that starts; nil if none does. It is the present step
+	// afterwards: the caller ends or interrupts the one before it. The store
+	// sets its Execution, ExecutionAttempt, State, StartedAt and Worker.
+	Start *courier.StepExecution
+	// Failure says why, for To failed, and for To queued after a failure. A
+	// transition to another state than running or queued without one clears it.
+	Failure *courier.Failure
+	// RetryJob starts the execution over: Attempt is raised, and earlier records
+	// count no longer as latest, nor do those of Ended.
+	RetryJob bool
+	// Workspace is the id of the worker's directory tree if the execution has
+	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
+	Workspace string
+	DiskBytes int64
+}
+
+// Entries returns the audit entries that the transition writes, in order, with
+// their numbers: the ended attempts, the interrupted one, the change of the
+// execution's state, the started attempt. Current is the step that the
+// execution is at, and by who asked for what the transition does; see
+// [Transition.By]. The store sets the instants, the worker, and what elapsed:
+// for a step that was executed since it started, for the execution since its
+// state last changed, and 0 for a step that starts or never did.
+func (t *Transition) Entries(current *courier.StepExecution, by string) []courier.AuditEntry {
+	entries := make([]courier.AuditEntry, 0, len(t.Ended)+2)
+	add := func(e courier.AuditEntry) {
+		e.Execution, e.Seq = t.Execution, t.Seq+int64(len(entries))
+		entries = append(entries, e)
+	}
+	for i := range t.Ended {
+		s := &t.Ended[i]
+		e := stepEntry(s, courier.StepRunning, s.State)
+		if !Same(current, s) {
+			e.From = string(courier.StepPending)
+		}
+		e.Bytes, e.Reason, e.Error = s.Bytes, s.Reason, s.Error
+		add(e)
+	}
+	if t.Interrupt && current != nil {
+		add(stepEntry(current, courier.StepRunning, courier.StepPending))
+	}
+	if t.To != courier.Running {
+		e := courier.AuditEntry{From: string(courier.Running), To: string(t.To), By: by}
+		if t.Failure != nil {
+			e.Reason, e.Error = t.Failure.Reason, t.Failure.Message
+		}
+		add(e)
+	}
+	if t.Start != nil {
+		add(stepEntry(t.Start, courier.StepPending, courier.StepRunning))
+	}
+	return entries
+}
+
+// Same reports whether a and b are records of the same attempt of the same step
+// in the same iteration. A nil record is none.
+func Same(a, b *courier.StepExecution) bool {
+	return a != nil && b != nil && a.Step == b.Step && a.Attempt == b.Attempt && slices.Equal(a.Iteration, b.Iteration)
+}
+
+func stepEntry(s *courier.StepExecution, from, to courier.StepState) courier.AuditEntry {
+	step := s.Step
+	return courier.AuditEntry{
+		Step: &step, ID: s.ID, Type: s.Type, Iteration: s.Iteration, Attempt: s.Attempt,
+		From: string(from), To: string(to),
+	}
+}
+
+// Answers reports whether the transition may be written while an operator's
+// request is pending: a cancel is answered only by cancelling, a pause by
+// pausing or by any end. Progress that starts no step may always be written.
+func (t *Transition) Answers(r courier.RequestKind) bool {
+	switch {
+	case r == "":
+		return true
+	case t.To == courier.Running:
+		return t.Start == nil
+	case r == courier.RequestCancel:
+		return t.To == courier.Cancelled
+	}
+	return t.To == courier.Paused || t.To.Ended()
+}
+
+// By is who asked for what the transition does, given the pending request and
+// who made it: a pause that pauses, or a cancel that cancels.
+func (t *Transition) By(r courier.RequestKind, by string) string {
+	if r == courier.RequestPause && t.To == courier.Paused || r == courier.RequestCancel && t.To == courier.Cancelled {
+		return by
+	}
+	return ""
+}
+
+// A Standing is how an execution stands when a transition arrives.
+type Standing struct {
+	State courier.State
+	// Lease is the present or last lease, and First and Last are the numbers
+	// before the first and of the last audit entry written under it: First is
+	// that of the claim.
+	Lease       Token
+	First, Last int64
+	Seq         int64 // of the last audit entry
+	Request     courier.RequestKind
+	By          string // who made the request
+}
+
+// Admit says whether the transition is written to an execution that stands as
+// s. False without an error means that it was written before. It is what all
+// stores answer, however they come to it; see [Ledger.Apply].
+func (t *Transition) Admit(s Standing) (bool, error) {
+	switch {
+	case t.Lease == "" || t.Lease != s.Lease:
+		return false, fmt.Errorf("transition %d of %s: the lease is another worker's: %w", t.Seq, t.Execution, courier.ErrLeaseLost)
+	case t.Seq > s.First && t.Seq <= s.Last:
+		return false, nil
+	case s.State != courier.Running:
+		return false, fmt.Errorf("transition %d of %s: the execution is %s: %w", t.Seq, t.Execution, s.State, courier.ErrLeaseLost)
+	case t.Seq != s.Seq+1:
+		return false, fmt.Errorf("transition %d of %s: its last audit entry is %d: %w", t.Seq, t.Execution, s.Seq, courier.ErrLeaseLost)
+	case !t.Answers(s.Request) || t.Request != "" && t.Request != s.Request:
+		return false, &RequestedError{Kind: s.Request, By: s.By}
+	}
+	return true, nil
+}
+
+// Check reports what is wrong with the transition itself, whatever the
+// execution's state.
+func (t *Transition) Check() error {
+	for i := range t.Ended {
+		if s := &t.Ended[i]; !courier.StepRunning.CanBecome(s.State) || s.State == courier.StepPending {
+			return fmt.Errorf("transition of %s: step %d ended as %q: %w", t.Execution, s.Step, s.State, courier.ErrInvalid)
+		}
+	}
+	switch {
+	case t.To != courier.Running && !courier.Running.CanBecome(t.To):
+		return &courier.TransitionError{Execution: t.Execution, From: courier.Running, To: t.To}
+	case t.To != courier.Running && t.Start != nil:
+		return fmt.Errorf("transition of %s: a step starts, but the execution becomes %s: %w", t.Execution, t.To, courier.ErrInvalid)
+	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0:
+		return fmt.Errorf("transition of %s changes nothing: %w", t.Execution, courier.ErrInvalid)
+	}
+	return nil
+}
+
+// A RequestedError says that a transition was refused because an operator has
+// asked for something else, or, with an empty Kind, has withdrawn what it
+// carries out. It matches [courier.ErrConflict].
+type RequestedError struct {
+	Kind courier.RequestKind
+	By   string
+}
+
+// Error names the request.
+func (e *RequestedError) Error() string {
+	if e.Kind == "" {
+		return "the request was withdrawn; the transition was not written"
+	}
+	return fmt.Sprintf("a %s was requested by %q; the transition was not written", e.Kind, e.By)
+}
+
+// Is reports whether target is [courier.ErrConflict].
+func (e *RequestedError) Is(target error) bool { return target == courier.ErrConflict }
+
+// A Decision is what a request does to an execution.
+type Decision struct {
+	// To is the state that the execution enters at once; empty if it enters
+	// none.
+	To courier.State
+	// Pending replaces the execution's pending request if To is empty.
+	Pending courier.RequestKind
+}
+
+// Decide says what a request does to an execution: what the worker's absence
+// allows happens at once, the rest is left to the worker as a pending request.
+// Expired says that the execution is running and its lease has ended. A request
+// that the state does not allow is a *courier.TransitionError.
+//
+//	state                 pause        resume             cancel      release
+//	created               -            -                  cancelled   queued
+//	queued                paused       -                  cancelled   -
+//	running               pending      -                  pending     -
+//	running, expired      paused       -                  cancelled   -
+//	running, pausing      pending      withdraws pause    pending     -
+//	running, cancelling   -            -                  pending     -
+//	paused, failed        -            queued             cancelled   -
+//	completed, cancelled  -            -                  -           -
+//
+// An execution that becomes queued by a resume is due at once, has its failure
+// and EndedAt cleared, its marks reset except Attempts, Interrupted and Base, with
+// Marks.Resumed set to the state it comes from, and its timeout begins anew with
+// the next claim. A release leaves the due time that its delay gave it when it
+// was created. An execution that leaves running has no pending request and no
+// present step. Pausing and cancelling leave the failure.
+func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decision, error) {
+	to := map[courier.RequestKind]courier.State{
+		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled,
+		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued,
+	}[kind]
+	if to == "" {
+		return Decision{}, fmt.Errorf("request %q: unknown: %w", kind, courier.ErrInvalid)
+	}
+	refused := &courier.TransitionError{Execution: e.ID, From: e.State, To: to}
+	switch kind {
+	case courier.RequestRelease:
+		if e.State != courier.Created {
+			return Decision{}, refused
+		}
+	case courier.RequestResume:
+		if e.State == courier.Running && e.Request == courier.RequestPause {
+			return Decision{Pending: ""}, nil
+		}
+		if e.State != courier.Paused && e.State != courier.Failed {
+			return Decision{}, refused
+		}
+	case courier.RequestPause:
+		if e.State == courier.Running && e.Request == courier.RequestCancel {
+			return Decision{}, refused
+		}
+	}
+	if !e.State.CanBecome(to) {
+		return Decision{}, refused
+	}
+	if e.State == courier.Running && !expired {
+		return Decision{Pending: kind}, nil
+	}
+	return Decision{To: to}, nil
+}
+
+// EnqueueEntries returns the audit entry of an execution's creation. Like the
+// functions below it leaves the numbers, instants and the worker to the store.
+func EnqueueEntries(e *courier.Execution) []courier.AuditEntry {
+	return []courier.AuditEntry{{Execution: e.ID, To: string(e.State), By: e.By}}
+}
+
+// ClaimEntries returns the audit entries of a claim. A reclaim goes through the
+// queue; the step that was being executed stays what it is until the new worker
+// ends it.
+func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
+	claimed := courier.AuditEntry{Execution: e.ID, From: string(courier.Queued), To: string(courier.Running)}
+	if !reclaim {
+		return []courier.AuditEntry{claimed}
+	}
+	return []courier.AuditEntry{
+		{
+			Execution: e.ID, From: string(courier.Running), To: string(courier.Queued),
+			Reason: courier.ReasonWorkerLost, Error: fmt.Sprintf("the lease of worker %q expired", e.Worker),
+		},
+		claimed,
+	}
+}
+
+// AskEntries returns the audit entries of a request that moves e to another
+// state at once. A step that a lost worker was executing goes back to pending.
+func AskEntries(e *courier.Execution, to courier.State, by string) []courier.AuditEntry {
+	var entries []courier.AuditEntry
+	if e.Current != nil {
+		s := stepEntry(e.Current, courier.StepRunning, courier.StepPending)
+		s.Execution, s.Reason = e.ID, courier.ReasonWorkerLost
+		entries = append(entries, s)
+	}
+	return append(entries, courier.AuditEntry{Execution: e.ID, From: string(e.State), To: string(to), By: by})
+}
