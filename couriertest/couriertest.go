@@ -1,0 +1,253 @@
+// Package couriertest is for unit tests of pipelines and steps: an engine on
+// the memory store, stubs for step types, and assertions that read like the
+// expectation.
+//
+//	func TestGreeting(t *testing.T) {
+//		h := couriertest.New(t, nil)
+//		courier.RegisterFunc(h.Registry, "demo.greet", greet, nil)
+//		r := h.Run(job, map[string]any{"name": "Ada"})
+//		r.RequireState(courier.Completed)
+//		r.RequireValue("0.text", "hello Ada")
+//	}
+//
+// Inside a bubble of testing/synctest, timeouts and back-off take no time; see
+// [Virtual].
+package couriertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// A Harness is an engine on a memory store, with a workspace of the test's own.
+// Its fields may be used as they are.
+type Harness struct {
+	Engine   *engine.Engine
+	Store    *memstore.Store
+	Registry *courier.Registry
+	// Dir is a directory of the test's own that steps may use besides the
+	// workspace: it is among the engine's roots.
+	Dir string
+
+	t          testing.TB
+	workspace  string
+	log        *logBuffer
+	goroutines map[string]bool // those that were there before
+}
+
+// New returns a harness. A nil opt means the engine's defaults; Workspace, Log
+// and Roots are set by the harness where opt leaves them empty. When the test
+// ends, New's clean-up stops the engine, and fails the test if a step is still
+// running, if a completed or cancelled execution left files in its workspace,
+// or if goroutines are left. If the test failed, it prints the engine's log.
+func New(t testing.TB, opt *engine.Options) *Harness {
+	t.Helper()
+	h := &Harness{
+		Store: memstore.New(), Registry: new(courier.Registry), Dir: t.TempDir(),
+		t: t, log: new(logBuffer), goroutines: goroutines(),
+	}
+	var o engine.Options
+	if opt != nil {
+		o = *opt
+	}
+	if o.Workspace == "" {
+		o.Workspace = t.TempDir()
+	}
+	h.workspace = o.Workspace
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(h.log, nil))
+	}
+	o.Roots = append(o.Roots[:len(o.Roots):len(o.Roots)], h.Dir)
+	h.Engine = engine.New(h.Store, h.Registry, &o)
+	t.Cleanup(h.finish)
+	return h
+}
+
+// Virtual runs f in a bubble of testing/synctest, with a harness of its own:
+// the time package is virtual there, so a retry after a minute takes no time,
+// and goroutines that are left fail the test. Sockets don't work in a bubble.
+func Virtual(t *testing.T, f func(t *testing.T, h *Harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, New(t, nil)) })
+}
+
+// finish is the clean-up that New promises.
+func (h *Harness) finish() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := h.Engine.Stop(ctx); err != nil {
+		h.t.Error(err)
+	}
+	h.checkWorkspaces(ctx)
+	h.checkGoroutines()
+	if h.t.Failed() {
+		h.t.Logf("log of the engine:\n%s", h.log)
+	}
+}
+
+func (h *Harness) checkWorkspaces(ctx context.Context) {
+	h.t.Helper()
+	entries, _ := os.ReadDir(h.workspace)
+	for _, d := range entries {
+		x, err := h.Store.Execution(ctx, courier.ExecutionID(d.Name()))
+		if err == nil && x.State.Final() {
+			h.t.Errorf("execution %s of job %q is %s, but its workspace %s is still there", x.ID, x.Job, x.State, filepath.Join(h.workspace, d.Name()))
+		}
+	}
+}
+
+// checkGoroutines gives goroutines that are about to end a moment to do so.
+func (h *Harness) checkGoroutines() {
+	h.t.Helper()
+	var left []string
+	for range 100 {
+		left = left[:0]
+		for id, stack := range stacks() {
+			if !h.goroutines[id] && strings.Contains(stack, "github.com/courierhq/courier") && !strings.Contains(stack, "couriertest.stacks") {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	h.t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+}
+
+func goroutines() map[string]bool {
+	ids := make(map[string]bool)
+	for id := range stacks() {
+		ids[id] = true
+	}
+	return ids
+}
+
+// stacks returns the stack of each goroutine by its id.
+func stacks() map[string]string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	all := make(map[string]string)
+	for _, s := range strings.Split(string(buf), "\n\n") {
+		id, _, _ := strings.Cut(strings.TrimPrefix(s, "goroutine "), " ")
+		all[id] = s
+	}
+	return all
+}
+
+// Log returns what the engine and the steps have logged so far.
+func (h *Harness) Log() string { return h.log.String() }
+
+// WriteFile writes a file below Dir and returns its path, for use in a step's
+// configuration.
+func (h *Harness) WriteFile(name, content string) string {
+	h.t.Helper()
+	path := filepath.Join(h.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	return path
+}
+
+// ReadFile returns the content of a file below Dir, and fails the test if it
+// isn't there.
+func (h *Harness) ReadFile(name string) string {
+	h.t.Helper()
+	b, err := os.ReadFile(filepath.Join(h.Dir, name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Job reads a job from JSON text, and fails the test if it can't be read.
+func (h *Harness) Job(text string) courier.Job {
+	h.t.Helper()
+	var job courier.Job
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		h.t.Fatal(err)
+	}
+	return job
+}
+
+// Run defines and executes a job and returns the result. What is wrong with
+// the definition fails the test at once; how the execution ended is for the
+// result's assertions.
+func (h *Harness) Run(job courier.Job, params map[string]any) *Result {
+	h.t.Helper()
+	return h.RunWith(job, &engine.EnqueueOptions{Params: params})
+}
+
+// RunWith is [Harness.Run] with all options of an execution.
+func (h *Harness) RunWith(job courier.Job, opt *engine.EnqueueOptions) *Result {
+	h.t.Helper()
+	x, err := h.Engine.Run(h.t.Context(), job, opt)
+	if x.ID == "" {
+		h.t.Fatal(err)
+	}
+	return h.result(x, err)
+}
+
+// Wait waits until an execution has ended and returns its result.
+func (h *Harness) Wait(id courier.ExecutionID) *Result {
+	h.t.Helper()
+	x, err := h.Engine.Wait(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.result(x, x.Err())
+}
+
+func (h *Harness) result(x courier.Execution, err error) *Result {
+	h.t.Helper()
+	ctx := context.WithoutCancel(h.t.Context())
+	r := &Result{Execution: x, Err: err, t: h.t}
+	var errs [3]error
+	r.Steps, errs[0] = h.Engine.Steps(ctx, x.ID)
+	r.Audit, errs[1] = h.Engine.Audit(ctx, x.ID)
+	r.Values, errs[2] = h.Engine.Values(ctx, x.ID)
+	for _, err := range errs {
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// logBuffer is a buffer that several goroutines may write.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write appends a log record.
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns all records.
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

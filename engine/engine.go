@@ -1,0 +1,175 @@
+// Package engine executes jobs: it claims executions from a store, runs their
+// steps, and writes a checkpoint after each, so that an execution that is
+// paused, fails or loses its process goes on where it was.
+//
+// An [Engine] is an ordinary value inside a Go service. [Engine.Start] makes it
+// work in the background; [Engine.Run] executes one job in the calling
+// goroutine and needs no Start. Any number of engines, in any number of
+// processes, may share a store.
+//
+// What a job does is decided elsewhere: package flow says which step comes
+// next, the step types of a [courier.Registry] do the work, and the store
+// remembers.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/uuid7"
+	"github.com/courierhq/courier/store"
+)
+
+// Options are the settings of an [Engine]. The zero value is the default.
+type Options struct {
+	// Worker names the engine in records; it must differ from all others on the
+	// same store. Empty means host, process id and a random part.
+	Worker string
+	// Workspace is the directory that holds a directory for each execution. It
+	// is created with mode 0700, and other users must not be able to write to it.
+	// Engines on different stores need different directories, since each removes
+	// what it takes for abandoned. Empty means "courier-<user id>" in the system's temporary directory.
+	Workspace string
+	// WorkspaceID names the directory tree of Workspace: an execution that has
+	// files there is continued only by engines with the same id. Give storage
+	// that several hosts share the same id on all of them. Empty means host name
+	// and path.
+	WorkspaceID string
+	// Roots are the directories outside the workspace that steps may use.
+	Roots []string
+	// Secrets resolves the secret references of configurations. Nil means that
+	// there are none.
+	Secrets func(ctx context.Context, name string) (string, error)
+	// Queues are served by Start; none means just "default".
+	Queues []string
+	// Slots is how many executions the engine runs at once. 0 means 64.
+	Slots int
+	// Lease is how long an execution stays with an engine that no longer renews.
+	// Renewals happen three times as often. 0 means 15 seconds.
+	Lease time.Duration
+	// Poll is the longest time between two looks at the queue. 0 means 5 seconds.
+	Poll time.Duration
+	// SoftStop is how long a stop lets running steps go on before it cancels
+	// them. 0 means 30 seconds.
+	SoftStop time.Duration
+	// Grace is how long a step may take to return after its context has ended.
+	// 0 means 10 seconds.
+	Grace time.Duration
+	// Around, if not nil, is called in place of every step's Execute and calls
+	// next for it, for tracing, limits, or faults in tests. What it returns is
+	// the step's error; a result that next reported as good is lost if it
+	// returns one.
+	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
+	// Log receives what nobody can be told otherwise. Nil means none.
+	Log *slog.Logger
+	// Observers are called with every event, one event at a time, after it was
+	// committed. One that is slow or blocks delays the others' events and, when
+	// 1024 are waiting, loses events (see [Engine.Dropped]), and harms nothing
+	// else.
+	Observers []func(courier.Event)
+	// OnStuckStep is called when a step did not return within Grace after its
+	// context ended. Nil means that it is only logged.
+	OnStuckStep func(StuckStep)
+	// Orphans is the age at which a directory in Workspace without a living
+	// execution is removed. 0 means 7 days.
+	Orphans time.Duration
+}
+
+// A StuckStep is a step that ignores the end of its context. Its attempt counts
+// as failed and is cut off from the execution; it keeps a slot of the engine
+// until it returns.
+type StuckStep struct {
+	Execution courier.ExecutionID
+	Step      int
+	Type      string
+	Attempt   int
+	Stacks    []byte // of all goroutines
+}
+
+// An Engine executes jobs. Its methods may be called by several goroutines.
+type Engine struct {
+	store store.Store
+	reg   *courier.Registry
+	opt   Options
+	log   *slog.Logger
+	ids   uuid7.Source
+
+	programs programs
+	events   events
+	work     workspaces
+
+	mu      sync.Mutex
+	runs    map[courier.ExecutionID]*run
+	zombies map[courier.ExecutionID]int             // abandoned attempts that have not returned
+	waiters map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution
+	keeper  *keeper                                 // renews while there are runs
+	worker  *worker                                 // set between Start and the end of Stop
+	wake    chan struct{}                           // a slot became free
+	healthy atomic.Bool                             // the last renewal succeeded
+}
+
+// New returns an engine that keeps executions in s and takes step types from
+// r. A nil opt means the defaults. New starts nothing and can't fail; what is
+// wrong with the options is reported by the first call that needs them.
+func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
+	e := &Engine{
+		store: s, reg: r,
+		runs:    make(map[courier.ExecutionID]*run),
+		zombies: make(map[courier.ExecutionID]int),
+		waiters: make(map[courier.ExecutionID][]chan struct{}),
+		wake:    make(chan struct{}, 1),
+	}
+	if opt != nil {
+		e.opt = *opt
+	}
+	host, _ := os.Hostname()
+	o := &e.opt
+	if o.Worker == "" {
+		id := e.ids.New()
+		o.Worker = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), id[len(id)-8:])
+	}
+	if o.Workspace == "" {
+		o.Workspace = filepath.Join(os.TempDir(), fmt.Sprintf("courier-%d", os.Getuid()))
+	}
+	if abs, err := filepath.Abs(o.Workspace); err == nil {
+		o.Workspace = abs
+	}
+	if o.WorkspaceID == "" {
+		o.WorkspaceID = host + ":" + o.Workspace
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []string{courier.DefaultQueue}
+	}
+	setDefault(&o.Slots, 64)
+	setDefault(&o.Lease, 15*time.Second)
+	setDefault(&o.Poll, 5*time.Second)
+	setDefault(&o.SoftStop, 30*time.Second)
+	setDefault(&o.Grace, 10*time.Second)
+	setDefault(&o.Orphans, 7*24*time.Hour)
+	e.log = o.Log
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	e.healthy.Store(true)
+	e.events.init(o.Observers, e.log)
+	e.work.dir = o.Workspace
+	e.programs.reg = r
+	return e
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Dropped returns how many events observers have not seen because too many
+// were waiting.
+func (e *Engine) Dropped() int64 { return e.events.dropped.Load() }

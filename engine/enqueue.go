@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// EnqueueOptions are the settings of a new execution. The zero value is the
+// default.
+type EnqueueOptions struct {
+	Params         map[string]any // the values params.*; any that encoding/json can handle
+	Priority       int16          // higher is claimed first
+	Delay          time.Duration  // until it is due
+	IdempotencyKey string         // unique per job; a used one returns the execution that used it
+	LimitKeys      []string       // in addition to the job's
+	Hold           bool           // creates it in the state created, until Release
+	Version        int            // of the job; 0 means the latest
+	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
+	By             string         // who asked for it, for the audit
+}
+
+// Enqueue creates an execution of the named job for some engine to run, and
+// returns it. Once Enqueue returned nil, the execution is durable in the store.
+// With an idempotency key that was used before, it returns that execution,
+// whatever its state, or [courier.ErrConflict] if it has other parameters.
+func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
+	if opt == nil {
+		opt = &EnqueueOptions{}
+	}
+	p, err := e.program(ctx, job, opt.Version)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	}
+	x, err := e.enqueue(ctx, p, opt)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue job %q: %w", job, err)
+	}
+	return x, nil
+}
+
+func (e *Engine) enqueue(ctx context.Context, p *program, opt *EnqueueOptions) (courier.Execution, error) {
+	if opt.Delay < 0 || opt.Timeout != nil && *opt.Timeout < 0 {
+		return courier.Execution{}, fmt.Errorf("a delay or timeout is negative: %w", courier.ErrInvalid)
+	}
+	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+		return courier.Execution{}, err
+	}
+	params, err := p.params(opt.Params)
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	n := store.NewExecution{
+		ID: courier.ExecutionID(e.ids.New()), Job: p.job.Name, Version: p.version, StepTypes: p.keys,
+		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
+		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By,
+	}
+	if n.Queue == "" {
+		n.Queue = courier.DefaultQueue
+	}
+	if opt.Timeout != nil {
+		n.Timeout = *opt.Timeout
+	}
+	if n.LimitKeys, err = p.limitKeys(n.ID, params, opt.LimitKeys); err != nil {
+		return courier.Execution{}, err
+	}
+	for _, key := range n.LimitKeys {
+		if err := checkText(map[string]string{"limit key": key}); err != nil {
+			return courier.Execution{}, err
+		}
+	}
+	var got []store.Enqueued
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err = e.retry(ctx, func() (err error) {
+		got, err = e.store.Enqueue(ctx, []store.NewExecution{n}) // its id makes it safe to repeat
+		return err
+	})
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	return got[0].Execution, nil
+}
+
+// maxText is how many bytes a name of somebody or something may have.
+const maxText = 1000
+
+// checkText refuses text that no store can keep, or that is no name.
+func checkText(fields map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch s := fields[name]; {
+		case len(s) > maxText:
+			return fmt.Errorf("%s: has %d bytes, more than %d: %w", name, len(s), maxText, courier.ErrInvalid)
+		case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
+			return fmt.Errorf("%s: %q contains a NUL character or text that is not valid UTF-8: %w", name, s, courier.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// params returns the JSON object of an execution's parameters: the declared
+// ones, overridden by what is given.
+func (p *program) params(given map[string]any) (json.RawMessage, error) {
+	if len(given) == 0 && len(p.job.Params) == 0 {
+		return nil, nil
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, ok := p.job.Params[name]; !ok && p.job.Params != nil {
+			declared := slices.Sorted(maps.Keys(p.job.Params))
+			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, courier.DidYouMean(name, declared)))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("%s: %w", joinLines(unknown), courier.ErrInvalid)
+	}
+	all := make(map[string]any, len(given)+len(p.job.Params))
+	maps.Copy(all, p.job.Params)
+	maps.Copy(all, given)
+	raw, err := courier.AppendJSON(nil, all)
+	if err != nil {
+		return nil, fmt.Errorf("params: %w: %w", err, courier.ErrInvalid)
+	}
+	return raw, nil
+}
+
+func (p *program) limitKeys(id courier.ExecutionID, params json.RawMessage, more []string) ([]string, error) {
+	if len(p.job.LimitKeys)+len(more) == 0 {
+		return nil, nil
+	}
+	values := newValues(p, &courier.Execution{ID: id, Job: p.job.Name, Params: params, Attempt: 1}, "")
+	for _, later := range []string{"started_at", "workspace", "attempt"} {
+		delete(values.job, later) // known only when it runs
+	}
+	keys := slices.Clone(more)
+	for i, text := range p.job.LimitKeys {
+		key, err := flow.Expand(text, values)
+		if err != nil {
+			return nil, fmt.Errorf("limit_keys[%d]: %w", i, err)
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	keys = slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == "" })
+	return keys, nil
+}

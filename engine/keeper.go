@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A keeper renews the leases of all runs of an engine, while there are any.
+type keeper struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// hold adds a run to those whose leases are renewed.
+func (e *Engine) hold(r *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.runs[r.x.ID] = r
+	if e.keeper == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		e.keeper = &keeper{stop: stop, done: make(chan struct{})}
+		go e.keep(ctx, e.keeper.done)
+	}
+}
+
+// release removes a run whose lease has ended, and tells who waits for it.
+func (e *Engine) release(r *run) {
+	e.mu.Lock()
+	if e.runs[r.x.ID] == r {
+		delete(e.runs, r.x.ID)
+	}
+	waiters := e.waiters[r.x.ID]
+	delete(e.waiters, r.x.ID)
+	var idle *keeper
+	if len(e.runs) == 0 {
+		idle, e.keeper = e.keeper, nil
+	}
+	e.mu.Unlock()
+	for _, w := range waiters {
+		close(w)
+	}
+	if idle != nil {
+		idle.stop()
+		<-idle.done
+	}
+	e.signal()
+}
+
+// signal wakes the worker: a slot may be free.
+func (e *Engine) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep renews until ctx ends. After a failure it tries again sooner, and
+// nothing is claimed until it succeeds.
+func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	interval := e.opt.Lease / 3
+	wait := time.NewTimer(interval)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		}
+		err := e.renew(ctx, interval)
+		if ctx.Err() != nil {
+			return
+		}
+		if e.healthy.Swap(err == nil) != (err == nil) {
+			if err != nil {
+				e.log.Error("renew leases; nothing is claimed until it succeeds", "error", err)
+			}
+			e.signal()
+		}
+		if err != nil {
+			wait.Reset(interval / 10)
+		} else {
+			wait.Reset(interval)
+		}
+	}
+}
+
+// able reports whether the engine may claim: not while it can't renew. Without
+// runs nothing is renewed that would tell, so it asks.
+func (e *Engine) able(ctx context.Context) bool {
+	if e.healthy.Load() {
+		return true
+	}
+	e.mu.Lock()
+	kept := e.keeper != nil
+	e.mu.Unlock()
+	if kept {
+		return false // its next renewal tells
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if _, err := e.store.Renew(ctx, store.RenewRequest{Worker: e.opt.Worker, For: e.opt.Lease}); err != nil {
+		return false
+	}
+	e.healthy.Store(true)
+	return true
+}
+
+// renew renews the leases of all runs once.
+func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	e.mu.Lock()
+	runs := make(map[courier.ExecutionID]*run, len(e.runs))
+	req := store.RenewRequest{Worker: e.opt.Worker, For: e.opt.Lease}
+	for id, r := range e.runs {
+		runs[id] = r
+		req.Leases = append(req.Leases, store.Lease{Execution: id, Token: r.token})
+	}
+	e.mu.Unlock()
+	if len(runs) == 0 {
+		return nil
+	}
+	sent := time.Now()
+	got, err := e.store.Renew(ctx, req)
+	if err != nil {
+		return err
+	}
+	for i := range got {
+		r := runs[got[i].Execution]
+		if r == nil {
+			continue
+		}
+		delete(runs, got[i].Execution)
+		if r.watchdog.Reset(e.validity(sent)) {
+			r.asked(&got[i])
+		}
+	}
+	for _, r := range runs {
+		r.lost(courier.ErrLeaseLost)
+	}
+	return nil
+}
+
+// retry calls f until it succeeds, fails for a reason that the contract names,
+// or ctx ends.
+func (e *Engine) retry(ctx context.Context, f func() error) error {
+	const first, most = 10 * time.Millisecond, time.Second
+	for delay := first; ; delay = min(2*delay, most) {
+		err := f()
+		if err == nil || promised(err) {
+			return err
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// promised reports whether err is an answer of the store and not its failure.
+func promised(err error) bool {
+	for _, target := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Execution returns an execution as it is now.
+func (e *Engine) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	x, err := e.store.Execution(ctx, id)
+	if errors.Is(err, courier.ErrNotFound) {
+		return x, fmt.Errorf("there is no execution %q: %w", id, courier.ErrNotFound)
+	}
+	if err != nil {
+		return x, fmt.Errorf("load execution: %w", err)
+	}
+	return x, nil
+}
+
+// Executions returns a page of executions, the newest first.
+func (e *Engine) Executions(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+	list, err := e.store.Executions(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("executions: %w", err)
+	}
+	return list, nil
+}
+
+// Steps returns the records of all attempts of all steps of an execution, in
+// the order in which they ended; none for an execution that isn't there.
+func (e *Engine) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+	var all []courier.StepExecution
+	for after := int64(0); ; {
+		page, err := e.store.Steps(ctx, id, after, 0)
+		if err != nil {
+			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
+		}
+		if len(page) == 0 {
+			return all, nil
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].Seq
+	}
+}
+
+// Audit returns the audit of an execution, complete and in order; it is empty
+// for an execution that isn't there.
+func (e *Engine) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
+	var all []courier.AuditEntry
+	for after := int64(0); ; {
+		page, err := e.store.Audit(ctx, id, after, 0)
+		if err != nil {
+			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
+		}
+		if len(page) == 0 {
+			return all, nil
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].Seq
+	}
+}
+
+// Values returns the values that are in scope where an execution stands, by
+// key: its parameters, the system values, and the outputs of its completed
+// steps, such as "0.file_list", also under their steps' ids.
+func (e *Engine) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+	x, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	p, err := e.program(ctx, x.Job, x.Version)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	latest, err := e.store.Latest(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	vals := newValues(p, &x, e.work.of(id))
+	vals.restore(latest, x.Position)
+	all := vals.snapshot()
+	for i := range latest {
+		if id := latest[i].ID; id != "" && vals.steps[latest[i].Step] != nil {
+			for name, v := range vals.steps[latest[i].Step].object() {
+				all[id+"."+name] = v
+			}
+		}
+	}
+	return all, nil
+}
+
+func joinLines(list []string) string { return strings.Join(list, "\n  ") }

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Pause asks for an execution to stop before its next step. A queued one, or a
+// running one whose worker is lost, is paused at once; otherwise Pause returns
+// when the request is recorded, and the worker obeys it. A state that does not
+// allow it is a *[courier.TransitionError]; so for the other requests.
+func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by string) error {
+	_, err := e.ask(ctx, id, courier.RequestPause, by)
+	return err
+}
+
+// Resume puts a paused or failed execution back into the queue, with a fresh
+// budget of retries; a failed one goes on from the step that failed. Where the
+// files of the execution are within reach, Resume first checks that those which
+// completed steps left are still there; otherwise the worker that claims it
+// does, and puts it back. A pause that has not taken effect yet is withdrawn.
+func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, by string) error {
+	x, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return e.requestError(courier.RequestResume, id, err)
+	}
+	waits := x.State == courier.Paused || x.State == courier.Failed
+	if waits && x.Workspace == e.opt.WorkspaceID {
+		missing, err := e.missingFiles(ctx, &x)
+		if err != nil {
+			return e.requestError(courier.RequestResume, id, err)
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("resume execution %s: %s; it stays %s: %w", id, missingFailure(missing).Message, x.State, courier.ErrConflict)
+		}
+	}
+	_, err = e.ask(ctx, id, courier.RequestResume, by)
+	return err
+}
+
+// Cancel gives an execution up. One that no worker has is cancelled at once;
+// otherwise Cancel returns when the request is recorded. From then on the
+// execution can only end as cancelled: its step's context ends with the cause
+// [courier.ErrCancelled] and what the step has begun is rolled back.
+func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by string) error {
+	before, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return e.requestError(courier.RequestCancel, id, err)
+	}
+	x, err := e.ask(ctx, id, courier.RequestCancel, by)
+	if err == nil && x.State == courier.Cancelled {
+		e.discard(ctx, &before)
+	}
+	return err
+}
+
+// Release lets an execution that was created with Hold go.
+func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by string) error {
+	_, err := e.ask(ctx, id, courier.RequestRelease, by)
+	return err
+}
+
+func (e *Engine) ask(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by string) (courier.Execution, error) {
+	if err := checkText(map[string]string{"by": by}); err != nil {
+		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", kind, id, err)
+	}
+	x, err := e.store.Ask(ctx, store.Request{Execution: id, Kind: kind, By: by})
+	if err != nil {
+		return x, e.requestError(kind, id, err)
+	}
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r != nil && x.State == courier.Running {
+		r.asked(&store.Renewed{Execution: id, Request: x.Request, By: by})
+	}
+	if t, ok := requestEvents[x.State]; ok {
+		e.events.emit(courier.Event{Type: t, Execution: id, Job: x.Job, Version: x.Version, Step: -1, By: by})
+	} else if kind == courier.RequestResume && x.State == courier.Queued {
+		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: id, Job: x.Job, Version: x.Version, Step: -1, By: by})
+	}
+	return x, nil
+}
+
+// requestEvents are the events of requests that took effect at once.
+var requestEvents = map[courier.State]courier.EventType{
+	courier.Paused: courier.EventJobPaused, courier.Cancelled: courier.EventJobCancelled,
+}
+
+func (e *Engine) requestError(kind courier.RequestKind, id courier.ExecutionID, err error) error {
+	if errors.Is(err, courier.ErrNotFound) {
+		return fmt.Errorf("%s: there is no execution %q: %w", kind, id, courier.ErrNotFound)
+	}
+	if _, ok := errors.AsType[*courier.TransitionError](err); ok {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return fmt.Errorf("%s execution %s: %w", kind, id, err)
+}
+
+// discard rolls back the step at which a cancelled execution had failed or was
+// interrupted, and removes its files, as far as they are within reach; what is
+// not is swept by the engine that has it.
+func (e *Engine) discard(ctx context.Context, before *courier.Execution) {
+	if before.Workspace != "" && before.Workspace != e.opt.WorkspaceID {
+		return
+	}
+	if before.StepAttempts > 0 {
+		e.rollbackUnowned(ctx, before)
+	}
+	if before.Workspace != "" {
+		if err := e.work.remove(before.ID); err != nil {
+			e.log.Warn("remove workspace", "execution", before.ID, "error", err)
+		}
+	}
+}
+
+// rollbackUnowned rolls back the step at which an execution without a worker
+// stands.
+func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
+	p, err := e.program(ctx, x.Job, x.Version)
+	if err != nil {
+		e.log.Warn("roll back step", "execution", x.ID, "error", err)
+		return
+	}
+	step := x.Position.Step
+	if step >= len(p.types) || p.types[step] == nil {
+		return
+	}
+	latest, err := e.store.Latest(ctx, x.ID)
+	if err != nil {
+		e.log.Warn("roll back step", "execution", x.ID, "error", err)
+		return
+	}
+	vals := newValues(p, x, e.work.of(x.ID))
+	vals.restore(latest, x.Position)
+	walk, err := p.tree.Walk(x.Position, vals)
+	if err != nil {
+		e.log.Warn("roll back step", "execution", x.ID, "error", err)
+		return
+	}
+	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals}
+	r.begin(context.WithoutCancel(ctx))
+	defer r.closeResources()
+	defer r.endCalls()
+	defer r.lost(nil)
+	r.rollback(step, x.StepAttempts, false, true)
+}
+
+// SetLimit sets how many executions may run at once: of all, for the scope
+// "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
+// for "key:KEY". 0 means any number. The limit holds for all engines on the
+// store, from the next claim on; lowering it stops nothing that runs. Until one
+// is set, the global limit is 5, a job's is that of its definition, and keys
+// have none.
+func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
+	given := scope
+	if scope == "global" {
+		scope = ""
+	}
+	if err := checkText(map[string]string{"scope": scope}); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	switch {
+	case n < 0 || n > math.MaxInt32:
+		return fmt.Errorf("set limit %q: %d is no number of executions; 0 means no limit: %w", given, n, courier.ErrInvalid)
+	case scope != "" && !isScope(scope):
+		return fmt.Errorf(`set limit %q: the scope must be "global", "job:NAME" or "key:KEY": %w`, scope, courier.ErrInvalid)
+	}
+	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("set limit %q: %w", scope, err)
+	}
+	e.signal()
+	return nil
+}
+
+func isScope(s string) bool {
+	kind, name, ok := strings.Cut(s, ":")
+	return ok && name != "" && (kind == "job" || kind == "key")
+}

@@ -1,0 +1,441 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// A run is an execution in the hands of this engine, from a claim to the
+// transition that ends the lease. Its methods are called by one goroutine,
+// but for those that say otherwise.
+type run struct {
+	e       *Engine
+	log     *slog.Logger
+	x       courier.Execution // as it was claimed
+	token   store.Token
+	program *program
+	walk    *flow.Walk
+	vals    *values
+	seq     int64 // of the last audit entry
+	marks   store.Marks
+	current *courier.StepExecution  // the present step, as the store knows it
+	ended   []courier.StepExecution // attempts whose end is not written yet
+	used    bool                    // the execution may have files in the workspace
+	res     *courier.Resources
+	secrets redactor
+	buf     []byte                                                 // of the rendered configuration
+	done    chan outcome                                           // of the present attempt
+	calls   chan func()                                            // to the goroutine of the steps; nil while there is none
+	timer   *time.Timer                                            // of the present attempt
+	resolve func(ctx context.Context, name string) (string, error) // secretFor
+	err     *courier.StepError
+
+	// lease ends when the lease is lost; it carries the store calls. steps ends
+	// also when a step has to stop, with the reason as its cause.
+	lease     context.Context
+	lost      context.CancelCauseFunc
+	steps     context.Context
+	interrupt context.CancelCauseFunc
+	watchdog  *time.Timer
+	deadline  *time.Timer // of the whole execution; nil if it has no timeout
+
+	stop    <-chan struct{} // closed when the execution is to be handed over
+	request atomic.Pointer[store.Renewed]
+}
+
+// errExecutionTimeout is the cause with which steps end when the whole
+// execution takes too long.
+var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
+
+// newRun takes over what a claim returned. Base carries values for the steps;
+// sent is when the claim was sent.
+func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
+	r := &run{
+		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Marks, current: c.Execution.Current,
+		used: c.Execution.Workspace != "", stop: stop,
+	}
+	r.begin(context.WithoutCancel(base))
+	r.watchdog = time.AfterFunc(e.validity(sent), func() { r.lost(courier.ErrLeaseLost) })
+	if r.x.Timeout > 0 {
+		r.deadline = time.AfterFunc(max(0, c.Remaining), func() { r.interrupt(errExecutionTimeout) })
+		if c.Remaining <= 0 {
+			r.interrupt(errExecutionTimeout)
+		}
+	}
+	if c.First {
+		e.events.emit(r.event(courier.EventJobStarted))
+	}
+	return r
+}
+
+// begin sets up what a run needs besides its execution.
+func (r *run) begin(ctx context.Context) {
+	r.log = slog.New(&redactHandler{r.e.log.Handler(), &r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
+	r.res, r.resolve = new(courier.Resources), r.secretFor
+	r.lease, r.lost = context.WithCancelCause(ctx)
+	r.steps, r.interrupt = context.WithCancelCause(r.lease)
+}
+
+// validity is how long a lease that was granted by a call sent at a time can
+// be relied on: the watchdog leaves a fifth of the lease for the steps to end.
+func (e *Engine) validity(sent time.Time) time.Duration {
+	return e.opt.Lease - e.opt.Lease/5 - time.Since(sent)
+}
+
+// drive executes the steps until the lease has ended.
+func (r *run) drive(c *store.Claimed) {
+	defer r.close()
+	if !r.prepare(c) {
+		return
+	}
+	for r.lease.Err() == nil {
+		step, err := r.walk.Next()
+		switch {
+		case r.boundary():
+			return
+		case err != nil && r.steps.Err() != nil:
+			continue // the walk was stopped; the next boundary says why
+		case err != nil:
+			if !r.markerFailed(err) {
+				return
+			}
+		case step == r.program.tree.Len():
+			if r.complete() {
+				return
+			}
+		default:
+			n, cleanup, err := r.start(step)
+			if errors.Is(err, courier.ErrConflict) {
+				continue // the next boundary obeys the request
+			}
+			if err != nil || !r.settle(step, n, r.attempt(step, n, cleanup)) {
+				return
+			}
+		}
+	}
+}
+
+// close releases what the run holds.
+func (r *run) close() {
+	r.watchdog.Stop()
+	if r.deadline != nil {
+		r.deadline.Stop()
+	}
+	r.interrupt(courier.ErrLeaseLost)
+	r.lost(courier.ErrLeaseLost)
+	r.endCalls()
+	r.closeResources()
+}
+
+func (r *run) closeResources() {
+	if err := r.res.Close(); err != nil {
+		r.log.Warn("close resources", "error", r.secrets.clean(err.Error()))
+	}
+}
+
+// prepare brings the run to where the execution stands. It reports false if
+// the execution can't go on here.
+func (r *run) prepare(c *store.Claimed) bool {
+	if c.Lost != nil {
+		lost := *c.Lost
+		lost.State, lost.Reason = courier.StepFailed, courier.ReasonWorkerLost
+		lost.Error = fmt.Sprintf("worker %q was lost", lost.Worker)
+		r.ended = append(r.ended, lost)
+	}
+	if r.marks.Reclaims >= maxReclaims {
+		r.poisoned(c.Lost)
+		return false
+	}
+	err := r.e.work.ready()
+	if err == nil {
+		r.program, err = r.e.programs.of(&c.Definition)
+	}
+	pos := c.Execution.Position
+	if err == nil {
+		if r.marks.Resumed != "" {
+			pos = r.restart(pos)
+		}
+		r.vals = newValues(r.program, &r.x, r.e.work.of(r.x.ID))
+		r.vals.restore(c.Latest, pos)
+		r.walk, err = r.program.tree.Walk(pos, r.vals)
+	}
+	if err == nil {
+		r.walk.Watch(func() error { return context.Cause(r.steps) })
+	}
+	if err != nil {
+		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, pos)
+		return false
+	}
+	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && c.Lost == nil
+	if r.x.Attempt > 1 && fresh {
+		// A retry of the whole job starts with an empty workspace.
+		if err := r.e.work.remove(r.x.ID); err != nil {
+			r.log.Warn("clear workspace", "error", err)
+		}
+	}
+	return r.marks.Resumed == "" || r.checkFiles()
+}
+
+// restart returns where a resume begins. Steps of a loop that starts again get
+// attempt numbers, and so directories, that none of the first pass has.
+func (r *run) restart(pos courier.Position) courier.Position {
+	from := r.program.tree.Resume(pos)
+	if from.Equal(pos) {
+		return pos
+	}
+	base := max(r.marks.Attempts, r.marks.Base)
+	err := r.e.eachStep(r.lease, &r.x, func(s *courier.StepExecution) { base = max(base, s.Attempt) })
+	if err != nil {
+		r.log.Error("read the steps of a loop that starts again", "error", err)
+		base += maxBaseGap
+	}
+	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = base, 0, false
+	return from
+}
+
+// maxBaseGap is by how much attempt numbers jump when those of the first pass
+// can't be read.
+const maxBaseGap = 1_000_000
+
+// maxReclaims is how many workers may be lost in a step before the execution
+// fails: a step that kills its worker would otherwise kill them all.
+const maxReclaims = 3
+
+// poisoned fails the execution without running anything of the step's. Lost is
+// nil if the workers were lost before they began a step.
+func (r *run) poisoned(lost *courier.StepExecution) {
+	err := &courier.StepError{
+		Step: -1, Reason: courier.ReasonWorkerLost,
+		Err: fmt.Errorf("%d workers were lost here, one after the other; what they ran may be what ended them", r.marks.Reclaims),
+	}
+	if lost != nil {
+		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = lost.Step, lost.ID, lost.Type, lost.Iteration, lost.Attempt
+	}
+	r.marks.Reclaims = 0 // a resume begins anew
+	r.fail(err, r.x.Position)
+}
+
+// checkFiles puts a resumed execution back into its former state if files that
+// completed steps left are gone.
+func (r *run) checkFiles() bool {
+	missing, err := r.e.missingFiles(r.lease, &r.x)
+	if err != nil {
+		r.log.Error("check files of resumed execution", "error", err)
+		return true // the steps will tell
+	}
+	if len(missing) == 0 {
+		return true
+	}
+	f := missingFailure(missing)
+	err = r.apply(&store.Transition{To: r.marks.Resumed, Failure: f, Position: r.x.Position})
+	if errors.Is(err, courier.ErrConflict) && r.lease.Err() == nil {
+		r.cancelled()
+	}
+	return false
+}
+
+// boundary obeys what was asked for since the last step. It reports true when
+// the run is over.
+func (r *run) boundary() bool {
+	if r.lease.Err() != nil {
+		return true
+	}
+	if q := r.request.Load(); q != nil {
+		switch q.Request {
+		case courier.RequestCancel:
+			if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.types) && r.program.types[pos.Step] != nil {
+				// An attempt at this step failed, was interrupted or was lost.
+				r.rollback(pos.Step, r.marks.Attempts, false, true)
+			}
+			return r.cancelled()
+		case courier.RequestPause:
+			err := r.apply(&store.Transition{To: courier.Paused, Request: courier.RequestPause, Position: r.walk.Position()})
+			return !errors.Is(err, courier.ErrConflict)
+		}
+	}
+	if errors.Is(context.Cause(r.steps), errExecutionTimeout) {
+		r.fail(r.timedOut(), r.walk.Position())
+		return true
+	}
+	select {
+	case <-r.stop:
+		err := r.apply(&store.Transition{To: courier.Queued, Position: r.walk.Position()})
+		return !errors.Is(err, courier.ErrConflict)
+	default:
+		return false
+	}
+}
+
+func (r *run) timedOut() *courier.StepError {
+	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
+	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
+}
+
+// start writes that an attempt of a step begins, together with the end of the
+// one before. It returns the attempt's number and whether something of an
+// earlier one may have to be cleaned up.
+func (r *run) start(step int) (n int, cleanup bool, err error) {
+	before := r.marks
+	if len(r.walk.Iteration()) == 0 {
+		r.marks.Base = 0 // the loop that was restarted is over
+	}
+	if !before.Interrupted {
+		r.marks.Attempts = max(r.marks.Attempts, r.marks.Base) + 1
+	}
+	cleanup = before.Interrupted || r.marks.Attempts > 1
+	r.marks.Interrupted, r.marks.Resumed = false, ""
+	spec := r.program.tree.Spec(step)
+	s := &courier.StepExecution{
+		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
+		Iteration: r.walk.Iteration(), Total: r.walk.Total(),
+		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt, State: courier.StepRunning,
+	}
+	err = r.apply(&store.Transition{To: courier.Running, Position: r.walk.Position(), Start: s})
+	if err != nil {
+		r.marks = before
+		return 0, false, err
+	}
+	return s.Attempt, cleanup, nil
+}
+
+// complete ends the execution. It reports false if an operator was faster.
+func (r *run) complete() bool {
+	err := r.apply(&store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()})
+	if err == nil {
+		r.removeWorkspace()
+	}
+	return !errors.Is(err, courier.ErrConflict)
+}
+
+// cancelled ends the execution on request.
+func (r *run) cancelled() bool {
+	pos := r.x.Position
+	if r.walk != nil {
+		pos = r.walk.Position()
+	}
+	err := r.apply(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()})
+	if err == nil {
+		r.removeWorkspace()
+	}
+	return true
+}
+
+func (r *run) diskBytes() int64 {
+	if !r.used {
+		return 0
+	}
+	return r.e.work.size(r.x.ID)
+}
+
+func (r *run) removeWorkspace() {
+	if !r.used {
+		return
+	}
+	r.closeResources()
+	if err := r.e.work.remove(r.x.ID); err != nil {
+		r.log.Warn("remove workspace", "error", err)
+	}
+}
+
+// fail ends the execution as failed, at a position from which it can be
+// resumed.
+func (r *run) fail(err *courier.StepError, pos courier.Position) {
+	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(err.Err)
+	r.err = err
+	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
+	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+		r.cancelled()
+	}
+}
+
+// failure is the stored form of an error, without secrets and cut to a length
+// that people and rows can take.
+func (r *run) failure(err *courier.StepError) *courier.Failure {
+	return &courier.Failure{
+		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, Attempt: err.Attempt,
+		Reason: err.Reason, Message: r.secrets.message(err.Err),
+	}
+}
+
+// apply writes a transition with all that is waiting to be written. Errors of
+// the store are retried while the lease lasts. After the error of a refused
+// request, the request is known and nothing was written; after any other
+// error the lease is gone.
+func (r *run) apply(t *store.Transition) error {
+	t.Execution, t.Lease, t.Seq, t.Marks = r.x.ID, r.token, r.seq+1, r.marks
+	t.Ended = append(r.ended, t.Ended...)
+	if r.used {
+		t.Workspace = r.e.opt.WorkspaceID
+	}
+	err := r.e.retry(r.lease, func() error { return r.e.store.Apply(r.lease, *t) })
+	if q, ok := errors.AsType[*store.RequestedError](err); ok {
+		r.asked(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
+		t.Ended = nil
+		return err
+	}
+	if err != nil {
+		if !errors.Is(err, courier.ErrLeaseLost) {
+			r.log.Error("write progress", "error", err)
+		}
+		r.lost(courier.ErrLeaseLost)
+		return err
+	}
+	r.written(t)
+	return nil
+}
+
+// written brings the run up to date with a transition that was written.
+func (r *run) written(t *store.Transition) {
+	n := int64(len(t.Ended))
+	if t.Interrupt && r.current != nil {
+		n++
+	}
+	if t.To != courier.Running {
+		n++
+	}
+	if t.Start != nil {
+		n++
+	}
+	if r.e.events.wanted() {
+		by := ""
+		if q := r.request.Load(); q != nil {
+			by = t.By(q.Request, q.By)
+		}
+		for _, a := range t.Entries(r.current, by) {
+			if ev, ok := eventOf(&r.x, &a); ok {
+				r.e.events.emit(ev)
+			}
+		}
+	}
+	r.seq += n
+	r.ended = nil
+	r.current = t.Start
+}
+
+// asked takes note of an operator's request. It may be called by any
+// goroutine.
+func (r *run) asked(q *store.Renewed) {
+	if q.Request == "" {
+		if r.request.Load() != nil {
+			r.request.Store(nil) // a pause was withdrawn
+		}
+		return
+	}
+	r.request.Store(q)
+	if q.Request == courier.RequestCancel {
+		r.interrupt(courier.ErrCancelled)
+	}
+}
+
+// event is an event about the execution itself.
+func (r *run) event(t courier.EventType) courier.Event {
+	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, Step: -1}
+}

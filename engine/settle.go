@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// settle decides what an attempt's outcome leads to. It reports false when the
+// run is over.
+func (r *run) settle(step, n int, o outcome) bool {
+	if r.lease.Err() != nil {
+		return false // whatever it was, it is another worker's business now
+	}
+	rec := *r.current
+	rec.Bytes, rec.Files = o.bytes, o.files
+	if o.err == nil {
+		rec.State, rec.Outputs = courier.StepCompleted, o.outputs
+		r.ended = append(r.ended, rec)
+		r.vals.set(step, o.outputs)
+		r.walk.Advance()
+		r.marks = r.passed()
+		return true
+	}
+	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.reason, r.secrets.message(o.err)
+	cause := context.Cause(r.steps)
+	switch {
+	case errors.Is(cause, courier.ErrCancelled):
+		rec.Reason, rec.Error = courier.ReasonCancelled, "cancelled: "+rec.Error
+		r.ended = append(r.ended, rec)
+		r.rollback(step, n, o.abandoned, true)
+		r.cancelled()
+		return false
+	case errors.Is(cause, courier.ErrStopped):
+		return r.handOver(o.abandoned)
+	}
+	err := &courier.StepError{
+		Execution: r.x.ID, Job: r.x.Job, Step: step, ID: rec.ID, Type: rec.Type,
+		Iteration: rec.Iteration, Attempt: n, Reason: o.reason, Err: o.err,
+	}
+	if errors.Is(cause, errExecutionTimeout) {
+		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.err)
+		r.ended = append(r.ended, rec)
+		r.rollback(step, n, o.abandoned, false)
+		r.fail(err, r.walk.Position())
+		return false
+	}
+	return r.failed(err, rec, o.abandoned)
+}
+
+// passed returns the marks after a step that is over.
+func (r *run) passed() store.Marks {
+	return store.Marks{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
+}
+
+// handOver gives an interrupted execution back to the queue, or does what an
+// operator asked for meanwhile. If the step has returned, the same attempt goes
+// on elsewhere; otherwise the next one gets a new number, and so a directory of
+// its own.
+func (r *run) handOver(abandoned bool) bool {
+	r.marks.Interrupted = !abandoned
+	for r.lease.Err() == nil {
+		to := courier.Queued
+		if q := r.request.Load(); q != nil && q.Request == courier.RequestCancel {
+			to = courier.Cancelled
+			r.rollback(r.current.Step, r.current.Attempt, abandoned, true)
+		} else if q != nil {
+			to = courier.Paused
+		}
+		t := &store.Transition{To: to, Interrupt: true, Position: r.walk.Position()}
+		if to == courier.Paused {
+			t.Request = courier.RequestPause
+		}
+		err := r.apply(t)
+		if err == nil && to == courier.Cancelled {
+			r.removeWorkspace()
+		}
+		if !errors.Is(err, courier.ErrConflict) {
+			break
+		}
+	}
+	return false
+}
+
+// failed applies the job's failure policy to a failed attempt.
+func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
+	policy := r.program.job.FailurePolicy
+	retries := policy.Retries()
+	if courier.IsPermanent(err.Err) {
+		retries = 0
+	}
+	switch {
+	case policy.Type == courier.SkipAndContinue:
+		rec.State = courier.StepSkipped
+		r.rollback(rec.Step, rec.Attempt, abandoned, false)
+		r.ended = append(r.ended, rec)
+		r.walk.Advance()
+		r.marks = r.passed()
+		return true
+	case policy.Type == courier.RetryStep && r.marks.Failures < retries:
+		delay, marks := policy.Backoff(r.marks.Failures), r.marks
+		marks.Failures++
+		marks.Reclaims = 0
+		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
+	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
+		delay, marks := policy.Backoff(r.marks.JobFailures), store.Marks{JobFailures: r.marks.JobFailures + 1}
+		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
+	}
+	r.ended = append(r.ended, rec)
+	r.rollback(rec.Step, rec.Attempt, abandoned, false)
+	r.marks.Reclaims = 0
+	r.fail(err, r.walk.Position())
+	return false
+}
+
+// retryLater requeues the execution with a delay and the marks for the retry, or
+// answers the request that came first.
+func (r *run) retryLater(t *store.Transition, marks store.Marks, err *courier.StepError, rec courier.StepExecution) bool {
+	before := r.marks
+	err.Err = r.secrets.error(err.Err)
+	r.err = err
+	t.Failure = r.failure(err)
+	r.ended = append(r.ended, rec)
+	for r.lease.Err() == nil {
+		r.marks = marks
+		if e := r.apply(t); !errors.Is(e, courier.ErrConflict) {
+			break
+		}
+		// A pause or cancel is pending: it decides where the execution waits. A
+		// pause keeps the failed attempt; a resume goes on from this step.
+		if r.marks = before; r.boundary() {
+			break
+		}
+	}
+	return false
+}
+
+// markerFailed handles a flow.if or flow.foreach that can't be evaluated: a
+// failure of that step which no repetition cures.
+func (r *run) markerFailed(err error) bool {
+	step := r.walk.Position().Step
+	field := err
+	if e, ok := errors.AsType[*flow.EvalError](err); ok {
+		step = e.Step
+	}
+	spec := r.program.tree.Spec(step)
+	rec := courier.StepExecution{
+		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
+		Attempt: r.marks.Attempts + 1, ExecutionAttempt: r.x.Attempt,
+		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.message(field),
+	}
+	r.marks.Attempts++
+	if r.program.job.FailurePolicy.Type == courier.SkipAndContinue {
+		rec.State = courier.StepSkipped
+		r.ended = append(r.ended, rec)
+		r.walk.Advance()
+		r.marks = r.passed()
+		return true
+	}
+	r.ended = append(r.ended, rec)
+	r.fail(&courier.StepError{
+		Step: step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: rec.Attempt,
+		Reason: courier.ReasonConfig, Err: courier.Permanent(field),
+	}, r.walk.Position())
+	return false
+}
+
+// maxRollback is how long a rollback may take.
+const maxRollback = time.Minute
+
+// rollback undoes what the failed or interrupted attempt did, as far as its
+// step can. Its failure is logged, and changes nothing.
+func (r *run) rollback(step, n int, abandoned, cancelled bool) {
+	r.e.mu.Lock()
+	atWork := r.e.zombies[r.x.ID] > 0
+	r.e.mu.Unlock()
+	if !r.program.types[step].RollsBack() {
+		return
+	}
+	if abandoned || atWork {
+		return // it may still be at work; nothing of it is ever used again
+	}
+	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
+	defer cancel()
+	a := r.newAttempt(r.program.types[step])
+	a.template = r.program.tree.Template(step)
+	defer a.scope.end()
+	a.job = r.newContext(step, n, a, cancelled)
+	defer a.job.Close()
+	r.do(func() {
+		a.call(func() (json.RawMessage, error) {
+			config, err := a.render(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return nil, a.typ.Rollback(ctx, a.job, config)
+		})
+	})
+	o, returned := a.await(ctx, nil)
+	if !returned {
+		r.e.abandon(a)
+	} else if o.err != nil {
+		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.message(o.err))
+	}
+}
+
+// missingFailure says which files a resume lacks.
+func missingFailure(missing []string) *courier.Failure {
+	const most = 20
+	list := missing
+	if len(list) > most {
+		list = append(list[:most:most], fmt.Sprintf("and %d more", len(missing)-most))
+	}
+	return &courier.Failure{
+		Step: -1, Reason: courier.ReasonFiles,
+		Message: fmt.Sprintf("files that completed steps left are missing or changed; put them back and resume again, or start a new execution: %s", strings.Join(list, ", ")),
+	}
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Run defines job, creates an execution of it, executes it in the calling
+// goroutine and returns it as it ended. The engine need not be started; if it
+// is, or if there are others on the same store, any of them may do the work.
+// The error is nil only for a completed execution: a *[courier.StepError] says
+// which step failed, and [courier.ErrCancelled] that it was cancelled. Run waits
+// through retries and pauses, and, with Options.Hold, for the release. When ctx
+// ends first, the step in progress is interrupted and the execution stays in
+// the queue, for other engines to take up.
+func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
+	job, err := e.Define(ctx, job)
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	var o EnqueueOptions
+	if opt != nil {
+		o = *opt
+	}
+	o.Version = job.Version
+	x, err := e.Enqueue(ctx, job.Name, &o)
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	return e.runOne(ctx, x)
+}
+
+// runOne claims and drives one execution until it has ended.
+func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execution, error) {
+	defer e.events.flush(maxFlush)
+	var last *courier.StepError
+	for {
+		if x.State.Ended() {
+			return x, outcomeError(&x, last)
+		}
+		req := e.claimRequest(1)
+		req.Only, req.Queues = []courier.ExecutionID{x.ID}, []string{x.Queue}
+		sent := time.Now()
+		var got *store.Claims
+		var err error
+		if e.able(ctx) {
+			var claims store.Claims
+			claims, err = e.store.Claim(ctx, req)
+			got = &claims
+		}
+		switch {
+		case err == nil && got != nil && len(got.List) == 1:
+			last = e.driveHere(ctx, &got.List[0], sent)
+		case ctx.Err() == nil:
+			e.idle(ctx, req.Queues, got, err)
+		}
+		if ctx.Err() != nil {
+			return e.unfinished(ctx, x)
+		}
+		err = e.retry(ctx, func() (err error) {
+			x, err = e.store.Execution(ctx, x.ID)
+			return err
+		})
+		if err != nil {
+			return x, fmt.Errorf("run job %q: execution %s: %w", x.Job, x.ID, err)
+		}
+	}
+}
+
+// driveHere drives a claimed execution in the calling goroutine.
+func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time) *courier.StepError {
+	r := e.newRun(ctx, c, sent, ctx.Done())
+	e.hold(r)
+	defer e.release(r)
+	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
+	r.drive(c)
+	return r.err
+}
+
+// idle waits until the execution may be claimable. Got is nil if nothing may be
+// claimed.
+func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, err error) {
+	wait := e.opt.Poll
+	if err != nil {
+		e.log.Error("claim", "error", err)
+	} else if got != nil && got.Next > 0 {
+		wait = min(wait, got.Next)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if got == nil || err != nil || e.store.Await(ctx, queues, got.Mark) != nil {
+		<-ctx.Done()
+	}
+}
+
+// unfinished is what Run returns when its context ended.
+func (e *Engine) unfinished(ctx context.Context, x courier.Execution) (courier.Execution, error) {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if now, err := e.store.Execution(after, x.ID); err == nil {
+		x = now
+	}
+	if x.State.Ended() {
+		return x, outcomeError(&x, nil)
+	}
+	return x, fmt.Errorf("run job %q: execution %s is %s and stays in the store: %w", x.Job, x.ID, x.State, ctx.Err())
+}
+
+// outcomeError is the error of an execution that has ended, with the step's own
+// error where this engine has seen it.
+func outcomeError(x *courier.Execution, last *courier.StepError) error {
+	if f := x.Failure; x.State == courier.Failed && last != nil && f != nil && f.Step == last.Step && f.Attempt == last.Attempt {
+		return last
+	}
+	return x.Err()
+}
+
+// Wait returns the execution when it is completed, failed or cancelled; it
+// waits through pauses. The outcome of the execution is no error of Wait's: see
+// [courier.Execution.Err]. When ctx ends first, Wait returns its error with the
+// execution as it is.
+func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	const first, most = 20 * time.Millisecond, time.Second
+	for wait := first; ; wait = min(2*wait, most) {
+		ended := e.watch(id)
+		x, err := e.store.Execution(ctx, id)
+		switch {
+		case errors.Is(err, courier.ErrNotFound):
+			e.unwatch(id, ended)
+			return x, fmt.Errorf("wait: there is no execution %q: %w", id, courier.ErrNotFound)
+		case err != nil:
+			e.unwatch(id, ended)
+			return x, fmt.Errorf("wait for execution %s: %w", id, err)
+		case x.State.Ended():
+			e.unwatch(id, ended)
+			return x, nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ended:
+			wait = first
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			e.unwatch(id, ended)
+			return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, ctx.Err())
+		}
+		timer.Stop()
+		e.unwatch(id, ended)
+	}
+}
+
+// watch returns a channel that is closed when this engine is done with an
+// execution, for now.
+func (e *Engine) watch(id courier.ExecutionID) chan struct{} {
+	c := make(chan struct{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiters[id] = append(e.waiters[id], c)
+	return c
+}
+
+func (e *Engine) unwatch(id courier.ExecutionID, c chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := e.waiters[id]
+	for i, w := range list {
+		if w == c {
+			list = append(list[:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(e.waiters, id)
+	} else {
+		e.waiters[id] = list
+	}
+}

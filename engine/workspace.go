@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// workspaces is the directory that holds a directory for each execution.
+type workspaces struct {
+	dir  string
+	once sync.Once
+	err  error
+}
+
+// of returns the directory of an execution. It need not exist.
+func (w *workspaces) of(id courier.ExecutionID) string { return filepath.Join(w.dir, string(id)) }
+
+// ready creates the directory, once, and refuses one that others can write to.
+func (w *workspaces) ready() error {
+	w.once.Do(func() {
+		if err := os.MkdirAll(w.dir, 0o700); err != nil {
+			w.err = fmt.Errorf("workspace: %w", err)
+			return
+		}
+		info, err := os.Stat(w.dir)
+		if err == nil {
+			err = private(info)
+		}
+		if err != nil {
+			w.err = fmt.Errorf("workspace %s: %w; choose another in engine.Options.Workspace", w.dir, err)
+		}
+	})
+	return w.err
+}
+
+// remove deletes the directory of an execution.
+func (w *workspaces) remove(id courier.ExecutionID) error { return os.RemoveAll(w.of(id)) }
+
+// size is the sum of the sizes of the files of an execution.
+func (w *workspaces) size(id courier.ExecutionID) int64 {
+	var sum int64
+	filepath.WalkDir(w.of(id), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+		return nil // what can't be read does not count
+	})
+	return sum
+}
+
+// executionDir is how the directory of an execution is called.
+var executionDir = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// sweep removes the directories of executions that are over or unknown, when
+// they have not changed for a long time.
+func (e *Engine) sweep(ctx context.Context) {
+	entries, err := os.ReadDir(e.work.dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			e.log.Warn("sweep workspaces", "error", err)
+		}
+		return
+	}
+	for _, d := range entries {
+		info, err := d.Info()
+		if err != nil || !d.IsDir() || !executionDir.MatchString(d.Name()) || time.Since(info.ModTime()) < e.opt.Orphans {
+			continue
+		}
+		x, err := e.store.Execution(ctx, courier.ExecutionID(d.Name()))
+		if ctx.Err() != nil {
+			return
+		}
+		if !errors.Is(err, courier.ErrNotFound) && (err != nil || !x.State.Final()) {
+			continue
+		}
+		if err := e.work.remove(courier.ExecutionID(d.Name())); err != nil {
+			e.log.Warn("sweep workspaces", "directory", d.Name(), "error", err)
+		}
+	}
+}
+
+// missingFiles returns the files that completed steps of the execution's
+// present attempt reported, and that are no longer there with their size.
+func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]string, error) {
+	live := make(map[string]int64)
+	var order []string
+	err := e.eachStep(ctx, x, func(r *courier.StepExecution) {
+		for _, f := range r.Files {
+			if f.Removed {
+				delete(live, f.Path)
+			} else if r.State == courier.StepCompleted {
+				if _, ok := live[f.Path]; !ok {
+					order = append(order, f.Path)
+				}
+				live[f.Path] = f.Size
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	job := courier.NewContext(courier.ContextConfig{Workspace: e.work.of(x.ID), Roots: e.opt.Roots})
+	defer job.Close()
+	var missing []string
+	for _, path := range order {
+		size, ok := live[path]
+		if !ok {
+			continue
+		}
+		delete(live, path) // it may be in order twice
+		switch info, err := job.Stat(path); {
+		case err != nil:
+			missing = append(missing, fmt.Sprintf("%s (%v)", path, plainPathError(err)))
+		case info.Mode().IsRegular() && info.Size() != size:
+			missing = append(missing, fmt.Sprintf("%s (has %d bytes, was left with %d)", path, info.Size(), size))
+		}
+	}
+	return missing, nil
+}
+
+// eachStep calls f with the records of the execution's present attempt.
+func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
+	for after := int64(0); ; {
+		page, err := e.store.Steps(ctx, x.ID, after, 0)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for i := range page {
+			after = page[i].Seq
+			if page[i].ExecutionAttempt == x.Attempt {
+				f(&page[i])
+			}
+		}
+	}
+}
+
+// plainPathError drops operation and path, which the message has already.
+func plainPathError(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
