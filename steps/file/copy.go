@@ -1,0 +1,162 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/courierhq/courier"
+)
+
+// Copy is the step type file.copy. The zero Copy has the default limits.
+//
+// A copy appears under its final name complete or not at all; what was there
+// is replaced in the same instant. It has the permissions of the source, but
+// not its owner or special bits, and its time of modification. A source that
+// changes meanwhile is an error.
+type Copy struct {
+	Limits Limits // of which Copy uses MaxMatches
+}
+
+// CopyConfig is the configuration of file.copy.
+type CopyConfig struct {
+	SourcePath      string       `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
+	DestinationPath string       `json:"destination_path" courier:"required" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
+	Idempotency     Idempotency  `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
+	Mode            *Permissions `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
+	Glob            *bool        `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing   bool         `json:"ignore_missing,omitempty" doc:"nothing to copy is no error"`
+}
+
+// CopyOutput is the output of file.copy.
+type CopyOutput struct {
+	CopiedFile   string   `json:"copied_file,omitempty" doc:"path of the copy, the first if there are several"`
+	CopiedFiles  []string `json:"copied_files" doc:"paths of all copies, in the order of their sources, those that were there already included"`
+	SkippedFiles []string `json:"skipped_files" doc:"those of copied_files that were there already and were left as they are"`
+	Skipped      bool     `json:"skipped" doc:"whether nothing was copied because everything was there already"`
+	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+}
+
+// reasonExists is the reason of what was skipped.
+const reasonExists = "file_exists"
+
+// Execute copies. A second attempt copies again, and so replaces what the
+// first one copied by the same.
+func (c Copy) Execute(ctx context.Context, job *courier.Context, cfg CopyConfig) (CopyOutput, error) {
+	out := CopyOutput{CopiedFiles: []string{}, SkippedFiles: []string{}}
+	pairs, _, err := cfg.request().plan(ctx, job, c.Limits.withDefaults())
+	if err != nil {
+		return out, err
+	}
+	own := &copies{}
+	if cfg.Idempotency == SkipIfExists {
+		if own, err = openCopies(ctx, job); err != nil {
+			return out, err
+		}
+		defer own.journal.Close()
+	}
+	for _, p := range pairs {
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		skipped, err := c.one(ctx, job, cfg, p, own)
+		if err != nil {
+			return out, err
+		}
+		out.CopiedFiles = append(out.CopiedFiles, p.dst.name)
+		if skipped {
+			out.SkippedFiles = append(out.SkippedFiles, p.dst.name)
+		}
+	}
+	if len(pairs) > 0 {
+		out.CopiedFile = out.CopiedFiles[0]
+		if len(out.SkippedFiles) == len(pairs) {
+			out.Skipped, out.Reason = true, reasonExists
+		}
+	}
+	return out, nil
+}
+
+// one copies one file, or skips it.
+func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p pair, own *copies) (skipped bool, err error) {
+	there, err := p.dst.replaceable()
+	if err != nil {
+		return false, err
+	}
+	if there != nil && own.journal != nil {
+		if !own.made[p.dst.name].is(there) {
+			return true, nil
+		}
+		return false, fault(p.dst.name, job.Wrote(p.dst.name))
+	}
+	if err := p.itself(); err != nil {
+		return false, err
+	}
+	w, _, err := p.stage(ctx, job, cfg.Mode)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	if own.journal != nil {
+		if err := own.note(p.dst.name, w); err != nil {
+			return false, err
+		}
+	}
+	if err := w.Commit(); err != nil {
+		return false, fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, fault(p.dst.name, err))
+	}
+	return false, nil
+}
+
+func (cfg CopyConfig) request() request {
+	return request{cfg.SourcePath, cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
+}
+
+// Validate checks the paths.
+func (c Copy) Validate(ctx context.Context, job *courier.Context, cfg CopyConfig) error {
+	return cfg.request().validate(job)
+}
+
+// Cleanup removes unfinished copies. Finished ones stay.
+func (c Copy) Cleanup(ctx context.Context, job *courier.Context, cfg CopyConfig) error {
+	return cfg.request().cleanup(ctx, job, c.Limits.withDefaults())
+}
+
+// copies knows the copies that attempts of this step have made, so that a
+// retry does not take them for files of others that it should leave alone.
+type copies struct {
+	journal *journal
+	made    map[string]identity // by target
+}
+
+// A copyNote says that the target will be the file with that identity.
+type copyNote struct {
+	Target string   `json:"target"`
+	Copy   identity `json:"copy"`
+}
+
+func openCopies(ctx context.Context, job *courier.Context) (*copies, error) {
+	j, err := openJournal(ctx, job, "copy")
+	if err != nil {
+		return nil, err
+	}
+	c := &copies{journal: j, made: make(map[string]identity)}
+	for _, line := range j.lines {
+		var n copyNote
+		if err := json.Unmarshal(line, &n); err != nil {
+			j.Close()
+			return nil, err
+		}
+		c.made[n.Target] = n.Copy
+	}
+	return c, nil
+}
+
+// note writes down what will be the target, before it is.
+func (c *copies) note(target string, w *courier.PendingFile) error {
+	info, err := w.Stat()
+	if err != nil {
+		return err
+	}
+	return c.journal.add(copyNote{target, identify(info)}, false)
+}

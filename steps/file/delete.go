@@ -1,0 +1,385 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Delete is the step type file.delete. The zero Delete has the default limits.
+//
+// It deletes files, and links without what they lead to. Directories go only
+// with recursive, together with all that is in them. The workspace, the allowed
+// directories themselves and whatever holds one of them are refused.
+//
+// What will be deleted is decided once, and written down before anything
+// happens. So a retry does not delete a file that has come since under the name
+// of one that is deleted already.
+type Delete struct {
+	Limits Limits // of which Delete uses MaxDeletes
+
+	before func(effect string) // for tests: called before each effect
+}
+
+// DeleteConfig is the configuration of file.delete.
+type DeleteConfig struct {
+	Path           string `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
+	Recursive      bool   `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
+	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
+	Glob           *bool  `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+}
+
+// DeleteOutput is the output of file.delete.
+type DeleteOutput struct {
+	DeletedFile  string   `json:"deleted_file,omitempty" doc:"path of what was deleted, the first if there are several"`
+	DeletedFiles []string `json:"deleted_files" doc:"paths of all that was deleted; a directory stands for what was in it"`
+	DeletedCount int      `json:"deleted_count" doc:"how many files and links were deleted, those in directories included"`
+	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
+}
+
+// Execute deletes.
+func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
+	out := DeleteOutput{DeletedFiles: []string{}}
+	j, err := openJournal(ctx, job, "delete")
+	if err != nil {
+		return out, err
+	}
+	defer j.Close()
+	r := &remover{Delete: d, job: job, cfg: cfg, journal: j, done: make(map[int]bool)}
+	if err := r.resume(ctx); err != nil {
+		return out, err
+	}
+	for i, it := range r.plan.Items {
+		if err := r.one(ctx, i, it); err != nil {
+			// From here on nothing was touched.
+			return out, errors.Join(err, j.add(deleteMark{Open: &i}, false))
+		}
+		out.DeletedFiles = append(out.DeletedFiles, it.Path)
+		out.DeletedCount += it.count()
+	}
+	if len(out.DeletedFiles) > 0 {
+		out.DeletedFile, out.Existed = out.DeletedFiles[0], true
+	}
+	return out, r.finish()
+}
+
+// Validate checks the path.
+func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteConfig) error {
+	if job.Unresolved("path") {
+		return nil
+	}
+	p := cfg.Path
+	pattern := looksLikePattern(p, cfg.Glob)
+	if err := checkDangerous(p, pattern); err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	if pattern {
+		p, _ = split(p)
+	}
+	if err := checkPath(job, "path", p, true); err != nil || pattern || !filepath.IsAbs(p) {
+		return err
+	}
+	at, err := at(job, p)
+	if err == nil && at.rel == "." {
+		err = fmt.Errorf("path: %w", errWhole(p))
+	}
+	return err
+}
+
+// checkDangerous refuses paths that by themselves show a mistake.
+func checkDangerous(given string, pattern bool) error {
+	switch {
+	case given == "":
+		return courier.Permanent(errors.New("the path is empty"))
+	case path.Clean(filepath.ToSlash(given)) == "." || isTop(given):
+		return errWhole(given)
+	case slices.Contains(strings.Split(filepath.ToSlash(given), "/"), ".."):
+		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", trim(given)))
+	}
+	if pattern {
+		if err := checkPattern(given); err != nil {
+			return err
+		}
+		if base, _ := split(given); isTop(base) {
+			return courier.Permanent(fmt.Errorf("%q: file.delete does not take a pattern for the top of the file system", trim(given)))
+		}
+	}
+	return nil
+}
+
+// isTop reports whether name is the top of a file system.
+func isTop(name string) bool {
+	volume := filepath.ToSlash(filepath.VolumeName(name))
+	name = path.Clean(filepath.ToSlash(name))
+	return name == volume+"/" || name == volume
+}
+
+func errWhole(name string) error {
+	return courier.Permanent(fmt.Errorf("%q is the workspace or an allowed directory itself, which no step may delete; name what is in it", trim(name)))
+}
+
+// A deletePlan is the first line of the journal of file.delete.
+type deletePlan struct {
+	Path      string            `json:"path"`
+	Recursive bool              `json:"recursive,omitempty"`
+	Items     []plannedDeletion `json:"items"`
+}
+
+// A plannedDeletion is a file, a link or a whole directory.
+type plannedDeletion struct {
+	Path      string   `json:"path"`
+	Was       identity `json:"was"`
+	Directory bool     `json:"directory,omitempty"`
+	Contents  []string `json:"contents,omitempty"` // files and links in the directory
+	// Side is the name that the directory has while it is being deleted.
+	Side string `json:"side,omitempty"`
+}
+
+// count is the number of files and links that go with the item.
+func (it *plannedDeletion) count() int {
+	if it.Directory {
+		return len(it.Contents)
+	}
+	return 1
+}
+
+// A deleteMark is a further line: that an item is deleted, or that an attempt
+// ended before it came to the item Open.
+type deleteMark struct {
+	Done *int `json:"done,omitempty"`
+	Open *int `json:"open,omitempty"`
+}
+
+// A remover deletes what one step shall delete.
+type remover struct {
+	Delete
+	job     *courier.Context
+	cfg     DeleteConfig
+	journal *journal
+	plan    deletePlan
+	done    map[int]bool
+	open    int // no earlier attempt has touched this item and those after it
+	dirs    []place
+}
+
+// resume goes on with the plan of an earlier attempt, or makes one.
+func (r *remover) resume(ctx context.Context) error {
+	if len(r.journal.lines) > 0 {
+		if err := json.Unmarshal(r.journal.lines[0], &r.plan); err != nil {
+			return err
+		}
+	}
+	if r.plan.Path == r.cfg.Path && r.plan.Recursive == r.cfg.Recursive {
+		r.open = len(r.plan.Items)
+		for _, line := range r.journal.lines[1:] {
+			var mark deleteMark
+			if err := json.Unmarshal(line, &mark); err != nil {
+				return err
+			}
+			if mark.Done != nil {
+				r.done[*mark.Done] = true
+			}
+			if mark.Open != nil {
+				r.open = *mark.Open
+			}
+		}
+		if end := len(r.plan.Items); r.open < end {
+			return r.journal.add(deleteMark{Open: &end}, true)
+		}
+		return nil
+	}
+	if err := r.makePlan(ctx); err != nil || len(r.plan.Items) == 0 {
+		return err
+	}
+	r.effect("plan")
+	return r.journal.start(r.plan)
+}
+
+// effect lets tests stop the process here.
+func (r *remover) effect(name string) {
+	if r.before != nil {
+		r.before(name)
+	}
+}
+
+func (r *remover) makePlan(ctx context.Context) error {
+	r.plan = deletePlan{Path: r.cfg.Path, Recursive: r.cfg.Recursive}
+	limits := r.Limits.withDefaults()
+	pattern, err := isPattern(r.job, r.cfg.Path, r.cfg.Glob)
+	if err == nil {
+		err = checkDangerous(r.cfg.Path, pattern)
+	}
+	if err != nil {
+		return err
+	}
+	s := search{job: r.job, most: limits.MaxDeletes, kind: func(m fs.FileMode) bool { return !m.IsDir() || r.cfg.Recursive }}
+	found, _, err := s.find(ctx, r.cfg.Path, &pattern)
+	if missing(err) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && r.cfg.FailIfNotFound {
+		return fmt.Errorf("%q: %w; fail_if_not_found is set", trim(r.cfg.Path), fs.ErrNotExist)
+	}
+	total := 0
+	var above string // the last directory that will be deleted as a whole
+	for _, m := range found {
+		if above != "" && strings.HasPrefix(m.name, above) {
+			continue
+		}
+		it, err := r.planOne(ctx, m, limits.MaxDeletes-total)
+		if err != nil {
+			return err
+		}
+		if it.Directory {
+			above = filepath.ToSlash(m.name) + "/"
+		}
+		if total += 1 + len(it.Contents); total > limits.MaxDeletes {
+			return errTooMany(r.cfg.Path, limits.MaxDeletes)
+		}
+		r.plan.Items = append(r.plan.Items, it)
+	}
+	return nil
+}
+
+func errTooMany(name string, most int) error {
+	return courier.Permanent(fmt.Errorf("%q stands for more than %d files, more than one file.delete may remove; nothing was deleted. Narrow it, or raise MaxDeletes in file.Options", trim(name), most))
+}
+
+// planOne looks at one thing to be deleted, and into it if it is a directory.
+func (r *remover) planOne(ctx context.Context, m match, most int) (plannedDeletion, error) {
+	it := plannedDeletion{Path: m.name, Was: identify(m.info), Directory: m.info.IsDir()}
+	if it.Directory {
+		it.Side = r.job.SideName(m.base())
+	}
+	switch {
+	case m.rel == ".":
+		return it, errWhole(m.name)
+	case !it.Directory:
+		return it, nil
+	case !r.cfg.Recursive:
+		return it, courier.Permanent(fmt.Errorf("%q is a directory; set recursive to delete it with all that is in it", m.name))
+	case r.job.StepDir() != "" && m.holds(r.job.StepDir()):
+		return it, courier.Permanent(fmt.Errorf("%q holds what this step notes down for its retries, so it can't delete it", m.name))
+	}
+	seen := 0
+	err := walk(ctx, r.job, m.place, -1, func(below string, typ fs.FileMode) error {
+		p, err := m.in(r.job, below)
+		if err != nil {
+			return err
+		}
+		if p.rel == "." {
+			return courier.Permanent(fmt.Errorf("%q holds %q, which is the workspace or an allowed directory; nothing was deleted", m.name, p.name))
+		}
+		if seen++; seen >= most {
+			return errTooMany(r.cfg.Path, r.Limits.withDefaults().MaxDeletes)
+		}
+		if !typ.IsDir() {
+			it.Contents = append(it.Contents, below)
+		}
+		return nil
+	})
+	return it, err
+}
+
+// one deletes item i of the plan, unless an earlier attempt did.
+func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p, err := at(r.job, it.Path)
+	if err != nil {
+		return err
+	}
+	if err := r.removeSide(p, it); err != nil {
+		return err
+	}
+	info, err := p.look()
+	switch {
+	case err != nil:
+		return err
+	case info == nil || r.done[i] && !it.Was.is(info):
+		return r.report(p, it)
+	case i < r.open && !it.Was.is(info):
+		// Either it came after ours was deleted, or it took the place of ours
+		// before. Nobody has decided that it shall go.
+		r.job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "path", it.Path)
+		return r.report(p, it)
+	case info.IsDir() && !(it.Directory && r.cfg.Recursive):
+		return courier.Permanent(fmt.Errorf("%q is a directory by now; set recursive to delete it with all that is in it", it.Path))
+	}
+	if err := r.remove(p, it, info.IsDir()); err != nil {
+		return err
+	}
+	r.effect("mark removed")
+	if err := r.journal.add(deleteMark{Done: &i}, false); err != nil {
+		return err
+	}
+	r.dirs = append(r.dirs, p)
+	return r.report(p, it)
+}
+
+// remove deletes what is at p. A directory disappears as a whole first, so
+// that nobody sees half of it, and a later attempt can tell it from another
+// that has come to its place.
+func (r *remover) remove(p place, it plannedDeletion, dir bool) error {
+	r.effect("remove")
+	if !dir {
+		if err := p.root.Remove(p.rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("delete %w", fault(p.name, err))
+		}
+		return nil
+	}
+	if p.root.Rename(p.rel, filepath.Join(p.dir(), it.Side)) == nil {
+		r.effect("remove side")
+		return r.removeSide(p, it)
+	}
+	// It can't be renamed, such as where something is mounted.
+	if err := p.root.RemoveAll(p.rel); err != nil {
+		return fmt.Errorf("delete %w", fault(p.name, err))
+	}
+	return nil
+}
+
+// removeSide deletes a directory that has disappeared already.
+func (r *remover) removeSide(p place, it plannedDeletion) error {
+	if it.Side == "" {
+		return nil
+	}
+	if err := p.root.RemoveAll(filepath.Join(p.dir(), it.Side)); err != nil {
+		return fmt.Errorf("delete %w", fault(p.name, err))
+	}
+	return nil
+}
+
+// report reports what is gone.
+func (r *remover) report(p place, it plannedDeletion) error {
+	for _, below := range it.Contents {
+		if err := r.job.Removed(filepath.Join(p.name, filepath.FromSlash(below))); err != nil {
+			return err
+		}
+	}
+	return r.job.Removed(p.name)
+}
+
+// finish makes the deletions durable.
+func (r *remover) finish() error {
+	r.effect("sync")
+	synced := make(dirSet)
+	for _, p := range r.dirs {
+		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+package file
+
+import "github.com/courierhq/courier"
+
+// CheckEntryName is for the fuzz test.
+var CheckEntryName = checkEntryName
+
+// RegisterWith is Register with steps that call before ahead of each effect.
+func RegisterWith(r *courier.Registry, limits Limits, before func(effect string)) {
+	courier.Register(r, "file.copy", Copy{Limits: limits}, nil)
+	courier.Register(r, "file.move", Move{Limits: limits, before: before}, &courier.TypeOptions{Aliases: []string{"file.rename"}})
+	courier.Register(r, "file.delete", Delete{Limits: limits, before: before}, nil)
+	courier.Register(r, "file.list", List{Limits: limits}, nil)
+	courier.Register(r, "file.zip", Zip{Limits: limits}, nil)
+	courier.Register(r, "file.unzip", Unzip{Limits: limits, before: before}, nil)
+}

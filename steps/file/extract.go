@@ -1,0 +1,400 @@
+package file
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// extract checks the archive and unpacks it into the side directory. When it
+// returns, everything is durable, and the journal says so.
+func (x *extraction) extract(ctx context.Context) (err error) {
+	src, err := at(x.job, x.cfg.ArchivePath)
+	if err != nil {
+		return err
+	}
+	f, from, err := src.source(x.job)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	a, err := openArchive(ctx, src.name, f, x.Limits.withDefaults())
+	if err != nil {
+		return err
+	}
+	if err := x.acceptable(a); err != nil {
+		return err
+	}
+	if err := x.sweep(""); err != nil {
+		return err
+	}
+	x.effect("make")
+	if err := x.makeSide(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, fault(x.side.name, x.side.root.RemoveAll(x.side.rel)))
+		}
+	}()
+	if err := x.fill(ctx, a); err != nil {
+		return err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return fault(src.name, err)
+	}
+	if identify(after) != identify(from) {
+		return fmt.Errorf("archive %q changed while it was being unpacked; nothing was unpacked", src.name)
+	}
+	return x.writeNote()
+}
+
+// acceptable refuses a destination that can't be published to, before the work
+// is done.
+func (x *extraction) acceptable(a *archive) error {
+	info, err := x.dst.root.Stat(x.dst.rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if there, err := x.dst.exists(); there || err != nil {
+			return courier.Permanent(fmt.Errorf("output directory %q is a link that leads nowhere", x.dst.name))
+		}
+		return nil
+	case err != nil:
+		return fault(x.dst.name, err)
+	case !info.IsDir():
+		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dst.name, kind(info.Mode())))
+	case x.cfg.IfExists == Merge:
+		for _, e := range a.entries {
+			if err := x.roomAlong(e.name, e.dir); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	d, err := x.dst.openDir()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(10)
+	if err != nil && err != io.EOF {
+		return fault(x.dst.name, err)
+	}
+	for _, name := range names {
+		if _, base := sideOf(x.dst); x.dst.rel != "." || !x.job.IsSideName(base, name) {
+			return courier.Permanent(fmt.Errorf("output directory %q exists and is not empty; name another one, or set if_exists to merge", x.dst.name))
+		}
+	}
+	return nil
+}
+
+// roomAlong is room for an entry and the directories above it.
+func (x *extraction) roomAlong(name string, dir bool) error {
+	for i := 0; i < len(name); i++ {
+		if name[i] == '/' {
+			if there, err := x.room(name[:i], true); err != nil || !there {
+				return err
+			}
+		}
+	}
+	_, err := x.room(name, dir)
+	return err
+}
+
+// room refuses to put a file where a directory is, and the other way round,
+// and to replace a file without being told to. It reports whether something is
+// there.
+func (x *extraction) room(name string, dir bool) (bool, error) {
+	to, err := x.dst.in(x.job, name)
+	if err != nil {
+		return false, err
+	}
+	info, err := to.look()
+	switch {
+	case err != nil || info == nil:
+		return false, err
+	case dir && info.IsDir():
+		return true, nil
+	case dir:
+		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a directory of that name; nothing was published", to.name, kind(info.Mode())))
+	case !info.Mode().IsRegular():
+		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a file of that name; nothing was published", to.name, kind(info.Mode())))
+	case x.cfg.IfExists != Merge:
+		return true, courier.Permanent(fmt.Errorf("%q exists; set if_exists to merge to have it replaced", to.name))
+	}
+	return true, nil
+}
+
+// makeSide makes the side directory, empty.
+func (x *extraction) makeSide() error {
+	if err := x.job.MkdirAll(filepath.Dir(x.side.name)); err != nil {
+		return fault(x.dst.name, err)
+	}
+	return fault(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
+}
+
+// perm keeps what lies in the workspace from other users of the machine.
+// Elsewhere the process's mask decides, as for every new file.
+func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
+	if x.job.StepDir() != "" && !filepath.IsAbs(x.dst.name) {
+		return mode & 0o700
+	}
+	return mode
+}
+
+// fill unpacks all entries. Whatever their names are, they get nowhere else
+// than into the side directory.
+func (x *extraction) fill(ctx context.Context, a *archive) error {
+	root, err := x.side.root.OpenRoot(x.side.rel)
+	if err != nil {
+		return fault(x.side.name, err)
+	}
+	defer root.Close()
+	u := &unpacker{extraction: x, root: root, archive: a, made: map[string]bool{".": true}}
+	for _, e := range a.entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		x.effect("unpack")
+		err := u.entry(ctx, e)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, zip.ErrFormat), errors.Is(err, zip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF), isCorrupt(err):
+			return a.refuse(e.Name, fmt.Errorf("%w: %w", errDamaged, err))
+		case errors.Is(err, fs.ErrExist):
+			return a.refuse(e.Name, errors.New("the name can't be told from another one on this file system"))
+		default:
+			return fmt.Errorf("archive %q, entry %q: %w; nothing was unpacked", a.name, trim(e.Name), fault(x.dst.name, err))
+		}
+	}
+	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
+		if err := courier.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
+			return fault(x.side.name, err)
+		}
+	}
+	if err := courier.SyncDir(root, "."); err != nil {
+		return fault(x.side.name, err)
+	}
+	return make(dirSet).sync(x.side.root, x.side.dir())
+}
+
+// An unpacker unpacks entries below root.
+type unpacker struct {
+	*extraction
+	root    *os.Root
+	archive *archive
+	made    map[string]bool // directories
+	done    int64           // bytes
+	synced  int64           // bytes
+}
+
+// mkdir makes a directory below root, with those above it.
+func (u *unpacker) mkdir(dir string) error {
+	if u.made[dir] {
+		return nil
+	}
+	if err := u.mkdir(path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := u.root.Mkdir(filepath.FromSlash(dir), u.perm(0o777)); err != nil {
+		return err
+	}
+	u.made[dir] = true
+	u.note.Dirs = append(u.note.Dirs, dir)
+	return nil
+}
+
+func (u *unpacker) entry(ctx context.Context, e entry) error {
+	if e.dir {
+		return u.mkdir(e.name)
+	}
+	if err := u.mkdir(path.Dir(e.name)); err != nil {
+		return err
+	}
+	rel := filepath.FromSlash(e.name)
+	w, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, u.perm(0o666))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := u.content(ctx, e, w); err != nil {
+		return err
+	}
+	if t := e.Modified; !t.IsZero() {
+		if now := time.Now(); t.After(now) {
+			t = now
+		}
+		if err := setModified(u.root, rel, t); err != nil {
+			return err
+		}
+	}
+	if err := w.Sync(); err != nil {
+		return err
+	}
+	u.note.Files = append(u.note.Files, unpacked{e.name, e.size})
+	return w.Close()
+}
+
+// content unpacks the bytes of a file. However many the archive gives, no more
+// are taken than the entry was said to have, which was found acceptable.
+func (u *unpacker) content(ctx context.Context, e entry, w *os.File) error {
+	r, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var syncErr error
+	before := u.done
+	sum := crc32.NewIEEE()
+	n, err := transfer.Copy(ctx, io.MultiWriter(w, sum), io.LimitReader(r, e.size+1), func(done int64) {
+		u.done = before + done
+		if u.done-u.synced >= syncEvery && syncErr == nil {
+			u.synced, syncErr = u.done, w.Sync()
+		}
+		u.job.Progress(u.done, max(u.archive.total, u.done), u.archive.name)
+	})
+	switch {
+	case err != nil:
+		return err
+	case syncErr != nil:
+		return syncErr
+	case n != e.size:
+		return fmt.Errorf("%w: %d bytes instead of %d", zip.ErrFormat, n, e.size)
+	case sum.Sum32() != e.CRC32:
+		return zip.ErrChecksum
+	}
+	return nil
+}
+
+// isCorrupt reports whether err says that packed data makes no sense.
+func isCorrupt(err error) bool {
+	_, ok := errors.AsType[flate.CorruptInputError](err)
+	return ok
+}
+
+// writeNote makes the result of extract known to later attempts.
+func (x *extraction) writeNote() error {
+	info, err := x.side.stat()
+	if err != nil {
+		return err
+	}
+	x.note.Archive, x.note.Output = x.cfg.ArchivePath, x.cfg.OutputDirectory
+	x.note.Directory, x.note.Side, x.note.Inode = x.dst.name, x.side.name, inode(info)
+	x.effect("mark ready")
+	return x.journal.start(x.note)
+}
+
+// publish moves what was unpacked to its final place.
+func (x *extraction) publish() error {
+	err := x.swap()
+	if err != nil {
+		return fmt.Errorf("publish %q: %w", x.dst.name, err)
+	}
+	x.effect("mark published")
+	x.published = true
+	if err := x.journal.add(publishedMark{true}, false); err != nil {
+		return err
+	}
+	return nil
+}
+
+// removeSide removes what is left of the side directory once all is published.
+func (x *extraction) removeSide() error {
+	x.effect("remove side")
+	return fault(x.side.name, x.side.root.RemoveAll(x.side.rel))
+}
+
+// swap renames the side directory, or what is in it.
+func (x *extraction) swap() error {
+	there, err := x.dst.exists()
+	if err != nil {
+		return err
+	}
+	if there {
+		return x.merge()
+	}
+	x.effect("swap")
+	if err := x.side.root.Rename(x.side.rel, x.dst.rel); err != nil {
+		return fault(x.dst.name, err)
+	}
+	x.effect("sync")
+	return make(dirSet).sync(x.dst.root, x.dst.dir())
+}
+
+// merge renames the files one by one into the directory that exists. Nothing
+// is renamed before everything was found to have room, but what an earlier
+// attempt has renamed stays.
+func (x *extraction) merge() error {
+	var left []place // files that are still to be renamed
+	for _, dir := range x.note.Dirs {
+		if _, err := x.room(dir, true); err != nil {
+			return err
+		}
+	}
+	for _, f := range x.note.Files {
+		from, err := x.side.in(x.job, f.Name)
+		if err != nil {
+			return err
+		}
+		if info, err := from.look(); err != nil {
+			return err
+		} else if info == nil {
+			continue
+		}
+		if _, err := x.room(f.Name, false); err != nil {
+			return err
+		}
+		left = append(left, from)
+	}
+	for _, dir := range x.note.Dirs {
+		to, err := x.dst.in(x.job, dir)
+		if err != nil {
+			return err
+		}
+		if err := to.root.Mkdir(to.rel, x.perm(0o777)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fault(to.name, err)
+		}
+	}
+	for _, from := range left {
+		to := place{root: from.root, rel: filepath.Join(x.dst.rel, from.rel[len(x.side.rel):])}
+		x.effect("merge")
+		x.job.Progress(0, -1, x.dst.name) // it is no progress, but no stall either
+		if err := from.root.Rename(from.rel, to.rel); err != nil {
+			return fault(from.name, err)
+		}
+	}
+	return x.syncAll()
+}
+
+// syncAll makes the names of all files in their directories durable.
+func (x *extraction) syncAll() error {
+	x.effect("sync")
+	synced := make(dirSet)
+	for _, dir := range append([]string{"."}, x.note.Dirs...) {
+		p, err := x.dst.in(x.job, dir)
+		if err == nil {
+			err = synced.sync(p.root, p.rel)
+		}
+		// Whoever the files are for may have taken them, and the directory.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fault(p.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+// Package file has the steps that work on local files: file.copy, file.move,
+// file.delete, file.list, file.zip and file.unzip.
+//
+// All of them reach files through [courier.Context] only: below the workspace
+// and the directories that the host allowed, and never through a link that
+// leads out of these. Pipes, devices and sockets are refused.
+//
+// # Paths and patterns
+//
+// A path is relative to the workspace, or absolute below an allowed directory.
+// Where a step takes a pattern too, a path with * or ? is one, unless a file
+// has exactly that name; the field glob decides it one way or the other. In a
+// pattern * and ? stand for characters within a name, ** for directories at
+// any depth, [a-z] for a character and {a,b} for alternatives. Patterns find
+// regular files; they do not find the temporary files of transfers that are
+// still going on.
+//
+// A target that is an existing directory, or ends in a slash, means a file in
+// it under the source's name. What a pattern found goes there under its path
+// below the fixed part of the pattern: in/*/*.csv puts in/may/a.csv into the
+// target as may/a.csv.
+//
+// # Repetition
+//
+// Each step can be killed at any point and executed again, and its effect
+// still appears once. Steps whose effect can't be told from what others do,
+// such as that a file is gone, keep a journal in the workspace for that; in a
+// context without a workspace the journal lasts only as long as the context.
+package file
+
+import (
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Options are what the steps need from the host application. The zero value is
+// the default.
+type Options struct {
+	Limits Limits
+}
+
+// Limits bound what a step may do, so that a hostile archive or a slip in a
+// definition has bounded consequences. A field that is not positive stands for
+// its default.
+type Limits struct {
+	MaxFiles      int   // entries of an archive, directories included; 10,000
+	MaxBytes      int64 // unpacked size of an archive; 10 GiB
+	MaxEntryBytes int64 // unpacked size of one entry; 10 GiB
+	// MaxRatio is how many times larger than its packed form an entry, or an
+	// archive, may be unpacked, beyond the first MiB; 200.
+	MaxRatio   int
+	MaxDeletes int // files and directories that one file.delete removes; 10,000
+	MaxMatches int // files that a pattern or a listing may find; 100,000
+}
+
+// withDefaults returns l with a figure in every field.
+func (l Limits) withDefaults() Limits {
+	l.MaxFiles = orDefault(l.MaxFiles, 10_000)
+	l.MaxBytes = orDefault(l.MaxBytes, 10<<30)
+	l.MaxEntryBytes = orDefault(l.MaxEntryBytes, 10<<30)
+	l.MaxRatio = orDefault(l.MaxRatio, 200)
+	l.MaxDeletes = orDefault(l.MaxDeletes, 10_000)
+	l.MaxMatches = orDefault(l.MaxMatches, 100_000)
+	return l
+}
+
+func orDefault[T int | int64](v, otherwise T) T {
+	if v > 0 {
+		return v
+	}
+	return otherwise
+}
+
+// Register adds all steps of this package to r. A nil opt means the defaults.
+//
+// The steps that move bytes have no timeout by default; instead they end when
+// they make no progress for 60 seconds.
+func Register(r *courier.Registry, opt *Options) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	none, stall := time.Duration(0), time.Minute
+	bytes := func(doc string, aliases ...string) *courier.TypeOptions {
+		return &courier.TypeOptions{Timeout: &none, Stall: &stall, Doc: doc, Aliases: aliases}
+	}
+	courier.Register(r, "file.copy", Copy{Limits: opt.Limits},
+		bytes("Copies a file, or the files that a pattern finds into a directory."))
+	courier.Register(r, "file.move", Move{Limits: opt.Limits},
+		bytes("Moves or renames a file, or moves the files that a pattern finds into a directory.", "file.rename"))
+	courier.Register(r, "file.delete", Delete{Limits: opt.Limits},
+		&courier.TypeOptions{Doc: "Deletes a file, the files that a pattern finds, or a directory."})
+	courier.Register(r, "file.list", List{Limits: opt.Limits},
+		&courier.TypeOptions{Doc: "Lists the files of a directory."})
+	courier.Register(r, "file.zip", Zip{Limits: opt.Limits},
+		bytes("Packs files into a zip archive."))
+	courier.Register(r, "file.unzip", Unzip{Limits: opt.Limits},
+		bytes("Unpacks a zip archive into a directory of its own."))
+}

@@ -1,0 +1,206 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// A journal is what a step notes down about effects that can't be had twice,
+// so that a later attempt of the same step can tell its own deeds from those
+// of others. It is a file of lines of JSON beside the attempts' directories.
+// Without a workspace it is kept in memory, as long as the context lives.
+type journal struct {
+	root  *os.Root
+	rel   string // of the file below root
+	file  *os.File
+	lines []json.RawMessage // as they were when the journal was opened
+	kept  *keptJournal      // in place of the file
+}
+
+type keptJournal struct{ lines []json.RawMessage }
+
+func (*keptJournal) Close() error { return nil }
+
+// openJournal opens the journal of the step, if there is none an empty one.
+// The caller closes it.
+func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
+	dir := job.StepDir()
+	if dir == "" {
+		key := fmt.Sprintf("file.%s-%d-%s", verb, job.Step(), courier.FormatIteration(job.Iteration()))
+		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptJournal, error) { return &keptJournal{}, nil })
+		if err != nil {
+			return nil, err
+		}
+		return &journal{kept: kept, lines: kept.lines}, nil
+	}
+	root, rel, err := job.Root(dir)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{root: root, rel: filepath.Join(rel, verb+"-journal"+sideMark)}
+	b, err := root.ReadFile(j.rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err == nil {
+		j.lines, err = parseJournal(b)
+	}
+	if err == nil && len(j.lines) > 0 {
+		err = j.replace(j.lines)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal of the step, %s in the workspace: %w", filepath.ToSlash(j.rel), err)
+	}
+	return j, nil
+}
+
+// parseJournal returns the lines. A last line that was cut off tells of an
+// effect that did not come.
+func parseJournal(b []byte) (lines []json.RawMessage, err error) {
+	for line := range bytes.Lines(b[:bytes.LastIndexByte(b, '\n')+1]) {
+		if !json.Valid(line) {
+			return nil, fmt.Errorf("line %d is damaged, so the step can't tell what it has done already; look at the files, then remove the journal", len(lines)+1)
+		}
+		lines = append(lines, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	return lines, nil
+}
+
+// start begins the journal anew with one line. It is on the disk when start
+// returns.
+func (j *journal) start(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if j.kept != nil {
+		j.kept.lines = []json.RawMessage{line}
+		return nil
+	}
+	return j.replace([]json.RawMessage{line})
+}
+
+// replace puts a new file in the place of the journal's. An earlier attempt
+// that was given up but is still alive goes on writing to the old one.
+func (j *journal) replace(lines []json.RawMessage) error {
+	dir := filepath.Dir(j.rel)
+	if err := j.root.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := j.Close(); err != nil {
+		return err
+	}
+	f, err := j.root.OpenFile(j.rel+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for _, line := range lines {
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	if _, err = f.Write(b.Bytes()); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := j.root.Rename(j.rel+".new", j.rel); err != nil {
+		return err
+	}
+	if err := make(dirSet).sync(j.root, dir); err != nil {
+		return err
+	}
+	j.file, err = j.root.OpenFile(j.rel, os.O_WRONLY|os.O_APPEND, 0)
+	return err
+}
+
+// add appends a line, which outlives the process at once, and the machine if
+// durable is set.
+func (j *journal) add(v any, durable bool) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if j.kept != nil {
+		j.kept.lines = append(j.kept.lines, line)
+		return nil
+	}
+	if j.file == nil {
+		return j.start(v)
+	}
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	if durable {
+		return j.file.Sync()
+	}
+	return nil
+}
+
+// Close closes the journal's file. The journal stays.
+func (j *journal) Close() error {
+	if j.file == nil {
+		return nil
+	}
+	f := j.file
+	j.file = nil
+	return f.Close()
+}
+
+// A dirSet holds the directories that a step has made durable already.
+type dirSet map[string]bool
+
+// sync makes the directory dir below root durable, and those above it, which
+// may be new.
+func (s dirSet) sync(root *os.Root, dir string) error {
+	for {
+		key := filepath.Join(root.Name(), dir)
+		if s[key] {
+			return nil
+		}
+		if err := courier.SyncDir(root, dir); err != nil {
+			return err
+		}
+		s[key] = true
+		if dir == "." || dir == filepath.Dir(dir) {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// An identity tells a file from another that has its name at another time.
+type identity struct {
+	Size     int64  `json:"size"`
+	Modified int64  `json:"modified"`        // in nanoseconds
+	Inode    uint64 `json:"inode,omitempty"` // 0 where files have none
+}
+
+func identify(info fs.FileInfo) identity {
+	return identity{Size: info.Size(), Modified: info.ModTime().UnixNano(), Inode: inode(info)}
+}
+
+// is reports whether the file described by info, which may be nil, is the one
+// that had the identity id.
+func (id identity) is(info fs.FileInfo) bool {
+	return info != nil && id != identity{} && identify(info) == id
+}
+
+// trim cuts s for a message.
+func trim(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

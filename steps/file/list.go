@@ -1,0 +1,147 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/courierhq/courier"
+)
+
+// List is the step type file.list. The zero List has the default limits.
+type List struct {
+	Limits Limits // of which List uses MaxMatches
+}
+
+// ListConfig is the configuration of file.list.
+type ListConfig struct {
+	Path               string  `json:"path" courier:"required" doc:"the directory to list, one file, or a pattern"`
+	Pattern            string  `json:"pattern,omitempty" doc:"in a directory, list only names that match; with recursive, names at any depth, or paths if it has a slash"`
+	Exclude            string  `json:"exclude,omitempty" doc:"leave out what matches; in the form of pattern"`
+	Recursive          bool    `json:"recursive,omitempty" doc:"list the directories in the directory too"`
+	IncludeDirectories bool    `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
+	MinAgeSeconds      float64 `json:"min_age_seconds,omitempty" doc:"leave out files modified within that time, which may be incomplete"`
+	FailIfEmpty        bool    `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
+	Glob               *bool   `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+}
+
+// ListOutput is the output of file.list.
+type ListOutput struct {
+	FileList  []Entry `json:"file_list" doc:"the files, in the order of their paths"`
+	FileCount int     `json:"file_count" doc:"length of file_list"`
+}
+
+// An Entry describes a file.
+type Entry struct {
+	Name        string    `json:"name"` // last element of the path
+	Path        string    `json:"path"` // usable in the configuration of later steps
+	Size        int64     `json:"size"` // in bytes; 0 for directories
+	Modified    time.Time `json:"modified"`
+	IsDirectory bool      `json:"is_directory"`
+}
+
+// Execute lists regular files. Links and special files are left out, and so
+// are the temporary files of transfers that are still going on.
+func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig) (ListOutput, error) {
+	out := ListOutput{FileList: []Entry{}}
+	if err := cfg.check(); err != nil {
+		return out, err
+	}
+	found, err := l.find(ctx, job, cfg)
+	if err != nil {
+		return out, err
+	}
+	newest := time.Now().Add(-time.Duration(cfg.MinAgeSeconds * float64(time.Second)))
+	for _, m := range found {
+		if cfg.MinAgeSeconds > 0 && m.info.ModTime().After(newest) && !m.info.IsDir() {
+			continue
+		}
+		if cfg.Exclude != "" && matchesName(cfg.Exclude, m.below) {
+			continue
+		}
+		e := Entry{Name: m.base(), Path: m.name, Modified: m.info.ModTime().UTC().Truncate(time.Microsecond), IsDirectory: m.info.IsDir()}
+		if !e.IsDirectory {
+			e.Size = m.info.Size()
+		}
+		out.FileList = append(out.FileList, e)
+	}
+	out.FileCount = len(out.FileList)
+	if out.FileCount == 0 && cfg.FailIfEmpty {
+		return out, fmt.Errorf("%q: no file to list; fail_if_empty is set", trim(cfg.Path))
+	}
+	return out, nil
+}
+
+func (l List) find(ctx context.Context, job *courier.Context, cfg ListConfig) ([]match, error) {
+	s := search{job: job, most: l.Limits.withDefaults().MaxMatches, kind: func(m fs.FileMode) bool {
+		return m.IsRegular() || m.IsDir() && cfg.IncludeDirectories
+	}}
+	found, pattern, err := s.find(ctx, cfg.Path, cfg.Glob)
+	if err != nil || pattern {
+		return found, err
+	}
+	p := found[0]
+	info, err := p.root.Stat(p.rel) // a link to a directory is as good as one
+	if err != nil {
+		return nil, fault(p.name, err)
+	}
+	if !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return nil, courier.Permanent(fmt.Errorf("%q is %s, neither a directory nor a regular file", p.name, kind(info.Mode())))
+		}
+		p.info = info
+		return []match{p}, nil
+	}
+	depth := 1
+	if cfg.Recursive {
+		depth = -1
+	}
+	return s.matches(ctx, p.place, cfg.below(), depth, strings.Contains(cfg.Pattern, sideMark))
+}
+
+// below is the pattern for paths below the directory.
+func (cfg ListConfig) below() string {
+	switch {
+	case cfg.Pattern == "":
+		return "**"
+	case cfg.Recursive && !strings.Contains(cfg.Pattern, "/"):
+		return "**/" + cfg.Pattern
+	}
+	return cfg.Pattern
+}
+
+// matchesName reports whether a pattern without a slash matches the last
+// element of a path, or one with a slash all of it.
+func matchesName(pattern, below string) bool {
+	if !strings.Contains(pattern, "/") {
+		below = below[strings.LastIndexByte(below, '/')+1:]
+	}
+	return doublestar.MatchUnvalidated(pattern, below)
+}
+
+func (cfg ListConfig) check() error {
+	for field, p := range map[string]string{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
+		if !doublestar.ValidatePattern(p) {
+			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, trim(p)))
+		}
+	}
+	if !cfg.Recursive && strings.Contains(cfg.Pattern, "/") {
+		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern)))
+	}
+	if cfg.MinAgeSeconds < 0 || cfg.MinAgeSeconds > 1e9 {
+		return courier.Permanent(fmt.Errorf("min_age_seconds %v must lie between 0 and 1e9", cfg.MinAgeSeconds))
+	}
+	return nil
+}
+
+// Validate checks the path and the patterns.
+func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return request{source: cfg.Path, glob: cfg.Glob}.validateSource(job, "path")
+}

@@ -1,0 +1,343 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/courierhq/courier"
+)
+
+// Move is the step type file.move, also called file.rename. The zero Move has
+// the default limits.
+//
+// Below one of the allowed directories a move is a rename. From one to
+// another, and between file systems, it copies like [Copy] and removes the
+// source when the copy is durable under its final name. Directories and links
+// are not moved.
+//
+// What will be moved is decided once, and written down before anything
+// happens. A retry goes on with that, and can tell what has been moved already
+// even if somebody has taken the file from the destination, or has put a new
+// one in the place of the source.
+type Move struct {
+	Limits Limits // of which Move uses MaxMatches
+
+	before func(effect string) // for tests: called before each effect
+}
+
+// MoveConfig is the configuration of file.move.
+type MoveConfig struct {
+	SourcePath      string       `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
+	DestinationPath string       `json:"destination_path" courier:"required" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
+	Idempotency     Idempotency  `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
+	Mode            *Permissions `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
+	Glob            *bool        `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing   bool         `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
+}
+
+// MoveOutput is the output of file.move.
+type MoveOutput struct {
+	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
+	MovedFiles   []string `json:"moved_files" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
+	SkippedFiles []string `json:"skipped_files" doc:"those of moved_files that were there already; their sources are where they were"`
+	Skipped      bool     `json:"skipped" doc:"whether nothing was moved because everything was there already"`
+	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+}
+
+// Execute moves.
+func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig) (MoveOutput, error) {
+	out := MoveOutput{MovedFiles: []string{}, SkippedFiles: []string{}}
+	moves, err := m.resume(ctx, job, cfg)
+	if err != nil {
+		return out, err
+	}
+	defer moves.journal.Close()
+	for i := range moves.items {
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		job.Progress(0, -1, cfg.SourcePath) // a rename is no progress, but it is no stall either
+		it := &moves.items[i]
+		if err := moves.one(ctx, it); err != nil {
+			return out, err
+		}
+		if it.state == gone {
+			continue
+		}
+		out.MovedFiles = append(out.MovedFiles, it.dst.name)
+		if it.state == skipped {
+			out.SkippedFiles = append(out.SkippedFiles, it.dst.name)
+		}
+	}
+	if err := moves.finish(); err != nil {
+		return out, err
+	}
+	if n := len(out.MovedFiles); n > 0 {
+		out.MovedFile = out.MovedFiles[0]
+		if len(out.SkippedFiles) == n {
+			out.Skipped, out.Reason = true, reasonExists
+		}
+	}
+	return out, nil
+}
+
+func (cfg MoveConfig) request() request {
+	return request{cfg.SourcePath, cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
+}
+
+// Validate checks the paths.
+func (m Move) Validate(ctx context.Context, job *courier.Context, cfg MoveConfig) error {
+	return cfg.request().validate(job)
+}
+
+// The states of a file that is to be moved.
+const (
+	waiting   = ""
+	published = "published" // it is at the destination; the source may be there still
+	skipped   = "skipped"   // the destination was taken
+	gone      = "gone"      // it was not there any more
+)
+
+// A move is one file on its way.
+type move struct {
+	index    int
+	src, dst place
+	state    string
+	was      identity // of the source
+	copied   identity // of the copy that becomes the destination
+	side     place    // of that copy, until it does
+}
+
+// A mover moves the files of one step.
+type mover struct {
+	Move
+	job     *courier.Context
+	cfg     MoveConfig
+	journal *journal
+	pattern bool
+	items   []move
+	dirs    []place // in whose directories names have changed
+}
+
+// effect lets tests stop the process here.
+func (m *mover) effect(name string) {
+	if m.before != nil {
+		m.before(name)
+	}
+}
+
+// one moves one file, as far as earlier attempts have left something to do.
+func (m *mover) one(ctx context.Context, it *move) error {
+	src, err := it.src.look()
+	if err != nil {
+		return err
+	}
+	dst, err := it.dst.look()
+	if err != nil {
+		return err
+	}
+	if err := m.recognize(it, src, dst); err != nil {
+		return err
+	}
+	switch {
+	case it.state == skipped:
+		return nil
+	case it.state == published:
+		return m.complete(it, src)
+	case src == nil && (m.pattern || m.cfg.IgnoreMissing):
+		m.job.Log().Warn("a file that was to be moved is gone", "path", it.src.name)
+		it.state = gone
+		return m.mark(it, false)
+	case src == nil:
+		return courier.Permanent(fmt.Errorf("%q is gone, and what is at %q, if anything, is not that file; it may have been taken from either place meanwhile", it.src.name, it.dst.name))
+	}
+	if !src.Mode().IsRegular() {
+		return courier.Permanent(fmt.Errorf("%q is %s; file.move moves regular files only", it.src.name, kind(src.Mode())))
+	}
+	if there, err := it.dst.replaceable(); err != nil {
+		return err
+	} else if there != nil && m.cfg.Idempotency == SkipIfExists {
+		it.state = skipped
+		return m.mark(it, false)
+	}
+	if err := (pair{match{place: it.src}, it.dst}).itself(); err != nil {
+		return err
+	}
+	if !it.was.is(src) {
+		// It was replaced or changed since it was planned.
+		it.was, it.copied, it.side = identify(src), identity{}, place{}
+		if err := m.mark(it, true); err != nil {
+			return err
+		}
+	}
+	if it.src.root == it.dst.root {
+		if done, err := m.rename(it); done || err != nil {
+			return err
+		}
+	}
+	return m.copy(ctx, it)
+}
+
+// recognize finds out what earlier attempts did but could not write down, or
+// wrote down but did not make durable before the machine went down.
+func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
+	if it.state == waiting && (it.was.is(dst) || it.copied.is(dst)) {
+		it.state = published
+		if err := make(dirSet).sync(it.dst.root, it.dst.dir()); err != nil {
+			return err
+		}
+	}
+	if it.state == published && it.side.root == nil && it.was.is(src) {
+		it.state = waiting // the rename was lost
+	}
+	if it.state != waiting || it.side.root == nil {
+		return nil
+	}
+	left, err := it.sideLeft()
+	switch {
+	case err != nil:
+		return err
+	case left:
+		return m.withdraw(it)
+	case src == nil:
+		it.state = published
+	case it.was.is(src):
+		return courier.Permanent(fmt.Errorf("%q was copied to %q, but the copy is not there; it may have been taken from there already. If it has arrived, remove the source; if not, change the source's time; then resume", it.src.name, it.dst.name))
+	}
+	return nil
+}
+
+// look describes what is at p; nil if nothing is.
+func (p place) look() (fs.FileInfo, error) {
+	info, err := p.stat()
+	if missing(err) {
+		return nil, nil
+	}
+	return info, err
+}
+
+// rename moves a file within its file system; it reports false if the
+// destination lies in another one.
+func (m *mover) rename(it *move) (bool, error) {
+	if m.cfg.Mode != nil {
+		f, _, err := it.src.source(m.job)
+		if err != nil {
+			return false, err
+		}
+		err = f.Chmod(fs.FileMode(*m.cfg.Mode))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return false, fault(it.src.name, err)
+		}
+	}
+	if err := m.job.MkdirAll(filepath.Dir(it.dst.name)); err != nil {
+		return false, fault(it.dst.name, err)
+	}
+	m.effect("rename")
+	err := it.src.root.Rename(it.src.rel, it.dst.rel)
+	if isOtherDevice(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, fault(it.dst.name, err))
+	}
+	m.effect("mark renamed")
+	it.state = published
+	if err := m.mark(it, false); err != nil {
+		return false, err
+	}
+	m.dirs = append(m.dirs, it.dst, it.src)
+	return true, m.complete(it, nil)
+}
+
+// copy moves a file to another file system: the copy first, then the source.
+func (m *mover) copy(ctx context.Context, it *move) error {
+	m.effect("copy")
+	w, from, err := pair{match{place: it.src}, it.dst}.stage(ctx, m.job, m.cfg.Mode)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := m.arrive(it, w, from); err != nil {
+		return err
+	}
+	m.effect("mark published")
+	it.state = published
+	if err := m.mark(it, false); err != nil {
+		return err
+	}
+	src, err := it.src.look()
+	if err != nil {
+		return err
+	}
+	return m.complete(it, src)
+}
+
+// arrive publishes a copy, after noting down what it will be. From then on,
+// that the side file is gone means that the copy was published; so the side
+// file must outlive the machine, and the note go before the side file does.
+func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error {
+	info, err := w.Stat()
+	if err == nil {
+		err = w.Sync()
+	}
+	if err == nil {
+		err = make(dirSet).sync(it.dst.root, it.dst.dir())
+	}
+	if err != nil {
+		return fault(it.dst.name, err)
+	}
+	it.was, it.copied = identify(from), identify(info)
+	if it.side, err = it.dst.beside(m.job, m.job.SideName(it.dst.base())); err != nil {
+		return err
+	}
+	m.effect("mark copied")
+	if err := m.mark(it, true); err != nil {
+		return err
+	}
+	m.effect("publish")
+	if err := w.Commit(); err != nil {
+		err = fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, fault(it.dst.name, err))
+		if dst, lookErr := it.dst.look(); lookErr != nil || it.copied.is(dst) {
+			return err
+		}
+		return errors.Join(err, m.withdraw(it))
+	}
+	return nil
+}
+
+// complete removes the source of a file that has arrived, if src describes
+// that very file and not another one that has come since, and reports both.
+func (m *mover) complete(it *move, src fs.FileInfo) error {
+	if it.was.is(src) {
+		m.effect("remove")
+		if err := it.src.root.Remove(it.src.rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%q has been copied to %q, but can't be removed: %w", it.src.name, it.dst.name, fault(it.src.name, err))
+		}
+		m.effect("removed")
+		m.dirs = append(m.dirs, it.src)
+	}
+	if err := m.job.Removed(it.src.name); err != nil {
+		return err
+	}
+	// Whoever the file was moved for may have taken it already.
+	dst, err := it.dst.look()
+	if err == nil && (it.was.is(dst) || it.copied.is(dst)) {
+		err = m.job.Wrote(it.dst.name)
+	}
+	return err
+}
+
+// finish makes all renames and removals durable.
+func (m *mover) finish() error {
+	m.effect("sync")
+	synced := make(dirSet)
+	for _, p := range m.dirs {
+		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

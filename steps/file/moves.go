@@ -1,0 +1,184 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/courierhq/courier"
+)
+
+// A movePlan is the first line of the journal of file.move.
+type movePlan struct {
+	Source      string        `json:"source"`
+	Destination string        `json:"destination"`
+	Pattern     bool          `json:"pattern,omitempty"`
+	Items       []plannedMove `json:"items"`
+}
+
+// A plannedMove is one file of the plan.
+type plannedMove struct {
+	Source string   `json:"source"`
+	Target string   `json:"target"`
+	Was    identity `json:"was"`
+}
+
+// A moveMark is a further line: what is new about one file of the plan.
+type moveMark struct {
+	Item   int      `json:"item"`
+	State  string   `json:"state,omitempty"`
+	Was    identity `json:"was"`
+	Copied identity `json:"copied"`
+	Side   string   `json:"side,omitempty"` // where the copy is until it is published
+}
+
+// fits reports whether the plan was made for the paths in cfg.
+func (p *movePlan) fits(cfg MoveConfig) bool {
+	return p.Source == cfg.SourcePath && p.Destination == cfg.DestinationPath
+}
+
+// moveLog is what the journal says.
+type moveLog struct {
+	plan  movePlan
+	marks map[int]moveMark // the last of each item
+}
+
+// readMoves returns what earlier attempts wrote down, or nil if nothing.
+func readMoves(j *journal) (*moveLog, error) {
+	if len(j.lines) == 0 {
+		return nil, nil
+	}
+	log := &moveLog{marks: make(map[int]moveMark)}
+	if err := json.Unmarshal(j.lines[0], &log.plan); err != nil {
+		return nil, err
+	}
+	for _, line := range j.lines[1:] {
+		var mark moveMark
+		if err := json.Unmarshal(line, &mark); err != nil {
+			return nil, err
+		}
+		log.marks[mark.Item] = mark
+	}
+	return log, nil
+}
+
+// resume goes on with the plan of an earlier attempt, or makes one. The caller
+// closes the journal.
+func (m Move) resume(ctx context.Context, job *courier.Context, cfg MoveConfig) (*mover, error) {
+	j, err := openJournal(ctx, job, "move")
+	if err != nil {
+		return nil, err
+	}
+	v := &mover{Move: m, job: job, cfg: cfg, journal: j}
+	log, err := readMoves(j)
+	if err == nil && (log == nil || !log.plan.fits(cfg)) {
+		log, err = v.plan(ctx)
+	}
+	if err == nil {
+		err = v.load(log)
+	}
+	if err != nil {
+		j.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// Cleanup removes unfinished copies. Finished ones stay, for only a further
+// attempt can tell whether their sources may go.
+func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig) error {
+	j, err := openJournal(ctx, job, "move")
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	log, err := readMoves(j)
+	if err != nil || log == nil || !log.plan.fits(cfg) {
+		return err // nothing has been written yet
+	}
+	v := &mover{Move: m, job: job, cfg: cfg, journal: j}
+	if err := v.load(log); err != nil {
+		return err
+	}
+	for i := range v.items {
+		it := &v.items[i]
+		if it.state != waiting {
+			continue
+		}
+		if left, err := it.sideLeft(); err != nil {
+			return err
+		} else if left {
+			if err := v.withdraw(it); err != nil {
+				return err
+			}
+		}
+		if err := job.RemoveSideFiles(it.dst.name); err != nil {
+			return fault(it.dst.name, err)
+		}
+	}
+	return nil
+}
+
+// sideLeft reports whether there is a copy that was to be published, and was
+// not.
+func (it *move) sideLeft() (bool, error) {
+	if it.side.root == nil {
+		return false, nil
+	}
+	return it.side.exists()
+}
+
+// plan decides what is to be moved and writes it down. With nothing to move
+// there is nothing to write down.
+func (m *mover) plan(ctx context.Context) (*moveLog, error) {
+	pairs, pattern, err := m.cfg.request().plan(ctx, m.job, m.Limits.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath, Destination: m.cfg.DestinationPath, Pattern: pattern}}
+	for _, p := range pairs {
+		log.plan.Items = append(log.plan.Items, plannedMove{p.src.name, p.dst.name, identify(p.src.info)})
+	}
+	if len(pairs) == 0 {
+		return log, nil
+	}
+	m.effect("plan")
+	return log, m.journal.start(log.plan)
+}
+
+// load turns what is written down into the files to be moved.
+func (m *mover) load(log *moveLog) error {
+	m.pattern = log.plan.Pattern
+	for i, it := range log.plan.Items {
+		src, err := at(m.job, it.Source)
+		if err != nil {
+			return err
+		}
+		dst, err := at(m.job, it.Target)
+		if err != nil {
+			return err
+		}
+		v := move{index: i, src: src, dst: dst, was: it.Was}
+		if mark, ok := log.marks[i]; ok {
+			v.state, v.was, v.copied = mark.State, mark.Was, mark.Copied
+			if mark.Side != "" {
+				if v.side, err = at(m.job, mark.Side); err != nil {
+					return err
+				}
+			}
+		}
+		m.items = append(m.items, v)
+	}
+	return nil
+}
+
+// mark writes down what has become of a file.
+func (m *mover) mark(it *move, durable bool) error {
+	return m.journal.add(moveMark{Item: it.index, State: it.state, Was: it.was, Copied: it.copied, Side: it.side.name}, durable)
+}
+
+// withdraw takes back that a copy is about to be published, before its side
+// file is removed. It must not be taken for published when that is gone.
+func (m *mover) withdraw(it *move) error {
+	it.copied, it.side = identity{}, place{}
+	return m.mark(it, true)
+}

@@ -1,0 +1,208 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A place is a path that a step may use, seen from the directory that confines
+// it.
+type place struct {
+	name string // in the form of [courier.Context.Path]
+	root *os.Root
+	rel  string // below root, "." for root itself
+}
+
+// at finds the place of a path.
+func at(job *courier.Context, name string) (place, error) {
+	p, err := job.Path(name)
+	if err != nil {
+		return place{}, err
+	}
+	root, rel, err := job.Root(name)
+	if err != nil {
+		return place{}, fault(p, err)
+	}
+	return place{name: p, root: root, rel: rel}, nil
+}
+
+// in finds the place of a name below p, which has slashes.
+func (p place) in(job *courier.Context, below string) (place, error) {
+	return at(job, filepath.Join(p.name, filepath.FromSlash(below)))
+}
+
+// beside finds the place of a name in the same directory as p.
+func (p place) beside(job *courier.Context, base string) (place, error) {
+	return at(job, filepath.Join(filepath.Dir(p.name), base))
+}
+
+// openDir opens the directory p.
+func (p place) openDir() (*os.File, error) {
+	d, err := p.root.OpenFile(p.rel, os.O_RDONLY|openDirectory, 0)
+	return d, fault(p.name, err)
+}
+
+// base is the last element of the path.
+func (p place) base() string { return path.Base(filepath.ToSlash(p.name)) }
+
+// dir is the directory that holds p, below root.
+func (p place) dir() string { return filepath.Dir(p.rel) }
+
+// stat describes p itself, and not what a link leads to.
+func (p place) stat() (fs.FileInfo, error) {
+	info, err := p.root.Lstat(p.rel)
+	return info, fault(p.name, err)
+}
+
+// exists reports whether there is something at p, if only a link.
+func (p place) exists() (bool, error) {
+	_, err := p.stat()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// source opens the regular file at p, or the one that a link at p leads to, and
+// describes it.
+func (p place) source(job *courier.Context) (*os.File, fs.FileInfo, error) {
+	// What isn't a regular file isn't even opened: for some devices that alone
+	// does something. Open sees to it that nothing changes in between.
+	info, err := p.root.Stat(p.rel)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, nil, courier.Permanent(fmt.Errorf("%q is %s, not a regular file", p.name, kind(info.Mode())))
+	}
+	if err != nil {
+		return nil, nil, fault(p.name, err)
+	}
+	f, err := job.Open(p.name)
+	if err != nil {
+		return nil, nil, fault(p.name, err)
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, nil, fault(p.name, err)
+	}
+	return f, info, nil
+}
+
+// target finds the place of the file that a target path means for a source
+// called name.
+func target(job *courier.Context, given, name string) (place, error) {
+	p, err := at(job, given)
+	if err != nil {
+		return p, err
+	}
+	into := isDirName(given)
+	if !into {
+		info, err := p.root.Stat(p.rel)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return p, fault(p.name, err)
+		}
+		into = err == nil && info.IsDir()
+	}
+	if into {
+		return p.in(job, name)
+	}
+	return p, nil
+}
+
+// isDirName reports whether a path says by itself that it means a directory.
+func isDirName(name string) bool {
+	return strings.HasSuffix(name, "/") || runtime.GOOS == "windows" && strings.HasSuffix(name, `\`)
+}
+
+// replaceable reports what stands at p as nil if there is nothing, and refuses
+// what a file can't take the place of.
+func (p place) replaceable() (fs.FileInfo, error) {
+	info, err := p.root.Lstat(p.rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fault(p.name, err)
+	case info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0:
+		return info, nil
+	}
+	return nil, courier.Permanent(fmt.Errorf("%q is %s; a file can't take its place", p.name, kind(info.Mode())))
+}
+
+// kind names what is not a regular file.
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a regular file"
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// fault begins an error about the file called name with that name, in place of
+// the names that the os package gives, which are relative to some root.
+func fault(name string, err error) error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *fs.PathError:
+		err = e.Err
+	case *os.LinkError:
+		err = e.Err
+	default:
+		return err
+	}
+	if err.Error() == "path escapes from parent" {
+		return courier.Permanent(fmt.Errorf("%q: a link on this path leads out of the allowed directory, so it is not followed", name))
+	}
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+// missing reports whether err says that something isn't there: it does not
+// exist, or what should be a directory above it is none.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }
+
+// checkPath is what Validate can say about a path: that it may be used, and
+// for an absolute one that the directory that should hold it is there, which
+// no step makes. Workspaces are empty before an execution.
+func checkPath(job *courier.Context, field, name string, madeByStep bool) error {
+	if job.Unresolved(field) {
+		return nil
+	}
+	if _, err := job.Path(name); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if !filepath.IsAbs(filepath.FromSlash(name)) {
+		return nil
+	}
+	p, err := at(job, name)
+	if err == nil && !madeByStep && p.rel != "." {
+		_, err = p.root.Stat(p.dir())
+		err = fault(filepath.Dir(p.name), err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	return nil
+}
+
+// setModified sets a file's time of modification.
+func setModified(root *os.Root, rel string, t time.Time) error {
+	return root.Chtimes(rel, time.Time{}, t)
+}

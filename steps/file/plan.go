@@ -1,0 +1,263 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// Idempotency says what becomes of a target that exists already.
+type Idempotency string
+
+// The ways to deal with a target that exists. The empty Idempotency stands for
+// Overwrite.
+const (
+	Overwrite    Idempotency = "overwrite"      // it is replaced
+	SkipIfExists Idempotency = "skip_if_exists" // it stays, and the file is not copied or moved
+)
+
+// UnmarshalText refuses everything but the two values.
+func (i *Idempotency) UnmarshalText(text []byte) error {
+	return oneOf(i, string(text), "", Overwrite, SkipIfExists)
+}
+
+func oneOf[S ~string](to *S, given string, values ...S) error {
+	for _, v := range values {
+		if given == string(v) {
+			*to = v
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of the possible values; %s", trim(given), courier.DidYouMean(given, values[1:]))
+}
+
+// Permissions are the permission bits of a file, such as 0640. In JSON they are
+// a string of octal digits.
+type Permissions fs.FileMode
+
+// UnmarshalText takes up to four octal digits. Anything but the permissions of
+// owner, group and others is refused.
+func (p *Permissions) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || n > 0o777 {
+		return fmt.Errorf("%q are no permissions; give them as octal digits, such as 0640, 0777 at most", trim(string(text)))
+	}
+	*p = Permissions(n)
+	return nil
+}
+
+// MarshalText returns four octal digits.
+func (p Permissions) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(p)), nil }
+
+// A request is what copying and moving have in common.
+type request struct {
+	source, destination string
+	glob                *bool
+	ignoreMissing       bool
+}
+
+// A pair is a file and where it shall go.
+type pair struct {
+	src match
+	dst place
+}
+
+// plan finds the files and their targets, in the order of the files' paths.
+func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) (pairs []pair, pattern bool, err error) {
+	s := search{job: job, most: limits.MaxMatches}
+	found, pattern, err := s.find(ctx, r.source, r.glob)
+	if missing(err) && r.ignoreMissing {
+		return nil, pattern, nil
+	}
+	if err != nil {
+		return nil, pattern, err
+	}
+	if pattern {
+		pairs, err = r.into(job, found)
+		if err == nil && len(pairs) == 0 && !r.ignoreMissing {
+			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", trim(r.source))
+		}
+		return pairs, true, err
+	}
+	dst, err := target(job, r.destination, found[0].base())
+	if err != nil {
+		return nil, false, err
+	}
+	return []pair{{found[0], dst}}, false, nil
+}
+
+// into gives what a pattern found its targets below the destination. What lies
+// in the destination already stays out of it, or a second attempt would copy
+// the copies of the first.
+func (r request) into(job *courier.Context, found []match) ([]pair, error) {
+	dir, err := at(job, r.destination)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := dir.root.Stat(dir.rel); err == nil && !info.IsDir() {
+		return nil, courier.Permanent(fmt.Errorf("destination %q is %s; what a pattern finds needs a directory", dir.name, kind(info.Mode())))
+	}
+	fixed, _ := split(r.source)
+	base, err := at(job, fixed)
+	if err != nil {
+		return nil, err
+	}
+	inside := base.name != dir.name && base.holds(dir.name)
+	var pairs []pair
+	for _, m := range found {
+		if inside && dir.holds(m.name) {
+			continue
+		}
+		dst, err := dir.in(job, m.below)
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, pair{m, dst})
+	}
+	return pairs, nil
+}
+
+// holds reports whether name, in the form of [courier.Context.Path], is the
+// directory p or lies in it.
+func (p place) holds(name string) bool {
+	if p.name == "." {
+		return !filepath.IsAbs(name)
+	}
+	dir := strings.TrimSuffix(filepath.ToSlash(p.name), "/")
+	name = filepath.ToSlash(name)
+	return name == dir || strings.HasPrefix(name, dir+"/")
+}
+
+// validate is what Validate can say of the paths.
+func (r request) validate(job *courier.Context) error {
+	if err := r.validateSource(job, "source_path"); err != nil {
+		return err
+	}
+	return checkPath(job, "destination_path", r.destination, true)
+}
+
+// validateSource is what Validate can say of a path that may be a pattern.
+func (r request) validateSource(job *courier.Context, field string) error {
+	if job.Unresolved(field) {
+		return nil
+	}
+	source := r.source
+	if looksLikePattern(source, r.glob) {
+		if err := checkPattern(source); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		source, _ = split(source)
+	}
+	return checkPath(job, field, source, r.ignoreMissing)
+}
+
+// cleanup removes what earlier attempts left beside the targets.
+func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limits) error {
+	pattern, err := isPattern(job, r.source, r.glob)
+	if err != nil {
+		return err
+	}
+	if !pattern {
+		src, err := at(job, r.source)
+		if err != nil {
+			return err
+		}
+		dst, err := target(job, r.destination, src.base())
+		if err != nil {
+			return err
+		}
+		return fault(dst.name, job.RemoveSideFiles(dst.name))
+	}
+	r.ignoreMissing = true
+	pairs, _, err := r.plan(ctx, job, limits)
+	for _, p := range pairs {
+		if err == nil {
+			err = fault(p.dst.name, job.RemoveSideFiles(p.dst.name))
+		}
+	}
+	return err
+}
+
+// itself refuses to put a file in its own place.
+func (p pair) itself() error {
+	src, err := p.src.root.Stat(p.src.rel)
+	if err != nil {
+		return fault(p.src.name, err)
+	}
+	dst, err := p.dst.root.Stat(p.dst.rel)
+	if err == nil && os.SameFile(src, dst) {
+		return courier.Permanent(fmt.Errorf("%q and %q are the same file", p.src.name, p.dst.name))
+	}
+	return nil
+}
+
+// syncEvery is how much is written before it is made durable in passing, so
+// that the end of a large file doesn't look like a stall.
+const syncEvery = 256 << 20
+
+// stage copies the source to a pending file for the target: content, time of
+// modification, and permissions unless perm gives others. It returns the
+// description of the source that was copied.
+func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions) (w *courier.PendingFile, from fs.FileInfo, err error) {
+	f, from, err := p.src.source(job)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if w, err = job.Create(p.dst.name); err != nil {
+		return nil, nil, fault(p.dst.name, err)
+	}
+	if err = p.fill(ctx, job, w, f, from, perm); err != nil {
+		w.Close()
+		return nil, nil, err
+	}
+	return w, from, nil
+}
+
+func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.PendingFile, f *os.File, from fs.FileInfo, perm *Permissions) error {
+	size := from.Size()
+	job.Progress(0, size, p.src.name)
+	var synced int64
+	var syncErr error
+	// One byte more would show that the file grows, perhaps without end.
+	n, err := transfer.Copy(ctx, w.File, &io.LimitedReader{R: f, N: size + 1}, func(done int64) {
+		if done-synced >= syncEvery && syncErr == nil {
+			synced, syncErr = done, w.Sync()
+		}
+		job.Progress(done, max(size, done), p.src.name)
+	})
+	if err == nil {
+		err = syncErr
+	}
+	if err != nil {
+		at := p.dst.name
+		if e, ok := err.(*fs.PathError); ok && e.Op == "read" {
+			at = p.src.name
+		}
+		return fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, fault(at, err))
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return fault(p.src.name, err)
+	}
+	if n != size || identify(after) != identify(from) {
+		return fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d; nothing was written to %q", p.src.name, size, n, after.Size(), p.dst.name)
+	}
+	mode := from.Mode().Perm()
+	if perm != nil {
+		mode = fs.FileMode(*perm)
+	}
+	if err := w.Chmod(mode); err != nil {
+		return fault(p.dst.name, err)
+	}
+	side := filepath.Join(p.dst.dir(), job.SideName(p.dst.base()))
+	return fault(p.dst.name, setModified(p.dst.root, side, from.ModTime()))
+}

@@ -1,0 +1,361 @@
+package file_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/file"
+)
+
+// A scenario is a step that changes something, for the tests of what remains
+// of it when it is interrupted.
+type scenario struct {
+	name  string
+	key   string
+	cfg   m
+	files map[string]string
+	setup func(t testing.TB, s *site) // after files
+}
+
+// hexText can be compressed, but not too well.
+func hexText(n int) string {
+	b := make([]byte, n/2)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return hex.EncodeToString(b)
+}
+
+// Files that are copied in more than one piece, by the kernel and otherwise.
+var (
+	big    = sync.OnceValue(func() string { return hexText(5 << 20) })
+	medium = sync.OnceValue(func() string { return hexText(300 << 10) })
+)
+
+func scenarios() []scenario {
+	few := map[string]string{"A/in/1.csv": "one", "A/in/2.csv": "two", "A/in/x/3.csv": "three", "A/in/x/4.txt": "four", "B/out/other": "kept"}
+	with := func(files map[string]string, more ...string) map[string]string {
+		files = maps.Clone(files)
+		for i := 0; i < len(more); i += 2 {
+			files[more[i]] = more[i+1]
+		}
+		return files
+	}
+	packed := archiveOf(few)
+	archive := func(t testing.TB, s *site) {
+		t.Helper()
+		s.write(t, map[string]string{"W/in.zip": packed})
+	}
+	packedLarge := archiveOf(few, "A/in/5.csv", medium())
+	large := func(t testing.TB, s *site) {
+		t.Helper()
+		s.write(t, map[string]string{"W/in.zip": packedLarge})
+	}
+	return []scenario{
+		{"copy", "file.copy", m{"source_path": "A/f", "destination_path": "B/new/"}, map[string]string{"A/f": big()}, nil},
+		{"copy over", "file.copy", m{"source_path": "A/f", "destination_path": "1/g"}, map[string]string{"A/f": "text", "W/1/g": "old"}, nil},
+		{"copy many", "file.copy", m{"source_path": "A/in/**/*.csv", "destination_path": "B/out"}, with(few, "B/out/1.csv", "old"), nil},
+		{"copy skip", "file.copy", m{"source_path": "A/in/**", "destination_path": "B/out", "idempotency": "skip_if_exists"}, with(few, "B/out/1.csv", "old"), nil},
+		{"copy into itself", "file.copy", m{"source_path": "A/**", "destination_path": "A/in/x"}, few, nil},
+		{"move", "file.move", m{"source_path": "A/f", "destination_path": "A/g"}, map[string]string{"A/f": "text", "A/g": "old"}, nil},
+		{"move across", "file.move", m{"source_path": "A/f", "destination_path": "B/new/g"}, map[string]string{"A/f": big()}, nil},
+		{"move out", "file.move", m{"source_path": "2/f", "destination_path": "B/", "mode": "0640"}, map[string]string{"W/2/f": "text", "B/f": "old"}, nil},
+		{"move many", "file.rename", m{"source_path": "A/in/**", "destination_path": "A/done/"}, few, nil},
+		{"move many across", "file.move", m{"source_path": "A/in/**/*.csv", "destination_path": "B/out"}, with(few, "B/out/1.csv", "old"), nil},
+		{"move skip", "file.move", m{"source_path": "A/in/*", "destination_path": "B/out", "idempotency": "skip_if_exists"}, with(few, "B/out/1.csv", "old"), nil},
+		{"delete", "file.delete", m{"path": "A/f", "fail_if_not_found": true}, map[string]string{"A/f": "text"}, nil},
+		{"delete many", "file.delete", m{"path": "A/in/**/*.csv", "fail_if_not_found": true}, few, nil},
+		{"delete directory", "file.delete", m{"path": "A/in", "recursive": true, "fail_if_not_found": true}, few, nil},
+		{"delete all", "file.delete", m{"path": "A/**", "recursive": true}, few, nil},
+		{"zip", "file.zip", m{"source_path": "A/in", "output_path": "B/out/"}, with(few, "A/in/5.csv", medium()), nil},
+		{"zip over", "file.zip", m{"source_paths": []string{"A/in/*.csv", "A/in/x/4.txt"}, "output_path": "A/in/1.zip"}, with(few, "A/in/1.zip", "old"), nil},
+		{"unzip", "file.unzip", m{"archive_path": "in.zip", "output_directory": "B/out/new"}, few, large},
+		{"unzip here", "file.unzip", m{"archive_path": "in.zip", "output_directory": "here"}, nil, archive},
+		{"unzip merge", "file.unzip", m{"archive_path": "in.zip", "output_directory": "B/out", "if_exists": "merge"}, with(few, "B/out/in/1.csv", "old"), archive},
+		{"unzip into empty", "file.unzip", m{"archive_path": "in.zip", "output_directory": "B"}, nil, archive},
+	}
+}
+
+// archiveOf returns a zip archive of the files.
+func archiveOf(files map[string]string, more ...string) string {
+	var b bytes.Buffer
+	zw := zip.NewWriter(&b)
+	add := func(name, content string) {
+		w, err := zw.CreateHeader(&zip.FileHeader{Name: name[2:], Method: zip.Deflate, Modified: time.Date(2024, 1, 2, 3, 4, 6, 0, time.UTC)})
+		if err != nil {
+			panic(err)
+		}
+		io.WriteString(w, content)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		add(name, files[name])
+	}
+	for i := 0; i < len(more); i += 2 {
+		add(more[i], more[i+1])
+	}
+	if err := zw.Close(); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+func (c scenario) site(t testing.TB) *site {
+	t.Helper()
+	s := newSite(t)
+	s.write(t, c.files)
+	if c.setup != nil {
+		c.setup(t, s)
+	}
+	return s
+}
+
+// undisturbed is what the step returns and leaves when nothing happens.
+func (c scenario) undisturbed(t testing.TB) (out m, files string) {
+	t.Helper()
+	s := c.site(t)
+	out = s.run(t, c.key, c.cfg)
+	return out, s.snapshot(t)
+}
+
+// attempt cleans up, executes, and compares with an undisturbed run.
+func (c scenario) attempt(t *testing.T, s *site, when string, out m, files string) {
+	t.Helper()
+	r := registry(file.Limits{})
+	typ, _ := r.Lookup(c.key)
+	job := s.job()
+	defer job.Close()
+	if err := typ.Cleanup(t.Context(), job, s.config(c.cfg)); err != nil {
+		t.Errorf("%s: Cleanup: %v", when, err)
+	}
+	got, err := s.in(t.Context(), job, r, c.key, c.cfg)
+	if err != nil {
+		t.Errorf("%s: Execute: %v", when, err)
+		return
+	}
+	g, _ := json.Marshal(got)
+	w, _ := json.Marshal(out)
+	if !bytes.Equal(g, w) {
+		t.Errorf("%s: outputs\n%s, undisturbed\n%s", when, g, w)
+	}
+	if got := s.snapshot(t); got != files {
+		t.Errorf("%s: files\n%s\nundisturbed\n%s", when, got, files)
+	}
+	for _, f := range job.Files() {
+		info, err := os.Lstat(filepath.Join(s.Work, f.Path))
+		if filepath.IsAbs(f.Path) {
+			info, err = os.Lstat(f.Path)
+		}
+		if f.Removed != (err != nil) || err == nil && info.Size() != f.Size {
+			t.Errorf("%s: reports %+v, which is %v, %v", when, f, info, err)
+		}
+	}
+}
+
+func TestRepeat(t *testing.T) {
+	for _, c := range scenarios() {
+		t.Run(c.name, func(t *testing.T) {
+			s := c.site(t)
+			out := s.run(t, c.key, c.cfg)
+			files := s.snapshot(t)
+			c.attempt(t, s, "again", out, files)
+			c.attempt(t, s, "and again", out, files)
+		})
+	}
+}
+
+// A fuse is a context that ends at the n-th look at it.
+type fuse struct {
+	context.Context
+	left atomic.Int64
+	blow context.CancelCauseFunc
+}
+
+var errFuse = errors.New("the fuse has blown")
+
+func newFuse(ctx context.Context, n int) *fuse {
+	f := &fuse{}
+	f.Context, f.blow = context.WithCancelCause(ctx)
+	f.left.Store(int64(n))
+	return f
+}
+
+func (f *fuse) Err() error {
+	if f.left.Add(-1) == 0 {
+		f.blow(errFuse)
+	}
+	return f.Context.Err()
+}
+
+func TestInterrupted(t *testing.T) {
+	for _, c := range scenarios() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out, files := c.undisturbed(t)
+			for n := 1; ; n += 1 + n/20 { // late looks are between equal blocks
+				s := c.site(t)
+				before := s.snapshot(t)
+				_, err := s.execute(newFuse(t.Context(), n), registry(file.Limits{}), c.key, c.cfg)
+				if err == nil {
+					if n == 1 {
+						t.Error("the step never looks at its context")
+					}
+					return
+				}
+				if !errors.Is(err, errFuse) {
+					t.Fatalf("look %d: error %v, want the cause", n, err)
+				}
+				if after := s.snapshot(t); strings.Contains(after, ".courier-tmp") {
+					t.Errorf("look %d: left over\n%s\nof\n%s", n, after, before)
+				}
+				c.attempt(t, s, fmt.Sprintf("after look %d", n), out, files)
+			}
+		})
+	}
+}
+
+// crashEnv makes the test binary a process that is to be killed in a step.
+const crashEnv = "COURIER_FILE_TEST_CRASH"
+
+// stepFailed is the exit code of such a process when the step fails.
+const stepFailed = 3
+
+// A crash is what such a process shall do.
+type crash struct {
+	Site *site
+	Key  string
+	Cfg  m
+	At   int // the effect or look at ctx before which it dies; 0 means none
+	// FileSize is the largest size of a file; 0 means no limit.
+	FileSize uint64
+}
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(crashEnv); spec != "" {
+		os.Exit(dieInStep(spec))
+	}
+	os.Exit(m.Run())
+}
+
+func dieInStep(spec string) int {
+	var c crash
+	if err := json.Unmarshal([]byte(spec), &c); err != nil {
+		panic(err)
+	}
+	var n atomic.Int64
+	die := func() {
+		if n.Add(1) == int64(c.At) {
+			p, _ := os.FindProcess(os.Getpid())
+			p.Kill()
+			select {}
+		}
+	}
+	if c.FileSize > 0 {
+		limitFileSize(c.FileSize)
+	}
+	var r courier.Registry
+	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
+	looks, every := 0, 1
+	if c.Key == "file.unzip" || c.Key == "file.zip" {
+		every = 4 // most looks are between equal blocks
+	}
+	ctx := &deadly{context.Background(), func() {
+		if looks++; looks%every == 0 {
+			die()
+		}
+	}}
+	if _, err := c.Site.execute(ctx, &r, c.Key, c.Cfg); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return stepFailed
+	}
+	return 0
+}
+
+// deadly is a context whose every look may be the last.
+type deadly struct {
+	context.Context
+	look func()
+}
+
+func (d *deadly) Err() error {
+	d.look()
+	return d.Context.Err()
+}
+
+// errKilled is the end of a process that died as it was told to.
+var errKilled = errors.New("killed")
+
+// inProcess executes one attempt of a step in another process.
+func (s *site) inProcess(t testing.TB, c crash) error {
+	t.Helper()
+	c.Site = s
+	spec, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Attempt++
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^$")
+	cmd.Env = append(os.Environ(), crashEnv+"="+string(spec), "GOCOVERDIR="+os.TempDir())
+	out, err := cmd.CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && !exit.Exited():
+		return errKilled
+	case ok && exit.ExitCode() == stepFailed:
+		return errors.New(strings.TrimSpace(string(out)))
+	}
+	t.Fatalf("%v\n%s", err, out)
+	return nil
+}
+
+// kill executes a step in another process that dies at point n. It reports
+// false if the step ended before it.
+func (s *site) kill(t testing.TB, key string, cfg m, n int) bool {
+	t.Helper()
+	err := s.inProcess(t, crash{Key: key, Cfg: cfg, At: n})
+	if err != nil && err != errKilled {
+		t.Fatalf("point %d: %v", n, err)
+	}
+	return err == errKilled
+}
+
+func TestKilled(t *testing.T) {
+	for _, c := range scenarios() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out, files := c.undisturbed(t)
+			for n := 1; ; n++ {
+				s := c.site(t)
+				if !s.kill(t, c.key, c.cfg, n) {
+					if n < 3 {
+						t.Errorf("the step has only %d points at which it can die", n-1)
+					}
+					return
+				}
+				c.attempt(t, s, "killed at point "+strconv.Itoa(n), out, files)
+			}
+		})
+	}
+}
