@@ -1,0 +1,241 @@
+// Package sshdtest runs the OpenSSH server that is installed on the machine,
+// for tests against the real thing.
+package sshdtest
+
+import (
+	"crypto/ed25519"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A Server is an OpenSSH server on a loopback port. It serves SFTP to the user
+// who runs the test, who logs in with ClientKey.
+type Server struct {
+	Addr      string        // "127.0.0.1:port"
+	HostKey   ssh.PublicKey // what it presents, an Ed25519 key
+	User      string        // who logs in
+	ClientKey []byte        // private key of User, in PEM form
+	Dir       string        // absolute path of the login directory, empty at first
+
+	sshd     string // absolute path of the program
+	config   string
+	log      *os.File
+	listener net.Listener
+	serving  sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
+	running map[*exec.Cmd]bool
+}
+
+// Start starts a server that ends with the test. Without an sshd on the machine
+// it skips the test, or fails it if COURIER_REQUIRE is set.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{sshd: find(t), running: make(map[*exec.Cmd]bool)}
+	dir := t.TempDir()
+	if err := s.prepare(dir); err != nil {
+		t.Fatalf("sshd: %v", err)
+	}
+	t.Cleanup(func() {
+		s.stop()
+		if t.Failed() {
+			text, _ := os.ReadFile(s.log.Name())
+			t.Logf("sshd's log:\n%s", text)
+		}
+		s.log.Close()
+	})
+	s.serving.Go(s.serve)
+	return s
+}
+
+// find returns the path of sshd, which insists on being started by an absolute
+// one.
+func find(t testing.TB) string {
+	t.Helper()
+	if runtime.GOOS != "windows" {
+		if p, err := exec.LookPath("sshd"); err == nil {
+			if p, err = filepath.Abs(p); err == nil {
+				return p
+			}
+		}
+		for _, p := range []string{"/usr/sbin/sshd", "/usr/local/sbin/sshd", "/opt/homebrew/sbin/sshd"} {
+			if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+				return p
+			}
+		}
+	}
+	const message = "sshd is not installed; on Debian and Ubuntu: apt-get install openssh-server"
+	if os.Getenv("COURIER_REQUIRE") != "" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// prepare writes keys and configuration into dir, and listens.
+func (s *Server) prepare(dir string) error {
+	who, err := user.Current()
+	if err != nil {
+		return err
+	}
+	s.User = who.Username
+	s.Dir = filepath.Join(dir, "files")
+	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		return err
+	}
+	hostKey, hostPEM, err := newKey()
+	if err != nil {
+		return err
+	}
+	clientKey, clientPEM, err := newKey()
+	if err != nil {
+		return err
+	}
+	s.HostKey, s.ClientKey = hostKey, clientPEM
+	s.config = filepath.Join(dir, "sshd_config")
+	for name, text := range map[string][]byte{
+		"host_key":        hostPEM,
+		"authorized_keys": ssh.MarshalAuthorizedKey(clientKey),
+		"sshd_config":     []byte(configuration(dir, s.Dir)),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	if s.log, err = os.OpenFile(filepath.Join(dir, "sshd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	s.Addr = s.listener.Addr().String()
+	return nil
+}
+
+func newKey() (ssh.PublicKey, []byte, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return signer.PublicKey(), pem.EncodeToMemory(block), nil
+}
+
+func configuration(dir, files string) string {
+	return fmt.Sprintf(`HostKey %[1]q
+AuthorizedKeysFile %[2]q
+Subsystem sftp internal-sftp -d %[3]q
+PidFile none
+UsePAM no
+UseDNS no
+StrictModes no
+PermitRootLogin prohibit-password
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PrintMotd no
+LogLevel VERBOSE
+`, filepath.Join(dir, "host_key"), filepath.Join(dir, "authorized_keys"), files)
+}
+
+var missingDir = regexp.MustCompile(`(?m)^Missing privilege separation directory: (/\S+)\s*$`)
+
+// check lets sshd check its configuration. As root it needs a directory that
+// the start scripts of a machine make, and that containers lack.
+func (s *Server) check() error {
+	out, err := exec.Command(s.sshd, "-t", "-f", s.config).CombinedOutput()
+	if m := missingDir.FindSubmatch(out); err != nil && m != nil && os.Getuid() == 0 {
+		if err := os.MkdirAll(string(m[1]), 0o755); err != nil {
+			return err
+		}
+		out, err = exec.Command(s.sshd, "-t", "-f", s.config).CombinedOutput()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// serve gives every connection to a server of its own, which ends with it.
+// There is no daemon that could outlive the test.
+func (s *Server) serve() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		file, err := conn.(*net.TCPConn).File()
+		conn.Close()
+		if err != nil {
+			fmt.Fprintf(s.log, "connection: %v\n", err)
+			continue
+		}
+		s.start(file)
+		file.Close()
+	}
+}
+
+func (s *Server) start(conn *os.File) {
+	cmd := exec.Command(s.sshd, "-i", "-e", "-f", s.config)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = conn, conn, s.log
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintf(s.log, "start: %v\n", err)
+		return
+	}
+	s.running[cmd] = true
+	s.serving.Go(func() {
+		cmd.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, cmd)
+	})
+}
+
+// stop ends the connections and waits for their servers.
+func (s *Server) stop() {
+	s.listener.Close()
+	s.mu.Lock()
+	s.stopped = true
+	for cmd := range s.running {
+		cmd.Process.Kill()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+}
+
+// Cut ends all connections, as if the machine were switched off.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cmd := range s.running {
+		cmd.Process.Kill()
+	}
+}

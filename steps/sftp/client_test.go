@@ -1,0 +1,192 @@
+package sftp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"testing"
+	"time"
+)
+
+// A pipe is a channel to a server that has written its answers in advance.
+type pipe struct {
+	io.Reader
+	io.Writer
+}
+
+func newTestClient(in io.Reader) *client {
+	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &lostError{err} })
+}
+
+// FuzzClient lets the client read whatever a server may send. It must not
+// panic, hang, or take more memory than what was sent calls for.
+func FuzzClient(f *testing.F) {
+	frame := func(typ byte, id uint32, body ...byte) []byte {
+		p := newPacket(typ, len(body))
+		p = append(p, body...)
+		p.seal(id)
+		return p
+	}
+	f.Add(frame(fxpStatus, 1, 0, 0, 0, 4))
+	f.Add(frame(fxpAttrs, 1, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0, 9))
+	f.Add(frame(fxpName, 1, 0, 0, 0, 1, 0, 0, 0, 1, 'x', 0, 0, 0, 0, 0, 0, 0, 0))
+	f.Add(frame(fxpHandle, 1, 0, 0, 0, 1, 'h'))
+	f.Add(append(frame(fxpData, 1, 0, 0, 0, 1, 'd'), frame(fxpStatus, 2, 0, 0, 0, 1)...))
+	f.Add(frame(fxpVersion, 3, 0, 0, 0, 1, 'x', 0, 0, 0, 1, 'y'))
+	f.Add([]byte("welcome"))
+	requests := []func(context.Context, *client) error{
+		func(ctx context.Context, c *client) error { _, err := c.realpath(ctx, "."); return err },
+		func(ctx context.Context, c *client) error { _, err := c.stat(ctx, "x"); return err },
+		func(ctx context.Context, c *client) error { _, err := c.open(ctx, "x", flagRead); return err },
+		func(ctx context.Context, c *client) error { _, _, err := c.readdir(ctx, "h"); return err },
+		func(ctx context.Context, c *client) error { return c.rename(ctx, "x", "y") },
+		func(ctx context.Context, c *client) error {
+			r := reading{lanes: []lane{{c, "h"}}, size: 1, to: io.Discard, progress: func(int64) {}}
+			return r.run(ctx)
+		},
+		func(ctx context.Context, c *client) error {
+			w := writing{lanes: []lane{{c, "h"}}, size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
+			return w.run(ctx)
+		},
+	}
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		for _, request := range requests {
+			// The answers must not come before the requests.
+			in, out := io.Pipe()
+			c := newTestClient(in)
+			done := make(chan struct{})
+			go func() { defer close(done); c.receive() }()
+			go func() { out.Write(sent); out.Close() }()
+			request(t.Context(), c)
+			c.fail(errClosed)
+			in.Close()
+			<-done
+		}
+		c := newTestClient(bytes.NewReader(sent))
+		if c.version() == nil {
+			c.limits()
+		}
+	})
+}
+
+func TestAttrs(t *testing.T) {
+	file := func(flags uint32, size uint64, mode, mtime uint32) attrs { return attrs{flags, size, mode, mtime} }
+	all := uint32(attrSize | attrPermissions | attrTimes)
+	for _, test := range []struct {
+		a, b attrs
+		same bool
+	}{
+		{file(all, 1, modeRegular, 5), file(all, 1, modeRegular|0o644, 5), true},
+		{file(all, 1, modeRegular, 5), file(all, 2, modeRegular, 5), false},
+		{file(all, 1, modeRegular, 5), file(all, 1, modeRegular, 6), false},
+		{file(all, 0, 0, 0), file(attrSize, 0, 0, 0), false},
+		{file(attrSize, 7, 0, 0), file(attrSize, 7, 0, 0), true},
+	} {
+		if got := test.a.sameFile(test.b); got != test.same {
+			t.Errorf("%+v and %+v: same is %v", test.a, test.b, got)
+		}
+	}
+	if _, err := (attrs{}).fileSize(); err == nil {
+		t.Error("a size that was not sent is taken for one")
+	}
+	if n, err := file(all, math.MaxInt64, 0, 0).fileSize(); n != math.MaxInt64 || err != nil {
+		t.Errorf("size = %d, %v", n, err)
+	}
+	if _, err := file(all, math.MaxInt64+1, 0, 0).fileSize(); err == nil {
+		t.Error("a size of 2^63 is accepted")
+	}
+	if !(attrs{}).modified().IsZero() || file(all, 0, 0, 1e9).modified() != time.Unix(1e9, 0).UTC() {
+		t.Error("modified is wrong")
+	}
+}
+
+// TestLongNames takes the type of entries from the form for people where there
+// is no other.
+func TestLongNames(t *testing.T) {
+	for long, want := range map[string][3]bool{
+		"drwxr-xr-x 1 0 0 0 x": {true, false, false}, "lrwxrwxrwx x": {false, true, false},
+		"-rw------- x": {false, false, true}, "": {false, false, true}, "nonsense": {false, false, true},
+	} {
+		p := packet{}.string("x").string(long).uint32(0)
+		s := scanner{rest: p}
+		e := s.entry()
+		if got := [3]bool{e.attrs.isDir(), e.attrs.isLink(), e.attrs.isFile()}; got != want || s.bad || e.name != "x" {
+			t.Errorf("%q: directory, link, file = %v, want %v", long, got, want)
+		}
+	}
+}
+
+func TestStatusErrors(t *testing.T) {
+	for code, want := range map[uint32]string{
+		statusFailure: `the server reports a failure (its words: "no \x1b[2J")`,
+		4711:          `the server reports status 4711 (its words: "no \x1b[2J")`,
+	} {
+		if got := (&statusError{code, "no \x1b[2J"}).Error(); got != want {
+			t.Errorf("status %d: %s, want %s", code, got, want)
+		}
+	}
+	if got := (&statusError{statusNoSuchFile, "No such file"}).Error(); got != "no such file or directory" {
+		t.Error(got)
+	}
+	if !isStatus(&Error{Err: explain(&statusError{statusExists, ""})}) || isStatus(errClosed) {
+		t.Error("isStatus is wrong")
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for _, test := range [][3]string{{"", "x", "x"}, {".", "x", "x"}, {"/", "x", "/x"}, {"a", "x", "a/x"}, {"a/", "x", "a/x"}, {"/a/b", "x", "/a/b/x"}} {
+		if got := join(test[0], test[1]); got != test[2] {
+			t.Errorf("join(%q, %q) = %q, want %q", test[0], test[1], got, test[2])
+		}
+	}
+	for _, test := range [][3]string{{"x", ".", "x"}, {"/x", "/", "x"}, {"a/x", "a", "x"}, {"/a/b/x", "/a/b", "x"}, {"a/", "a", ""}, {"", ".", ""}} {
+		if dir, name := split(test[0]); dir != test[1] || name != test[2] {
+			t.Errorf("split(%q) = %q, %q, want %q, %q", test[0], dir, name, test[1], test[2])
+		}
+	}
+}
+
+// TestIDs lets the ids of requests wrap around past one that waits.
+func TestIDs(t *testing.T) {
+	c := newTestClient(bytes.NewReader(nil))
+	first, err := c.register(newCall(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.id = math.MaxUint32
+	var seen []uint32
+	for range 3 {
+		id, err := c.register(newCall(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, id)
+	}
+	for _, id := range seen {
+		if id == first {
+			t.Errorf("ids %v: that of a waiting request was used again", seen)
+		}
+	}
+	c.fail(errClosed)
+	if _, err := c.register(newCall(nil)); !errors.Is(err, errClosed) {
+		t.Errorf("register = %v", err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	var s tail
+	for range 100 {
+		s.Write(bytes.Repeat([]byte("x"), 100))
+	}
+	s.Write([]byte("the end\r\n"))
+	if got := s.String(); len(got) > tailSize || got[len(got)-7:] != "the end" {
+		t.Errorf("tail = %q", got)
+	}
+	s.Write(binary.BigEndian.AppendUint64(make([]byte, 10*tailSize), 0x656e64))
+	if got := s.String(); len(got) > tailSize || got[len(got)-3:] != "end" {
+		t.Errorf("tail = %q", got)
+	}
+}

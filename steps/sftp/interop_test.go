@@ -1,0 +1,109 @@
+package sftp_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+
+	pkgsftp "github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/sftp"
+)
+
+// TestInterop works with the server of github.com/pkg/sftp, over TCP. It knows
+// no limits, so packets are small, and answers requests in any order.
+func TestInterop(t *testing.T) {
+	key := newSigner(t)
+	config := &ssh.ServerConfig{PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil }}
+	config.AddHostKey(key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { servePkgSFTP(conn, config, dir) })
+		}
+	})
+	r := &rig{t: t, remote: dir, work: filepath.Join(t.TempDir(), "work"), attempt: 1, res: &courier.Resources{}}
+	t.Cleanup(func() {
+		r.res.Close()
+		l.Close()
+		serving.Wait()
+	})
+	addr := l.Addr().(*net.TCPAddr)
+	r.conn = sftp.Connection{Host: addr.IP.String(), Port: addr.Port, Username: user, Password: password, HostKeys: []string{ssh.FingerprintSHA256(key.PublicKey())}}
+	sftp.Register(&r.reg, connections(func() sftp.Connection { return r.conn }))
+
+	r.put("dir/keep", nil)
+	for _, size := range []int{0, 1, 32<<10 + 1, 5 << 20} {
+		name := fmt.Sprint(size)
+		r.putLocal(name, content(size))
+		for range 2 { // the second time the file is there
+			out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": name, "remote_path": "dir", "verify_content": true}))
+			if out["uploaded_file"] != "dir/"+name || r.get("dir/"+name) != string(content(size)) {
+				t.Errorf("upload of %d bytes: %v", size, out)
+			}
+		}
+		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "dir/" + name}))
+		if r.getLocal(out["downloaded_file"]) != string(content(size)) {
+			t.Errorf("download of %d bytes: the content differs", size)
+		}
+	}
+	out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": filepath.ToSlash(dir) + "/dir"}))
+	var names []any
+	for _, f := range out["file_list"].([]any) {
+		names = append(names, f.(object)["name"])
+	}
+	if want := []any{"0", "1", "32769", "5242880", "keep"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("list = %v, want %v", names, want)
+	}
+	out = r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "dir", "local_path": "all/"}))
+	if out["file_count"] != 5. {
+		t.Errorf("download = %v", out)
+	}
+	_, err = r.run(t.Context(), "sftp.upload", object{"local_path": "1", "remote_path": "dir/0", "if_exists": "fail"})
+	wantError(t, err, true, "exists")
+	_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "none"})
+	wantError(t, err, true, "no such file")
+	_, err = r.run(t.Context(), "sftp.list", object{"remote_path": "none"})
+	wantError(t, err, true, "no such file")
+	wantTree(t, dir, "dir/0", "dir/1", "dir/32769", "dir/5242880", "dir/keep")
+}
+
+func servePkgSFTP(conn net.Conn, config *ssh.ServerConfig, dir string) {
+	defer conn.Close()
+	_, channels, requests, err := ssh.NewServerConn(conn, config)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	for ch := range channels {
+		channel, requests, err := ch.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			for req := range requests {
+				req.Reply(req.Type == "subsystem", nil)
+			}
+		}()
+		s, err := pkgsftp.NewServer(channel, pkgsftp.WithServerWorkingDirectory(dir))
+		if err != nil {
+			return
+		}
+		s.Serve()
+		s.Close()
+	}
+}

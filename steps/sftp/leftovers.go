@@ -1,0 +1,114 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// fewNames is up to how many names it is cheaper to remove files by guessing
+// than to list a directory.
+const fewNames = 64
+
+// removeLeftovers removes the side files of the attempts up to last. Their
+// names are known, so this works where listing is not allowed.
+func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, files []localFile, last int) error {
+	if !s.canReplace() {
+		if err := s.restore(ctx, job, files, last); err != nil {
+			return s.fault("clean up", "", err)
+		}
+	}
+	byDir := make(map[string][]string)
+	for _, f := range files {
+		dir, name := split(f.final)
+		byDir[dir] = append(byDir[dir], sideNames(job, name, last)...)
+	}
+	for dir, names := range byDir {
+		if len(names) > fewNames {
+			names = s.present(ctx, dir, names)
+		}
+		err := inParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
+			p := join(dir, names[i])
+			err := s.remove(ctx, p)
+			if !isStatus(err) {
+				return err
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if _, e := s.lstat(ctx, p); e == nil {
+				job.Log().Warn("what an earlier attempt left behind can't be removed", "connection", s.id, "file", p, "reason", err.Error())
+			}
+			return nil
+		})
+		if err != nil {
+			return s.fault("clean up", dir, err)
+		}
+	}
+	return nil
+}
+
+// present narrows names down to those that dir holds, where that can be told.
+func (s *session) present(ctx context.Context, dir string, names []string) []string {
+	wanted := make(map[string]bool, len(names))
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var found []string
+	err := s.each(ctx, dir, func(e entry) error {
+		if wanted[e.name] {
+			found = append(found, e.name)
+			delete(wanted, e.name)
+		}
+		return nil
+	}, func() {})
+	if err != nil {
+		return names
+	}
+	return found
+}
+
+// maxAttempts bounds how many earlier attempts are cleaned up after.
+const maxAttempts = 50
+
+// sideNames returns the names of the side files for final of the attempts up
+// to last, the latest first.
+func sideNames(job *courier.Context, final string, last int) []string {
+	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.Attempt()))
+	var names []string
+	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
+		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// restore moves back what an attempt moved aside, unless its successor is in
+// place.
+func (s *session) restore(ctx context.Context, job *courier.Context, files []localFile, last int) error {
+	return inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+		dir, name := split(files[i].final)
+		for _, old := range sideNames(job, name+asideSuffix, last) {
+			old = join(dir, old)
+			_, err := s.lstat(ctx, old)
+			if err == nil {
+				if _, e := s.lstat(ctx, files[i].final); errors.Is(e, fs.ErrNotExist) {
+					err = s.rename(ctx, old, files[i].final)
+				} else if e == nil {
+					err = s.remove(ctx, old)
+				} else {
+					err = e
+				}
+			}
+			if err != nil && !isStatus(err) {
+				return err
+			}
+		}
+		return nil
+	})
+}

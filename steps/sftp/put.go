@@ -1,0 +1,386 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// A putting is the upload of one file.
+type putting struct {
+	connections Connections
+	job         *courier.Context
+	cfg         UploadConfig
+	file        *localFile
+	clients     []*client // over which to move it
+
+	src   *os.File
+	meter *meter
+	side  string // remote path until the file is complete
+	aside string // remote path of the file that was there before; empty unless it was moved
+}
+
+func (p *putting) run(ctx context.Context, s *session) error {
+	src, err := p.job.Open(p.file.local)
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	defer src.Close()
+	before, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	p.src, p.file.size = src, before.Size()
+	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
+	dir, name := split(p.file.final)
+	p.side = join(dir, p.job.SideName(name))
+	if done, err := p.consult(ctx, s); done || err != nil {
+		return s.fault("upload", p.file.final, err)
+	}
+	err = p.write(ctx, s)
+	if err == nil {
+		err = unchanged(src, before)
+	}
+	if err == nil && p.cfg.VerifyContent {
+		err = p.readBack(ctx, s)
+	}
+	if err == nil {
+		err = p.publish(ctx, s)
+	}
+	if err != nil {
+		p.discard(ctx, s)
+		return s.fault("upload", p.file.final, err)
+	}
+	p.meter.finish()
+	return nil
+}
+
+// unchanged reports whether the local file is still what it was.
+func unchanged(f *os.File, before fs.FileInfo) error {
+	after, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("local file: %w", errChanged)
+	}
+	return nil
+}
+
+// consult looks at what has the final name, and decides whether there is
+// nothing to do.
+func (p *putting) consult(ctx context.Context, s *session) (done bool, err error) {
+	a, err := s.stat(ctx, p.file.final)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case errors.Is(err, fs.ErrPermission) && p.cfg.IfExists == ifExistsOverwrite:
+		return false, nil // perhaps files may only be written here
+	case err != nil:
+		return false, err
+	case a.isDir():
+		return false, courier.Permanent(errors.New("is a directory"))
+	case p.cfg.IfExists == ifExistsOverwrite:
+		return false, nil
+	}
+	if p.job.Attempt() > 1 {
+		// An earlier attempt may have finished without anybody getting to know.
+		// Nothing but the content tells.
+		if same, err := p.sameContent(ctx, s, p.file.final, a); same || err != nil {
+			return same, err
+		}
+	}
+	if p.cfg.IfExists == ifExistsSkip {
+		p.file.skipped = true
+		return true, nil
+	}
+	return false, courier.Permanent(fmt.Errorf("exists, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+}
+
+// errDifferent ends a comparison.
+var errDifferent = errors.New("the contents differ")
+
+// sameContent reports whether a remote file has the content of the local one.
+func (p *putting) sameContent(ctx context.Context, s *session, remote string, a attrs) (bool, error) {
+	size := p.file.size
+	if n, err := a.fileSize(); err != nil || n != size || !a.isFile() {
+		return false, nil
+	}
+	h, err := s.open(ctx, remote, flagRead)
+	if isStatus(err) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	defer s.closeHandle(ctx, h)
+	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.beat() }}
+	err = r.run(ctx)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, errDifferent), errors.Is(err, errShrank), errors.Is(err, errGrew):
+		return false, nil
+	}
+	return false, err
+}
+
+// A comparer accepts only what src holds.
+type comparer struct {
+	src io.ReaderAt
+	off int64
+	buf []byte
+}
+
+// Write fails with errDifferent at the first difference.
+func (c *comparer) Write(p []byte) (int, error) {
+	if cap(c.buf) < len(p) {
+		c.buf = make([]byte, len(p))
+	}
+	buf := c.buf[:len(p)]
+	if n, err := c.src.ReadAt(buf, c.off); n < len(p) {
+		return 0, err
+	}
+	if string(buf) != string(p) {
+		return 0, errDifferent
+	}
+	c.off += int64(len(p))
+	return len(p), nil
+}
+
+// write writes the side file, and makes sure that the server has all of it.
+func (p *putting) write(ctx context.Context, s *session) error {
+	open, err := s.openLanes(ctx, p.clients, p.side, flagWrite|flagCreate|flagTruncate)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			dir, _ := split(p.file.final)
+			return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
+		}
+		return err
+	}
+	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at}
+	if err := w.run(ctx); err != nil {
+		closeLanes(ctx, open)
+		return err
+	}
+	if err := p.meter.while(func() error { return finishLanes(ctx, open) }); err != nil {
+		return err
+	}
+	a, err := s.stat(ctx, p.side)
+	if err != nil {
+		return fmt.Errorf("the size of what was written: %w", err)
+	}
+	return sizeIs(a, p.file.size)
+}
+
+// finishLanes makes what was written durable and closes the file. Some servers
+// write in earnest, and report a full disk, only now.
+func finishLanes(ctx context.Context, open []lane) error {
+	first, others := open[0], open[1:]
+	err := inParallel(ctx, len(others), len(others), func(ctx context.Context, i int) error {
+		return others[i].close(ctx, others[i].handle)
+	})
+	if err == nil {
+		err = first.fsync(ctx, first.handle)
+	}
+	if err != nil {
+		closeLanes(ctx, open[:1])
+		return err
+	}
+	return first.close(ctx, first.handle)
+}
+
+func sizeIs(a attrs, want int64) error {
+	switch got, err := a.fileSize(); {
+	case err != nil:
+		return err
+	case got != want:
+		return fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", got, want)
+	}
+	return nil
+}
+
+// readBack compares what the server has with what was sent.
+func (p *putting) readBack(ctx context.Context, s *session) error {
+	a, err := s.stat(ctx, p.side)
+	if err != nil {
+		return err
+	}
+	same, err := p.sameContent(ctx, s, p.side, a)
+	if err == nil && !same {
+		err = errors.New("the server has other content than was sent, although it confirmed all of it")
+	}
+	return err
+}
+
+// maxReconnects is how often publish connects again to learn the outcome.
+const maxReconnects = 2
+
+// publish gives the side file its final name. If the answer to that is lost or
+// unclear, it looks: only this attempt ever uses the name of the side file, so
+// if there is none any more, it was renamed.
+func (p *putting) publish(ctx context.Context, s *session) error {
+	err := p.tryPublish(ctx, s, false)
+	lost, again := err, false
+	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
+		again = true
+		err = use(ctx, p.job, p.connections, p.cfg.ConnectionID, func(other *session) error {
+			s = other
+			return p.tryPublish(ctx, s, true)
+		})
+	}
+	if err != nil && again {
+		err = fmt.Errorf("%w; connecting again to see the outcome: %w", lost, err)
+	}
+	if err == nil && p.aside != "" {
+		err = p.removeAside(ctx, s)
+	}
+	return err
+}
+
+// removeAside removes the file that was there before. If the server refuses,
+// the upload is complete nevertheless.
+func (p *putting) removeAside(ctx context.Context, s *session) error {
+	err := s.remove(ctx, p.aside)
+	if isStatus(err) && !errors.Is(err, fs.ErrNotExist) {
+		err = s.remove(ctx, p.aside)
+	}
+	if s.cause() != nil && ctx.Err() == nil {
+		err = use(ctx, p.job, p.connections, p.cfg.ConnectionID, func(again *session) error { return again.remove(ctx, p.aside) })
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.job.Log().Warn("the file that was there before can't be removed", "connection", p.cfg.ConnectionID, "file", p.aside, "reason", err.Error())
+	}
+	return nil
+}
+
+// tryPublish renames, after looking if that is already done.
+func (p *putting) tryPublish(ctx context.Context, s *session, look bool) error {
+	if look {
+		if renamed, err := p.renamed(ctx, s); renamed || err != nil {
+			return err
+		}
+	}
+	overwrite := p.cfg.IfExists == ifExistsOverwrite
+	replace := overwrite && s.canReplace()
+	rename := s.rename
+	if replace {
+		rename = s.replace
+	}
+	err := rename(ctx, p.side, p.file.final)
+	if err == nil {
+		return p.verify(ctx, s)
+	}
+	if !isStatus(err) {
+		return err
+	}
+	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
+		return e
+	}
+	err = fmt.Errorf("renaming the complete file: %w", err)
+	a, e := s.lstat(ctx, p.file.final)
+	switch {
+	case replace || errors.Is(e, fs.ErrNotExist):
+		return err
+	case e != nil:
+		return e
+	case a.isDir():
+		return courier.Permanent(errors.New("is a directory"))
+	case overwrite:
+		return p.swap(ctx, s)
+	case p.cfg.IfExists == ifExistsSkip:
+		p.discard(ctx, s)
+		p.file.skipped = true
+		return nil
+	}
+	return courier.Permanent(fmt.Errorf("has come to exist meanwhile, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+}
+
+// renamed reports whether the side file is gone, and if so, checks what has
+// the final name. Whoever waits for the file may already have taken it away;
+// that is no error.
+func (p *putting) renamed(ctx context.Context, s *session) (bool, error) {
+	var found [2]attrs
+	var errs [2]error
+	paths := [2]string{p.side, p.file.final}
+	err := inParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
+		found[i], errs[i] = s.lstat(ctx, paths[i])
+		if isStatus(errs[i]) {
+			return nil
+		}
+		return errs[i]
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case errs[0] == nil:
+		return false, nil
+	case !errors.Is(errs[0], fs.ErrNotExist):
+		return false, errs[0]
+	case errs[1] != nil:
+		p.job.Log().Debug("the uploaded file can't be looked at; somebody may have taken it", "file", p.file.final, "reason", errs[1].Error())
+		return true, nil
+	}
+	return true, sizeIs(found[1], p.file.size)
+}
+
+// verify makes sure that a renaming that the server has confirmed took place.
+func (p *putting) verify(ctx context.Context, s *session) error {
+	renamed, err := p.renamed(ctx, s)
+	if err == nil && !renamed {
+		err = errors.New("the server confirms that it has renamed the file, but it still has its temporary name")
+	}
+	return err
+}
+
+// swap moves what has the final name aside, and the side file there.
+func (p *putting) swap(ctx context.Context, s *session) error {
+	p.aside = asideName(p.job, p.file.final)
+	if err := s.rename(ctx, p.file.final, p.aside); err != nil {
+		if isStatus(err) {
+			p.aside = ""
+		}
+		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
+	}
+	err := s.rename(ctx, p.side, p.file.final)
+	if err == nil {
+		return p.verify(ctx, s)
+	}
+	if !isStatus(err) {
+		return err
+	}
+	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
+		return e
+	}
+	err = fmt.Errorf("renaming the complete file: %w", err)
+	if e := s.rename(ctx, p.aside, p.file.final); e != nil {
+		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(p.aside), e)
+	}
+	p.aside = ""
+	return err
+}
+
+// asideSuffix is added to the name of a file before it is moved aside.
+const asideSuffix = ".old"
+
+// asideName is where a file goes that is in the way of this attempt.
+func asideName(job *courier.Context, final string) string {
+	dir, name := split(final)
+	return join(dir, job.SideName(name+asideSuffix))
+}
+
+// discard removes the side file where that is still possible. Otherwise
+// Cleanup will.
+func (p *putting) discard(ctx context.Context, s *session) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	s.remove(ctx, p.side)
+}

@@ -1,0 +1,126 @@
+package sftp
+
+import (
+	"context"
+)
+
+// The requests. Paths and handles are sent as they are; an error is either a
+// *statusError, with which the client lives on, or what the client has ended
+// with, or the cause with which ctx ended.
+
+func pathPacket(typ byte, path string) packet { return newPacket(typ, len(path)+16).string(path) }
+
+func (c *client) realpath(ctx context.Context, path string) (string, error) {
+	s, err := c.do(ctx, pathPacket(fxpRealpath, path), fxpName)
+	if err != nil {
+		return "", err
+	}
+	if n := s.uint32(); n != 1 {
+		return "", c.broken("it answers with several names where one was asked for")
+	}
+	name := s.string()
+	if s.bad || name == "" {
+		return "", c.broken("it answers without the name that was asked for")
+	}
+	return name, nil
+}
+
+// stat follows links at the end of the path, lstat does not.
+func (c *client) stat(ctx context.Context, path string) (attrs, error) {
+	return c.attrs(ctx, pathPacket(fxpStat, path))
+}
+
+func (c *client) lstat(ctx context.Context, path string) (attrs, error) {
+	return c.attrs(ctx, pathPacket(fxpLstat, path))
+}
+
+func (c *client) attrs(ctx context.Context, p packet) (attrs, error) {
+	s, err := c.do(ctx, p, fxpAttrs)
+	if err != nil {
+		return attrs{}, err
+	}
+	a := s.attrs()
+	if s.bad {
+		return attrs{}, c.broken("the attributes of a file are damaged")
+	}
+	return a, nil
+}
+
+// open opens a file with the flags of the protocol and returns its handle.
+func (c *client) open(ctx context.Context, path string, flags uint32) (string, error) {
+	p := pathPacket(fxpOpen, path).uint32(flags).uint32(0) // no attributes: the server's defaults
+	return c.handle(ctx, p)
+}
+
+func (c *client) opendir(ctx context.Context, path string) (string, error) {
+	return c.handle(ctx, pathPacket(fxpOpendir, path))
+}
+
+func (c *client) handle(ctx context.Context, p packet) (string, error) {
+	s, err := c.do(ctx, p, fxpHandle)
+	if err != nil {
+		return "", err
+	}
+	h := s.string()
+	if s.bad || len(h) > 256 {
+		return "", c.broken("the handle of a file is damaged")
+	}
+	return h, nil
+}
+
+func (c *client) close(ctx context.Context, handle string) error {
+	_, err := c.do(ctx, pathPacket(fxpClose, handle), fxpStatus)
+	return err
+}
+
+// readdir returns the next entries of a directory and how many bytes they
+// took. At the end its error is the status for that.
+func (c *client) readdir(ctx context.Context, handle string) ([]entry, int, error) {
+	s, err := c.do(ctx, pathPacket(fxpReaddir, handle), fxpName)
+	if err != nil {
+		return nil, 0, err
+	}
+	size := len(s.rest)
+	var entries []entry
+	for range s.uint32() {
+		e := s.entry()
+		if s.bad {
+			return nil, 0, c.broken("a listing is damaged")
+		}
+		entries = append(entries, e)
+	}
+	return entries, size, nil
+}
+
+func (c *client) remove(ctx context.Context, path string) error {
+	_, err := c.do(ctx, pathPacket(fxpRemove, path), fxpStatus)
+	return err
+}
+
+// rename is meant to fail if the new path exists; not all servers comply.
+func (c *client) rename(ctx context.Context, oldpath, newpath string) error {
+	_, err := c.do(ctx, pathPacket(fxpRename, oldpath).string(newpath), fxpStatus)
+	return err
+}
+
+// canReplace reports whether the server offers replace.
+func (c *client) canReplace() bool { return c.ext[extPosixRename] == "1" }
+
+// replace renames and atomically replaces what has the new path.
+func (c *client) replace(ctx context.Context, oldpath, newpath string) error {
+	p := pathPacket(fxpExtended, extPosixRename).string(oldpath).string(newpath)
+	_, err := c.do(ctx, p, fxpStatus)
+	return err
+}
+
+// fsync makes what was written durable, where the server offers that.
+func (c *client) fsync(ctx context.Context, handle string) error {
+	if c.ext[extFsync] != "1" {
+		return nil
+	}
+	_, err := c.do(ctx, pathPacket(fxpExtended, extFsync).string(handle), fxpStatus)
+	if s, ok := err.(*statusError); ok && s.code == statusUnsupported {
+		return nil
+	}
+	return err
+}

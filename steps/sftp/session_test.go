@@ -1,0 +1,590 @@
+package sftp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/sftpserver"
+)
+
+// TestReconnect loses the connection between steps: that costs no attempt.
+func TestReconnect(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"cut":           func(r *rig) { r.net.Cut() },
+		"black hole":    func(r *rig) { r.net.Stall() },
+		"black hole, 1": func(r *rig) { r.net.Stall(); time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftpserver.Options{})
+				r.put("x", content(100))
+				r.must(r.run(t.Context(), "sftp.list", nil))
+				time.Sleep(10 * time.Second) // another step works
+				lose(r)
+				within(t, 20*time.Second, func() { r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x"})) })
+				if n := r.net.Dialed(); n != 2 {
+					t.Errorf("%d connections, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// TestKeepAlive leaves a connection idle for long, and finds out in time that
+// one is dead.
+func TestKeepAlive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.must(r.run(t.Context(), "sftp.list", nil))
+		time.Sleep(24 * time.Hour)
+		r.must(r.run(t.Context(), "sftp.list", nil))
+		if n := r.net.Dialed(); n != 1 {
+			t.Errorf("%d connections after an idle day, want 1", n)
+		}
+	})
+	for keepAlive, limit := range map[time.Duration]time.Duration{0: 5 * time.Minute, 2 * time.Second: 6 * time.Second, 15 * time.Second: 45 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftpserver.Options{})
+			r.put("x", content(1<<20))
+			n := int64(100_000)
+			r.net.SetLink(func(int) memnet.Link { return memnet.Link{Down: memnet.Flow{StallAfter: &n}} })
+			r.conn.KeepAlive = &keepAlive
+			start := time.Now()
+			_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x"})
+			if took := time.Since(start); took > limit+time.Second || took < limit-time.Second {
+				t.Errorf("keep-alive %v: the end came after %v, want %v", keepAlive, took, limit)
+			}
+			if keepAlive > 0 {
+				wantError(t, err, false, "nothing has come from the server for too long")
+			} else {
+				wantError(t, err, false, "the server has stopped answering requests")
+			}
+		})
+	}
+}
+
+// TestOperationTimeout has the SFTP server hang while the SSH server lives on.
+func TestOperationTimeout(t *testing.T) {
+	for _, method := range []string{"stat", "open", "read", "close", "list", "readdir", "realpath"} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftpserver.Options{Fault: failing(method, "", sftpserver.ErrHang)})
+			r.put("x", content(100))
+			r.conn.OperationTimeout = 90 * time.Second
+			key, cfg := "sftp.download", object{"remote_path": "x"}
+			switch method {
+			case "list", "readdir":
+				key, cfg = "sftp.list", nil
+			case "realpath":
+				err := r.validate(t.Context(), "sftp.list", nil)
+				wantError(t, err, false, "stopped answering")
+				return
+			}
+			within(t, 91*time.Second, func() {
+				_, err := r.run(t.Context(), key, cfg)
+				if method != "close" {
+					wantError(t, err, false, "stopped answering")
+				}
+			})
+		})
+	}
+}
+
+// TestCancel ends the context at any time of a slow transfer: the step returns
+// with the cause at once, leaves nothing open and nothing under a final name.
+func TestCancel(t *testing.T) {
+	slow := memnet.Flow{Latency: 50 * time.Millisecond, Rate: 1 << 20}
+	for key, cfg := range map[string]object{
+		"sftp.download": {"remote_path": "source", "local_path": "target"},
+		"sftp.upload":   {"local_path": "source", "remote_path": "target"},
+		"sftp.list":     nil,
+	} {
+		for _, after := range []time.Duration{0, time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftpserver.Options{})
+				r.put("source", content(2<<20))
+				r.putLocal("source", content(2<<20))
+				r.net.SetLink(func(int) memnet.Link { return memnet.Link{Up: slow, Down: slow} })
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(after, func() { cancel(courier.ErrCancelled) })
+				var err error
+				within(t, after, func() { _, err = r.run(ctx, key, cfg) })
+				if err == nil && key == "sftp.list" {
+					return
+				}
+				if !errors.Is(err, courier.ErrCancelled) || courier.IsPermanent(err) {
+					t.Errorf("%s, cancelled after %v: %v", key, after, err)
+				}
+				for _, dir := range []string{r.remote, r.work} {
+					for _, f := range tree(t, dir) {
+						if f == "target" {
+							t.Errorf("%s, cancelled after %v: there is a target", key, after)
+						}
+					}
+				}
+				if key != "sftp.list" {
+					wantTree(t, r.work, "source")
+					if err := r.cleanup(t.Context(), key, cfg); err != nil {
+						t.Error(err)
+					}
+					wantTree(t, r.remote, "source")
+				}
+			})
+		}
+	}
+}
+
+// TestProgress checks what observers see.
+func TestProgress(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		const size = 3 << 20
+		r.putLocal("x", content(size))
+		for _, step := range []struct {
+			key, item string
+			cfg       object
+		}{
+			{"sftp.upload", "y", object{"local_path": "x", "remote_path": "y"}},
+			{"sftp.download", "y", object{"remote_path": "y", "local_path": "z"}},
+		} {
+			r.reports = nil
+			seen := false
+			r.onProgress = func(p courier.Progress) {
+				if p.Done == size {
+					got := r.get("y")
+					if step.key == "sftp.download" {
+						got = r.getLocal("z")
+					}
+					seen = got == string(content(size))
+				}
+			}
+			r.must(r.run(t.Context(), step.key, step.cfg))
+			last := int64(0)
+			for _, p := range r.reports {
+				if p.Item != step.item || p.Total != size || p.Done < last || p.Bytes != p.Done {
+					t.Errorf("%s: report %+v after %d", step.key, p, last)
+				}
+				last = p.Done
+			}
+			if last != size || len(r.reports) < 10 || !seen {
+				t.Errorf("%s: %d reports up to %d; complete when the last came: %v", step.key, len(r.reports), last, seen)
+			}
+		}
+	})
+}
+
+// TestSlowEnd has the server take minutes to make a file durable. Progress is
+// reported meanwhile, so that the step isn't taken for stalled.
+func TestSlowEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
+			if o.Method == "fsync" {
+				time.Sleep(4 * time.Minute)
+			}
+			return nil
+		}})
+		r.putLocal("x", content(1000))
+		var longest time.Duration
+		last := time.Now()
+		r.onProgress = func(courier.Progress) {
+			longest = max(longest, time.Since(last))
+			last = time.Now()
+		}
+		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x"}))
+		if longest > time.Minute {
+			t.Errorf("%v without progress", longest)
+		}
+	})
+}
+
+// TestParallel uses the session of an execution from several steps at once, as
+// iterations that run in parallel will.
+func TestParallel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		for i := range 10 {
+			r.put(fmt.Sprint(i), content(300_000+i))
+		}
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				cfg := object{"remote_path": fmt.Sprint(i), "local_path": fmt.Sprintf("%d.down", i)}
+				if _, err := r.run(t.Context(), "sftp.download", cfg); err != nil {
+					t.Error(err)
+				}
+				if r.getLocal(cfg["local_path"]) != string(content(300_000+i)) {
+					t.Errorf("file %d differs", i)
+				}
+			})
+		}
+		wg.Wait()
+		if n := r.net.Dialed(); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// TestClosedUnderIt closes what the execution keeps open while a step connects,
+// and while it transfers: an abandoned step must come to its end.
+func TestClosedUnderIt(t *testing.T) {
+	for _, hang := range []string{"connect", "login", "read"} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftpserver.Options{Fault: failing(hang, "", sftpserver.ErrHang)})
+			r.put("x", content(100))
+			var done atomic.Bool
+			go func() {
+				_, err := r.run(context.WithoutCancel(t.Context()), "sftp.download", object{"remote_path": "x"})
+				wantError(t, err, false, "closed")
+				done.Store(true)
+			}()
+			time.Sleep(time.Second)
+			r.res.Close()
+			synctest.Wait()
+			if !done.Load() {
+				t.Errorf("hanging at %s, the step goes on after everything was closed", hang)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// TestChangingSource changes the file while it is downloaded.
+func TestChangingSource(t *testing.T) {
+	const size = 1 << 20
+	grown := string(content(size)) + "more"
+	for name, change := range map[string]func(dir string){
+		"grows":    func(dir string) { writeInPlace(dir, "x", grown) },
+		"shrinks":  func(dir string) { writeInPlace(dir, "x", grown[:size/2]) },
+		"touched":  func(dir string) { touch(dir, "x") },
+		"replaced": func(dir string) { remove(dir, "x"); writeInPlace(dir, "x", strings.Repeat("n", size)); touch(dir, "x") },
+	} {
+		for _, at := range []string{"open", "read", "close"} {
+			t.Run(name+" at "+at, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var r *rig
+					changed := false
+					r = newRig(t, sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
+						if o.Method == at && !changed {
+							changed = true
+							change(r.remote)
+						}
+						return nil
+					}})
+					r.put("x", content(size))
+					_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"})
+					wantError(t, err, false, "changed")
+					wantTree(t, r.work)
+					r.must(r.retry(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+					if r.getLocal("y") != r.get("x") {
+						t.Error("the content differs")
+					}
+				})
+			})
+		}
+	}
+	// A file that goes away when it has been read is complete: some servers
+	// hand out a file only once.
+	bubble(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
+			if o.Method == "close" {
+				remove(r.remote, "x")
+			}
+			return nil
+		}})
+		r.put("x", content(size))
+		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+		if r.getLocal("y") != string(content(size)) {
+			t.Error("the content differs")
+		}
+	})
+}
+
+// TestChangingLocal changes the local file while it is uploaded.
+func TestChangingLocal(t *testing.T) {
+	const size = 1 << 20
+	for name, change := range map[string]func(dir string){
+		"grows":   func(dir string) { writeInPlace(dir, "x", string(content(size))+"more") },
+		"shrinks": func(dir string) { writeInPlace(dir, "x", "less") },
+		"touched": func(dir string) { touch(dir, "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var r *rig
+				changed := false
+				r = newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
+					if o.Method == "open" && !changed {
+						changed = true
+						change(r.work)
+					}
+					return nil
+				}})
+				r.putLocal("x", content(size))
+				_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "x"})
+				wantError(t, err, false, "changed")
+				wantTree(t, r.remote)
+				r.must(r.retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
+				if r.getLocal("x") != r.get("x") {
+					t.Error("the content differs")
+				}
+			})
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.put("dir/file", nil)
+		for _, test := range []struct {
+			key   string
+			cfg   object
+			texts []string // nil means that all is well
+		}{
+			{"sftp.list", nil, nil},
+			{"sftp.list", object{"remote_path": "dir"}, nil},
+			{"sftp.list", object{"remote_path": "none"}, []string{`list "none": no such file`}},
+			{"sftp.list", object{"remote_path": "dir/file"}, []string{"is not a directory"}},
+			{"sftp.list", object{"pattern": "["}, []string{"malformed"}},
+			{"sftp.download", object{"remote_path": "dir/file"}, nil},
+			{"sftp.download", object{"remote_path": "dir"}, nil},
+			{"sftp.download", object{"remote_path": "none"}, []string{`download "none": no such file`}},
+			{"sftp.download", object{"remote_path": "dir", "local_path": "/none/x"}, []string{"local_path", "engine.Options.Roots"}},
+			{"sftp.upload", object{"local_path": "later"}, nil},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "dir"}, nil},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "dir/new"}, nil},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "dir/file"}, nil},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "dir/file", "if_exists": "fail"}, []string{"exists"}},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "none/new"}, []string{`upload to "none": no such file`}},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "none/"}, []string{`upload to "none/": no such file`}},
+			{"sftp.upload", object{"local_path": "later", "remote_path": "dir/file/x"}, []string{`upload to "dir/file`}},
+			{"sftp.upload", object{"local_path": "/later"}, []string{"local_path", "engine.Options.Roots"}},
+		} {
+			err := r.validate(t.Context(), test.key, test.cfg)
+			if test.texts == nil && err != nil {
+				t.Errorf("%s %v: %v", test.key, test.cfg, err)
+			} else if test.texts != nil {
+				wantError(t, err, courier.IsPermanent(err), test.texts...)
+			}
+		}
+		wantTree(t, r.remote, "dir/file")
+		if r.Count("write", "remove", "rename", "posix-rename") > 0 {
+			t.Error("Validate has changed something")
+		}
+	})
+}
+
+// TestUnresolved validates configurations of which parts are known only at run
+// time.
+func TestUnresolved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		for _, key := range []string{"sftp.list", "sftp.download", "sftp.upload"} {
+			for _, field := range []string{"connection_id", "remote_path", "local_path"} {
+				job := courier.NewContext(courier.ContextConfig{Resources: r.res, Unresolved: []string{field}})
+				typ, _ := r.reg.Lookup(key)
+				cfg := object{"remote_path": "/", "local_path": "x"}
+				if key == "sftp.list" {
+					delete(cfg, "local_path")
+				}
+				if cfg[field] != nil {
+					cfg[field] = "context:not.yet"
+				}
+				if err := typ.Validate(t.Context(), job, configOf(cfg)); err != nil && field != "local_path" {
+					t.Errorf("%s without %s: %v", key, field, err)
+				}
+				job.Close()
+			}
+		}
+	})
+}
+
+// TestLeftovers removes what a crashed attempt left, and nothing else.
+func TestLeftovers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		long := strings.Repeat("n", 255)
+		for _, name := range []string{"x", long} {
+			r.putLocal(name, content(10))
+			r.attempt = 1
+			var sides []string
+			for range 3 {
+				sides = append(sides, r.job().SideName(name))
+				r.attempt++
+			}
+			others := []string{"x.courier-tmp", "x.courier-tmp-other-3-1.1", "y" + sides[0]}
+			for _, f := range append(sides, others...) {
+				r.put(f, []byte("half"))
+			}
+			cfg := object{"local_path": name, "remote_path": "."}
+			if err := r.cleanup(t.Context(), "sftp.upload", cfg); err != nil {
+				t.Fatal(err)
+			}
+			wantTree(t, r.remote, others...)
+			out := r.must(r.run(t.Context(), "sftp.upload", cfg))
+			if out["uploaded_file"] != name {
+				t.Errorf("uploaded %v", out["uploaded_file"])
+			}
+			for _, f := range append(others, name) {
+				remove(r.remote, f)
+			}
+		}
+		// Where listing is forbidden, too, and for many files.
+		for i := range 100 {
+			r.putLocal(fmt.Sprintf("many/%d", i), nil)
+		}
+		r.attempt = 2
+		for _, f := range []string{"many/7", "many/99"} {
+			r.put(f+strings.TrimPrefix(r.job().SideName("x"), "x"), nil)
+		}
+		r.put("many/keep", nil)
+		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "many/*", "remote_path": "many"}); err != nil {
+			t.Fatal(err)
+		}
+		wantTree(t, r.remote, "many/keep")
+		if r.Count("remove") > 50 {
+			t.Errorf("%d removals", r.Count("remove"))
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{Fault: failing("list", "", fs.ErrPermission)})
+		r.putLocal("x", nil)
+		r.attempt = 7
+		r.put(r.job().SideName("x"), nil)
+		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "x"}); err != nil {
+			t.Fatal(err)
+		}
+		wantTree(t, r.remote)
+	})
+}
+
+// TestCleanupDownload removes the unfinished local files of all attempts, and
+// needs no server for it.
+func TestCleanupDownload(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.conn.Dial = func(context.Context, string, string) (net.Conn, error) {
+			t.Error("Cleanup has connected")
+			return nil, errBroken
+		}
+		r.attempt = 3
+		side := r.job().SideName("x")
+		for _, f := range []string{"3/1/" + side, "3/2/" + side, "3/3/" + side, "dir/" + side, side} {
+			r.putLocal(f, nil)
+		}
+		for _, f := range []string{"3/1/keep", "4/1/" + side, "dir/other.courier-tmp-1"} {
+			r.putLocal(f, nil)
+		}
+		for _, cfg := range []object{{"remote_path": "x"}, {"remote_path": "x", "local_path": "dir"}, {"remote_path": "x", "local_path": "x"}, {"remote_path": "x", "local_path": "none/x"}} {
+			if err := r.cleanup(t.Context(), "sftp.download", cfg); err != nil {
+				t.Error(err)
+			}
+		}
+		wantTree(t, r.work, "3/1/keep", "4/1/"+side, "dir/other.courier-tmp-1")
+	})
+}
+
+// TestBigFile moves 32 MiB over a long line, and looks at the time that takes.
+// An SSH channel lets 2 MiB through per round trip; several channels do more.
+func TestBigFile(t *testing.T) {
+	const size = 32 << 20
+	openSSH := func(c *ssh.ServerConfig) { c.ServerVersion = "SSH-2.0-OpenSSH_9.9" }
+	for _, test := range []struct {
+		name     string
+		opt      sftpserver.Options
+		channels int
+		sessions int // that are opened, in all
+		limit    time.Duration
+	}{
+		{"one channel", sftpserver.Options{}, 0, 1, 800 * time.Millisecond},
+		{"OpenSSH", sftpserver.Options{Configure: openSSH}, 0, 4, 600 * time.Millisecond},
+		{"as configured", sftpserver.Options{}, 2, 2, 680 * time.Millisecond},
+		{"OpenSSH, as configured", sftpserver.Options{Configure: openSSH}, 1, 1, 800 * time.Millisecond},
+		{"few sessions", sftpserver.Options{Configure: openSSH, MaxSessions: 2}, 0, 4, 680 * time.Millisecond},
+		{"one handle", sftpserver.Options{Configure: openSSH, Fault: func(o sftpserver.Op) error {
+			if o.Method == "open" && o.Flag&os.O_CREATE == 0 && strings.Contains(o.Path, "courier-tmp") {
+				return fs.ErrPermission
+			}
+			return nil
+		}}, 0, 4, 800 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, test.opt)
+				r.conn.Channels = test.channels
+				r.putLocal("x", content(size))
+				r.put("y", content(size))
+				r.net.SetLink(func(int) memnet.Link {
+					return memnet.Link{Up: memnet.Flow{Latency: 10 * time.Millisecond}, Down: memnet.Flow{Latency: 10 * time.Millisecond}}
+				})
+				for _, step := range []struct {
+					key string
+					cfg object
+				}{
+					{"sftp.upload", object{"local_path": "x", "remote_path": "x"}},
+					{"sftp.download", object{"remote_path": "y", "local_path": "y"}},
+				} {
+					r.again()
+					before := r.Count("session")
+					start := time.Now()
+					r.must(r.run(t.Context(), step.key, step.cfg))
+					if took := time.Since(start); took > test.limit {
+						t.Errorf("%s of 32 MiB with 20 ms per round trip took %v, want %v", step.key, took, test.limit)
+					}
+					if n := r.Count("session") - before; n > test.sessions {
+						t.Errorf("%s: %d sessions, want %d", step.key, n, test.sessions)
+					}
+				}
+				if r.get("x") != string(content(size)) || r.getLocal("y") != string(content(size)) {
+					t.Error("the content differs")
+				}
+			})
+		})
+	}
+}
+
+// TestManyBigFiles spreads several files over the channels.
+func TestManyBigFiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.conn.Channels = 3
+		for i := range 7 {
+			r.put(fmt.Sprintf("in/%d", i), content(1<<20+i))
+		}
+		r.put("out/keep", nil)
+		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "local_path": "in/"}))
+		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "in/*", "remote_path": "out"}))
+		for i := range 7 {
+			if r.get(fmt.Sprintf("out/%d", i)) != string(content(1<<20+i)) {
+				t.Errorf("file %d differs", i)
+			}
+		}
+		if n := r.Count("session"); n != 3 {
+			t.Errorf("%d sessions, want 3", n)
+		}
+	})
+}
+
+func writeInPlace(dir, name, text string) {
+	write(nil, dir, name, []byte(text))
+}
+
+func touch(dir, name string) {
+	name = filepath.Join(dir, name)
+	later := time.Now().Add(time.Hour)
+	chtimes(name, later)
+}

@@ -1,0 +1,133 @@
+// Package sftp has the steps that work with files on SFTP servers: sftp.list,
+// sftp.download and sftp.upload.
+//
+// The steps of an execution share one session per connection, which is opened
+// by the first that needs it. Servers prove who they are before credentials
+// are sent; see [Connection].
+//
+// A file gets its final name, here or there, when all of its content has
+// arrived, has been compared with the size of the source, and is durable as
+// far as the server lets itself be told. Until then it has a name that contains
+// ".courier-tmp-". What an interrupted attempt leaves behind is removed by the
+// next, or when the execution fails or is cancelled.
+//
+// Everything that comes from a server is taken to be hostile: names that could
+// mean anything but one file are refused and never altered, sizes are checked,
+// and its words appear in messages only in quotes.
+//
+// The package speaks the protocol itself, in a subset of a few hundred lines,
+// on the SSH connections of golang.org/x/crypto/ssh. The usual library for it,
+// github.com/pkg/sftp, serves as the other side in the tests, but hides here
+// what is needed: the names in listings as they were sent, whether a size was
+// sent at all, how large packets may be, and a way to give up waiting.
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// Register adds the steps of this package to r. They find their connections in
+// c. It panics if c is nil or a key is taken.
+func Register(r *courier.Registry, c Connections) {
+	if c == nil {
+		panic("sftp: register: connections are missing")
+	}
+	courier.Register(r, "sftp.list", List{c}, options("Lists files in a directory on an SFTP server."))
+	courier.Register(r, "sftp.download", Download{c}, options("Downloads files from an SFTP server."))
+	courier.Register(r, "sftp.upload", Upload{c}, options("Uploads files to an SFTP server."))
+}
+
+// stall is the longest time without progress before a step is given up.
+const stall = 60 * time.Second
+
+func options(doc string) *courier.TypeOptions {
+	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc}
+}
+
+// oneOf reports a value of a configuration field that is none of the given.
+func oneOf(field, value string, values ...string) error {
+	for _, v := range values {
+		if v == value {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s is unknown; %s", field, safename.Quote(value), courier.DidYouMean(value, values))
+}
+
+// permanent joins what is wrong with a configuration.
+func permanent(errs ...error) error { return courier.Permanent(errors.Join(errs...)) }
+
+// A meter reports how far the transfer of one file is. Its last byte is
+// reported when the file has its final name.
+type meter struct {
+	job   *courier.Context
+	item  string
+	total int64
+	done  int64 // as reported
+}
+
+func (m *meter) at(done int64) {
+	if done < m.total {
+		m.done = done
+		m.job.Progress(done, m.total, m.item)
+	}
+}
+
+// beat keeps the stall timeout from firing where there is nothing to count.
+func (m *meter) beat() { m.job.Progress(m.done, m.total, m.item) }
+
+func (m *meter) finish() { m.job.Progress(m.total, m.total, m.item) }
+
+// For a while, finishing a file takes time without progress, such as when it
+// is made durable.
+const (
+	beatEvery = 15 * time.Second
+	maxBeats  = 20
+)
+
+// while calls f and keeps the stall timeout from firing meanwhile, for up to
+// five minutes.
+func (m *meter) while(f func() error) error {
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		beat := time.NewTicker(beatEvery)
+		defer beat.Stop()
+		for range maxBeats {
+			select {
+			case <-beat.C:
+				m.beat()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	err := f()
+	close(stop)
+	<-stopped
+	return err
+}
+
+// test connects, and calls f, if not nil, for further checks of a
+// configuration. It is what an operator knows as "test the connection".
+func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
+	if job.Unresolved("connection_id") {
+		return nil
+	}
+	return use(ctx, job, c, id, func(s *session) error {
+		if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
+			return s.fault("test", "", err)
+		}
+		if f == nil {
+			return nil
+		}
+		return f(s)
+	})
+}

@@ -1,0 +1,220 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// windowBytes is how much file data of one transfer is under way at most, and
+// with it most of a transfer's memory. It exceeds the 2 MiB that an SSH channel
+// lets through in one round trip, so that the channel never idles for lack of
+// requests.
+const windowBytes = 4 << 20
+
+// Errors of transfers whose file did not hold still. Another attempt may find
+// that it does.
+var (
+	errShrank  = errors.New("the file ends before its size is reached; it was changed during the transfer")
+	errGrew    = errors.New("the file goes on after its size; it was changed during the transfer")
+	errChanged = errors.New("the file was changed or replaced during the transfer")
+)
+
+// A reading reads a remote file to its end, with many requests under way, and
+// writes it in order.
+type reading struct {
+	lanes    []lane      // the file, open on one or more channels
+	size     int64       // which the file must have
+	to       io.Writer   // gets size bytes, unless there is an error
+	progress func(int64) // told how many bytes to has got
+
+	chunk   int      // bytes to ask for at once
+	turn    int      // of lanes
+	asked   int64    // all before is asked for
+	probing bool     // the end is asked for
+	wrote   int64    // all before is written
+	pieces  []*piece // that are asked for, in order
+	spare   [][]byte // buffers to use again
+}
+
+// A piece is a part of the file that was asked for. The empty piece behind the
+// end makes sure that there is nothing.
+type piece struct {
+	*call
+	lane lane
+	off  int64
+	buf  []byte // of the length that is wanted
+	n    int    // bytes that are there
+}
+
+func (r *reading) run(ctx context.Context) error {
+	r.chunk = r.lanes[0].readChunk
+	for {
+		for r.roomForMore() {
+			if err := r.ask(r.nextPiece()); err != nil {
+				return err
+			}
+		}
+		if len(r.pieces) == 0 {
+			return nil
+		}
+		if err := r.settleFirst(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reading) roomForMore() bool {
+	return !r.probing && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= int64(len(r.lanes))*windowBytes)
+}
+
+func (r *reading) nextPiece() *piece {
+	want := int(min(int64(r.chunk), r.size-r.asked))
+	p := &piece{lane: r.lanes[r.turn%len(r.lanes)], off: r.asked}
+	r.turn++
+	if n := len(r.spare); n > 0 && cap(r.spare[n-1]) >= want {
+		p.buf, r.spare = r.spare[n-1][:want], r.spare[:n-1]
+	} else {
+		p.buf = make([]byte, want)
+	}
+	r.probing = want == 0
+	r.asked += int64(want)
+	r.pieces = append(r.pieces, p)
+	return p
+}
+
+// ask sends the request for what p still lacks.
+func (r *reading) ask(p *piece) error {
+	into := p.buf[p.n:]
+	if len(p.buf) == 0 {
+		into = make([]byte, 1)
+	}
+	p.call = newCall(into)
+	return p.lane.send(newPacket(fxpRead, len(p.lane.handle)+16).string(p.lane.handle).
+		uint64(uint64(p.off)+uint64(p.n)).uint32(uint32(len(into))), p.call)
+}
+
+// settleFirst waits for the answer about the first piece, and writes it if
+// nothing of it is missing.
+func (r *reading) settleFirst(ctx context.Context) error {
+	p := r.pieces[0]
+	a, err := p.lane.wait(ctx, p.call)
+	switch {
+	case err != nil:
+		return err
+	case a.typ == fxpStatus:
+		return r.settleStatus(p, a)
+	case a.typ != fxpData:
+		return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
+	case len(p.buf) == 0:
+		return errGrew
+	}
+	if p.n += a.n; p.n < len(p.buf) {
+		r.chunk = max(minChunk, min(r.chunk, a.n)) // the server doesn't send more at once
+		return r.ask(p)
+	}
+	if _, err := r.to.Write(p.buf); err != nil {
+		return err
+	}
+	r.wrote += int64(len(p.buf))
+	r.pieces = r.pieces[1:]
+	r.spare = append(r.spare, p.buf)
+	r.progress(r.wrote)
+	return nil
+}
+
+// settleStatus handles what is the end of the file in the right case.
+func (r *reading) settleStatus(p *piece, a answer) error {
+	err := a.status()
+	s, ok := err.(*statusError)
+	switch {
+	case err == nil:
+		return p.lane.broken("it reports success for a read request without the data")
+	case !ok:
+		return err
+	case len(p.buf) > 0 && s.code == statusEOF:
+		return errShrank
+	case len(p.buf) > 0:
+		return err
+	case s.code != statusEOF && r.size == 0:
+		// Nothing was ever read, so it isn't clear that the file can be.
+		return err
+	}
+	r.pieces = r.pieces[1:]
+	return nil
+}
+
+// A writing writes a remote file with many requests under way.
+type writing struct {
+	lanes    []lane // the file, open on one or more channels
+	size     int64
+	from     io.ReaderAt // has size bytes
+	progress func(int64) // told how many bytes the server has confirmed
+
+	packet packet  // built anew for each request
+	turn   int     // of lanes
+	sent   int64   // all before is sent
+	under  []*part // under way, in order
+	acked  int64   // all before is confirmed
+}
+
+// A part is a piece of the file that was sent.
+type part struct {
+	*call
+	lane lane
+	end  int64 // its offset
+}
+
+func (w *writing) run(ctx context.Context) error {
+	for w.acked < w.size {
+		for w.roomForMore() {
+			if err := w.sendNext(); err != nil {
+				return err
+			}
+		}
+		p := w.under[0]
+		a, err := p.lane.wait(ctx, p.call)
+		switch {
+		case err != nil:
+			return err
+		case a.typ != fxpStatus:
+			return p.lane.broken(fmt.Sprintf("it answers a write request with a packet of type %d", a.typ))
+		}
+		if err := a.status(); err != nil {
+			return err
+		}
+		w.acked, w.under = p.end, w.under[1:]
+		w.progress(w.acked)
+	}
+	return nil
+}
+
+func (w *writing) roomForMore() bool {
+	ahead := w.sent - w.acked + int64(w.lanes[0].writeChunk)
+	return w.sent < w.size && (len(w.under) == 0 || ahead <= int64(len(w.lanes))*windowBytes)
+}
+
+func (w *writing) sendNext() error {
+	l := w.lanes[w.turn%len(w.lanes)]
+	w.turn++
+	n := int(min(int64(l.writeChunk), w.size-w.sent))
+	if w.packet == nil {
+		w.packet = newPacket(fxpWrite, len(l.handle)+16+n)
+	}
+	p := w.packet[:9].string(l.handle).uint64(uint64(w.sent)).uint32(uint32(n))
+	head := len(p)
+	p = append(p, make([]byte, n)...)
+	switch got, err := w.from.ReadAt(p[head:], w.sent); {
+	case got == n:
+	case err == io.EOF:
+		return errShrank
+	default:
+		return err
+	}
+	w.packet = p
+	w.sent += int64(n)
+	sent := &part{newCall(nil), l, w.sent}
+	w.under = append(w.under, sent)
+	return l.send(p, sent.call)
+}
