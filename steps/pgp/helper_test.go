@@ -1,0 +1,327 @@
+package pgp_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/pgp"
+)
+
+// A bench is a workspace with keys, in which steps run as an engine runs them.
+type bench struct {
+	testing.TB
+	dir     string
+	keys    *pgp.Keyring
+	secrets map[string]string
+	reg     courier.Registry
+	attempt int
+	log     bytes.Buffer
+	last    *courier.Context
+	moved   []courier.Progress
+	onMove  func() // called at each report of progress, if not nil
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{TB: t, dir: filepath.Join(t.TempDir(), "w"), keys: new(pgp.Keyring), secrets: map[string]string{}, attempt: 1}
+	pgp.Register(&b.reg, b.keys)
+	return b
+}
+
+// job is the context of the next attempt.
+func (b *bench) job() *courier.Context {
+	b.last = courier.NewContext(courier.ContextConfig{
+		Execution: "0190", Job: "test", Step: 2, Attempt: b.attempt, Workspace: b.dir,
+		Secrets: func(_ context.Context, name string) (string, error) {
+			s, ok := b.secrets[name]
+			if !ok {
+				return "", errors.New("the vault is shut")
+			}
+			return s, nil
+		},
+		Log: slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnProgress: func(p courier.Progress) {
+			b.moved = append(b.moved, p)
+			if b.onMove != nil {
+				b.onMove()
+			}
+		},
+	})
+	b.Cleanup(func() { b.last.Close() })
+	return b.last
+}
+
+// run executes a step with a configuration as it stands in a definition.
+func run[O any](ctx context.Context, b *bench, key string, cfg map[string]any) (O, error) {
+	b.Helper()
+	var out O
+	typ, ok := b.reg.Lookup(key)
+	if !ok {
+		b.Fatalf("no step %s", key)
+	}
+	raw, err := typ.Execute(ctx, b.job(), mustJSON(b, cfg))
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		b.Fatal(err)
+	}
+	return out, nil
+}
+
+func (b *bench) encrypt(cfg map[string]any) (pgp.EncryptOutput, error) {
+	b.Helper()
+	return run[pgp.EncryptOutput](b.Context(), b, "pgp.encrypt", cfg)
+}
+
+func (b *bench) decrypt(cfg map[string]any) (pgp.DecryptOutput, error) {
+	b.Helper()
+	return run[pgp.DecryptOutput](b.Context(), b, "pgp.decrypt", cfg)
+}
+
+func (b *bench) validate(key string, cfg map[string]any) error {
+	b.Helper()
+	typ, _ := b.reg.Lookup(key)
+	return typ.Validate(b.Context(), b.job(), mustJSON(b, cfg))
+}
+
+func (b *bench) cleanup(key string, cfg map[string]any) {
+	b.Helper()
+	typ, _ := b.reg.Lookup(key)
+	if err := typ.Cleanup(b.Context(), b.job(), mustJSON(b, cfg)); err != nil {
+		b.Fatalf("cleanup: %v", err)
+	}
+}
+
+func mustJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func (b *bench) write(name string, data []byte) {
+	b.Helper()
+	file := filepath.Join(b.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) read(name string) []byte {
+	b.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
+
+// files lists all files in the workspace.
+func (b *bench) files() []string {
+	b.Helper()
+	var names []string
+	err := filepath.WalkDir(b.dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(b.dir, p)
+			names = append(names, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return names
+}
+
+// wantFiles fails unless exactly these files are there.
+func (b *bench) wantFiles(want ...string) {
+	b.Helper()
+	slices.Sort(want)
+	if got := b.files(); !slices.Equal(got, want) {
+		b.Errorf("files = %q, want %q", got, want)
+	}
+}
+
+// key makes a key and adds it under a name.
+func (b *bench) key(name string) *openpgp.Entity {
+	b.Helper()
+	return b.add(name, newEntity(b, name, nil))
+}
+
+func (b *bench) add(name string, e *openpgp.Entity) *openpgp.Entity {
+	b.Helper()
+	if err := b.keys.Add(name, pgp.Key{Data: private(b, e)}); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+// newEntity makes a key with some of the configuration changed.
+func newEntity(t testing.TB, name string, change func(*packet.Config)) *openpgp.Entity {
+	t.Helper()
+	conf := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519, DefaultCipher: packet.CipherAES256}
+	if change != nil {
+		change(conf)
+	}
+	e, err := openpgp.NewEntity(name, "", name+"@example.com", conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func private(t testing.TB, e *openpgp.Entity) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := e.SerializePrivateWithoutSigning(&buf, nil); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func public(t testing.TB, e *openpgp.Entity) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := e.Serialize(&buf); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// fpr is the fingerprint as outputs show it.
+func fpr(e *openpgp.Entity) string {
+	return strings.ToUpper(hexOf(e.PrimaryKey.Fingerprint))
+}
+
+func hexOf(b []byte) string {
+	const digits = "0123456789abcdef"
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteByte(digits[c>>4])
+		s.WriteByte(digits[c&15])
+	}
+	return s.String()
+}
+
+// seal encrypts with the library alone.
+func seal(t testing.TB, data []byte, to *openpgp.Entity, params *openpgp.EncryptParams) []byte {
+	t.Helper()
+	if params == nil {
+		params = &openpgp.EncryptParams{}
+	}
+	if params.Config == nil {
+		params.Config = &packet.Config{DefaultCipher: packet.CipherAES256}
+	}
+	var buf bytes.Buffer
+	w, err := openpgp.EncryptWithParams(&buf, []*openpgp.Entity{to}, nil, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(w, bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// noise returns bytes that do not compress, the same ones for the same n.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(data)
+	return data
+}
+
+// wantFailure fails unless err is permanent and says all of texts.
+func wantFailure(t testing.TB, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", texts)
+	}
+	if !courier.IsPermanent(err) {
+		t.Errorf("error %q is not permanent", err)
+	}
+	for _, s := range texts {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("error = %q, want %q in it", err, s)
+		}
+	}
+}
+
+// A fuse is a context that ends at the n-th look at it.
+type fuse struct {
+	context.Context
+	left atomic.Int64
+	done chan struct{}
+}
+
+func newFuse(ctx context.Context, n int64) *fuse {
+	f := &fuse{Context: ctx, done: make(chan struct{})}
+	f.left.Store(n)
+	return f
+}
+
+func (f *fuse) look() bool {
+	n := f.left.Add(-1)
+	if n == 0 {
+		close(f.done)
+	}
+	return n <= 0
+}
+
+func (f *fuse) Done() <-chan struct{} {
+	f.look()
+	return f.done
+}
+
+func (f *fuse) Err() error {
+	if f.look() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (f *fuse) burnt() bool { return f.left.Load() <= 0 }
+
+// past is the clock of somebody who works at another time.
+func past(d time.Duration) func() time.Time {
+	return func() time.Time { return time.Now().Add(-d) }
+}
+
+func aesBlock(t testing.TB, key []byte) cipher.Block {
+	t.Helper()
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return block
+}
+
+func (b *bench) remove(name string) {
+	b.Helper()
+	if err := os.Remove(filepath.Join(b.dir, name)); err != nil {
+		b.Error(err)
+	}
+}

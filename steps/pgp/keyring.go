@@ -1,0 +1,287 @@
+package pgp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/courierhq/courier"
+)
+
+// A Keyring is [Keys] in memory. The zero value is empty and ready to use. It
+// may be used by several goroutines, and must not be copied after first use.
+type Keyring struct {
+	mu     sync.RWMutex
+	names  map[string]*entry   // of the host's choice
+	prints map[string]*entry   // by fingerprint
+	ids    map[string][]*entry // by key id, and by fingerprint of a subkey
+}
+
+// An entry is one key, whose public and private forms may have been added one
+// after the other.
+type entry struct {
+	print string
+	key   Key
+}
+
+var _ Keys = (*Keyring)(nil)
+
+// idForm is what can be a key id or fingerprint, short ids included.
+var idForm = regexp.MustCompile(`^(?:[0-9A-F]{8}|[0-9A-F]{16}|[0-9A-F]{40}|[0-9A-F]{64})$`)
+
+// normalID brings a key id or fingerprint into one form, or returns "" for
+// anything else. The blanks and the 0x with which people write them are
+// allowed.
+func normalID(id string) string {
+	id = strings.ToUpper(strings.NewReplacer(" ", "", ":", "").Replace(id))
+	id = strings.TrimPrefix(id, "0X")
+	if !idForm.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+// Add adds a key under a name, or without one if name is empty; its
+// fingerprints and key ids always lead to it. A name must not look like a
+// fingerprint or a key id. A key that is already there gets the further name
+// and what is new in k: its private part, later ends, revocations. The error
+// of a name that belongs to another key matches [courier.ErrConflict].
+func (r *Keyring) Add(name string, k Key) error {
+	e, err := parseKey(k.Data)
+	if err != nil {
+		return fmt.Errorf("add key %q: %w", name, err)
+	}
+	if normalID(name) != "" {
+		return fmt.Errorf("add key %q: the name looks like a key id; fingerprints and key ids need no name", name)
+	}
+	print := fingerprint(e.PrimaryKey)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.names[name]; other != nil && other.print != print {
+		return fmt.Errorf("add key %q: %w: the name belongs to the key %s", name, courier.ErrConflict, other.print)
+	}
+	if r.names == nil {
+		r.names, r.prints, r.ids = make(map[string]*entry), make(map[string]*entry), make(map[string][]*entry)
+	}
+	ent := r.prints[print]
+	if ent == nil {
+		ent = &entry{print: print, key: k}
+		r.prints[print] = ent
+	} else {
+		merged, all, err := merge(ent.key, k, e)
+		if err != nil {
+			return fmt.Errorf("add key %q: %w", name, err)
+		}
+		ent.key, e = merged, all
+	}
+	r.index(ent, keyID(e.PrimaryKey.KeyId))
+	for _, s := range e.Subkeys {
+		r.index(ent, keyID(s.PublicKey.KeyId))
+		r.index(ent, fingerprint(s.PublicKey))
+	}
+	if name != "" {
+		r.names[name] = ent
+	}
+	return nil
+}
+
+func (r *Keyring) index(ent *entry, id string) {
+	if !slices.Contains(r.ids[id], ent) {
+		r.ids[id] = append(r.ids[id], ent)
+	}
+}
+
+// merge joins two forms of the same key; e is the second, parsed. Where both
+// have a private part the second one's counts.
+func merge(old, k Key, e *openpgp.Entity) (Key, *openpgp.Entity, error) {
+	was, err := parseKey(old.Data)
+	if err != nil {
+		return Key{}, nil, err
+	}
+	first, second, passphrase := e, was, k.Passphrase
+	if !hasPrivate(e) && hasPrivate(was) {
+		first, second, passphrase = was, e, old.Passphrase
+	}
+	join(first, second)
+	var buf bytes.Buffer
+	if err := serialize(&buf, first, hasPrivate(first)); err != nil {
+		return Key{}, nil, err
+	}
+	return Key{Data: buf.Bytes(), Passphrase: passphrase}, first, nil
+}
+
+// join adds the signatures and subkeys of from to those of to. A signature
+// that is there twice is verified twice, which does no harm.
+func join(to, from *openpgp.Entity) {
+	to.Revocations = append(to.Revocations, from.Revocations...)
+	to.DirectSignatures = append(to.DirectSignatures, from.DirectSignatures...)
+	for name, id := range from.Identities {
+		mine := to.Identities[name]
+		if mine == nil {
+			id.Primary = to
+			to.Identities[name] = id
+			continue
+		}
+		mine.SelfCertifications = append(mine.SelfCertifications, id.SelfCertifications...)
+		mine.Revocations = append(mine.Revocations, id.Revocations...)
+	}
+	for _, sub := range from.Subkeys {
+		i := slices.IndexFunc(to.Subkeys, func(s openpgp.Subkey) bool {
+			return bytes.Equal(s.PublicKey.Fingerprint, sub.PublicKey.Fingerprint)
+		})
+		if i < 0 {
+			sub.Primary = to
+			to.Subkeys = append(to.Subkeys, sub)
+			continue
+		}
+		mine := &to.Subkeys[i]
+		mine.Bindings = append(mine.Bindings, sub.Bindings...)
+		mine.Revocations = append(mine.Revocations, sub.Revocations...)
+	}
+}
+
+// Key implements [Keys].
+func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if ent := r.names[id]; ent != nil {
+		return ent.key, nil
+	}
+	n := normalID(id)
+	if ent := r.prints[n]; ent != nil {
+		return ent.key, nil
+	}
+	const shortID = 8
+	switch fits := r.ids[n]; {
+	case len(fits) == 1:
+		return fits[0].key, nil
+	case len(fits) > 1:
+		prints := make([]string, len(fits))
+		for i, ent := range fits {
+			prints[i] = ent.print
+		}
+		return Key{}, permanentf("key %q: %d keys fit this id; give the fingerprint: %s", id, len(fits), strings.Join(prints, " or "))
+	case len(n) == shortID:
+		return Key{}, permanentf("key %q: %w: ids of 8 digits are easily forged and not looked for; give the fingerprint", id, courier.ErrNotFound)
+	}
+	return Key{}, fmt.Errorf("key %q: %w; %s", plain(id, 100), courier.ErrNotFound, courier.DidYouMean(id, r.known()))
+}
+
+// known lists what keys are called, names first.
+func (r *Keyring) known() []string {
+	names := slices.Sorted(maps.Keys(r.names))
+	return append(names, r.fingerprints()...)
+}
+
+// Fingerprints lists the fingerprints of the keys, in order.
+func (r *Keyring) Fingerprints() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.fingerprints()
+}
+
+func (r *Keyring) fingerprints() []string { return slices.Sorted(maps.Keys(r.prints)) }
+
+// keyFiles are the endings of the files that ReadKeyring reads in a directory.
+var keyFiles = []string{".asc", ".gpg", ".pgp", ".key", ".pub", ".sec"}
+
+// ReadKeyring reads keys from a file, armored or binary, or from the files in a
+// directory that end in .asc, .gpg, .pgp, .key, .pub or .sec. A file with one
+// key also gives it a name: its own without the ending. The files are read
+// once; what changes in them later is not noticed.
+//
+// The passphrases map ids of locked keys (names, fingerprints, key ids) to the
+// names of the secrets that unlock them; nil if no key is locked.
+func ReadKeyring(path string, passphrases map[string]string) (*Keyring, error) {
+	files := []string{path}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		files, err = filesIn(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read keyring: %w", err)
+	}
+	r := new(Keyring)
+	for _, file := range files {
+		if err := r.readFile(file); err != nil {
+			return nil, fmt.Errorf("read keyring: %s: %w", file, err)
+		}
+	}
+	if len(r.prints) == 0 {
+		return nil, fmt.Errorf("read keyring: %s: no file in it ends in %s", path, strings.Join(keyFiles, ", "))
+	}
+	for _, id := range slices.Sorted(maps.Keys(passphrases)) {
+		if err := r.setPassphrase(id, passphrases[id]); err != nil {
+			return nil, fmt.Errorf("read keyring: passphrase of %w", err)
+		}
+	}
+	return r, nil
+}
+
+func filesIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		ext := strings.ToLower(filepath.Ext(e.Name()))
+		if e.Type()&fs.ModeDir == 0 && slices.Contains(keyFiles, ext) && e.Name() != ext {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+func (r *Keyring) readFile(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	list, err := parseKeys(data)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	if len(list) > 1 || normalID(name) != "" {
+		name = ""
+	}
+	for _, e := range list {
+		var buf bytes.Buffer
+		if err := serialize(&buf, e, hasPrivate(e)); err != nil {
+			return err
+		}
+		if err := r.Add(name, Key{Data: buf.Bytes()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Keyring) setPassphrase(id, secret string) error {
+	k, err := r.Key(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	e, err := parseKey(k.Data)
+	if err != nil {
+		return err
+	}
+	if !locked(e) {
+		return fmt.Errorf("key %q: the key is not locked", id)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.prints[fingerprint(e.PrimaryKey)].key.Passphrase = secret
+	return nil
+}

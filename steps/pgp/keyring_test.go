@@ -1,0 +1,295 @@
+package pgp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/pgp"
+)
+
+func ExampleGenerateKey() {
+	var keys pgp.Keyring
+	key, err := pgp.GenerateKey("Example Ltd", "files@example.com")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := keys.Add("example", key); err != nil {
+		fmt.Println(err)
+		return
+	}
+	public, err := key.Public()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(strings.SplitN(string(public.Data), "\n", 2)[0])
+
+	var reg courier.Registry
+	pgp.Register(&reg, &keys)
+	fmt.Println(reg.Keys())
+	// Output:
+	// -----BEGIN PGP PUBLIC KEY BLOCK-----
+	// [pgp.decrypt pgp.encrypt]
+}
+
+func TestKeyringFindsKeys(t *testing.T) {
+	var r pgp.Keyring
+	e := newEntity(t, "acme", nil)
+	if err := r.Add("acme-prod", pgp.Key{Data: private(t, e)}); err != nil {
+		t.Fatal(err)
+	}
+	fp := fpr(e)
+	spaced := ""
+	for i := 0; i < len(fp); i += 4 {
+		spaced += fp[i:i+4] + " "
+	}
+	for _, id := range []string{
+		"acme-prod", fp, strings.ToLower(fp), "0x" + fp, spaced, fp[24:], "0x" + strings.ToLower(fp[24:]),
+		hexOf(e.Subkeys[0].PublicKey.Fingerprint), fmt.Sprintf("%016X", e.Subkeys[0].PublicKey.KeyId),
+	} {
+		k, err := r.Key(t.Context(), id)
+		if err != nil {
+			t.Errorf("Key(%q): %v", id, err)
+			continue
+		}
+		if got, err := k.Fingerprint(); err != nil || got != fp {
+			t.Errorf("Key(%q) = %s, %v", id, got, err)
+		}
+	}
+	for id, want := range map[string]string{
+		"acme-prd":              `key "acme-prd": courier: not found; did you mean "acme-prod"?`,
+		"ACME":                  `known are acme-prod, ` + fp,
+		fp[32:]:                 "easily forged",
+		"":                      "not found",
+		strings.Repeat("F", 16): "not found",
+		"a\x1b[31mb":            `key "a?[31mb"`,
+	} {
+		_, err := r.Key(t.Context(), id)
+		if !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Key(%q): %v, want %q", id, err, want)
+		}
+	}
+}
+
+func TestKeyringRefuses(t *testing.T) {
+	var r pgp.Keyring
+	one, two := newEntity(t, "one", nil), newEntity(t, "two", nil)
+	key := func(e *openpgp.Entity) pgp.Key { return pgp.Key{Data: private(t, e)} }
+	if err := r.Add("partner", key(one)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add("partner", key(one)); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if err := r.Add("partner", key(two)); !errors.Is(err, courier.ErrConflict) {
+		t.Errorf("another key under the name: %v", err)
+	}
+	pub, _ := key(one).Public()
+	for name, c := range map[string]struct{ data, want string }{
+		"deadbeef":         {string(private(t, two)), "looks like a key id"},
+		"0123456789abcdef": {string(private(t, two)), "looks like a key id"},
+		"empty":            {"", "the key is empty"},
+		"text":             {"hello", "not an OpenPGP key"},
+		"junk":             {"\x99\x01\x0d\x04abc", "not a readable OpenPGP key"},
+		"two":              {string(private(t, one)) + string(private(t, two)), "holds 2 keys"},
+		"twoArmored":       {string(pub.Data) + "\n" + string(pub.Data), "holds 2 keys"},
+		"message":          {string(armored(t, seal(t, nil, one, nil))), "the armor is of a PGP MESSAGE, not of a key"},
+	} {
+		if err := r.Add(name, pgp.Key{Data: []byte(c.data)}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestAmbiguousID has a key whose subkey is somebody else's, as a forger would
+// publish it.
+func TestAmbiguousID(t *testing.T) {
+	b := newBench(t)
+	us := b.key("us")
+	thief := newEntity(t, "thief", nil)
+	stolen := us.Subkeys[0]
+	thief.Subkeys = append(thief.Subkeys, openpgp.Subkey{Primary: thief, PublicKey: stolen.PublicKey, Bindings: thief.Subkeys[0].Bindings})
+	if err := b.keys.Add("thief", pgp.Key{Data: public(t, thief)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{fmt.Sprintf("%016X", stolen.PublicKey.KeyId), hexOf(stolen.PublicKey.Fingerprint)} {
+		_, err := b.keys.Key(t.Context(), id)
+		wantFailure(t, err, "2 keys fit this id; give the fingerprint", fpr(us), fpr(thief))
+	}
+	b.write("in.pgp", seal(t, []byte("x"), us, nil))
+	_, err := b.decrypt(map[string]any{"input_path": "in.pgp"})
+	wantFailure(t, err, "2 keys fit this id")
+	if _, err := b.decrypt(map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeyringJoins adds the public and the private form of a key, in both
+// orders; the public one is newer and revoked.
+func TestKeyringJoins(t *testing.T) {
+	e := newEntity(t, "us", nil)
+	if err := e.AddSigningSubkey(&packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}); err != nil {
+		t.Fatal(err)
+	}
+	e.Subkeys, e.Subkeys[1].Primary = e.Subkeys[:1], e
+	secret := pgp.Key{Data: private(t, e), Passphrase: "vault"}
+	more := e.Subkeys[:2][1]
+	e.Subkeys = append(e.Subkeys, more)
+	if err := e.Revoke(packet.KeySuperseded, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	fresh := pgp.Key{Data: public(t, e)}
+	for _, order := range [][]pgp.Key{{secret, fresh}, {fresh, secret}, {fresh, secret, fresh}} {
+		var r pgp.Keyring
+		for _, k := range order {
+			if err := r.Add("us", k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k, err := r.Key(t.Context(), "us")
+		if err != nil || k.Passphrase != "vault" {
+			t.Fatalf("%v, %v", k, err)
+		}
+		list, err := openpgp.ReadKeyRing(bytes.NewReader(k.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := list[0]
+		if got.PrivateKey == nil || !got.Revoked(time.Now()) || len(got.Subkeys) != 2 || got.Subkeys[0].PrivateKey == nil {
+			t.Errorf("joined: private %v, revoked %v, %d subkeys", got.PrivateKey != nil, got.Revoked(time.Now()), len(got.Subkeys))
+		}
+		if _, err := r.Key(t.Context(), hexOf(more.PublicKey.Fingerprint)); err != nil {
+			t.Errorf("the further subkey: %v", err)
+		}
+		if got := r.Fingerprints(); !slices.Equal(got, []string{fpr(e)}) {
+			t.Errorf("fingerprints = %q", got)
+		}
+	}
+}
+
+func TestReadKeyring(t *testing.T) {
+	dir := t.TempDir()
+	save := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	us, them, other := newEntity(t, "us", nil), newEntity(t, "them", nil), newEntity(t, "other", nil)
+	if err := us.EncryptPrivateKeys([]byte("secret"), nil); err != nil {
+		t.Fatal(err)
+	}
+	armor, err := pgp.Key{Data: public(t, them)}.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	save("us.sec", private(t, us))
+	save("them.asc", append([]byte("\uFEFFThis is our key:\r\n\r\n"), bytes.ReplaceAll(armor.Data, []byte("\n"), []byte("\r\n"))...))
+	save("all.GPG", append(public(t, other), public(t, them)...))
+	save(fpr(other)+".asc", public(t, other))
+	save("notes.txt", []byte("not a key"))
+	save(".asc", []byte("not a key"))
+	if err := os.Mkdir(filepath.Join(dir, "old.asc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := pgp.ReadKeyring(dir, map[string]string{"us": "vault/us"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Fingerprints(); len(got) != 3 {
+		t.Errorf("fingerprints = %q", got)
+	}
+	for id, want := range map[string]*openpgp.Entity{"us": us, "them": them, fpr(other): other} {
+		k, err := r.Key(t.Context(), id)
+		if got, _ := k.Fingerprint(); err != nil || got != fpr(want) {
+			t.Errorf("%s: %s, %v", id, got, err)
+		}
+		if secret := map[bool]string{true: "vault/us"}[id == "us"]; k.Passphrase != secret {
+			t.Errorf("%s: passphrase = %q, want %q", id, k.Passphrase, secret)
+		}
+	}
+	if _, err := pgp.ReadKeyring(filepath.Join(dir, "them.asc"), nil); err != nil {
+		t.Error(err)
+	}
+	for want, c := range map[string]struct {
+		path string
+		ids  map[string]string
+	}{
+		"no such file":   {filepath.Join(dir, "gone"), nil},
+		"did you mean":   {dir, map[string]string{"uss": "x"}},
+		"is not locked":  {dir, map[string]string{"them": "x"}},
+		"no file in it":  {t.TempDir(), nil},
+		"not an OpenPGP": {filepath.Join(dir, "notes.txt"), nil},
+	} {
+		if _, err := pgp.ReadKeyring(c.path, c.ids); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestKeyIsNotShown formats a key in every way.
+func TestKeyIsNotShown(t *testing.T) {
+	k, err := pgp.GenerateKey("n", "n@example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fp, err := k.Fingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "pgp.Key(" + fp + ")"
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, k); got != want {
+			t.Errorf("%s: %s", verb, got)
+		}
+		if got := fmt.Sprintf(verb, []any{&k}); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+	if raw, err := json.Marshal(k); err != nil || string(raw) != `{"Passphrase":""}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+	if got := fmt.Sprint(pgp.Key{}); got != "pgp.Key(invalid)" {
+		t.Error(got)
+	}
+	if _, err := pgp.GenerateKey("a<b", ""); err == nil {
+		t.Error("a name with < was accepted")
+	}
+}
+
+// TestGenerateKeyInBubble makes keys at the time that holds there.
+func TestGenerateKeyInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		k, err := pgp.GenerateKey("Bubble", "b@example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.keys.Add("b", k); err != nil {
+			t.Fatal(err)
+		}
+		b.write("a.txt", []byte("a"))
+		if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"b"}, "signing_key_id": "b"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		out, err := b.decrypt(map[string]any{"input_path": "a.pgp", "signer_key_ids": []string{"b"}})
+		if err != nil || out.SignedAt.Year() != 2000 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	})
+}

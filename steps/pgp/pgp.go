@@ -1,0 +1,140 @@
+// Package pgp holds the steps that encrypt and decrypt files with OpenPGP, in
+// the form that GnuPG and the products of partners read and write.
+//
+// A host application hands out its keys through [Keys] and registers the steps
+// with [Register]. Messages are written with AES-256 and an integrity check;
+// messages without one are never read. Decrypted content gets its final name
+// only after the whole message, its integrity check and its signature have
+// been found good.
+package pgp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Register adds pgp.encrypt and pgp.decrypt to r. With nil keys the steps are
+// there, and fail with the reason.
+func Register(r *courier.Registry, keys Keys) {
+	opt := func(doc string) *courier.TypeOptions {
+		return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc}
+	}
+	courier.Register(r, "pgp.encrypt", &Encrypt{Keys: keys}, opt("Encrypts a file to one or more OpenPGP keys, and signs it if asked to."))
+	courier.Register(r, "pgp.decrypt", &Decrypt{Keys: keys}, opt("Decrypts an OpenPGP message and checks its signature."))
+}
+
+const (
+	// stall is how long a step may go on without moving a byte.
+	stall = 60 * time.Second
+	// bufSize is the size of the buffers below and above the OpenPGP layer,
+	// which itself reads and writes in small pieces.
+	bufSize = 128 << 10
+)
+
+// place returns the file that a step writes: output, or base in the attempt's
+// own directory if output is empty, or base in output if that is a directory
+// or ends with a slash.
+func place(job *courier.Context, output, base string) (string, error) {
+	if output == "" {
+		return path.Join(job.Dir(), base), nil
+	}
+	if strings.HasSuffix(filepath.ToSlash(output), "/") {
+		return output + base, nil
+	}
+	root, rel, err := job.Root(output)
+	if err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
+	if info, err := root.Stat(rel); err == nil && info.IsDir() {
+		return output + "/" + base, nil
+	}
+	return output, nil
+}
+
+// baseName is the last element of a path in either notation of slashes that
+// the system knows.
+func baseName(name string) string { return path.Base(filepath.ToSlash(name)) }
+
+// cleanup removes what earlier attempts of a step left beside its target. The
+// target that a step makes up itself lies in a directory of the attempt, so
+// the directories of the earlier ones are looked through as well.
+func cleanup(job *courier.Context, output, base string) error {
+	target, err := place(job, output, base)
+	if err != nil {
+		return err
+	}
+	err = job.RemoveSideFiles(target)
+	if output != "" {
+		return err
+	}
+	for n := 1; n < job.Attempt(); n++ {
+		dir := path.Join(path.Dir(job.Dir()), strconv.Itoa(n))
+		err = errors.Join(err, job.RemoveSideFiles(path.Join(dir, base)))
+	}
+	return err
+}
+
+// distinct refuses a target that is the input itself, perhaps under another
+// name: a second attempt would take the outcome of the first for its input.
+func distinct(job *courier.Context, in *os.File, target string) error {
+	root, rel, err := job.Root(target)
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	from, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	if to, err := root.Stat(rel); err == nil && os.SameFile(from, to) {
+		return permanentf("output %q: is the input itself; give another output_path", target)
+	}
+	return nil
+}
+
+// checkPaths is what Validate can tell about the paths of a step. A relative
+// input is made by an earlier step, so only an absolute one can be there.
+func checkPaths(job *courier.Context, input, output string) error {
+	if !job.Unresolved("input_path") && filepath.IsAbs(input) {
+		f, err := job.Open(input)
+		if err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+		f.Close()
+	}
+	if output == "" || job.Unresolved("output_path") {
+		return nil
+	}
+	if _, err := job.Path(output); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// permanentf is fmt.Errorf for what repeating can't cure.
+func permanentf(format string, args ...any) error {
+	return courier.Permanent(fmt.Errorf(format, args...))
+}
+
+// oneOf checks the text of an enumerated field.
+func oneOf[T ~string](text []byte, allowed ...T) (T, error) {
+	if len(text) == 0 {
+		return "", nil // the default
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if string(text) == string(a) {
+			return a, nil
+		}
+		names[i] = strconv.Quote(string(a))
+	}
+	last := len(names) - 1
+	return "", fmt.Errorf("must be %s or %s, not %q", strings.Join(names[:last], ", "), names[last], text)
+}

@@ -1,0 +1,491 @@
+package pgp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/eddsa"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/pgp"
+)
+
+// writeLarge makes a file that does not compress without holding it.
+func (b *bench) writeLarge(name string, mib int) {
+	b.Helper()
+	b.write(name, nil)
+	f, err := os.OpenFile(filepath.Join(b.dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	block := noise(1 << 20)
+	for i := range mib {
+		block[0] = byte(i)
+		if _, err := f.Write(block); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestLarge watches memory and progress while large files go through.
+func TestLarge(t *testing.T) {
+	b := newBench(t)
+	b.key("us")
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	watch := func(what string, mib int64, execute func() error) {
+		t.Helper()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		before, most := m.HeapAlloc, uint64(0)
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(2 * time.Millisecond):
+					runtime.ReadMemStats(&m)
+					most = max(most, m.HeapAlloc)
+				}
+			}
+		}()
+		b.moved = nil
+		err := execute()
+		close(stop)
+		<-done
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		const bound = 12 << 20
+		if most > before+bound {
+			t.Errorf("%s: %d KiB of memory for %d MiB", what, (most-before)>>10, mib)
+		}
+		last := b.moved[len(b.moved)-1]
+		if len(b.moved) < int(mib) || last.Done != last.Total || last.Total < mib<<20 || last.Bytes != last.Total {
+			t.Errorf("%s: %d reports, the last %+v", what, len(b.moved), last)
+		}
+	}
+	for format, mib := range map[string]int{"binary": 64, "armored": 16} {
+		b.writeLarge("a.bin", mib)
+		watch("encrypt "+format, int64(mib), func() error {
+			return second(b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}))
+		})
+		watch("decrypt "+format, int64(mib), func() error {
+			return second(b.decrypt(map[string]any{"input_path": "a.pgp", "output_path": "b.bin", "signer_key_ids": []string{"us"}}))
+		})
+		if !sameFiles(t, filepath.Join(b.dir, "a.bin"), filepath.Join(b.dir, "b.bin")) {
+			t.Error("the content differs")
+		}
+	}
+}
+
+func sameFiles(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err1 := os.ReadFile(a)
+	y, err2 := os.ReadFile(b)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(x, y)
+}
+
+// TestCancel ends the context in the middle of a large file, and of a bomb that
+// makes much output of little input.
+func TestCancel(t *testing.T) {
+	b := newBench(t)
+	us := newEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
+	b.add("us", us)
+	b.writeLarge("a.bin", 8)
+	if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.asc", "recipient_key_ids": []string{"us"}, "output_format": "armored"}); err != nil {
+		t.Fatal(err)
+	}
+	b.write("zeros", make([]byte, 8<<20))
+	if _, err := b.encrypt(map[string]any{"input_path": "zeros", "output_path": "bomb.pgp", "recipient_key_ids": []string{"us"}, "compression": "zlib"}); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprint(b.files())
+	reason := errors.New("enough")
+	for _, c := range []struct{ key, input string }{
+		{"pgp.encrypt", "a.bin"}, {"pgp.encrypt", "zeros"},
+		{"pgp.decrypt", "a.pgp"}, {"pgp.decrypt", "a.asc"}, {"pgp.decrypt", "bomb.pgp"},
+	} {
+		cfg := map[string]any{"input_path": c.input, "output_path": "final"}
+		if c.key == "pgp.encrypt" {
+			cfg["recipient_key_ids"], cfg["compression"] = []string{"us"}, "zip"
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var ended time.Time
+		b.moved, b.onMove = nil, func() {
+			if len(b.moved) == 10 {
+				ended = time.Now()
+				cancel(reason)
+			}
+		}
+		typ, _ := b.reg.Lookup(c.key)
+		_, err := typ.Execute(ctx, b.job(), mustJSON(t, cfg))
+		cancel(nil)
+		if !errors.Is(err, reason) || courier.IsPermanent(err) {
+			t.Errorf("%s %s: %v", c.key, c.input, err)
+		}
+		if d := time.Since(ended); d > time.Second || len(b.moved) > 11 {
+			t.Errorf("%s %s: stopped after %v", c.key, c.input, d)
+		}
+		if got := fmt.Sprint(b.files()); got != before {
+			t.Errorf("%s %s: files = %s", c.key, c.input, got)
+		}
+	}
+}
+
+// TestCancelEmptyWork ends the context while the library unpacks packets that
+// mean nothing, and nobody else has a say.
+func TestCancelEmptyWork(t *testing.T) {
+	b := newBench(t)
+	us := b.key("us")
+	key := noise(32)
+	sub, _ := us.EncryptionKey(time.Now(), nil)
+	var out bytes.Buffer
+	if err := packet.SerializeEncryptedKey(&out, sub.PublicKey, packet.CipherAES256, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := packet.SerializeSymmetricallyEncrypted(&out, packet.CipherAES256, false, packet.CipherSuite{}, key, nil)
+	if err == nil {
+		w, err = packet.SerializeCompressed(w, packet.CompressionZLIB, &packet.CompressionConfig{Level: 1})
+	}
+	markers := bytes.Repeat([]byte("\xca\x03PGP"), 200_000)
+	for range 64 {
+		if err == nil {
+			_, err = w.Write(markers)
+		}
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.write("in.pgp", out.Bytes())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = run[pgp.DecryptOutput](ctx, b, "pgp.decrypt", map[string]any{"input_path": "in.pgp"})
+	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d > time.Second {
+		t.Errorf("%v after %v", err, d)
+	}
+}
+
+// TestInterrupted ends the context at the first, second, third ... look at it,
+// then cleans up and executes again.
+func TestInterrupted(t *testing.T) {
+	for _, key := range []string{"pgp.encrypt", "pgp.decrypt"} {
+		for output, format := range map[string]string{"": "armored", "out/final": "binary"} {
+			t.Run(key+" "+format+" "+output, func(t *testing.T) { interrupt(t, key, format, output) })
+		}
+	}
+}
+
+func interrupt(t *testing.T, key, format, output string) {
+	b := newBench(t)
+	b.key("us")
+	data := noise(300_000)
+	b.write("a.txt", data)
+	if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := map[string]any{"input_path": "a.pgp", "output_path": output, "verify": "required"}
+	if key == "pgp.encrypt" {
+		cfg = map[string]any{"input_path": "a.txt", "output_path": output, "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}
+	}
+	typ, _ := b.reg.Lookup(key)
+	for n := int64(1); ; n++ {
+		b.attempt = 1
+		ctx := newFuse(t.Context(), n)
+		_, err := typ.Execute(ctx, b.job(), mustJSON(t, cfg))
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("at look %d: %v", n, err)
+			}
+			b.wantFiles("a.pgp", "a.txt")
+		}
+		b.attempt = 2
+		b.cleanup(key, cfg)
+		raw, again := typ.Execute(t.Context(), b.job(), mustJSON(t, cfg))
+		if again != nil {
+			t.Fatalf("at look %d, then again: %v", n, again)
+		}
+		var out struct {
+			Encrypted string `json:"encrypted_file"`
+			Decrypted string `json:"decrypted_file"`
+		}
+		if err := json.Unmarshal(raw, &out); err != nil {
+			t.Fatal(err)
+		}
+		got := out.Decrypted
+		if key == "pgp.encrypt" {
+			got = "check"
+			if _, err := b.decrypt(map[string]any{"input_path": out.Encrypted, "output_path": got, "verify": "required"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(b.read(got), data) {
+			t.Fatalf("at look %d, then again: the content differs", n)
+		}
+		if !ctx.burnt() {
+			if n < 5 {
+				t.Errorf("only %d looks at the context", n)
+			}
+			return
+		}
+		for _, f := range []string{out.Encrypted, out.Decrypted, "check"} {
+			os.Remove(filepath.Join(b.dir, f))
+		}
+		b.wantFiles("a.pgp", "a.txt")
+	}
+}
+
+// TestKilled finds what a process left behind that ended in the middle.
+func TestKilled(t *testing.T) {
+	for _, output := range []string{"", "out/final", "out/"} {
+		b := newBench(t)
+		us := b.key("us")
+		b.write("a.txt", []byte("a"))
+		b.write("a.txt.pgp", seal(t, []byte("a"), us, nil))
+		for key, target := range map[string]string{"pgp.encrypt": "a.txt.pgp", "pgp.decrypt": "a.txt"} {
+			dir := output
+			if output == "" {
+				dir = "2/%d/"
+			}
+			for b.attempt = 1; b.attempt <= 3; b.attempt++ {
+				name := dir
+				if strings.Contains(dir, "%d") {
+					name = fmt.Sprintf(dir, b.attempt)
+				}
+				if strings.HasSuffix(name, "/") {
+					name += target
+				}
+				w, err := b.job().Create(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.File.Close() // without discarding it
+			}
+			cfg := map[string]any{"input_path": "a.txt", "output_path": output}
+			if key == "pgp.decrypt" {
+				cfg["input_path"] = "a.txt.pgp"
+			} else {
+				cfg["recipient_key_ids"] = []string{"us"}
+			}
+			b.attempt = 4
+			b.cleanup(key, cfg)
+			b.wantFiles("a.txt", "a.txt.pgp")
+		}
+	}
+}
+
+// TestInputGrows expects that a file is not taken for complete while somebody
+// still writes it.
+func TestInputGrows(t *testing.T) {
+	b := newBench(t)
+	b.key("us")
+	b.write("a.bin", noise(1<<20))
+	file := filepath.Join(b.dir, "a.bin")
+	job := courier.NewContext(courier.ContextConfig{Workspace: b.dir, OnProgress: func(p courier.Progress) {
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil && p.Done < 3<<20 {
+			f.Write(make([]byte, 300_000))
+		}
+		f.Close()
+	}})
+	defer job.Close()
+	typ, _ := b.reg.Lookup("pgp.encrypt")
+	_, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"input_path": "a.bin", "recipient_key_ids": []string{"us"}}))
+	if err == nil || !strings.Contains(err.Error(), "changed while it was read") || courier.IsPermanent(err) {
+		t.Errorf("error = %v", err)
+	}
+	b.wantFiles("a.bin")
+}
+
+// TestFileSystemFails has no room for the output.
+func TestFileSystemFails(t *testing.T) {
+	b := newBench(t)
+	us := b.key("us")
+	b.write("a.txt", []byte("a"))
+	b.write("in.pgp", seal(t, []byte("a"), us, nil))
+	b.write("dir/final/x", nil)
+	long := strings.Repeat("n", 300)
+	for _, output := range []string{"a.txt/final", long} {
+		for _, err := range []error{
+			second(b.encrypt(map[string]any{"input_path": "a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})),
+			second(b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": output})),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "output: ") || courier.IsPermanent(err) {
+				t.Errorf("%.20s: %v", output, err)
+			}
+		}
+	}
+	b.wantFiles("a.txt", "dir/final/x", "in.pgp")
+}
+
+// TestSecretsStaySecret fails in many ways and looks for passphrases and
+// private keys in everything that comes out.
+func TestSecretsStaySecret(t *testing.T) {
+	b := newBench(t)
+	const passphrase, wrong = "canary-passphrase-5317", "wrong-canary-9041"
+	e := newEntity(t, "us", nil)
+	secret := bytes.Clone(e.PrivateKey.PrivateKey.(*eddsa.PrivateKey).MarshalByteSecret())
+	message := signedBy(t, e, nil, e)
+	if err := e.EncryptPrivateKeys([]byte(passphrase), nil); err != nil {
+		t.Fatal(err)
+	}
+	data := private(t, e)
+	broken := bytes.Clone(data)
+	broken[len(broken)-100] ^= 1
+	for name, k := range map[string]pgp.Key{
+		"us": {Data: data, Passphrase: "right"}, "wrong": {Data: data, Passphrase: "wrong"},
+		"gone": {Data: data, Passphrase: "gone"}, "none": {Data: data},
+		"broken": {Data: broken, Passphrase: "right"},
+	} {
+		b.reg = courier.Registry{}
+		pgp.Register(&b.reg, oneKey{k})
+		b.secrets = map[string]string{"right": passphrase, "wrong": wrong}
+		var said strings.Builder
+		fmt.Fprintf(&said, "%v %+v %#v %v", k, k, k, b.keys)
+		damaged := bytes.Clone(message)
+		damaged[len(damaged)-5]++
+		b.write("in.pgp", message)
+		b.write("damaged.pgp", damaged)
+		b.write("a.txt", []byte("a"))
+		decrypt := map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{"us"}}
+		encrypt := map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
+		for _, input := range []string{"in.pgp", "damaged.pgp", "a.txt", "nothing"} {
+			decrypt["input_path"] = input
+			out, err := b.decrypt(decrypt)
+			fmt.Fprintf(&said, "%+v %v %+v\n", out, err, err)
+		}
+		out, err := b.encrypt(encrypt)
+		fmt.Fprintf(&said, "%s %+v %v %v %v\n", name, out, err, b.validate("pgp.encrypt", encrypt), b.validate("pgp.decrypt", decrypt))
+		if name == "us" && err != nil {
+			t.Error(err)
+		}
+		text := said.String() + b.log.String() + fmt.Sprint(b.moved)
+		for _, f := range b.files() {
+			text += f + string(b.read(f))
+		}
+		for what, canary := range map[string]string{
+			"passphrase": passphrase, "wrong passphrase": wrong,
+			"private key": string(secret), "private key in hex": hex.EncodeToString(secret),
+			"private key in HEX": strings.ToUpper(hex.EncodeToString(secret)), "private key in base64": base64.StdEncoding.EncodeToString(secret)[:40],
+			"private key as numbers": strings.Trim(fmt.Sprint(secret), "[]"),
+			"locked key in hex":      hex.EncodeToString(data[len(data)/2:][:16]), "locked key": string(data[len(data)/2:][:16]),
+		} {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s: the %s is in:\n%s", name, what, text)
+			}
+		}
+	}
+}
+
+// oneKey is a vault with one key under any name.
+type oneKey struct{ key pgp.Key }
+
+func (o oneKey) Key(context.Context, string) (pgp.Key, error) { return o.key, nil }
+
+// TestParallel runs steps with the same keys in one execution at a time.
+func TestParallel(t *testing.T) {
+	b := newBench(t)
+	e := newEntity(t, "us", nil)
+	message := signedBy(t, e, nil, e)
+	if err := e.EncryptPrivateKeys([]byte("p"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.keys.Add("us", pgp.Key{Data: private(t, e), Passphrase: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	b.write("in.pgp", message)
+	var kept courier.Resources
+	defer kept.Close()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			job := courier.NewContext(courier.ContextConfig{
+				Execution: "e", Iteration: []int{i}, Workspace: b.dir, Resources: &kept,
+				Secrets: func(context.Context, string) (string, error) { return "p", nil },
+			})
+			defer job.Close()
+			key, cfg := "pgp.decrypt", map[string]any{"input_path": "in.pgp", "signer_key_ids": []string{"us"}}
+			if i%2 == 1 {
+				key, cfg = "pgp.encrypt", map[string]any{"input_path": "in.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
+			}
+			typ, _ := b.reg.Lookup(key)
+			if _, err := typ.Execute(t.Context(), job, mustJSON(t, cfg)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// FuzzDecrypt changes messages in any way. Nothing panics, and what is
+// published was encrypted to the key by somebody, whole.
+func FuzzDecrypt(f *testing.F) {
+	data, err := os.ReadFile("testdata/fuzz.asc")
+	if err != nil {
+		f.Fatal(err)
+	}
+	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(data))
+	if err != nil {
+		f.Fatal(err)
+	}
+	us := list[0]
+	contents := []string{"", "the content", strings.Repeat("much of the same, ", 200)}
+	for _, content := range contents {
+		for _, algo := range []packet.CompressionAlgo{packet.CompressionNone, packet.CompressionZLIB} {
+			conf := &packet.Config{DefaultCipher: packet.CipherAES256, DefaultCompressionAlgo: algo}
+			plain := seal(f, []byte(content), us, &openpgp.EncryptParams{Config: conf})
+			signed := seal(f, []byte(content), us, &openpgp.EncryptParams{Config: conf, Signers: []*openpgp.Entity{us}})
+			for _, m := range [][]byte{plain, signed, armored(f, signed), withoutMDC(f, us, []byte(content))} {
+				f.Add(m)
+			}
+		}
+	}
+	b := newBench(f)
+	if err := b.keys.Add("us", pgp.Key{Data: data}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		b.TB = t
+		b.write("in.pgp", message)
+		out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final", "private_key_ids": []string{"us"}, "verify": "optional"})
+		if err != nil {
+			if len(b.files()) != 1 {
+				t.Errorf("files = %q after %v", b.files(), err)
+			}
+			return
+		}
+		got := string(b.read("final"))
+		b.remove("final")
+		for _, c := range contents {
+			if got == c {
+				return
+			}
+		}
+		t.Errorf("published %q: %+v", got, out)
+	})
+}

@@ -1,0 +1,179 @@
+package pgp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"regexp"
+)
+
+const (
+	byteOrderMark = "\uFEFF"
+	// headSize bounds what may stand before an armored message, and the lines
+	// of its header.
+	headSize = 64 << 10
+	// charSize is how much base64 text is decoded at once.
+	charSize = 32 << 10
+)
+
+var (
+	armorBegin = regexp.MustCompile(`(?m)^-----BEGIN (PGP [A-Z0-9 ,/]{1,40})-----[ \t\r]*$`)
+	armorBlank = regexp.MustCompile(`(?m)^[ \t\r]*$`)
+	armorEnd   = []byte("-----END " + armorMessage + "-----")
+)
+
+const armorMessage = "PGP MESSAGE"
+
+// A source reads the packets of the one message in a file, binary or armored.
+// It ends with io.EOF only where the file ends: an armored message must have
+// its last line, and nothing may follow.
+//
+// The library answers every error below it with one that says nothing, so the
+// source keeps its own: a messageError, or an error of the reader below.
+type source struct {
+	n   int64 // bytes of packets read so far
+	err error // other than io.EOF; nothing is read after it
+
+	r       *bufio.Reader
+	armored bool
+	chars   []byte // base64 text that is not decoded yet
+	out     []byte // decoded and not yet read, in space
+	space   []byte
+	padded  bool // the base64 text has come to its end
+	ended   bool // the last line of the armor has been read
+}
+
+// A messageError is an error about a message itself. It is permanent, and its
+// text goes on after the name of the file.
+type messageError struct{ error }
+
+func about(format string, args ...any) error { return messageError{fmt.Errorf(format, args...)} }
+
+// newSource looks at the beginning of r to tell which form the message has.
+func newSource(r io.Reader) (*source, error) {
+	s := &source{r: bufio.NewReaderSize(r, bufSize)}
+	head, err := s.r.Peek(headSize)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	head = head[:min(len(head), headSize)]
+	switch {
+	case len(head) == 0:
+		return nil, about("is empty")
+	case bytes.HasPrefix(head, []byte(byteOrderMark)):
+	case head[0]&0x80 != 0: // the first byte of every packet
+		return s, nil
+	}
+	s.armored = true
+	begin := armorBegin.FindSubmatchIndex(bytes.TrimPrefix(head, []byte(byteOrderMark)))
+	if begin == nil {
+		return nil, about("is not an OpenPGP message, neither binary nor armored")
+	}
+	skip := len(head) - len(bytes.TrimPrefix(head, []byte(byteOrderMark)))
+	if kind := string(head[skip+begin[2] : skip+begin[3]]); kind != armorMessage {
+		return nil, about("is a %s, not an encrypted message", kind)
+	}
+	body := head[min(skip+begin[1]+1, len(head)):]
+	blank := armorBlank.FindIndex(body)
+	if blank == nil || blank[0] == len(body) {
+		return nil, about("is damaged: the header of its armor does not end in the first %d KiB", headSize>>10)
+	}
+	_, err = s.r.Discard(len(head) - len(body) + blank[1])
+	s.chars, s.space = make([]byte, 0, charSize+bufSize), make([]byte, charSize)
+	return s, err
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	if s.err != nil || len(p) == 0 {
+		return 0, s.err
+	}
+	n, err := 0, error(nil)
+	if s.armored {
+		n, err = s.readArmored(p)
+	} else {
+		n, err = s.r.Read(p)
+	}
+	s.n += int64(n)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func (s *source) readArmored(p []byte) (int, error) {
+	for len(s.out) == 0 {
+		if s.ended && len(s.chars) == 0 {
+			return 0, s.rest()
+		}
+		if err := s.fill(); err != nil {
+			return 0, err
+		}
+		if err := s.decode(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, s.out)
+	s.out = s.out[n:]
+	return n, nil
+}
+
+// fill collects base64 text, line by line, until there is enough or the armor
+// ends. A line of any length will do.
+func (s *source) fill() error {
+	for !s.ended && len(s.chars) < charSize {
+		line, err := s.r.ReadSlice('\n')
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return err
+		}
+		line = bytes.TrimSpace(line)
+		const checksumLine = 5 // "=" and four characters; nobody checks it any more
+		switch {
+		case bytes.HasPrefix(line, armorEnd) && len(line) == len(armorEnd):
+			s.ended = true
+		case len(line) == checksumLine && line[0] == '=':
+			s.padded = true
+		case len(line) == 0:
+		case s.padded && len(bytes.Trim(line, "=")) > 0:
+			return about("is damaged: text follows where its armor should end")
+		default:
+			s.chars = append(s.chars, line...)
+			s.padded = line[len(line)-1] == '='
+		}
+		if err == io.EOF && !s.ended {
+			return about("is cut short: the last line of its armor is missing")
+		}
+	}
+	return nil
+}
+
+// decode decodes the text collected; groups of four characters that are not
+// complete wait for the rest.
+func (s *source) decode() error {
+	whole := min(len(s.chars)&^3, charSize)
+	if whole < len(s.chars) && s.ended && whole < charSize {
+		return about("is damaged: its armor ends in the middle of a group of characters")
+	}
+	n, err := base64.StdEncoding.Decode(s.space, s.chars[:whole])
+	if err != nil {
+		return about("is damaged: its armor has characters that are not base64")
+	}
+	s.out = s.space[:n]
+	s.chars = s.chars[:copy(s.chars, s.chars[whole:])]
+	return nil
+}
+
+// rest makes sure that nothing but blanks follows the armor.
+func (s *source) rest() error {
+	for {
+		piece, err := s.r.ReadSlice('\n')
+		if len(bytes.TrimSpace(piece)) > 0 {
+			return about("holds something after the end of the message; a file must hold one message")
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}
