@@ -1,0 +1,112 @@
+package steps_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps"
+	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/steps/sftp"
+)
+
+var update = flag.Bool("update", false, "write docs/step-types.md")
+
+func registry() *courier.Registry {
+	reg := new(courier.Registry)
+	steps.Register(reg, &steps.Options{Connections: sftp.Map{}, Keys: new(pgp.Keyring)})
+	return reg
+}
+
+func TestRegisterAddsAllFamilies(t *testing.T) {
+	want := []string{
+		"file.copy", "file.delete", "file.list", "file.move", "file.rename", "file.unzip", "file.zip",
+		"pgp.decrypt", "pgp.encrypt", "sftp.download", "sftp.list", "sftp.upload",
+	}
+	if got := registry().Keys(); !slices.Equal(got, want) {
+		t.Errorf("Keys() = %v, want %v", got, want)
+	}
+	bare := new(courier.Registry)
+	steps.Register(bare, nil)
+	for _, key := range bare.Keys() {
+		if !strings.HasPrefix(key, "file.") {
+			t.Errorf("%s is registered without what it needs", key)
+		}
+	}
+}
+
+// TestDocumentation holds docs/step-types.md against the types themselves; run
+// it with -update after a change.
+func TestDocumentation(t *testing.T) {
+	reg := registry()
+	var b strings.Builder
+	b.WriteString("# Step types\n\nGenerated from the code by `go test ./steps -run Documentation -update`.\n")
+	for _, key := range reg.Keys() {
+		typ, _ := reg.Lookup(key)
+		if typ.Key() != key {
+			fmt.Fprintf(&b, "\n## %s\n\nAnother name of `%s`.\n", key, typ.Key())
+			continue
+		}
+		if typ.Doc() == "" {
+			t.Errorf("%s has no documentation in its TypeOptions", key)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", key, sentence(typ.Doc()))
+		table(t, &b, key, "Configuration", typ.Config())
+		table(t, &b, key, "Output", typ.Output())
+	}
+	path := filepath.Join("..", "docs", "step-types.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != b.String() {
+		t.Errorf("%s is not what the types say (%v); run: go test ./steps -run Documentation -update", path, err)
+	}
+}
+
+func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schema) {
+	t.Helper()
+	if len(s.Properties) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n| %s | type | |\n|---|---|---|\n", strings.ToLower(title))
+	for _, p := range s.Properties {
+		if p.Doc == "" {
+			t.Errorf("%s: the field %s of its %s has no doc tag", key, p.Name, strings.ToLower(title))
+		}
+		var more []string
+		if p.Required {
+			more = append(more, "required")
+		}
+		if p.Default != "" {
+			more = append(more, "default `"+p.Default+"`")
+		}
+		note := sentence(p.Doc)
+		if len(more) > 0 {
+			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, typeName(p.Schema), strings.ReplaceAll(note, "|", `\|`))
+	}
+}
+
+// sentence leaves out the full stop, which some texts have.
+func sentence(s string) string { return strings.TrimSuffix(strings.TrimSpace(s), ".") }
+
+func typeName(s *courier.Schema) string {
+	switch {
+	case s.Type == "array" && s.Items != nil && s.Items.Type == "object":
+		return "list of objects: " + strings.Join(s.Items.Names(), ", ")
+	case s.Type == "array" && s.Items != nil:
+		return "list of " + typeName(s.Items)
+	case s.Type == "":
+		return "text" // enumerations have an unmarshaler of their own
+	}
+	return map[string]string{"string": "text", "integer": "whole number", "boolean": "true or false"}[s.Type] + map[bool]string{true: s.Type}[s.Type == "number" || s.Type == "object"]
+}
