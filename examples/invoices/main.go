@@ -1,0 +1,188 @@
+// Command invoices runs the pipeline that Courier is made for: list a partner's
+// SFTP directory, and for each file download, decrypt, unzip and move it into
+// the processing directory; then archive the originals and clean up. The
+// pipeline is data, in pipeline.json.
+//
+//	go run ./examples/invoices
+//	go run ./examples/invoices -fail-at 'sftp.download[2]'
+//
+// It needs nothing but Go: it starts an SFTP server inside the process, with
+// files encrypted for keys that it makes itself. With -connection it runs
+// against a real server instead; see -help.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+//go:embed pipeline.json
+var pipeline []byte
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "invoices:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the command line.
+type settings struct {
+	failAt, connection, key, remote, dir string
+}
+
+const defaultRemote = "/outgoing"
+
+func parseFlags(args []string) (settings, error) {
+	var s settings
+	f := flag.NewFlagSet("invoices", flag.ContinueOnError)
+	f.StringVar(&s.failAt, "fail-at", "", "make this step fail once, such as 'sftp.download[2]' for the third file; then resume")
+	f.StringVar(&s.connection, "connection", "", "a JSON `file` with a connection \"partner\", to run against a real server")
+	f.StringVar(&s.key, "key", "", "with -connection: a `file` or directory with the private OpenPGP keys")
+	f.StringVar(&s.remote, "remote", defaultRemote, "with -connection: the partner's directory")
+	f.StringVar(&s.dir, "dir", "", "where the files arrive, kept afterwards; by default a temporary directory")
+	err := f.Parse(args)
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
+	}
+	if err == nil && (s.connection == "") != (s.key == "") {
+		err = errors.New("-connection and -key belong together, since the files on the server are encrypted; give both")
+	}
+	if err == nil && s.connection == "" && s.remote != defaultRemote {
+		err = errors.New("-remote is a directory of a real server; give -connection and -key too")
+	}
+	return s, err
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	s, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	var job courier.Job
+	if err := json.Unmarshal(pipeline, &job); err != nil {
+		return err
+	}
+	fault, err := parseFault(s.failAt, &job)
+	if err != nil {
+		return err
+	}
+	dirs, err := newDirs(s.dir)
+	if err != nil {
+		return err
+	}
+	defer dirs.remove()
+	p, err := newPartner(ctx, s, dirs)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return process(ctx, &job, fault, dirs, p, out)
+}
+
+// process is what a service would do: an engine, the pipeline, the outcome.
+func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p *partner, out io.Writer) error {
+	v := newView(out)
+	var reg courier.Registry
+	steps.Register(&reg, &steps.Options{Connections: p.connections, Keys: p.keys})
+	e := engine.New(memstore.New(), &reg, &engine.Options{
+		Workspace: dirs.work,
+		Roots:     []string{dirs.staging, dirs.processing, dirs.quarantine, dirs.archive},
+		Observers: []func(courier.Event){v.event},
+		Around:    fault.around,
+	})
+	fmt.Fprintf(out, "Running %s for the files in %s\n", job.Name, p.where)
+	x, err := e.Run(ctx, *job, &engine.EnqueueOptions{By: "example", Params: map[string]any{
+		"remote_dir": p.remote, "staging": dirs.staging, "processing": dirs.processing,
+		"quarantine": dirs.quarantine, "archive": dirs.archive, "day": time.Now().Format(time.DateOnly),
+	}})
+	v.done()
+	if x.ID == "" {
+		return err
+	}
+	if e := printTree(ctx, out, e, x); e != nil {
+		return e
+	}
+	if err != nil && fault.fired {
+		x, err = resume(ctx, out, e, v, x)
+	}
+	if err != nil {
+		return err
+	}
+	if fault.typ != "" && !fault.fired {
+		fmt.Fprintf(out, "\nNothing failed: %s was never reached.\n", fault)
+	}
+	return dirs.print(out)
+}
+
+// resume shows the failed execution, resumes it, and shows what ran again.
+func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x courier.Execution) (courier.Execution, error) {
+	fmt.Fprintf(out, "\nThe execution is %s, with its checkpoint and its files:\n  %v\n", x.State, x.Err())
+	before, err := e.Steps(ctx, x.ID)
+	if err != nil {
+		return x, err
+	}
+	fmt.Fprintf(out, "\nResuming it, as an operator would\n")
+	if err := errors.Join(e.Resume(ctx, x.ID, "operator"), e.Start(ctx)); err != nil {
+		return x, err
+	}
+	x, err = e.Wait(ctx, x.ID)
+	err = errors.Join(err, e.Stop(context.WithoutCancel(ctx)))
+	v.done()
+	if err != nil {
+		return x, err
+	}
+	after, err := e.Steps(ctx, x.ID)
+	if err != nil {
+		return x, err
+	}
+	if err := printTree(ctx, out, e, x); err != nil {
+		return x, err
+	}
+	again := repeated(before, after[len(before):])
+	fmt.Fprintf(out, "\n%d steps had completed before the failure; %d of them ran again.\n", completed(before), again)
+	if again > 0 {
+		return x, errors.New("completed steps were repeated")
+	}
+	return x, x.Err()
+}
+
+func completed(steps []courier.StepExecution) (n int) {
+	for _, s := range steps {
+		if s.State == courier.StepCompleted {
+			n++
+		}
+	}
+	return n
+}
+
+// repeated counts the attempts in after of steps that had completed before.
+func repeated(before, after []courier.StepExecution) (n int) {
+	done := make(map[string]bool)
+	for _, s := range before {
+		if s.State == courier.StepCompleted {
+			done[place(&s)] = true
+		}
+	}
+	for _, s := range after {
+		if done[place(&s)] {
+			n++
+		}
+	}
+	return n
+}
