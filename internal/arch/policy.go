@@ -1,0 +1,120 @@
+package arch
+
+// A Room is a directory of the module and what its package may import.
+// Every package may import the standard library. Test files may import
+// everything in the module and every library of [Libraries] besides, because
+// no user's program links them.
+type Room struct {
+	// Dir is the directory relative to the root, which is "."; the last
+	// element may be "*", for every directory at that level that has no room
+	// of its own.
+	Dir string
+
+	// Imports are directories of the module, in the same notation. "..."
+	// stands for all of them.
+	Imports []string
+
+	// Libraries are paths of modules of other people.
+	Libraries []string
+
+	// Outside says that the package is never linked into a user's service: a
+	// test instrument or a program of its own. Only test files and other rooms
+	// of this kind may import it.
+	Outside bool
+}
+
+// The modules of other people that this one may require directly. Each has
+// its reason in the design; anything else needs one there first.
+const (
+	pgx         = "github.com/jackc/pgx/v5"
+	pkgSFTP     = "github.com/pkg/sftp"
+	xCrypto     = "golang.org/x/crypto"
+	knownHosts  = "github.com/skeema/knownhosts"
+	goCrypto    = "github.com/ProtonMail/go-crypto"
+	jlaffayeFTP = "github.com/jlaffaye/ftp"
+	compress    = "github.com/klauspost/compress"
+	doublestar  = "github.com/bmatcuk/doublestar/v4"
+)
+
+// Libraries lists the modules that go.mod may require directly.
+// It is a statement of policy: do not extend it to make a build pass.
+var Libraries = []string{pgx, pkgSFTP, xCrypto, knownHosts, goCrypto, jlaffayeFTP, compress, doublestar}
+
+// Rooms lists every package of the module with the arrows that lead out of
+// it, all of them downward: flow decides what comes next, engine does it,
+// store remembers it, steps know none of the three, and the root package is
+// the language in which they speak.
+//
+// It is a statement of policy: do not extend it to make a build pass. A new
+// directory gets its room by a decision, not by what it happens to import.
+// That a room is listed does not mean that it has been built.
+var Rooms = []Room{
+	{Dir: "."},
+	{Dir: "flow", Imports: []string{"."}},
+
+	{Dir: "store", Imports: []string{".", "flow"}},
+	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
+	{Dir: "store/pgstore", Imports: []string{".", "store", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
+
+	{Dir: "engine", Imports: []string{".", "flow", "store", "internal/*"}},
+
+	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
+	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
+	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{pkgSFTP, xCrypto, knownHosts, doublestar}},
+	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}, Libraries: []string{jlaffayeFTP, doublestar}},
+	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}, Libraries: []string{goCrypto}},
+	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
+
+	{Dir: "couriertest", Imports: []string{".", "flow", "store", "store/memstore", "engine"}, Outside: true},
+	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
+
+	{Dir: "internal/arch", Outside: true},
+	{Dir: "internal/cron"},
+	{Dir: "internal/memnet", Outside: true},
+	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
+	{Dir: "internal/safename"},
+	{Dir: "internal/sshdtest", Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/transfer", Imports: []string{"."}},
+	{Dir: "internal/uuid7"},
+}
+
+// A Budget says which modules of other people a program links that imports
+// the given directories of this one and nothing else.
+type Budget struct {
+	Dirs    []string
+	Modules []string
+}
+
+// Budgets lists what a user pays for a part of Courier.
+// It is a statement of policy: do not extend it to make a build pass.
+var Budgets = []Budget{
+	{Dirs: []string{".", "flow", "store", "couriertest"}},
+	{Dirs: []string{"engine", "store/memstore"}},
+	{Dirs: []string{"engine", "store/memstore", "steps/file"}, Modules: []string{compress, doublestar}},
+}
+
+// A Ban is an import path that no file may import, nor any path below it.
+type Ban struct {
+	Path   string
+	Reason string
+}
+
+// Bans lists the packages that must not appear anywhere, tests included.
+// It is a statement of policy: do not shorten it to make a build pass.
+var Bans = []Ban{
+	{"golang.org/x/crypto/openpgp", "it is frozen and unsafe; use " + goCrypto},
+	{"github.com/stretchr/testify", "tests use the testing package alone"},
+}
+
+// Names lists the package names that say nothing about what is inside.
+var Names = []string{"util", "utils", "common", "types", "helper", "helpers"}
+
+// What fails, and what is only reported.
+const (
+	MaxFileLines   = 500 // of a file that is no test; more fails
+	MaxMethods     = 6   // that an interface declares itself; more fails, embedded roles are not counted
+	LongFunction   = 80  // lines; more is reported
+	MedianFunction = 12  // lines; half of the functions should have no more
+)
