@@ -3,12 +3,31 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
 var archiveCases = []testCase{
+	{"audit_entries_are_those_of_the_contract", func(k *kit) {
+		h := k.lose(0) // an attempt of step 0 is lost with its worker
+		x := k.get(h.id())
+		created := x
+		created.State = courier.Queued
+		begin := h.begin(0)
+		want := slices.Concat(store.EnqueueEntries(&created), store.ClaimEntries(&x, false), begin.Entries(nil, ""))
+		k.sameEntries("created, claimed, started", k.audit(h.id()), want)
+		k.again(h.id())
+		want = append(want, store.ClaimEntries(&x, true)...)
+		k.sameEntries("reclaimed", k.audit(h.id()), want)
+
+		h = k.lose(0)
+		x = k.get(h.id())
+		before := k.audit(h.id())
+		k.ask(h.id(), courier.RequestCancel)
+		k.sameEntries("cancelled without its worker", k.audit(h.id()), append(before, store.AskEntries(&x, courier.Cancelled, "ann")...))
+	}},
 	{"unknown_execution", func(k *kit) {
 		const id = courier.ExecutionID("00000000-0000-7000-8000-000000000000")
 		_, err := k.Execution(k.ctx(), id)
@@ -193,4 +212,18 @@ func (k *kit) long(n int) *holder {
 	}
 	h.must(h.finish(n - 1))
 	return h
+}
+
+// sameEntries compares audit entries but for what only the store knows.
+func (k *kit) sameEntries(what string, got, want []courier.AuditEntry) {
+	k.Helper()
+	bare := func(list []courier.AuditEntry) []courier.AuditEntry {
+		list = slices.Clone(list)
+		for i := range list {
+			e := &list[i]
+			e.Seq, e.At, e.Elapsed, e.Worker = 0, time.Time{}, 0, ""
+		}
+		return list
+	}
+	k.same(what, bare(got), bare(want))
 }
