@@ -170,6 +170,9 @@ func (c *Context) Open(name string) (*os.File, error) {
 	}
 	f, err := root.OpenFile(rel, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && c.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {
+			err = fmt.Errorf("%w (relative paths are taken from the execution's workspace)", err)
+		}
 		return nil, err
 	}
 	info, err := f.Stat()

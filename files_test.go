@@ -1,7 +1,9 @@
 package courier_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -165,5 +167,14 @@ func TestCreateInLargeDirectory(t *testing.T) {
 	})
 	if allocs > n/2 {
 		t.Errorf("Create allocates %v times in a directory of %d files, so it lists it again", allocs, n)
+	}
+}
+
+func TestOpenSaysWhereRelativePathsStart(t *testing.T) {
+	job := courier.NewContext(courier.ContextConfig{Workspace: t.TempDir()})
+	defer job.Close()
+	_, err := job.Open("in/a.txt")
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "in/a.txt") || !strings.Contains(err.Error(), "workspace") {
+		t.Errorf("Open of a missing file: %v", err)
 	}
 }
