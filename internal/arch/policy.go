@@ -58,6 +58,7 @@ var Rooms = []Room{
 	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
 
 	{Dir: "engine", Imports: []string{".", "flow", "store", "internal/*"}},
+	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
 	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
@@ -73,9 +74,12 @@ var Rooms = []Room{
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/cron"},
 	{Dir: "internal/memnet", Outside: true},
+	{Dir: "internal/planted", Outside: true},
+	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sshdtest", Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/synced", Outside: true},
 	{Dir: "internal/transfer", Imports: []string{"."}},
 	{Dir: "internal/uuid7"},
 }
