@@ -28,7 +28,7 @@ type Job struct {
 	FailurePolicy FailurePolicy `json:"failure_policy,omitzero"`
 	// Params declares the parameters of an execution, with the values that
 	// hold where none is given. Where it is nil, any parameter may be given.
-	Params map[string]any `json:"params,omitempty"`
+	Params map[string]any `json:"params,omitzero"`
 	// Queue names the pool of work that the job's executions wait in; empty
 	// means "default".
 	Queue string `json:"queue,omitempty"`
@@ -123,6 +123,9 @@ func (p FailurePolicy) Backoff(n int) time.Duration {
 // its form at once.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	var n Job
+	if err := checkText(data); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
 	err := readObject(newReader(data), fields{
 		"name":           into(&n.Name),
 		"version":        into(&n.Version),
@@ -253,20 +256,32 @@ func (p FailurePolicy) check() error {
 type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) {
-	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', -1, 64), nil
+	sign, n := "", uint64(s)
+	if s < 0 {
+		sign, n = "-", -n
+	}
+	b := fmt.Appendf(nil, "%s%d.%09d", sign, n/uint64(time.Second), n%uint64(time.Second))
+	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte(".")), nil
 }
 
 func (s *seconds) UnmarshalJSON(data []byte) error {
-	f, err := strconv.ParseFloat(string(data), 64)
+	text := string(data)
+	if text == "null" {
+		return nil
+	}
+	// A float can't hold the nanoseconds of times longer than some weeks.
+	if d, err := time.ParseDuration(text + "s"); err == nil && d.Abs() > 1e6*time.Second {
+		*s = seconds(d)
+		return nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || math.IsNaN(f):
-		return fmt.Errorf("must be a number of seconds, not %s", shorten(string(data), 60))
-	case f < 0:
-		return fmt.Errorf("%s is negative", data)
-	case f > 0 && f < 1e-9:
-		return fmt.Errorf("%s is less than a nanosecond; 0 means none", data)
-	case f > float64(math.MaxInt64/time.Second):
-		return fmt.Errorf("%s is too large", data)
+		return fmt.Errorf("must be a number of seconds, not %s", shorten(text, 60))
+	case f != 0 && math.Abs(f) < 1e-9:
+		return fmt.Errorf("%s is less than a nanosecond; 0 means none", shorten(text, 60))
+	case math.Abs(f) > float64(math.MaxInt64/time.Second):
+		return fmt.Errorf("%s is too large", shorten(text, 60))
 	}
 	*s = seconds(math.Round(f * float64(time.Second)))
 	return nil
@@ -291,6 +306,10 @@ func intoSeconds(v **time.Duration) func(*json.Decoder) error {
 	return func(dec *json.Decoder) error {
 		var s *seconds
 		err := plainError(dec.Decode(&s))
+		if err == nil && s != nil && *s < 0 {
+			text, _ := s.MarshalJSON()
+			err = fmt.Errorf("%s is negative", text)
+		}
 		*v = (*time.Duration)(s)
 		return err
 	}
@@ -367,7 +386,7 @@ func plainError(err error) error {
 		if e.Field != "" {
 			where = e.Field + ": "
 		}
-		return fmt.Errorf("%smust be %s, not a JSON %s", where, kindName(e.Type), e.Value)
+		return fmt.Errorf("%smust be %s, not a JSON %s", where, kindName(e.Type), shorten(e.Value, 60))
 	}
 	return err
 }

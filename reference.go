@@ -1,12 +1,15 @@
 package courier
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // A Scope gives values to references. Values are JSON values: nil, bool,
@@ -253,9 +256,13 @@ var errStorable = errors.New(`contains a NUL character or text that is not valid
 
 // checkStorable reports whether the output of json.Marshal has lost or would
 // lose something: invalid UTF-8 (which Marshal writes as the escape \ufffd,
-// unlike a replacement character that was there) or NUL.
+// unlike a replacement character that was there, and leaves alone in a
+// [json.RawMessage]), half characters or NUL.
 func checkStorable(raw []byte) error {
-	for i := 0; i < len(raw); i++ {
+	if checkText(raw) != nil {
+		return errStorable
+	}
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
 		if raw[i] != '\\' {
 			continue
 		}
@@ -267,4 +274,40 @@ func checkStorable(raw []byte) error {
 		i++ // the escaped character
 	}
 	return nil
+}
+
+// errText says why JSON text can't be decoded without altering it.
+var errText = errors.New("contains text that is not valid UTF-8, or half of a character; write it in UTF-8")
+
+// checkText refuses JSON text in which package json would silently replace
+// characters.
+func checkText(raw []byte) error {
+	if !utf8.Valid(raw) {
+		return errText
+	}
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if r := unescape(raw[i:]); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, unescape(raw[i+6:])) == utf8.RuneError {
+				return errText
+			}
+			i += 6
+		}
+		i++ // the escaped character
+	}
+	return nil
+}
+
+// unescape returns the 16 bits of the escape \uXXXX that raw begins with, or -1.
+func unescape(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }

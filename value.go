@@ -10,8 +10,12 @@ import (
 )
 
 // ParseValue decodes JSON text into a JSON value, with the digits of numbers
-// kept as [json.Number].
+// kept as [json.Number]. Text that is not valid UTF-8 is refused, and so are
+// escapes that are half a character: decoding would alter them.
 func ParseValue(raw []byte) (any, error) {
+	if err := checkText(raw); err != nil {
+		return nil, err
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
