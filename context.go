@@ -44,8 +44,17 @@ type ContextConfig struct {
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
 	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
-	Unresolved []string       // config fields without a value in a dry run
-	Cancelled  bool           // see [Context.Cancelled]
+	// OnFile is called in the step's goroutines before each operation on files
+	// that goes through the Context or a [PendingFile]; nil means nobody. An
+	// error stands in for the operation. It is for instruments that interrupt or
+	// fail a step at each place. The operations are "root" for a handle on a
+	// directory, "stat", "open", "mkdir", "remove", "report", "create", "write",
+	// "sweep" for the removal of side files, and "sync" and "rename" in Commit;
+	// name is the file's as the step gave it.
+	OnFile     func(operation, name string) error
+	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
+	Unresolved []string // config fields without a value in a dry run
+	Cancelled  bool     // see [Context.Cancelled]
 }
 
 // A Context is what a running step sees of its execution: values, files, a log
@@ -101,6 +110,11 @@ func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
 // Attempt counts the starts of this step in this iteration, from 1.
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
+
+// Repeated reports that the step was started before in this iteration, by an
+// earlier attempt, or by the same one on a worker that handed it over: what the
+// step finds done may be its own doing.
+func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
 // Cancelled reports, in Rollback, that the execution is being cancelled, so
 // nothing needs to be kept for a resume.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,6 +63,21 @@ func (c *Context) Path(name string) (string, error) {
 // Names outside of them are refused; links that lead out are refused when they
 // are used. The handle belongs to the context.
 func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
+	if err := c.before("root", name); err != nil {
+		return nil, "", err
+	}
+	return c.rootOf(name)
+}
+
+// before announces an operation on the file called name.
+func (c *Context) before(operation, name string) error {
+	if c.cfg.OnFile == nil {
+		return nil
+	}
+	return c.cfg.OnFile(operation, name)
+}
+
+func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
 	dir, rel, err := c.locate(name)
 	if err != nil {
 		return nil, "", err
@@ -76,7 +92,7 @@ func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
 	}
 	if dir == c.cfg.Workspace && dir != "" {
 		c.usedWork = true
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := makeWorkspace(dir); err != nil {
 			return nil, "", fmt.Errorf("workspace: %w", err)
 		}
 	}
@@ -89,6 +105,23 @@ func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
 	}
 	c.roots[dir] = root
 	return root, rel, nil
+}
+
+// makeWorkspace creates the workspace. Its name is durable before anything in
+// it can be.
+func makeWorkspace(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	above, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	return SyncDir(above, ".")
 }
 
 // UsedWorkspace reports whether the attempt has used the workspace, so that
@@ -154,7 +187,14 @@ func unconfined(name string) (dir, rel string, err error) {
 
 // Stat describes the file called name, and not what a link at its end leads to.
 func (c *Context) Stat(name string) (fs.FileInfo, error) {
-	root, rel, err := c.Root(name)
+	if err := c.before("stat", name); err != nil {
+		return nil, err
+	}
+	return c.lstat(name)
+}
+
+func (c *Context) lstat(name string) (fs.FileInfo, error) {
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +204,10 @@ func (c *Context) Stat(name string) (fs.FileInfo, error) {
 // Open opens the regular file called name for reading. Devices, pipes and
 // directories are refused.
 func (c *Context) Open(name string) (*os.File, error) {
-	root, rel, err := c.Root(name)
+	if err := c.before("open", name); err != nil {
+		return nil, err
+	}
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +243,10 @@ func kindOf(m fs.FileMode) string {
 
 // MkdirAll creates the directory called name and those above it.
 func (c *Context) MkdirAll(name string) error {
-	root, rel, err := c.Root(name)
+	if err := c.before("mkdir", name); err != nil {
+		return err
+	}
+	root, rel, err := c.rootOf(name)
 	if err != nil || rel == "." {
 		return err
 	}
@@ -218,7 +264,10 @@ func (c *Context) dirMode(root *os.Root) fs.FileMode {
 // Remove removes the file or empty directory called name and reports it. That
 // it is already gone is no error.
 func (c *Context) Remove(name string) error {
-	root, rel, err := c.Root(name)
+	if err := c.before("remove", name); err != nil {
+		return err
+	}
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return err
 	}
@@ -232,7 +281,10 @@ func (c *Context) Remove(name string) error {
 // now. The report is committed with the step; a resume checks that the file is
 // still there.
 func (c *Context) Wrote(name string) error {
-	info, err := c.Stat(name)
+	if err := c.before("report", name); err != nil {
+		return err
+	}
+	info, err := c.lstat(name)
 	if err != nil {
 		return err
 	}
@@ -241,7 +293,12 @@ func (c *Context) Wrote(name string) error {
 
 // Removed reports that the step removed the file called name, so that a resume
 // doesn't miss it.
-func (c *Context) Removed(name string) error { return c.report(name, File{Removed: true}) }
+func (c *Context) Removed(name string) error {
+	if err := c.before("report", name); err != nil {
+		return err
+	}
+	return c.report(name, File{Removed: true})
+}
 
 func (c *Context) report(name string, f File) error {
 	p, err := c.Path(name)
@@ -270,5 +327,5 @@ func (c *Context) report(name string, f File) error {
 func (c *Context) Files() []File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.files[:len(c.files):len(c.files)]
+	return slices.Clone(c.files) // a later report may replace one
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,7 +41,10 @@ type PendingFile struct {
 // Create starts a file that Commit will publish as name, with the directories
 // above it. What earlier attempts of the same step left beside it is removed.
 func (c *Context) Create(name string) (*PendingFile, error) {
-	root, rel, err := c.Root(name)
+	if err := c.before("create", name); err != nil {
+		return nil, err
+	}
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +55,7 @@ func (c *Context) Create(name string) (*PendingFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.RemoveSideFiles(name); err != nil {
+	if err := c.removeSideFiles(name); err != nil {
 		return nil, err
 	}
 	side := filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))
@@ -81,15 +86,53 @@ func (c *Context) mkdirAll(root *os.Root, dir string) (above string, err error) 
 	return above, root.MkdirAll(dir, c.dirMode(root))
 }
 
+// Write writes like [os.File.Write].
+func (p *PendingFile) Write(b []byte) (int, error) {
+	if err := p.job.before("write", p.name); err != nil {
+		return 0, err
+	}
+	return p.File.Write(b)
+}
+
+// WriteAt writes like [os.File.WriteAt].
+func (p *PendingFile) WriteAt(b []byte, off int64) (int, error) {
+	if err := p.job.before("write", p.name); err != nil {
+		return 0, err
+	}
+	return p.File.WriteAt(b, off)
+}
+
+// WriteString writes like [os.File.WriteString].
+func (p *PendingFile) WriteString(s string) (int, error) {
+	if err := p.job.before("write", p.name); err != nil {
+		return 0, err
+	}
+	return p.File.WriteString(s)
+}
+
+// ReadFrom copies like [os.File.ReadFrom].
+func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
+	if p.job.cfg.OnFile != nil {
+		return io.Copy(struct{ io.Writer }{p}, r) // each write is announced
+	}
+	return p.File.ReadFrom(r)
+}
+
 // Commit makes the content durable, renames the file to its final name,
 // replacing what was there, and reports it by [Context.Wrote].
 func (p *PendingFile) Commit() error {
 	if p.done {
 		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
 	}
-	err := p.File.Sync()
+	err := p.job.before("sync", p.name)
+	if err == nil {
+		err = p.File.Sync()
+	}
 	if e := p.File.Close(); err == nil {
 		err = e
+	}
+	if err == nil {
+		err = p.job.before("rename", p.name)
 	}
 	if err == nil {
 		err = p.root.Rename(p.side, p.rel)
@@ -97,6 +140,9 @@ func (p *PendingFile) Commit() error {
 	p.done = true
 	if err != nil {
 		return errors.Join(err, ignoreNotExist(p.root.Remove(p.side)))
+	}
+	if err := p.job.before("sync", path.Dir(filepath.ToSlash(p.name))); err != nil {
+		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
 		if err := SyncDir(p.root, dir); err != nil {
@@ -160,10 +206,17 @@ func (c *Context) IsSideName(final, base string) bool {
 // RemoveSideFiles removes what attempts of this step have left beside name,
 // this attempt's own included. A step's Cleanup calls it for its targets.
 func (c *Context) RemoveSideFiles(name string) error {
+	if err := c.before("sweep", name); err != nil {
+		return err
+	}
+	return c.removeSideFiles(name)
+}
+
+func (c *Context) removeSideFiles(name string) error {
 	if c.Attempt() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
 		return c.removeOwnSide(name)
 	}
-	root, rel, err := c.Root(name)
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return err
 	}
@@ -215,7 +268,7 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 // removeOwnSide removes what this attempt has left beside name; for the first
 // attempt that is all there can be.
 func (c *Context) removeOwnSide(name string) error {
-	root, rel, err := c.Root(name)
+	root, rel, err := c.rootOf(name)
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (r *Resources) drop(key string) error {
 	select {
 	case <-res.ready:
 		if res.value != nil {
-			return res.value.Close()
+			return res.close()
 		}
 	default: // still being opened; finish closes it
 	}
@@ -153,7 +153,18 @@ func (r *Resources) Close() error {
 	r.mu.Unlock()
 	var errs []error
 	for i := len(order) - 1; i >= 0; i-- {
-		errs = append(errs, order[i].value.Close())
+		errs = append(errs, order[i].close())
 	}
 	return errors.Join(errs...)
+}
+
+// close closes the resource. A panic, which is the step author's, is an error,
+// for nobody else may be there to catch it.
+func (r *resource) close() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("close a %T: panic: %v", r.value, p)
+		}
+	}()
+	return r.value.Close()
 }

@@ -272,6 +272,25 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// bomb is a resource that can't be closed.
+type bomb struct{}
+
+func (bomb) Close() error { panic("boom") }
+
+func TestPanicOfCloseIsAnError(t *testing.T) {
+	var closed []string
+	res := new(courier.Resources)
+	job := courier.NewContext(courier.ContextConfig{Resources: res})
+	_, err1 := courier.Keep(t.Context(), job, "conn", func(context.Context) (*conn, error) { return &conn{"a", &closed}, nil })
+	_, err2 := courier.Keep(t.Context(), job, "bomb", func(context.Context) (bomb, error) { return bomb{}, nil })
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Close(); err == nil || !strings.Contains(err.Error(), "close a courier_test.bomb: panic: boom") || len(closed) != 1 {
+		t.Errorf("Close = %v, closed %v; want the panic as an error, and the other one closed", err, closed)
+	}
+}
+
 func TestKeepOpensOnceForMany(t *testing.T) {
 	var job courier.Context
 	var mu sync.Mutex
