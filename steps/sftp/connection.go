@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
@@ -194,15 +195,25 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// seconds keeps the sign of n, however small or large it is, since 0 means
+// something else.
 func seconds(n float64) time.Duration {
-	if d := n * float64(time.Second); d < float64(1<<62) {
-		return time.Duration(d)
+	const most = 1 << 62
+	d := time.Duration(max(-most, min(n*float64(time.Second), most)))
+	switch {
+	case n > 0:
+		return max(d, 1)
+	case n < 0:
+		return min(d, -1)
 	}
-	return 1 << 62
+	return 0
 }
 
 // decodeStrict decodes JSON into v and refuses unknown names.
 func decodeStrict(text []byte, v any) error {
+	if !utf8.Valid(text) {
+		return errUTF8
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
@@ -223,6 +234,10 @@ func decodeStrict(text []byte, v any) error {
 	}
 	return errors.New(message)
 }
+
+// errUTF8 is about text in which package json would replace characters, such as
+// those of a password.
+var errUTF8 = errors.New("is not valid UTF-8; save the file in that form")
 
 // jsonKind is how a message calls what JSON must have for a type.
 func jsonKind(t reflect.Type) string {
@@ -294,6 +309,9 @@ func ReadConnections(path string) (Map, error) {
 }
 
 func parseConnections(text []byte) (Map, error) {
+	if !utf8.Valid(text) {
+		return nil, errUTF8
+	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return nil, fmt.Errorf("must be a JSON object that maps ids to connections: %w", err)

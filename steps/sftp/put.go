@@ -89,8 +89,8 @@ func (p *putting) consult(ctx context.Context, s *session) (done bool, err error
 	case p.cfg.IfExists == ifExistsOverwrite:
 		return false, nil
 	}
-	if p.job.Attempt() > 1 {
-		// An earlier attempt may have finished without anybody getting to know.
+	if p.job.Repeated() {
+		// An earlier start may have finished without anybody getting to know.
 		// Nothing but the content tells.
 		if same, err := p.sameContent(ctx, s, p.file.final, a); same || err != nil {
 			return same, err

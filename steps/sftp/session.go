@@ -152,10 +152,14 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 	}
 	s.warn(job.Log())
 	stop := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
+	returned := false
+	defer func() {
+		if !stop() || !returned || s.cause() != nil {
+			s.Close()
+		}
+	}()
 	err = f(s)
-	if !stop() || s.cause() != nil {
-		s.Close()
-	}
+	returned = true
 	return err
 }
 

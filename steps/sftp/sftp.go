@@ -109,10 +109,11 @@ func (m *meter) while(f func() error) error {
 			}
 		}
 	}()
-	err := f()
-	close(stop)
-	<-stopped
-	return err
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	return f()
 }
 
 // test connects, and calls f, if not nil, for further checks of a
