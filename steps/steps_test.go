@@ -3,6 +3,10 @@ package steps_test
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +40,39 @@ func TestRegisterAddsAllFamilies(t *testing.T) {
 	for _, key := range bare.Keys() {
 		if !strings.HasPrefix(key, "file.") {
 			t.Errorf("%s is registered without what it needs", key)
+		}
+	}
+}
+
+// Every family holds all of its types against the contract for retries: its
+// TestContract runs the cases and has steptest.Cover find the types without one.
+func TestContracts(t *testing.T) {
+	families := make(map[string][]string)
+	for _, key := range registry().Keys() {
+		family, _, _ := strings.Cut(key, ".")
+		families[family] = append(families[family], key)
+	}
+	for family, keys := range families {
+		name := filepath.Join(family, "steptest_test.go")
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Errorf("%v have no test of the contract: %v", keys, err)
+			continue
+		}
+		calls := make(map[string]bool)
+		for _, decl := range syntax.Decls {
+			if f, ok := decl.(*ast.FuncDecl); !ok || f.Name.Name != "TestContract" {
+				continue
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					calls[types.ExprString(call.Fun)] = true
+				}
+				return true
+			})
+		}
+		if !calls["steptest.Run"] || !calls["steptest.Cover"] {
+			t.Errorf("%s: TestContract does not call steptest.Run and steptest.Cover for %v", name, keys)
 		}
 	}
 }

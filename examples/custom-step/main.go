@@ -32,10 +32,14 @@ func count(ctx context.Context, job *courier.Context, cfg CountConfig) (CountOut
 	}
 	defer f.Close()
 	var out CountOutput
-	for s := bufio.NewScanner(f); s.Scan() && ctx.Err() == nil; {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
 		out.Lines++
 	}
-	return out, context.Cause(ctx)
+	return out, lines.Err()
 }
 
 // A ReportConfig is the configuration of text.report.

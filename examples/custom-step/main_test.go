@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/steps/steptest"
 )
 
 // TestCount tests the step alone.
@@ -40,3 +41,14 @@ func TestMissingFile(t *testing.T) {
 
 // TestProgram runs the program itself.
 func TestProgram(t *testing.T) { main() }
+
+// TestContract shows that the step may be interrupted anywhere and executed
+// again.
+func TestContract(t *testing.T) {
+	steptest.Run(t, steptest.Case{
+		Register: register,
+		Key:      "text.count",
+		Setup:    func(w *steptest.World) { w.Write("poem.txt", "one\ntwo\n") },
+		Config:   CountConfig{Path: "poem.txt"},
+	})
+}

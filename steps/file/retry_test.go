@@ -168,18 +168,6 @@ func (c scenario) attempt(t *testing.T, s *site, when string, out m, files strin
 	}
 }
 
-func TestRepeat(t *testing.T) {
-	for _, c := range scenarios() {
-		t.Run(c.name, func(t *testing.T) {
-			s := c.site(t)
-			out := s.run(t, c.key, c.cfg)
-			files := s.snapshot(t)
-			c.attempt(t, s, "again", out, files)
-			c.attempt(t, s, "and again", out, files)
-		})
-	}
-}
-
 // A fuse is a context that ends at the n-th look at it.
 type fuse struct {
 	context.Context
@@ -201,33 +189,6 @@ func (f *fuse) Err() error {
 		f.blow(errFuse)
 	}
 	return f.Context.Err()
-}
-
-func TestInterrupted(t *testing.T) {
-	for _, c := range scenarios() {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			out, files := c.undisturbed(t)
-			for n := 1; ; n += 1 + n/20 { // late looks are between equal blocks
-				s := c.site(t)
-				before := s.snapshot(t)
-				_, err := s.execute(newFuse(t.Context(), n), registry(file.Limits{}), c.key, c.cfg)
-				if err == nil {
-					if n == 1 {
-						t.Error("the step never looks at its context")
-					}
-					return
-				}
-				if !errors.Is(err, errFuse) {
-					t.Fatalf("look %d: error %v, want the cause", n, err)
-				}
-				if after := s.snapshot(t); strings.Contains(after, ".courier-tmp") {
-					t.Errorf("look %d: left over\n%s\nof\n%s", n, after, before)
-				}
-				c.attempt(t, s, fmt.Sprintf("after look %d", n), out, files)
-			}
-		})
-	}
 }
 
 // crashEnv makes the test binary a process that is to be killed in a step.

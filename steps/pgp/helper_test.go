@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,41 +268,6 @@ func wantFailure(t testing.TB, err error, texts ...string) {
 		}
 	}
 }
-
-// A fuse is a context that ends at the n-th look at it.
-type fuse struct {
-	context.Context
-	left atomic.Int64
-	done chan struct{}
-}
-
-func newFuse(ctx context.Context, n int64) *fuse {
-	f := &fuse{Context: ctx, done: make(chan struct{})}
-	f.left.Store(n)
-	return f
-}
-
-func (f *fuse) look() bool {
-	n := f.left.Add(-1)
-	if n == 0 {
-		close(f.done)
-	}
-	return n <= 0
-}
-
-func (f *fuse) Done() <-chan struct{} {
-	f.look()
-	return f.done
-}
-
-func (f *fuse) Err() error {
-	if f.look() {
-		return context.Canceled
-	}
-	return nil
-}
-
-func (f *fuse) burnt() bool { return f.left.Load() <= 0 }
 
 // past is the clock of somebody who works at another time.
 func past(d time.Duration) func() time.Time {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -188,75 +187,6 @@ func TestCancelEmptyWork(t *testing.T) {
 	_, err = run[pgp.DecryptOutput](ctx, b, "pgp.decrypt", map[string]any{"input_path": "in.pgp"})
 	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d > time.Second {
 		t.Errorf("%v after %v", err, d)
-	}
-}
-
-// TestInterrupted ends the context at the first, second, third ... look at it,
-// then cleans up and executes again.
-func TestInterrupted(t *testing.T) {
-	for _, key := range []string{"pgp.encrypt", "pgp.decrypt"} {
-		for output, format := range map[string]string{"": "armored", "out/final": "binary"} {
-			t.Run(key+" "+format+" "+output, func(t *testing.T) { interrupt(t, key, format, output) })
-		}
-	}
-}
-
-func interrupt(t *testing.T, key, format, output string) {
-	b := newBench(t)
-	b.key("us")
-	data := noise(300_000)
-	b.write("a.txt", data)
-	if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}); err != nil {
-		t.Fatal(err)
-	}
-	cfg := map[string]any{"input_path": "a.pgp", "output_path": output, "verify": "required"}
-	if key == "pgp.encrypt" {
-		cfg = map[string]any{"input_path": "a.txt", "output_path": output, "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}
-	}
-	typ, _ := b.reg.Lookup(key)
-	for n := int64(1); ; n++ {
-		b.attempt = 1
-		ctx := newFuse(t.Context(), n)
-		_, err := typ.Execute(ctx, b.job(), mustJSON(t, cfg))
-		if err != nil {
-			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("at look %d: %v", n, err)
-			}
-			b.wantFiles("a.pgp", "a.txt")
-		}
-		b.attempt = 2
-		b.cleanup(key, cfg)
-		raw, again := typ.Execute(t.Context(), b.job(), mustJSON(t, cfg))
-		if again != nil {
-			t.Fatalf("at look %d, then again: %v", n, again)
-		}
-		var out struct {
-			Encrypted string `json:"encrypted_file"`
-			Decrypted string `json:"decrypted_file"`
-		}
-		if err := json.Unmarshal(raw, &out); err != nil {
-			t.Fatal(err)
-		}
-		got := out.Decrypted
-		if key == "pgp.encrypt" {
-			got = "check"
-			if _, err := b.decrypt(map[string]any{"input_path": out.Encrypted, "output_path": got, "verify": "required"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !bytes.Equal(b.read(got), data) {
-			t.Fatalf("at look %d, then again: the content differs", n)
-		}
-		if !ctx.burnt() {
-			if n < 5 {
-				t.Errorf("only %d looks at the context", n)
-			}
-			return
-		}
-		for _, f := range []string{out.Encrypted, out.Decrypted, "check"} {
-			os.Remove(filepath.Join(b.dir, f))
-		}
-		b.wantFiles("a.pgp", "a.txt")
 	}
 }
 

@@ -1,0 +1,85 @@
+package pgp_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/steps/steptest"
+)
+
+// TestContract holds the steps against the contract for retries.
+func TestContract(t *testing.T) {
+	data := string(noise(100_000))
+	var keys []string
+	for _, c := range []struct {
+		key, format, output string
+		old                 bool
+	}{
+		{"pgp.encrypt", "binary", "out/final", true},
+		{"pgp.encrypt", "armored", "", false},
+		{"pgp.decrypt", "armored", "out/final", true},
+		{"pgp.decrypt", "binary", "", false},
+	} {
+		keys = append(keys, c.key)
+		t.Run(strings.Join([]string{c.key, c.format, c.output}, " "), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.key("us")
+			b.write("a.txt", []byte(data))
+			if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}); err != nil {
+				t.Fatal(err)
+			}
+			message := string(b.read("a.pgp"))
+			var one sync.Mutex
+			steptest.Run(t, steptest.Case{
+				Register: func(r *courier.Registry) { pgp.Register(r, b.keys) },
+				Key:      c.key,
+				Setup: func(w *steptest.World) {
+					if c.old {
+						w.Write(c.output, "old")
+					}
+					if c.key == "pgp.decrypt" {
+						w.Write("a.pgp", message)
+						w.Config = map[string]any{"input_path": "a.pgp", "output_path": c.output, "verify": "required"}
+						return
+					}
+					w.Write("a.txt", data)
+					w.Config = map[string]any{"input_path": "a.txt", "output_path": c.output, "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}
+				},
+				Content: func(name string, content []byte) string {
+					text := string(content)
+					if c.key == "pgp.decrypt" || text == data || text == "old" {
+						return text
+					}
+					one.Lock()
+					defer one.Unlock()
+					return b.opened(content)
+				},
+				Outputs: func(_ *steptest.World, out map[string]any) {
+					if c.key == "pgp.encrypt" {
+						delete(out, "size") // two encryptions of one text have not one size
+					}
+				},
+				Tidy:   true,
+				Places: 10,
+			})
+		})
+	}
+	var r courier.Registry
+	pgp.Register(&r, new(pgp.Keyring))
+	steptest.Cover(t, &r, keys...)
+}
+
+// opened is the plaintext of a message, or why it has none.
+func (b *bench) opened(message []byte) string {
+	b.write("check.pgp", message)
+	out, err := b.decrypt(map[string]any{"input_path": "check.pgp", "output_path": "check", "verify": "required"})
+	if err != nil {
+		return fmt.Sprintf("%d bytes that are no message: %v", len(message), err)
+	}
+	return fmt.Sprintf("signed by %s: %s", out.SignerFingerprint, b.read("check"))
+}

@@ -1,0 +1,211 @@
+package steptest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// What ends contexts, operations and attempts.
+var (
+	errInterrupted = fmt.Errorf("steptest: the worker is about to end: %w", courier.ErrStopped)
+	errCutOff      = fmt.Errorf("steptest: the attempt hangs: %w", courier.ErrTimeout)
+	errTooLong     = fmt.Errorf("steptest: the attempt takes too long: %w", courier.ErrTimeout)
+	errFault       = errors.New("steptest: input/output error")
+	errPanic       = errors.New("steptest: panic in the middle")
+)
+
+const (
+	tooLong = 2 * time.Minute // for an attempt that nothing disturbs
+	late    = 24 * time.Hour  // virtual; after that nothing ends by itself
+)
+
+// An attempt is one call of a step, in a goroutine of its own.
+type attempt struct {
+	w      *World
+	number int
+	job    *courier.Context
+	probe  *probe
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	id       string        // of the goroutine
+	stopped  chan struct{} // closed when the context has ended
+	stopOnce sync.Once
+	stuck    chan struct{} // closed when the attempt hangs
+	release  chan struct{} // closed to let it go on
+	done     chan struct{} // closed when it has returned
+
+	out      json.RawMessage
+	err      error
+	panicked bool
+	trace    string // of a panic that is not the instrument's
+	cleaned  bool   // Cleanup is over
+}
+
+// newAttempt makes an attempt that is disturbed by act at place at, counting
+// from 1; 0 means that nothing disturbs it.
+func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *attempt {
+	a := &attempt{
+		w: w, number: number,
+		stopped: make(chan struct{}), stuck: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{}),
+	}
+	a.probe = &probe{at: at, act: func(p *place) error { return act(a, p) }}
+	w.probe.Store(a.probe)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
+	defer func() { w.begun = true }()
+	a.job = courier.NewContext(courier.ContextConfig{
+		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number,
+		Workspace: w.Work, Roots: w.Roots, Values: w.Values, Resources: w.kept, Cancelled: cancelled, Repeated: w.begun,
+		Secrets: func(ctx context.Context, name string) (string, error) {
+			if err := a.probe.reach(secret, func() string { return fmt.Sprintf("secret %q", name) }); err != nil {
+				return "", err
+			}
+			if w.Secrets == nil {
+				return "", fmt.Errorf("secret %q: the world has none; set World.Secrets in Setup", name)
+			}
+			return w.Secrets(ctx, name)
+		},
+		OnProgress: func(p courier.Progress) {
+			a.probe.reach(progress, func() string {
+				return fmt.Sprintf("progress of %q, %d of %d", strings.TrimPrefix(p.Item, w.Dir), p.Done, p.Total)
+			})
+		},
+		OnFile: func(operation, name string) error {
+			return a.probe.reach(file, func() string { return fmt.Sprintf("%s %q", operation, strings.TrimPrefix(name, w.Dir)) })
+		},
+	})
+	return a
+}
+
+// start calls f in the attempt's goroutine.
+func (a *attempt) start(f func() error) {
+	go func() {
+		defer close(a.done)
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("steptest", a.w.goLabel)))
+		a.id = goroutine()
+		defer func() {
+			if p := recover(); p != nil {
+				a.panicked, a.err = true, fmt.Errorf("panic: %v", p)
+				if p != errPanic {
+					a.trace = string(debug.Stack())
+				}
+			}
+		}()
+		a.err = f()
+	}()
+}
+
+// execute is what an engine calls: Cleanup, unless it is the first attempt, and
+// Execute. between is called between the two, if it is not nil.
+func (a *attempt) execute(cleanup bool, between func()) {
+	a.start(func() (err error) {
+		if cleanup {
+			if err := a.w.typ.Cleanup(a.ctx, a.job, a.w.config); err != nil {
+				return err
+			}
+		}
+		a.cleaned = true
+		if between != nil {
+			between()
+		}
+		a.out, err = a.w.typ.Execute(a.ctx, a.job, a.w.config)
+		return err
+	})
+}
+
+// rollback is what an engine calls when the policy gives up.
+func (a *attempt) rollback() {
+	a.start(func() error { return a.w.typ.Rollback(a.ctx, a.job, a.w.config) })
+}
+
+// stop ends the attempt's context.
+func (a *attempt) stop(cause error) {
+	a.stopOnce.Do(func() {
+		a.cancel(cause)
+		close(a.stopped)
+	})
+}
+
+// wait waits until the attempt has returned or hangs as it was told to. It
+// reports false if it did neither in time.
+func (a *attempt) wait() bool {
+	long := time.NewTimer(tooLong)
+	defer long.Stop()
+	select {
+	case <-a.done:
+		return true
+	case <-a.stuck:
+		return true
+	case <-a.stopped:
+	case <-long.C:
+		a.stop(errTooLong)
+	}
+	return a.gone()
+}
+
+// gone waits for the end of an attempt whose context has ended. It reports
+// false if that comes too late.
+func (a *attempt) gone() bool {
+	soon := time.NewTimer(a.w.c.Return)
+	defer soon.Stop()
+	select {
+	case <-a.done:
+		return true
+	case <-soon.C:
+	}
+	further := a.w.c.Return
+	if a.w.c.Virtual {
+		further = late
+	}
+	select { // it may only be late, and then it is not left behind
+	case <-a.done:
+	case <-time.After(further):
+	}
+	return false
+}
+
+// close ends what has returned, or closes the files under what has not.
+func (a *attempt) close() {
+	a.job.Close()
+	a.cancel(nil)
+}
+
+// A disturbance is what happens to an attempt at a place, in its goroutine.
+type disturbance func(a *attempt, p *place) error
+
+func interrupted(a *attempt, _ *place) error {
+	a.stop(errInterrupted)
+	return nil
+}
+
+func failing(_ *attempt, p *place) error {
+	operation, name, _ := strings.Cut(p.what, " ")
+	return &fs.PathError{Op: operation, Path: strings.Trim(name, `"`), Err: errFault}
+}
+
+// panicking panics only where the attempt recovers, as an engine does: a panic
+// in a goroutine of the step's own ends the process.
+func panicking(a *attempt, _ *place) error {
+	if goroutine() == a.id {
+		panic(errPanic)
+	}
+	a.stop(errInterrupted)
+	return nil
+}
+
+func hanging(a *attempt, _ *place) error {
+	close(a.stuck)
+	<-a.release
+	return nil
+}

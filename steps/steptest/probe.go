@@ -1,0 +1,147 @@
+package steptest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A place is where a step called something that the instrument holds.
+type place struct {
+	kind kind
+	what string // "open \"in.txt\""
+	line string // "upper.go:12"; empty if that can't be told
+}
+
+func (p place) String() string {
+	if p.line == "" {
+		return p.what
+	}
+	return p.what + " at " + p.line
+}
+
+// inCommit reports that the place is inside of [courier.PendingFile.Commit],
+// where no step panics.
+func (p place) inCommit() bool {
+	return strings.HasPrefix(p.what, "sync ") || strings.HasPrefix(p.what, "rename ")
+}
+
+type kind int
+
+const (
+	look kind = iota
+	file
+	progress
+	secret
+	outside
+)
+
+// A probe counts the places that an attempt comes to, and acts at one of them.
+type probe struct {
+	at   int                  // the place to act at, from 1; 0 means none
+	list bool                 // whether to list the places
+	act  func(p *place) error // what is done there, in the step's goroutine
+
+	mu     sync.Mutex
+	n      int
+	places []place
+	acted  string // where it was, once it has been
+}
+
+// reach tells the probe that the step is at a place. The error stands in for
+// the call, where one can fail.
+func (p *probe) reach(k kind, what func() string) error {
+	p.mu.Lock()
+	p.n++
+	here := p.n == p.at
+	var pl place
+	if here || p.list {
+		pl = place{kind: k, what: what()}
+		if k != outside {
+			pl.line = caller()
+		}
+	}
+	if p.list {
+		p.places = append(p.places, pl)
+	}
+	if here {
+		p.acted = fmt.Sprintf("place %d, %s", p.n, pl)
+	}
+	p.mu.Unlock()
+	if !here {
+		return nil
+	}
+	return p.act(&pl)
+}
+
+// hit says where the probe acted; empty if it has not.
+func (p *probe) hit() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acted
+}
+
+// listed returns the places so far. An outside system may still be at work.
+func (p *probe) listed() []place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.places)
+}
+
+// without are packages whose lines say nothing about where a step is.
+var without = []string{
+	"github.com/courierhq/courier.", "github.com/courierhq/courier/internal/", "github.com/courierhq/courier/steps/steptest.",
+	"context.", "runtime.", "io.", "bufio.", "sync.", "os.", "fmt.",
+}
+
+// caller is the line of the step that is at work.
+func caller() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+next:
+	for {
+		f, more := frames.Next()
+		if f.Function == "" {
+			return ""
+		}
+		for _, prefix := range without {
+			if strings.HasPrefix(f.Function, prefix) {
+				if !more {
+					return ""
+				}
+				continue next
+			}
+		}
+		return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+	}
+}
+
+// goroutine is the number of the goroutine that calls it.
+func goroutine() string {
+	var buf [64]byte
+	id, _, _ := bytes.Cut(bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine ")), []byte(" "))
+	return string(id)
+}
+
+// A watched context tells a probe of each look at it.
+type watched struct {
+	context.Context
+	probe *probe
+}
+
+// Err is a look.
+func (w watched) Err() error {
+	w.probe.reach(look, func() string { return "ctx.Err" })
+	return w.Context.Err()
+}
+
+// Done is a look.
+func (w watched) Done() <-chan struct{} {
+	w.probe.reach(look, func() string { return "ctx.Done" })
+	return w.Context.Done()
+}

@@ -1,0 +1,200 @@
+package steptest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A World is what one run of a step works on. It is new for every run, and a
+// test of its own to its Setup: what that registers by Cleanup happens at the
+// end of the world.
+type World struct {
+	testing.TB
+
+	// Registry is where the step's type is looked up.
+	Registry *courier.Registry
+	// Config is the step's configuration, that of the Case unless Setup sets
+	// another one.
+	Config any
+
+	// Dir holds all directories of the world. What is in it belongs to the
+	// outcome, whether the step can reach it or not, such as the files of a
+	// server.
+	Dir string
+	// Work is the workspace, from which relative paths are taken.
+	Work string
+	// Root is a directory outside of the workspace that the step may use.
+	Root string
+	// Roots are all such directories. Setup may add further ones.
+	Roots []string
+
+	// Secrets resolves secrets, and Values are the values in scope. Nil means
+	// that there are none.
+	Secrets func(ctx context.Context, name string) (string, error)
+	Values  courier.Scope
+
+	c       *Case
+	typ     *courier.StepType
+	config  []byte
+	kept    *courier.Resources
+	begun   bool                  // there was an attempt
+	probe   atomic.Pointer[probe] // of the latest attempt
+	ends    []func()
+	goLabel string
+	ok      bool
+}
+
+// The step's place in its execution.
+const (
+	execution = "0198c2f0-0000-7000-8000-000000000001"
+	step      = 3
+)
+
+// newWorld makes a world; nil if that isn't possible, which it has reported.
+func (c *Case) newWorld(t testing.TB) *World {
+	t.Helper()
+	dir, err := os.MkdirTemp(c.Dir, "steptest")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	w := &World{
+		TB: t, c: c, ok: true,
+		Registry: new(courier.Registry), Config: c.Config,
+		Dir: dir, Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
+		kept: new(courier.Resources),
+	}
+	w.goLabel = fmt.Sprintf("%s %p", t.Name(), w)
+	w.Roots = []string{w.Root}
+	w.Cleanup(func() { os.RemoveAll(dir) })
+	if err := errors.Join(os.Mkdir(w.Work, 0o700), os.Mkdir(w.Root, 0o755)); err != nil {
+		t.Error(err)
+		return nil
+	}
+	if c.Register != nil {
+		c.Register(w.Registry)
+	}
+	if c.Setup != nil {
+		c.Setup(w)
+	}
+	if err := w.prepare(); err != nil {
+		t.Error(err)
+		w.end()
+		return nil
+	}
+	return w
+}
+
+// memory is the directory of a file system in memory; empty if there is none.
+func memory() string {
+	const dir = "/dev/shm"
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
+}
+
+// prepare looks the step's type up and encodes its configuration.
+func (w *World) prepare() error {
+	if keys := w.Registry.Keys(); w.c.Key != "" {
+		w.typ, _ = w.Registry.Lookup(w.c.Key)
+	} else if len(keys) == 1 {
+		w.typ, _ = w.Registry.Lookup(keys[0])
+	}
+	if w.typ == nil {
+		return fmt.Errorf("no step type %q among %q; set Case.Register and Case.Key", w.c.Key, w.Registry.Keys())
+	}
+	if w.Config == nil {
+		w.Config = map[string]any{}
+	}
+	var err error
+	w.config, err = json.Marshal(w.Config)
+	return err
+}
+
+// end closes what the step kept open and undoes Setup.
+func (w *World) end() {
+	w.Helper()
+	if err := w.kept.Close(); err != nil && w.ok {
+		w.Errorf("closing what the step kept open: %v", err)
+	}
+	w.ended()
+	for _, f := range slices.Backward(w.ends) {
+		f()
+	}
+}
+
+// Cleanup registers a function for the end of the world.
+func (w *World) Cleanup(f func()) { w.ends = append(w.ends, f) }
+
+// TempDir makes a directory below Dir, which belongs to the outcome.
+func (w *World) TempDir() string {
+	w.Helper()
+	dir, err := os.MkdirTemp(w.Dir, "tmp")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return dir
+}
+
+// Path is the path of a file as the step's configuration means it: a relative
+// name is one in the workspace.
+func (w *World) Path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(w.Work, filepath.FromSlash(name))
+}
+
+// Write writes a file, with the directories above it and always the same time
+// of modification. See [World.Path] for the name.
+func (w *World) Write(name, content string) {
+	w.Helper()
+	p, at := w.Path(name), time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
+	err := os.MkdirAll(filepath.Dir(p), 0o755)
+	if err == nil {
+		err = os.WriteFile(p, []byte(content), 0o644)
+	}
+	if err == nil {
+		err = os.Chtimes(p, at, at)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Reach makes a place of an operation of an outside system, such as a request
+// that a server of Setup's has got: the system calls it before the operation,
+// and has the operation fail if there is an error. The text begins with the
+// operation's name. Reach may block until the step has been cut off, so the
+// system must hold nothing that another connection of the step needs. It may
+// be called at any time, by any goroutine.
+func (w *World) Reach(operation string) error {
+	if p := w.probe.Load(); p != nil {
+		return p.reach(outside, func() string { return operation })
+	}
+	return nil
+}
+
+// broken reports a broken rule.
+func (w *World) broken(where string, r rule, details string) {
+	w.Helper()
+	w.ok = false
+	if details != "" {
+		details = "\n" + details
+	}
+	w.Errorf("%s: %s%s\nTo do: %s.", where, r.says, details, r.advice)
+}
