@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +77,7 @@ func (r *run) configError(err error) error {
 // newContext returns the step's view of its execution.
 func (r *run) newContext(step, n int, a *attempt, cancelled bool) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
-	cfg.Iteration, cfg.Cancelled = r.walk.Iteration(), cancelled
+	cfg.Iteration, cfg.Cancelled, cfg.Repeated = r.walk.Iteration(), cancelled, a.cleanup
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
@@ -174,9 +175,27 @@ func (a *attempt) call(f func() (json.RawMessage, error)) {
 		}
 		a.done <- o
 	}()
-	o.outputs, o.err = f()
+	if o.outputs, o.err = f(); o.err != nil {
+		o.err = sound(o.err)
+	}
 	returned = true
 }
+
+// sound returns err if its methods can be called, as they will be outside of the
+// step's goroutine; those of a nil pointer in an error often panic.
+func sound(err error) (ok error) {
+	defer func() {
+		if p := recover(); p != nil {
+			ok = fmt.Errorf("an error of type %T whose methods panic: %v", err, p)
+		}
+	}()
+	_ = err.Error()
+	errors.Is(err, errSound)
+	_, _ = errors.AsType[*courier.ConfigError](err)
+	return err
+}
+
+var errSound = errors.New("no error matches this")
 
 // work is the attempt itself.
 func (a *attempt) work(ctx context.Context) (json.RawMessage, error) {
@@ -188,6 +207,9 @@ func (a *attempt) work(ctx context.Context) (json.RawMessage, error) {
 		if err := a.typ.Cleanup(ctx, a.job, config); err != nil {
 			return nil, fmt.Errorf("clean up after the last attempt: %w", err)
 		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // the attempt may be abandoned already
 	}
 	around := a.run.e.opt.Around
 	if around == nil {
@@ -323,6 +345,9 @@ func (a *attempt) judge(ctx context.Context, o outcome) outcome {
 func (a *attempt) finish(o *outcome) {
 	o.bytes = a.job.Bytes()
 	o.files = a.job.Files()
+	if o.abandoned {
+		o.files = slices.Clone(o.files) // the step may still report
+	}
 	a.run.used = a.run.used || a.job.UsedWorkspace()
 	if err := a.job.Close(); err != nil && !o.abandoned {
 		a.run.log.Warn("close files of step", "error", err)
@@ -341,6 +366,10 @@ func (a *attempt) finish(o *outcome) {
 // stays taken until it returns.
 func (e *Engine) abandon(a *attempt) {
 	r := a.run
+	a.scope.end()
+	if err := a.job.Close(); err != nil {
+		r.log.Warn("close files of step", "error", err)
+	}
 	stuck := StuckStep{
 		Execution: r.x.ID, Step: a.job.Step(), Type: a.typ.Key(), Attempt: a.job.Attempt(),
 		Stacks: []byte(r.secrets.clean(string(stacks()))),
@@ -360,10 +389,30 @@ func (e *Engine) abandon(a *attempt) {
 			delete(e.zombies, r.x.ID)
 		}
 		e.mu.Unlock()
-		e.signal()
+		signal(e.freed)
 	}()
 	if f := e.opt.OnStuckStep; f != nil {
-		e.protect("stuck-step hook", func() { f(stuck) })
+		e.tell(func() { f(stuck) })
+	}
+}
+
+// maxHook is how long an execution waits for the host's stuck-step hook.
+const maxHook = 5 * time.Second
+
+// tell calls the stuck-step hook, in a goroutine of its own, since the execution
+// must go on even if the hook does not return.
+func (e *Engine) tell(hook func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.protect("stuck-step hook", hook)
+	}()
+	timer := time.NewTimer(maxHook)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		e.log.Error("stuck-step hook does not return")
 	}
 }
 

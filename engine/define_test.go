@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,6 +73,8 @@ func TestDefineReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
+var big = flag.Int("big", 20, "how many megabytes the large value of TestDefineTakesLargeDefinitions has")
+
 func TestDefineTakesLargeDefinitions(t *testing.T) {
 	h := typed(t)
 	within := func(limit time.Duration, what string, f func()) {
@@ -107,8 +110,8 @@ func TestDefineTakesLargeDefinitions(t *testing.T) {
 		}
 		h.Run(job, nil).RequireState(courier.Completed).RequireTrace("1000 demo.get completed")
 	})
-	within(3*time.Minute, "100 MB in a value", func() {
-		job := courier.Job{Name: "big", Steps: []courier.StepSpec{{Type: "demo.get", Config: m{"path": strings.Repeat("x", 100<<20)}}}}
+	within(3*time.Minute, fmt.Sprint(*big, " MB in a value"), func() {
+		job := courier.Job{Name: "big", Steps: []courier.StepSpec{{Type: "demo.get", Config: m{"path": strings.Repeat("x", *big<<20)}}}}
 		h.Run(job, nil).RequireState(courier.Completed)
 	})
 }

@@ -114,6 +114,7 @@ func (r *run) validate(step int) StepReport {
 		a.timeout = courier.DefaultTimeout
 	}
 	defer a.scope.end()
+	a.job = courier.NewContext(r.contextConfig(step, 1, a, nil)) // what the step is called in reports about it
 	ctx, cancel := context.WithCancelCause(r.steps)
 	defer cancel(nil)
 	unresolved := new([]string)

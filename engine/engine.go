@@ -111,7 +111,8 @@ type Engine struct {
 	waiters map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution
 	keeper  *keeper                                 // renews while there are runs
 	worker  *worker                                 // set between Start and the end of Stop
-	wake    chan struct{}                           // a slot became free
+	wake    chan struct{}                           // there may be something to claim
+	freed   chan struct{}                           // a slot became free
 	healthy atomic.Bool                             // the last renewal succeeded
 }
 
@@ -125,6 +126,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 		zombies: make(map[courier.ExecutionID]int),
 		waiters: make(map[courier.ExecutionID][]chan struct{}),
 		wake:    make(chan struct{}, 1),
+		freed:   make(chan struct{}, 1),
 	}
 	if opt != nil {
 		e.opt = *opt

@@ -81,7 +81,9 @@ func (e *Engine) enqueue(ctx context.Context, p *program, opt *EnqueueOptions) (
 	var got []store.Enqueued
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	err = e.retry(ctx, func() (err error) {
+	calls := patience{parent: ctx}
+	defer calls.end()
+	err = retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, []store.NewExecution{n}) // its id makes it safe to repeat
 		return err
 	})

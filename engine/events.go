@@ -22,6 +22,7 @@ type events struct {
 
 	mu      sync.Mutex
 	queue   []courier.Event
+	waiting int // in the queue, or taken out of it and not delivered yet
 	running bool
 	idle    chan struct{} // closed when the goroutine has ended
 }
@@ -40,10 +41,11 @@ func (v *events) emit(ev courier.Event) {
 	ev.At = time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.queue) >= maxEvents {
+	if v.waiting >= maxEvents {
 		v.dropped.Add(1)
 		return
 	}
+	v.waiting++
 	v.queue = append(v.queue, ev)
 	if !v.running {
 		v.running, v.idle = true, make(chan struct{})
@@ -64,6 +66,9 @@ func (v *events) deliver(idle chan struct{}) {
 		}
 		v.mu.Unlock()
 		for _, ev := range batch {
+			v.mu.Lock()
+			v.waiting--
+			v.mu.Unlock()
 			for _, o := range v.observers {
 				v.call(o, ev)
 			}

@@ -15,10 +15,17 @@ type keeper struct {
 	done chan struct{}
 }
 
-// hold adds a run to those whose leases are renewed.
+// hold adds a run to those whose leases are renewed. If this engine still has an
+// earlier run of the same execution, the new one has to wait for its end: it may
+// not know yet that it lost its lease, or its step has not returned, or it only
+// has to tell what it has written. Its watchdog sees to it.
 func (e *Engine) hold(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.runs[r.x.ID] != nil {
+		r.before = make(chan struct{})
+		e.waiters[r.x.ID] = append(e.waiters[r.x.ID], r.before)
+	}
 	e.runs[r.x.ID] = r
 	if e.keeper == nil {
 		ctx, stop := context.WithCancel(context.Background())
@@ -47,13 +54,13 @@ func (e *Engine) release(r *run) {
 		idle.stop()
 		<-idle.done
 	}
-	e.signal()
+	signal(e.freed)
 }
 
-// signal wakes the worker: a slot may be free.
-func (e *Engine) signal() {
+// signal wakes the worker, if it is not about to wake up anyway.
+func signal(c chan<- struct{}) {
 	select {
-	case e.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -79,7 +86,7 @@ func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
 			if err != nil {
 				e.log.Error("renew leases; nothing is claimed until it succeeds", "error", err)
 			}
-			e.signal()
+			signal(e.freed)
 		}
 		if err != nil {
 			wait.Reset(interval / 10)
@@ -147,17 +154,18 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 }
 
 // retry calls f until it succeeds, fails for a reason that the contract names,
-// or ctx ends.
-func (e *Engine) retry(ctx context.Context, f func() error) error {
+// or p's parent ends. A call that has not returned after storeTimeout is given
+// up and made again.
+func retry(p *patience, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second
 	for delay := first; ; delay = min(2*delay, most) {
-		err := f()
+		err := p.call(f)
 		if err == nil || promised(err) {
 			return err
 		}
 		timer := time.NewTimer(delay)
 		select {
-		case <-ctx.Done():
+		case <-p.parent.Done():
 			timer.Stop()
 			return err
 		case <-timer.C:

@@ -50,13 +50,9 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, by string) 
 // execution can only end as cancelled: its step's context ends with the cause
 // [courier.ErrCancelled] and what the step has begun is rolled back.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by string) error {
-	before, err := e.store.Execution(ctx, id)
-	if err != nil {
-		return e.requestError(courier.RequestCancel, id, err)
-	}
 	x, err := e.ask(ctx, id, courier.RequestCancel, by)
 	if err == nil && x.State == courier.Cancelled {
-		e.discard(ctx, &before)
+		e.discard(ctx, &x)
 	}
 	return err
 }
@@ -107,17 +103,36 @@ func (e *Engine) requestError(kind courier.RequestKind, id courier.ExecutionID, 
 // discard rolls back the step at which a cancelled execution had failed or was
 // interrupted, and removes its files, as far as they are within reach; what is
 // not is swept by the engine that has it.
-func (e *Engine) discard(ctx context.Context, before *courier.Execution) {
-	if before.Workspace != "" && before.Workspace != e.opt.WorkspaceID {
+func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
+	if x.Workspace != "" && x.Workspace != e.opt.WorkspaceID {
 		return
 	}
-	if before.StepAttempts > 0 {
-		e.rollbackUnowned(ctx, before)
+	e.part(ctx, x.ID)
+	if x.StepAttempts > 0 {
+		e.rollbackUnowned(ctx, x)
 	}
-	if before.Workspace != "" {
-		if err := e.work.remove(before.ID); err != nil {
-			e.log.Warn("remove workspace", "execution", before.ID, "error", err)
+	if x.Workspace != "" {
+		if err := e.work.remove(x.ID); err != nil {
+			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
 		}
+	}
+}
+
+// part waits until a run of this engine's has ended whose execution was
+// cancelled at once: it has lost its lease, and its step may still be about to
+// return, or it has ended the lease itself and does not know yet.
+func (e *Engine) part(ctx context.Context, id courier.ExecutionID) {
+	ended := e.watch(id)
+	defer e.unwatch(id, ended)
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
 }
 
@@ -176,7 +191,7 @@ func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", scope, err)
 	}
-	e.signal()
+	signal(e.wake)
 	return nil
 }
 

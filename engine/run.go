@@ -29,19 +29,25 @@ type run struct {
 	current *courier.StepExecution  // the present step, as the store knows it
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
-	res     *courier.Resources
-	secrets redactor
-	buf     []byte                                                 // of the rendered configuration
-	done    chan outcome                                           // of the present attempt
-	calls   chan func()                                            // to the goroutine of the steps; nil while there is none
-	timer   *time.Timer                                            // of the present attempt
-	resolve func(ctx context.Context, name string) (string, error) // secretFor
-	err     *courier.StepError
+	// reclaimed says that the worker before was lost: it may have left files that
+	// it could not tell of.
+	reclaimed bool
+	before    chan struct{} // closed when an earlier run of this engine's has ended; nil if there is none
+	res       *courier.Resources
+	secrets   redactor
+	buf       []byte                                                 // of the rendered configuration
+	done      chan outcome                                           // of the present attempt
+	calls     chan func()                                            // to the goroutine of the steps; nil while there is none
+	timer     *time.Timer                                            // of the present attempt
+	resolve   func(ctx context.Context, name string) (string, error) // secretFor
+	err       *courier.StepError
 
-	// lease ends when the lease is lost; it carries the store calls. steps ends
-	// also when a step has to stop, with the reason as its cause.
+	// lease ends when the lease is lost; it carries the store calls, each bounded
+	// by patience. steps ends also when a step has to stop, with the reason as its
+	// cause.
 	lease     context.Context
 	lost      context.CancelCauseFunc
+	patience  patience
 	steps     context.Context
 	interrupt context.CancelCauseFunc
 	watchdog  *time.Timer
@@ -62,6 +68,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Marks, current: c.Execution.Current,
 		used: c.Execution.Workspace != "", stop: stop,
 	}
+	r.reclaimed = c.Marks.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
 	r.watchdog = time.AfterFunc(e.validity(sent), func() { r.lost(courier.ErrLeaseLost) })
 	if r.x.Timeout > 0 {
@@ -81,6 +88,7 @@ func (r *run) begin(ctx context.Context) {
 	r.log = slog.New(&redactHandler{r.e.log.Handler(), &r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
+	r.patience.parent = r.lease
 	r.steps, r.interrupt = context.WithCancelCause(r.lease)
 }
 
@@ -93,6 +101,13 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
+	if r.before != nil {
+		select {
+		case <-r.before:
+		case <-r.lease.Done():
+			return
+		}
+	}
 	if !r.prepare(c) {
 		return
 	}
@@ -132,6 +147,7 @@ func (r *run) close() {
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
 	r.endCalls()
+	r.patience.end()
 	r.closeResources()
 }
 
@@ -159,6 +175,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.program, err = r.e.programs.of(&c.Definition)
 	}
 	pos := c.Execution.Position
+	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && r.marks.Base == 0 && c.Lost == nil
 	if err == nil {
 		if r.marks.Resumed != "" {
 			pos = r.restart(pos)
@@ -174,14 +191,13 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, pos)
 		return false
 	}
-	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && c.Lost == nil
 	if r.x.Attempt > 1 && fresh {
 		// A retry of the whole job starts with an empty workspace.
 		if err := r.e.work.remove(r.x.ID); err != nil {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}
-	return r.marks.Resumed == "" || r.checkFiles()
+	return r.marks.Resumed == "" || r.checkFiles(c.Marks)
 }
 
 // restart returns where a resume begins. Steps of a loop that starts again get
@@ -192,7 +208,9 @@ func (r *run) restart(pos courier.Position) courier.Position {
 		return pos
 	}
 	base := max(r.marks.Attempts, r.marks.Base)
-	err := r.e.eachStep(r.lease, &r.x, func(s *courier.StepExecution) { base = max(base, s.Attempt) })
+	ctx, cancel := context.WithTimeout(r.lease, maxReading)
+	defer cancel()
+	err := r.e.eachStep(ctx, &r.x, func(s *courier.StepExecution) { base = max(base, s.Attempt) })
 	if err != nil {
 		r.log.Error("read the steps of a loop that starts again", "error", err)
 		base += maxBaseGap
@@ -204,6 +222,9 @@ func (r *run) restart(pos courier.Position) courier.Position {
 // maxBaseGap is by how much attempt numbers jump when those of the first pass
 // can't be read.
 const maxBaseGap = 1_000_000
+
+// maxReading is how long reading all records of an execution may take.
+const maxReading = time.Minute
 
 // maxReclaims is how many workers may be lost in a step before the execution
 // fails: a step that kills its worker would otherwise kill them all.
@@ -223,10 +244,12 @@ func (r *run) poisoned(lost *courier.StepExecution) {
 	r.fail(err, r.x.Position)
 }
 
-// checkFiles puts a resumed execution back into its former state if files that
-// completed steps left are gone.
-func (r *run) checkFiles() bool {
-	missing, err := r.e.missingFiles(r.lease, &r.x)
+// checkFiles puts a resumed execution back into its former state, with the marks
+// that it had, if files that completed steps left are gone.
+func (r *run) checkFiles(former store.Marks) bool {
+	ctx, cancel := context.WithTimeout(r.lease, maxReading)
+	defer cancel()
+	missing, err := r.e.missingFiles(ctx, &r.x)
 	if err != nil {
 		r.log.Error("check files of resumed execution", "error", err)
 		return true // the steps will tell
@@ -234,10 +257,12 @@ func (r *run) checkFiles() bool {
 	if len(missing) == 0 {
 		return true
 	}
-	f := missingFailure(missing)
-	err = r.apply(&store.Transition{To: r.marks.Resumed, Failure: f, Position: r.x.Position})
-	if errors.Is(err, courier.ErrConflict) && r.lease.Err() == nil {
-		r.cancelled()
+	t := &store.Transition{To: r.marks.Resumed, Failure: missingFailure(missing), Position: r.x.Position}
+	marks := r.marks
+	r.marks, r.marks.Resumed = former, ""
+	if err = r.apply(t); errors.Is(err, courier.ErrConflict) && r.lease.Err() == nil {
+		r.marks = marks
+		return true // the next boundary obeys the request
 	}
 	return false
 }
@@ -251,19 +276,23 @@ func (r *run) boundary() bool {
 	if q := r.request.Load(); q != nil {
 		switch q.Request {
 		case courier.RequestCancel:
-			if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.types) && r.program.types[pos.Step] != nil {
-				// An attempt at this step failed, was interrupted or was lost.
-				r.rollback(pos.Step, r.marks.Attempts, false, true)
-			}
+			r.undo(true)
 			return r.cancelled()
 		case courier.RequestPause:
+			if r.atEnd() {
+				return false // there is no next step before which it could wait
+			}
 			err := r.apply(&store.Transition{To: courier.Paused, Request: courier.RequestPause, Position: r.walk.Position()})
 			return !errors.Is(err, courier.ErrConflict)
 		}
 	}
 	if errors.Is(context.Cause(r.steps), errExecutionTimeout) {
+		r.undo(false)
 		r.fail(r.timedOut(), r.walk.Position())
 		return true
+	}
+	if r.atEnd() {
+		return false // all that is left is to record that
 	}
 	select {
 	case <-r.stop:
@@ -271,6 +300,17 @@ func (r *run) boundary() bool {
 		return !errors.Is(err, courier.ErrConflict)
 	default:
 		return false
+	}
+}
+
+// atEnd reports whether there is no step left.
+func (r *run) atEnd() bool { return r.walk.Position().Step == r.program.tree.Len() }
+
+// undo rolls back the step at which the execution stands, if an attempt at it
+// failed, was interrupted or was lost.
+func (r *run) undo(cancelled bool) {
+	if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.types) && r.program.types[pos.Step] != nil {
+		r.rollback(pos.Step, r.marks.Attempts, false, cancelled)
 	}
 }
 
@@ -284,11 +324,8 @@ func (r *run) timedOut() *courier.StepError {
 // earlier one may have to be cleaned up.
 func (r *run) start(step int) (n int, cleanup bool, err error) {
 	before := r.marks
-	if len(r.walk.Iteration()) == 0 {
-		r.marks.Base = 0 // the loop that was restarted is over
-	}
 	if !before.Interrupted {
-		r.marks.Attempts = max(r.marks.Attempts, r.marks.Base) + 1
+		r.count()
 	}
 	cleanup = before.Interrupted || r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
@@ -304,6 +341,14 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 		return 0, false, err
 	}
 	return s.Attempt, cleanup, nil
+}
+
+// count takes note of one more attempt where the execution stands.
+func (r *run) count() {
+	if len(r.walk.Iteration()) == 0 {
+		r.marks.Base = 0 // the loop that was restarted is over
+	}
+	r.marks.Attempts = max(r.marks.Attempts, r.marks.Base) + 1
 }
 
 // complete ends the execution. It reports false if an operator was faster.
@@ -336,7 +381,7 @@ func (r *run) diskBytes() int64 {
 }
 
 func (r *run) removeWorkspace() {
-	if !r.used {
+	if !r.used && !r.reclaimed {
 		return
 	}
 	r.closeResources()
@@ -352,6 +397,9 @@ func (r *run) fail(err *courier.StepError, pos courier.Position) {
 	r.err = err
 	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
 	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+		if r.walk != nil {
+			r.undo(true) // what was kept for a resume
+		}
 		r.cancelled()
 	}
 }
@@ -365,71 +413,22 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 	}
 }
 
-// apply writes a transition with all that is waiting to be written. Errors of
-// the store are retried while the lease lasts. After the error of a refused
-// request, the request is known and nothing was written; after any other
-// error the lease is gone.
-func (r *run) apply(t *store.Transition) error {
-	t.Execution, t.Lease, t.Seq, t.Marks = r.x.ID, r.token, r.seq+1, r.marks
-	t.Ended = append(r.ended, t.Ended...)
-	if r.used {
-		t.Workspace = r.e.opt.WorkspaceID
-	}
-	err := r.e.retry(r.lease, func() error { return r.e.store.Apply(r.lease, *t) })
-	if q, ok := errors.AsType[*store.RequestedError](err); ok {
-		r.asked(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
-		t.Ended = nil
-		return err
-	}
-	if err != nil {
-		if !errors.Is(err, courier.ErrLeaseLost) {
-			r.log.Error("write progress", "error", err)
-		}
-		r.lost(courier.ErrLeaseLost)
-		return err
-	}
-	r.written(t)
-	return nil
-}
-
-// written brings the run up to date with a transition that was written.
-func (r *run) written(t *store.Transition) {
-	n := int64(len(t.Ended))
-	if t.Interrupt && r.current != nil {
-		n++
-	}
-	if t.To != courier.Running {
-		n++
-	}
-	if t.Start != nil {
-		n++
-	}
-	if r.e.events.wanted() {
-		by := ""
-		if q := r.request.Load(); q != nil {
-			by = t.By(q.Request, q.By)
-		}
-		for _, a := range t.Entries(r.current, by) {
-			if ev, ok := eventOf(&r.x, &a); ok {
-				r.e.events.emit(ev)
-			}
-		}
-	}
-	r.seq += n
-	r.ended = nil
-	r.current = t.Start
-}
-
 // asked takes note of an operator's request. It may be called by any
 // goroutine.
 func (r *run) asked(q *store.Renewed) {
-	if q.Request == "" {
-		if r.request.Load() != nil {
-			r.request.Store(nil) // a pause was withdrawn
+	for {
+		old := r.request.Load()
+		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
+			return // a cancel is never withdrawn: this is older news
 		}
-		return
+		now := q
+		if q.Request == "" {
+			now = nil // a pause was withdrawn
+		}
+		if r.request.CompareAndSwap(old, now) {
+			break
+		}
 	}
-	r.request.Store(q)
 	if q.Request == courier.RequestCancel {
 		r.interrupt(courier.ErrCancelled)
 	}

@@ -75,11 +75,22 @@ func (d *redactor) clean(s string) string {
 // error returns err with a text without secrets; errors.Is and errors.As see
 // the original.
 func (d *redactor) error(err error) error {
-	text := err.Error()
-	if clean := d.clean(text); clean != text {
+	text, ok := errorText(err)
+	if clean := d.clean(text); !ok || clean != text {
 		return &redactedError{clean, err}
 	}
 	return err
+}
+
+// errorText is the text of an error; ok is false if the error has none of its
+// own, since its method panics, as that of a nil pointer does.
+func errorText(err error) (text string, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = fmt.Sprintf("an error of type %T whose method Error panics: %v", err, p)
+		}
+	}()
+	return err.Error(), true
 }
 
 type redactedError struct {
@@ -96,7 +107,8 @@ const maxMessage = 8 << 10
 // message is the text of an error as it can be stored and shown: without
 // secrets, NUL and invalid UTF-8, and not too long.
 func (d *redactor) message(err error) string {
-	s := d.clean(err.Error())
+	text, _ := errorText(err)
+	s := d.clean(text)
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "... (cut)"
 	}

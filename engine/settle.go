@@ -151,12 +151,12 @@ func (r *run) markerFailed(err error) bool {
 		step = e.Step
 	}
 	spec := r.program.tree.Spec(step)
+	r.count()
 	rec := courier.StepExecution{
 		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
-		Attempt: r.marks.Attempts + 1, ExecutionAttempt: r.x.Attempt,
+		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
 		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.message(field),
 	}
-	r.marks.Attempts++
 	if r.program.job.FailurePolicy.Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
 		r.ended = append(r.ended, rec)

@@ -139,11 +139,19 @@ func (v *values) snapshot() map[string]any {
 	return all
 }
 
-// restore puts the records that are in scope at a position back.
+// restore puts the records that are in scope at a position back. Latest is in
+// the order of the steps, which is also that in which they ended: a record that
+// is older than one before it is left from the first pass of a loop that was
+// started again, and took another branch.
 func (v *values) restore(latest []courier.StepExecution, pos courier.Position) {
+	newest := int64(0)
 	for i := range latest {
 		r := &latest[i]
-		if r.State == courier.StepCompleted && v.program.tree.InScope(pos, r) {
+		if !v.program.tree.InScope(pos, r) || r.Seq < newest {
+			continue
+		}
+		newest = r.Seq
+		if r.State == courier.StepCompleted {
 			v.set(r.Step, r.Outputs)
 		}
 	}

@@ -50,7 +50,9 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		var err error
 		if e.able(ctx) {
 			var claims store.Claims
-			claims, err = e.store.Claim(ctx, req)
+			claim, cancel := context.WithTimeout(ctx, storeTimeout)
+			claims, err = e.store.Claim(claim, req)
+			cancel()
 			got = &claims
 		}
 		switch {
@@ -62,14 +64,23 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		if ctx.Err() != nil {
 			return e.unfinished(ctx, x)
 		}
-		err = e.retry(ctx, func() (err error) {
-			x, err = e.store.Execution(ctx, x.ID)
-			return err
-		})
+		now, err := e.look(ctx, x.ID)
 		if err != nil {
 			return x, fmt.Errorf("run job %q: execution %s: %w", x.Job, x.ID, err)
 		}
+		x = now
 	}
+}
+
+// look returns an execution as it is, and tries until it can or ctx ends.
+func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
+	p := patience{parent: ctx}
+	defer p.end()
+	err = retry(&p, func(ctx context.Context) (err error) {
+		x, err = e.store.Execution(ctx, id)
+		return err
+	})
+	return x, err
 }
 
 // driveHere drives a claimed execution in the calling goroutine.

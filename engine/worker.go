@@ -40,9 +40,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
+	w.rest.Add(4) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
-	w.rest.Add(4)
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
@@ -51,7 +51,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		defer w.rest.Done()
 		select {
 		case <-ctx.Done():
-			go e.Stop(context.Background())
+			go e.stop(context.Background(), w)
 		case <-w.stop:
 		}
 	}()
@@ -62,9 +62,11 @@ func (e *Engine) Start(ctx context.Context) error {
 // puts their executions back into the queue, where other engines take them up
 // at once; no attempt is used up by that. When ctx ends, or after
 // Options.SoftStop, it cancels the steps and waits for at most Options.Grace
-// longer, and for the store. Its error names the executions whose steps have not
-// returned even then; they are handed over all the same. Stop of an engine that is not
-// started does nothing; a second Stop waits for the first.
+// longer, and for a rollback in progress. A store that does not answer is given
+// four fifths of Options.Lease, and calls under way 10 seconds; then the
+// executions are left to their leases. Stop's error names the executions whose
+// steps have not returned even then; they are handed over all the same. Stop of
+// an engine that is not started does nothing; a second Stop waits for the first.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	w := e.worker
@@ -72,9 +74,13 @@ func (e *Engine) Stop(ctx context.Context) error {
 	if w == nil {
 		return nil
 	}
+	return e.stop(ctx, w)
+}
+
+func (e *Engine) stop(ctx context.Context, w *worker) error {
 	w.once.Do(func() {
+		w.quit() // first, so that who sees stop sees the end of ctx too
 		close(w.stop)
-		w.quit()
 		go func() {
 			w.rest.Wait()
 			w.runs.Wait()
@@ -115,18 +121,16 @@ func (e *Engine) stuck() error {
 	return fmt.Errorf("stop engine: steps of these executions ignore the end of their context and are still running, while the executions were handed over: %s", strings.Join(ids, ", "))
 }
 
+// gather is how long a claim waits for more slots to become free: executions
+// often end together, and one claim can replace them all.
+const gather = 50 * time.Microsecond
+
 // claimLoop claims while there are free slots, and waits when there is nothing.
 func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.rest.Done()
-	poll := time.NewTimer(0)
+	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-poll.C:
-		case <-e.wake:
-		}
+	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll) {
 		wait := e.opt.Poll
 		if free := e.free(w); free > 0 && e.able(w.ctx) {
 			next, mark, err := e.claim(w, free)
@@ -148,10 +152,45 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	}
 }
 
+// pause waits until there may be something to claim. It reports false when the
+// worker stops. What has come meanwhile is covered by the one claim.
+func (e *Engine) pause(w *worker, poll *time.Timer) bool {
+	if !taken(e.wake) {
+		select {
+		case <-w.stop:
+		case <-poll.C:
+		case <-e.wake:
+		case <-e.freed:
+			poll.Reset(gather)
+			select {
+			case <-w.stop:
+			case <-poll.C:
+			}
+			taken(e.wake)
+		}
+	}
+	taken(e.freed)
+	return w.ctx.Err() == nil
+}
+
+// taken reports whether a signal was there, which it no longer is.
+func taken(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 func (e *Engine) free(w *worker) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.opt.Slots - w.busy - len(e.zombies)
+	free := e.opt.Slots - w.busy
+	for _, n := range e.zombies {
+		free -= n
+	}
+	return free
 }
 
 // claim takes what it can get and runs it. It returns the time until more may
@@ -208,6 +247,9 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 			return
 		case mark = <-marks:
 		}
+		if w.ctx.Err() != nil {
+			return
+		}
 		if err := e.store.Await(w.ctx, e.opt.Queues, mark); err != nil {
 			if w.ctx.Err() != nil {
 				return
@@ -215,7 +257,7 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 			e.log.Warn("await work; polling goes on", "error", err)
 			continue // the next mark comes with the next poll
 		}
-		e.signal()
+		signal(e.wake)
 	}
 }
 
@@ -223,15 +265,14 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 func (e *Engine) sweepLoop(w *worker) {
 	defer w.rest.Done()
 	const every = time.Hour
-	tick := time.NewTimer(0)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		e.sweep(w.ctx)
 		select {
 		case <-w.stop:
 			return
 		case <-tick.C:
-			e.sweep(w.ctx)
-			tick.Reset(every)
 		}
 	}
 }

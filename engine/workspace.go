@@ -8,38 +8,38 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
 )
 
 // workspaces is the directory that holds a directory for each execution.
-type workspaces struct {
-	dir  string
-	once sync.Once
-	err  error
-}
+type workspaces struct{ dir string }
 
 // of returns the directory of an execution. It need not exist.
 func (w *workspaces) of(id courier.ExecutionID) string { return filepath.Join(w.dir, string(id)) }
 
-// ready creates the directory, once, and refuses one that others can write to.
+// ready creates the directory if it isn't there, and refuses one that others can
+// write to. It looks each time: somebody may have removed or repaired it.
 func (w *workspaces) ready() error {
-	w.once.Do(func() {
-		if err := os.MkdirAll(w.dir, 0o700); err != nil {
-			w.err = fmt.Errorf("workspace: %w", err)
-			return
+	info, err := os.Stat(w.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(w.dir, 0o700); err == nil {
+			info, err = os.Stat(w.dir)
 		}
-		info, err := os.Stat(w.dir)
-		if err == nil {
-			err = private(info)
-		}
-		if err != nil {
-			w.err = fmt.Errorf("workspace %s: %w; choose another in engine.Options.Workspace", w.dir, err)
-		}
-	})
-	return w.err
+	}
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	if !info.IsDir() {
+		err = errors.New("is no directory")
+	} else {
+		err = private(info)
+	}
+	if err != nil {
+		return fmt.Errorf("workspace %s: %w; choose another in engine.Options.Workspace", w.dir, err)
+	}
+	return nil
 }
 
 // remove deletes the directory of an execution.
@@ -77,7 +77,9 @@ func (e *Engine) sweep(ctx context.Context) {
 		if err != nil || !d.IsDir() || !executionDir.MatchString(d.Name()) || time.Since(info.ModTime()) < e.opt.Orphans {
 			continue
 		}
-		x, err := e.store.Execution(ctx, courier.ExecutionID(d.Name()))
+		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		x, err := e.store.Execution(call, courier.ExecutionID(d.Name()))
+		cancel()
 		if ctx.Err() != nil {
 			return
 		}
@@ -132,7 +134,9 @@ func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]stri
 // eachStep calls f with the records of the execution's present attempt.
 func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
-		page, err := e.store.Steps(ctx, x.ID, after, 0)
+		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		page, err := e.store.Steps(call, x.ID, after, 0)
+		cancel()
 		if err != nil || len(page) == 0 {
 			return err
 		}

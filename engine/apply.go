@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// apply writes a transition with all that is waiting to be written. Errors of
+// the store are retried while the lease lasts. After the error of a refused
+// request, the request is known and nothing was written; after any other
+// error the lease is gone.
+func (r *run) apply(t *store.Transition) error {
+	t.Execution, t.Lease, t.Seq, t.Marks = r.x.ID, r.token, r.seq+1, r.marks
+	t.Ended = append(r.ended, t.Ended...)
+	if r.used {
+		t.Workspace = r.e.opt.WorkspaceID
+	}
+	var stopping time.Time
+	err := retry(&r.patience, func(ctx context.Context) error {
+		err := r.e.store.Apply(ctx, *t)
+		if err != nil && !promised(err) {
+			r.giveUp(&stopping)
+		}
+		return err
+	})
+	if q, ok := errors.AsType[*store.RequestedError](err); ok {
+		r.asked(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
+		t.Ended = nil
+		return err
+	}
+	if err != nil {
+		if !errors.Is(err, courier.ErrLeaseLost) {
+			r.log.Error("write progress", "error", err)
+		}
+		r.lost(courier.ErrLeaseLost)
+		return err
+	}
+	r.written(t)
+	return nil
+}
+
+// giveUp ends the lease when the engine has been stopping for the time that a
+// lease can be relied on, and the store has refused or swallowed everything since
+// then: the execution is then taken over when the lease ends in the store.
+// Since is when this was first seen.
+func (r *run) giveUp(since *time.Time) {
+	select {
+	case <-r.stop:
+	default:
+		return
+	}
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	if r.e.validity(*since) <= 0 {
+		r.lost(courier.ErrLeaseLost)
+	}
+}
+
+// written brings the run up to date with a transition that was written.
+func (r *run) written(t *store.Transition) {
+	n := int64(len(t.Ended))
+	if t.Interrupt && r.current != nil {
+		n++
+	}
+	if t.To != courier.Running {
+		n++
+	}
+	if t.Start != nil {
+		n++
+	}
+	if r.e.events.wanted() {
+		by := ""
+		if q := r.request.Load(); q != nil {
+			by = t.By(q.Request, q.By)
+		}
+		for _, a := range t.Entries(r.current, by) {
+			if ev, ok := eventOf(&r.x, &a); ok {
+				r.e.events.emit(ev)
+			}
+		}
+	}
+	r.seq += n
+	r.ended = nil
+	r.current = t.Start
+}

@@ -1,0 +1,652 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// A play is one way in which actors meet over one execution.
+type play struct {
+	*schedule
+	dir   string
+	store *memstore.Store
+	reg   *courier.Registry
+	id    courier.ExecutionID
+	kind  behaviour
+	deaf  bool // the renewals of engine a get no answer
+	crowd bool // several ask at once: the event need not name the last of them
+
+	engines []*engine.Engine
+	actors  sync.WaitGroup
+	mu      sync.Mutex
+	acting  int
+	wrong   []error
+	claimed map[string]bool
+	commits []commit
+	events  []courier.Event
+	entered map[string]int // calls of Execute, by step and iteration
+	failed  bool
+}
+
+// A commit is a request that the store has answered.
+type commit struct {
+	kind courier.RequestKind
+	seq  int64 // of the last audit entry then
+	err  error
+}
+
+// A behaviour is what the execution does by itself.
+type behaviour struct {
+	name, policy, steps string
+	fails               bool // the first call of a step fails
+	stubborn            bool // steps complete although their context has ended
+	ends                []courier.State
+}
+
+const oneStep = `{"type": "demo.a"}`
+
+var completes = []courier.State{courier.Completed}
+
+var behaviours = []behaviour{
+	{name: "one step", policy: `"stop"`, steps: oneStep, ends: completes},
+	{name: "two steps", policy: `"stop"`, steps: oneStep + "," + oneStep, ends: completes},
+	{name: "loop", policy: `"stop"`, steps: `{"type": "flow.foreach", "config": {"source": ["x", "y"]}}, {"type": "demo.a"}, {"type": "flow.end"}`, ends: completes},
+	{name: "failure", policy: `"stop"`, steps: oneStep, fails: true, ends: []courier.State{courier.Failed}},
+	{name: "retry", policy: `{"type": "retry_step", "max_retries": 1}`, steps: oneStep, fails: true, ends: completes},
+	{name: "retry of the job", policy: `{"type": "retry_job", "max_retries": 1}`, steps: oneStep, fails: true, ends: completes},
+	{name: "skip", policy: `"skip_and_continue"`, steps: oneStep + "," + oneStep, fails: true, ends: completes},
+	{name: "stubborn step", policy: `"stop"`, steps: oneStep, stubborn: true, ends: completes},
+}
+
+func behaviourOf(name string) behaviour {
+	return behaviours[slices.IndexFunc(behaviours, func(b behaviour) bool { return b.name == name })]
+}
+
+// newPlay enqueues an execution.
+func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, error) {
+	p := &play{
+		schedule: s, dir: dir, store: memstore.New(), reg: new(courier.Registry), kind: kind,
+		claimed: make(map[string]bool), entered: make(map[string]int),
+	}
+	courier.RegisterFunc(p.reg, "demo.a", p.execute, nil)
+	var job courier.Job
+	if err := job.UnmarshalJSON([]byte(`{"name": "play", "failure_policy": ` + kind.policy + `, "steps": [` + kind.steps + `]}`)); err != nil {
+		return nil, err
+	}
+	e := engine.New(p.store, p.reg, &engine.Options{Workspace: dir})
+	if _, err := e.Define(t.Context(), job); err != nil {
+		return nil, err
+	}
+	x, err := e.Enqueue(t.Context(), "play", nil)
+	p.id = x.ID
+	return p, err
+}
+
+// execute is every step.
+func (p *play) execute(c ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+	p.mu.Lock()
+	p.entered[fmt.Sprint(job.Step(), job.Iteration())]++
+	p.mu.Unlock()
+	a := p.arrive(fmt.Sprintf("step %d%v, attempt %d", job.Step(), job.Iteration(), job.Attempt()), 0)
+	select {
+	case <-a.free:
+	case <-c.Done():
+		p.leave(a)
+		if !p.kind.stubborn {
+			return struct{}{}, context.Cause(c)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kind.fails && !p.failed {
+		p.failed = true
+		return struct{}{}, errors.New("boom")
+	}
+	return struct{}{}, nil
+}
+
+// engine returns a new engine whose calls about the execution are gated.
+func (p *play) engine(name string) *engine.Engine {
+	s := storetest.Intercept(p.store, p.gated(func(c *storetest.Call) string { return p.label(name, c) }, p.answered))
+	if p.deaf && name == "a" {
+		s = &deaf{Store: s}
+	}
+	e := engine.New(s, p.reg, &engine.Options{Worker: name, Workspace: p.dir, Observers: []func(courier.Event){func(ev courier.Event) {
+		p.mu.Lock()
+		p.events = append(p.events, ev)
+		p.mu.Unlock()
+	}}})
+	p.engines = append(p.engines, e)
+	return e
+}
+
+// deaf is a store that answers one claim, and then nothing but what an engine
+// writes, until the engine has given up waiting for an answer.
+type deaf struct {
+	store.Store
+	claimed, silent atomic.Bool
+}
+
+func (s *deaf) Apply(c ctx, t store.Transition) error {
+	if s.silent.Load() {
+		<-c.Done()
+		return c.Err()
+	}
+	err := s.Store.Apply(c, t)
+	if c.Err() != nil {
+		s.silent.Store(true)
+	}
+	return err
+}
+
+func (s *deaf) Renew(c ctx, _ store.RenewRequest) ([]store.Renewed, error) {
+	<-c.Done()
+	return nil, c.Err()
+}
+
+func (s *deaf) Claim(c ctx, r store.ClaimRequest) (store.Claims, error) {
+	if s.claimed.Swap(true) {
+		<-c.Done()
+		return store.Claims{}, c.Err()
+	}
+	return s.Store.Claim(c, r)
+}
+
+// label names the calls that matter: an engine's first claim, progress and
+// requests.
+func (p *play) label(engine string, c *storetest.Call) string {
+	switch c.Method {
+	case "Claim":
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.claimed[engine] {
+			p.claimed[engine] = true
+			return engine + ": claim"
+		}
+	case "Apply":
+		t := c.Request.(store.Transition)
+		text := engine + ": write " + string(t.To)
+		if t.Start != nil {
+			text = fmt.Sprintf("%s: start step %d%v", engine, t.Start.Step, t.Start.Iteration)
+		}
+		return text
+	case "Ask":
+		r := c.Request.(store.Request)
+		if engine == "o" {
+			return r.By + ": " + string(r.Kind) + "." // nothing but the operator waits for the answer
+		}
+		return r.By + ": " + string(r.Kind)
+	}
+	return ""
+}
+
+// answered takes note of requests.
+func (p *play) answered(c *storetest.Call, err error) {
+	r, ok := c.Request.(store.Request)
+	if !ok {
+		return
+	}
+	audit, _ := p.store.Audit(context.Background(), p.id, 0, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits = append(p.commits, commit{r.Kind, int64(len(audit)), err})
+}
+
+// act lets f run as an actor.
+func (p *play) act(f func() error) {
+	p.actors.Add(1)
+	p.mu.Lock()
+	p.acting++
+	p.mu.Unlock()
+	go func() {
+		defer p.actors.Done()
+		err := f()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.acting--
+		if err != nil {
+			p.wrong = append(p.wrong, err)
+		}
+	}()
+}
+
+// ask makes requests, one after the other. Refusals are for the store's
+// records: see check.
+func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
+	p.act(func() error {
+		for _, k := range kinds {
+			err := request(e, k)(context.Background(), p.id, by)
+			if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+		}
+		return nil
+	})
+}
+
+func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, string) error {
+	switch k {
+	case courier.RequestPause:
+		return e.Pause
+	case courier.RequestResume:
+		return e.Resume
+	}
+	return e.Cancel
+}
+
+// run lets one after the other go on until nothing moves any more.
+func (p *play) run() error {
+	const most = 300
+	for range most {
+		waiting := p.options()
+		x, err := p.store.Execution(context.Background(), p.id)
+		if err != nil {
+			return err
+		}
+		labels := make([]string, len(waiting), len(waiting)+1)
+		for i, a := range waiting {
+			labels[i] = a.label
+		}
+		backoff := x.State == courier.Queued && x.DueAt.After(time.Now())
+		if backoff && len(waiting) > 0 && strings.HasPrefix(labels[0], "operator") {
+			labels = append(labels, "time passes")
+		}
+		if len(waiting) == 0 {
+			p.mu.Lock()
+			over := p.acting == 0 && (x.State.Ended() || x.State == courier.Paused)
+			p.mu.Unlock()
+			if over {
+				return nil
+			}
+			time.Sleep(time.Second)
+			continue
+		}
+		if i := p.pick(labels); i < len(waiting) {
+			p.release(waiting[i])
+		} else {
+			time.Sleep(time.Until(x.DueAt) + time.Millisecond)
+		}
+	}
+	return fmt.Errorf("after %d moves there is no end", most)
+}
+
+// end stops all engines.
+func (p *play) end() error {
+	p.openAll()
+	p.actors.Wait()
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	var errs []error
+	for _, e := range p.engines {
+		errs = append(errs, e.Stop(done))
+	}
+	return errors.Join(append(errs, p.wrong...)...)
+}
+
+// perform enqueues an execution, sets the actors going, and checks how it ended.
+// A goroutine that is left fails the test when the bubble ends.
+func perform(t *testing.T, s *schedule, dir string, kind behaviour, actors func(p *play) error) (err error) {
+	p, err := newPlay(t, s, dir, kind)
+	if err != nil {
+		return err
+	}
+	err = actors(p)
+	if err == nil {
+		err = p.run()
+	}
+	if err == nil {
+		err = p.check(t)
+	}
+	err = errors.Join(err, p.end())
+	if err != nil {
+		audit, _ := p.store.Audit(context.Background(), p.id, 0, 0)
+		err = fmt.Errorf("%w\naudit: %s\nevents: %s", err, entriesText(audit), eventsText(p.events))
+	}
+	return err
+}
+
+func entriesText(list []courier.AuditEntry) string {
+	var b strings.Builder
+	for _, a := range list {
+		fmt.Fprintf(&b, "\n  %d %s", a.Seq, entryText(&a))
+	}
+	return b.String()
+}
+
+func entryText(a *courier.AuditEntry) string {
+	text := fmt.Sprintf("%s > %s", a.From, a.To)
+	if a.Step != nil {
+		text = fmt.Sprintf("step %d%v attempt %d: %s", *a.Step, a.Iteration, a.Attempt, text)
+	}
+	return fmt.Sprintf("%s %s by %q on %q", text, a.Reason, a.By, a.Worker)
+}
+
+func eventsText(list []courier.Event) string {
+	var b strings.Builder
+	for _, e := range list {
+		fmt.Fprintf(&b, "\n  %s", eventText(&e))
+	}
+	return b.String()
+}
+
+// check says what is wrong with how the execution has ended.
+func (p *play) check(t *testing.T) error {
+	x, err := p.store.Execution(t.Context(), p.id)
+	if err != nil {
+		return err
+	}
+	if err := storetest.CheckExecution(t.Context(), p.store, p.id); err != nil {
+		return err
+	}
+	audit, err := p.store.Audit(t.Context(), p.id, 0, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.checkEnd(&x), p.checkRequests(audit), p.checkSteps(audit), p.checkEvents(audit))
+}
+
+// checkEnd compares the last state with what was acknowledged.
+func (p *play) checkEnd(x *courier.Execution) error {
+	want, why := p.kind.ends, "nothing was asked for"
+	if p.deaf && p.kind.fails {
+		want = []courier.State{courier.Completed, courier.Failed} // nobody may hear of the failure
+	}
+	for _, c := range p.commits {
+		if c.err != nil {
+			continue
+		}
+		switch why = "a " + string(c.kind) + " was acknowledged"; c.kind {
+		case courier.RequestCancel:
+			want = []courier.State{courier.Cancelled}
+		case courier.RequestPause:
+			want = []courier.State{courier.Paused, courier.Completed, courier.Failed}
+		case courier.RequestResume:
+			want = []courier.State{courier.Completed}
+			if p.kind.name == "failure" { // a pause may have been withdrawn before it failed
+				want = append(want, courier.Failed)
+			}
+		}
+	}
+	if !slices.Contains(want, x.State) {
+		return fmt.Errorf("the execution is %s in the end, but %s", x.State, why)
+	}
+	return nil
+}
+
+// checkRequests looks for steps that started although a request that was
+// acknowledged forbade it, and for requests that were refused without reason.
+func (p *play) checkRequests(audit []courier.AuditEntry) error {
+	for i, c := range p.commits {
+		if refused, ok := errors.AsType[*courier.TransitionError](c.err); ok {
+			if earlier := p.acknowledged(i); !legalRefusal(c.kind, earlier, refused.From) {
+				return fmt.Errorf("a %s was refused in state %s, after a %s", c.kind, refused.From, earlier)
+			}
+			continue
+		}
+		if c.err != nil {
+			return c.err
+		}
+		until := int64(len(audit))
+		if c.kind == courier.RequestPause {
+			for _, later := range p.commits[i+1:] {
+				if later.kind == courier.RequestResume && later.err == nil {
+					until = later.seq
+					break
+				}
+			}
+		}
+		for _, a := range audit[c.seq:until] {
+			if c.kind != courier.RequestResume && a.Step != nil && a.To == string(courier.StepRunning) {
+				return fmt.Errorf("entry %d: step %d started after a %s", a.Seq, *a.Step, c.kind)
+			}
+		}
+	}
+	return nil
+}
+
+// acknowledged is the last request before the i-th that was; a cancel is never
+// followed by another.
+func (p *play) acknowledged(i int) courier.RequestKind {
+	var last courier.RequestKind
+	for _, c := range p.commits[:i] {
+		if c.err == nil && last != courier.RequestCancel {
+			last = c.kind
+		}
+	}
+	return last
+}
+
+func legalRefusal(kind, earlier courier.RequestKind, from courier.State) bool {
+	switch {
+	case from.Final():
+		return true
+	case kind == courier.RequestCancel:
+		return false
+	case earlier == courier.RequestCancel:
+		return true
+	case kind == courier.RequestPause:
+		return from == courier.Failed || from == courier.Paused
+	}
+	return earlier != courier.RequestPause && (from == courier.Queued || from == courier.Running)
+}
+
+// checkSteps looks for steps that ran again after they had completed, or ran
+// without a record of it, and for a run that ended without a last word.
+func (p *play) checkSteps(audit []courier.AuditEntry) error {
+	starts, done := make(map[string]int), make(map[string]bool)
+	for _, a := range audit {
+		if a.Step == nil {
+			if a.Reason == courier.ReasonWorkerLost && !p.deaf {
+				return fmt.Errorf("entry %d: an engine that lives has let the execution lie", a.Seq)
+			}
+			continue
+		}
+		key := fmt.Sprint(*a.Step, a.Iteration)
+		switch courier.StepState(a.To) {
+		case courier.StepRunning:
+			if starts[key]++; done[key] {
+				return fmt.Errorf("entry %d: step %s started again after it had completed", a.Seq, key)
+			}
+		case courier.StepCompleted, courier.StepSkipped:
+			done[key] = true
+		}
+	}
+	for key, n := range p.entered {
+		if n > starts[key] {
+			return fmt.Errorf("step %s was called %d times, but started %d times", key, n, starts[key])
+		}
+	}
+	return nil
+}
+
+// checkEvents compares the events with the audit. An engine that gave up
+// waiting for an answer doesn't tell of what was written after all.
+func (p *play) checkEvents(audit []courier.AuditEntry) error {
+	synctest.Wait()
+	want := make(map[string]int)
+	for i, a := range audit {
+		if p.crowd {
+			a.By = ""
+		}
+		if text := eventOfEntry(audit[:i], &a); text != "" {
+			want[text]++
+		}
+	}
+	for _, e := range p.events {
+		if p.crowd {
+			e.By = ""
+		}
+		want[eventText(&e)]--
+	}
+	for text, n := range want {
+		if n < 0 || n > 0 && !p.deaf {
+			return fmt.Errorf("event %q: %d too few", text, n)
+		}
+	}
+	return nil
+}
+
+var (
+	cancelOnce = []courier.RequestKind{courier.RequestCancel}
+	pauseOnce  = []courier.RequestKind{courier.RequestPause}
+)
+
+// requests are what operators do: each list is one operator.
+var requests = [][][]courier.RequestKind{
+	{cancelOnce},
+	{pauseOnce},
+	{{courier.RequestResume}},
+	{{courier.RequestPause, courier.RequestResume}},
+	{{courier.RequestCancel, courier.RequestCancel}},
+	{{courier.RequestCancel, courier.RequestPause}},
+	{{courier.RequestPause, courier.RequestCancel}},
+}
+
+// someRequests are what one operator asks for when others act too: nothing, and
+// for some behaviours more.
+func someRequests(kind string, more ...string) [][]courier.RequestKind {
+	if !slices.Contains(more, kind) {
+		return [][]courier.RequestKind{nil}
+	}
+	return [][]courier.RequestKind{nil, cancelOnce, pauseOnce}
+}
+
+// TestInterleavings lets an engine run an execution while operators make
+// requests, in every order of the calls of the store.
+func TestInterleavings(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	for _, kind := range behaviours {
+		for _, list := range requests {
+			for _, where := range []string{"a", "o"} {
+				if where == "a" && kind.name != "one step" && (len(list[0]) > 1 || kind.name == "retry of the job") {
+					continue // many ways, and nothing new
+				}
+				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+					return perform(t, s, dir, kind, func(p *play) error {
+						a := p.engine("a")
+						op := a
+						if where == "o" {
+							op = p.engine("o")
+						}
+						for i, kinds := range list {
+							p.ask(op, fmt.Sprintf("operator %d", i+1), kinds...)
+						}
+						return a.Start(t.Context())
+					})
+				})
+				if t.Failed() {
+					t.Fatalf("%s, %v, asked on engine %s", kind.name, list, where)
+				}
+			}
+		}
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
+
+// TestInterleavingsOfOperators has two operators; one may be on the engine that
+// has the execution.
+func TestInterleavingsOfOperators(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	const pause, resume, cancel = courier.RequestPause, courier.RequestResume, courier.RequestCancel
+	for _, kind := range []string{"one step", "failure", "retry"} {
+		for _, two := range [][2]courier.RequestKind{{cancel, cancel}, {cancel, pause}, {cancel, resume}, {pause, cancel}, {pause, pause}, {pause, resume}, {resume, pause}} {
+			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+				return perform(t, s, dir, behaviourOf(kind), func(p *play) error {
+					a, o := p.engine("a"), p.engine("o")
+					p.crowd = true
+					if kind == "one step" {
+						p.ask(a, "operator 1", two[0])
+					} else {
+						p.ask(o, "operator 1", two[0])
+					}
+					p.ask(o, "operator 2", two[1])
+					return a.Start(t.Context())
+				})
+			})
+			if t.Failed() {
+				t.Fatalf("%s, %v", kind, two)
+			}
+		}
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
+
+// TestInterleavingsOfStop stops the engine, with and without patience, while
+// it runs the execution and an operator makes a request; then another engine
+// goes on.
+func TestInterleavingsOfStop(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	for _, kind := range behaviours {
+		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step") {
+			for _, patient := range []bool{true, false} {
+				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+					return perform(t, s, dir, kind, func(p *play) error {
+						a, next := p.engine("a"), p.engine("b")
+						p.ask(p.engine("o"), "operator", list...)
+						if err := a.Start(t.Context()); err != nil {
+							return err
+						}
+						p.act(func() error {
+							c, cancel := contextWithCancel(t)
+							defer cancel()
+							p.pass("stop")
+							if !patient {
+								cancel()
+							}
+							return errors.Join(a.Stop(c), next.Start(t.Context()))
+						})
+						return nil
+					})
+				})
+				if t.Failed() {
+					t.Fatalf("%s, %v, patient %v", kind.name, list, patient)
+				}
+			}
+		}
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
+
+// TestInterleavingsOfTakeover lets the leases of an engine that lives expire,
+// so that another takes over, while what the first has sent still arrives, and
+// an operator makes a request.
+func TestInterleavingsOfTakeover(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	for _, kind := range behaviours {
+		for _, list := range someRequests(kind.name, "one step") {
+			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+				return perform(t, s, dir, kind, func(p *play) error {
+					p.deaf = true
+					a, b := p.engine("a"), p.engine("b")
+					p.ask(p.engine("o"), "operator", list...)
+					if err := a.Start(t.Context()); err != nil {
+						return err
+					}
+					p.act(func() error {
+						p.sleep("the lease ends", 16*time.Second)
+						return b.Start(t.Context())
+					})
+					return nil
+				})
+			})
+			if t.Failed() {
+				t.Fatalf("%s, %v", kind.name, list)
+			}
+		}
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
