@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
+// Survive shows that no single fault of the store loses work or has it done
+// twice. It runs 15 pipelines on engines: loops, branches, retries, pauses,
+// cancels, hand-overs. Each is run undisturbed first, to count the calls of the
+// worker's store and of the operator's, and then again for every call and every
+// [FaultKind], with that fault at that call. There are three groups of cases:
+//
+//   - beside: the fault is the worker's, and a second worker with the same
+//     workspace and a healthy store begins when it happens;
+//   - alone: the same without the second worker, for faults after which the
+//     first one has to go on by itself;
+//   - operator: the fault is the operator's.
+//
+// In the end the execution must stand as it does undisturbed: the same steps
+// have ended in the same order and in the same way, each was completed exactly
+// once for every time that the pipeline asks for it, their values are the same,
+// [CheckExecution] finds nothing, and no two workers were ever at it at once.
+// What may be there in addition are the records of lost workers, and only after a
+// fault that can cost a worker its lease: an error does not, unless it hides what
+// a claim brought. A step that a cancel interrupts may also be lost or never
+// have started.
+//
+// A pause or cancel that was acknowledged must hold: no step starts after it. A
+// request that was not may hold or not; another operator, whose store is healthy,
+// makes it again.
+//
+// Each case is a subtest, such as loop/beside/die_after_7, with a store of its
+// own from open. Each pipeline logs how many calls and cases there were; after
+// five cases that failed it leaves out the others. In real time a case takes
+// about a hundred units, a unit has to be long enough for some hundred calls of
+// the store, and Parallel is advisable. Options.Polling makes no difference.
+func Survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	s := &survival{open: open, Options: *opt}
+	switch {
+	case s.Unit == 0 && s.Virtual:
+		s.Unit = time.Second
+	case s.Unit == 0:
+		s.Unit = 50 * time.Millisecond
+	}
+	for i := range pipelines {
+		t.Run(pipelines[i].name, func(t *testing.T) { s.all(t, &pipelines[i]) })
+	}
+}
+
+// A survival is one call of Survive.
+type survival struct {
+	Options
+	open func(t *testing.T) store.Store
+}
+
+// A trial is what is tried in one case.
+type trial struct {
+	who   string // beside, alone or operator
+	fault Fault  // of the worker's store, or the operator's
+}
+
+// A tally is what the cases of one pipeline have shown so far. In some the fault
+// hit, in the calm ones there was no such call.
+type tally struct {
+	worker, operator          int // calls when undisturbed
+	cases, failed, hits, calm atomic.Int64
+}
+
+// enough is how many cases of a pipeline may fail before the others are left
+// out: they tell nothing new.
+const enough = 5
+
+// all runs the cases of one pipeline.
+func (s *survival) all(t *testing.T, p *pipeline) {
+	start, dir := time.Now(), t.TempDir()
+	var sum tally
+	if s.one(t, p, dir, trial{}, &sum); t.Failed() {
+		return
+	}
+	t.Cleanup(func() {
+		cases, failed, calm := sum.cases.Load(), sum.failed.Load(), sum.calm.Load()
+		t.Logf("%d calls of the worker and %d of the operator, %d cases in %v; in %d of them the fault did not happen",
+			sum.worker, sum.operator, cases, time.Since(start).Round(time.Millisecond), calm)
+		switch {
+		case failed >= enough:
+			t.Logf("%d cases failed; those after them were left out", failed)
+		case calm > cases/4:
+			t.Error("in more than a quarter of the cases the fault did not happen")
+		}
+	})
+	for _, group := range []struct {
+		who   string
+		calls int
+		tries func(FaultKind) bool
+	}{
+		{"beside", sum.worker, func(FaultKind) bool { return true }},
+		{"alone", sum.worker, func(k FaultKind) bool { return !k.Dies() }},
+		{"operator", sum.operator, func(FaultKind) bool { return true }},
+	} {
+		t.Run(group.who, func(t *testing.T) {
+			// A run may make a call more than the undisturbed one did.
+			for n, hits := 1, int64(0); n <= group.calls || sum.hits.Load() > hits && n < 2*group.calls+20; n++ {
+				hits = sum.hits.Load()
+				for _, kind := range FaultKinds {
+					if !group.tries(kind) {
+						continue
+					}
+					t.Run(fmt.Sprintf("%v_%d", kind, n), func(t *testing.T) {
+						if s.Parallel && !s.Virtual {
+							t.Parallel()
+						}
+						s.one(t, p, dir, trial{group.who, Fault{Kind: kind, N: n}}, &sum)
+					})
+				}
+			}
+		})
+	}
+}
+
+// one runs one case, unless enough have failed.
+func (s *survival) one(t *testing.T, p *pipeline, dir string, try trial, sum *tally) {
+	if sum.failed.Load() >= enough {
+		return
+	}
+	run := func(t *testing.T) {
+		d := newDrill(t, p, s.open(t), s.Unit, dir, try)
+		defer func() {
+			switch {
+			case try.who == "":
+				sum.worker, sum.operator = d.calls, d.requests
+			case d.faulty().Hit() != "":
+				sum.hits.Add(1)
+			default:
+				sum.calm.Add(1)
+			}
+		}()
+		defer d.stop()
+		d.run()
+	}
+	if try.who != "" {
+		sum.cases.Add(1)
+	}
+	defer func() {
+		if t.Failed() {
+			sum.failed.Add(1)
+		}
+	}()
+	if s.Virtual {
+		synctest.Test(t, run)
+	} else {
+		run(t)
+	}
+}

@@ -1,0 +1,13 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+func TestSurvive(t *testing.T) {
+	storetest.Survive(t, func(*testing.T) store.Store { return memstore.New() }, &storetest.Options{Virtual: true})
+}
