@@ -174,7 +174,8 @@ func LimitScope(setting string) (scope string, ok bool) {
 	if setting == globalLimit {
 		return "", true
 	}
-	return strings.CutPrefix(setting, globalLimit+".")
+	scope, ok = strings.CutPrefix(setting, globalLimit+".")
+	return scope, ok && scope != ""
 }
 
 // CheckSetting reports what is wrong with the value of a setting, as an error

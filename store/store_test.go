@@ -119,7 +119,8 @@ func TestAdmit(t *testing.T) {
 		want   error
 	}{
 		"as it should be":   {func(*store.Standing, *store.Transition) {}, true, nil},
-		"another token":     {func(s *store.Standing, _ *store.Transition) { s.Lease = "m" }, false, courier.ErrLeaseLost},
+		"a token above":     {func(s *store.Standing, _ *store.Transition) { s.Lease = "m" }, false, courier.ErrLeaseLost},
+		"a token below":     {func(s *store.Standing, _ *store.Transition) { s.Lease = "k" }, false, courier.ErrLeaseLost},
 		"no token":          {func(s *store.Standing, t *store.Transition) { s.Lease, t.Lease = "", "" }, false, courier.ErrLeaseLost},
 		"repeated":          {func(_ *store.Standing, t *store.Transition) { t.Seq = 3 }, false, nil},
 		"repeated at last":  {func(s *store.Standing, t *store.Transition) { t.Seq, s.State, s.Seq = 4, courier.Failed, 9 }, false, nil},
@@ -155,6 +156,9 @@ func TestAnswersAndBy(t *testing.T) {
 		{courier.RequestCancel, courier.Paused, false, ""}, {courier.RequestCancel, courier.Running, true, ""},
 	} {
 		x := store.Transition{To: c.to}
+		if starts := (&store.Transition{To: courier.Running, Start: &courier.StepExecution{}}); c.request != "" && starts.Answers(c.request) {
+			t.Errorf("the start of a step answers %q", c.request)
+		}
 		if got := x.Answers(c.request); got != c.answers {
 			t.Errorf("%s answers %q: %v, want %v", c.to, c.request, got, c.answers)
 		}

@@ -9,9 +9,12 @@ import (
 
 var reclaimCases = []testCase{
 	{"not_before_the_lease_ends", func(k *kit) {
-		k.start()
+		h := k.start()
 		k.pass(2 * k.unit)
-		k.claimed("claim", k.request(5))
+		r := k.request(5)
+		k.claimed("claim", r)
+		r.Only = []courier.ExecutionID{h.id()}
+		k.claimed("by name", r)
 	}},
 	{"when_the_lease_has_ended", func(k *kit) {
 		h := k.lose()

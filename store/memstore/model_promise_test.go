@@ -1,0 +1,166 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// promises checks what Courier promises on the store's own data, whatever the
+// model says, after an operation on the state of n.
+func (r *rig) promises(n *node, p *prediction) error {
+	running := 0
+	for i, x := range r.x {
+		before := n.frozen[i]
+		if x.State == courier.Running {
+			running++
+		}
+		if r.changed[i] {
+			if err := kept(before, x); err != nil {
+				return fmt.Errorf("execution %d: %w", i+1, err)
+			}
+		}
+		switch cancelled := p.next.x[i].cancelled; {
+		case r.changed[i] && (p.answer != accepted || before.State.Final()):
+			return fmt.Errorf("execution %d was changed by a call that must not change it", i+1)
+		case cancelled && x.State != courier.Cancelled && (x.State != courier.Running || x.Request != courier.RequestCancel):
+			return fmt.Errorf("execution %d is %s with request %q after its cancel was acknowledged", i+1, x.State, x.Request)
+		}
+	}
+	if limit := int(n.model.limit); limit > 0 && running > limit {
+		return fmt.Errorf("%d executions run, %d may", running, limit)
+	}
+	if r.changed[0] || r.changed[1] {
+		return r.s.check()
+	}
+	return nil
+}
+
+// same reports whether nothing of an execution has changed.
+func same(a, b *execution) bool {
+	if (a.Current == nil) != (b.Current == nil) || a.Current != nil && !sameCurrent(a.Current, b.Current) {
+		return false
+	}
+	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && a.marks == b.marks &&
+		a.token == b.token && a.first == b.first && a.last == b.last && a.requestBy == b.requestBy && a.Request == b.Request &&
+		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
+		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
+		a.Resumed == b.Resumed && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
+}
+
+func sameCurrent(a, b *courier.StepExecution) bool {
+	return a.Step == b.Step && a.Attempt == b.Attempt && a.State == b.State && a.StartedAt.Equal(b.StartedAt) && a.EndedAt.Equal(b.EndedAt)
+}
+
+// kept checks what an execution became.
+func kept(before, x *execution) error {
+	if err := finalSteps(x); err != nil {
+		return err
+	}
+	if !latestOnly(x) {
+		return fmt.Errorf("its latest records are %+v", x.latestSteps())
+	}
+	if x.State == courier.Running && before.State == courier.Running && x.token != before.token && x.seq() != before.seq()+2 {
+		return errors.New("its lease was taken over without a reclaim in the audit")
+	}
+	if x.seq() == before.seq() {
+		if x.State != before.State || x.Attempt != before.Attempt || !x.Position.Equal(before.Position) || x.token != before.token ||
+			(x.Current == nil) != (before.Current == nil) || len(x.steps) != len(before.steps) {
+			return errors.New("it has changed, but not its audit")
+		}
+		return nil
+	}
+	state := ""
+	for j := len(x.audit) - 1; state == ""; j-- {
+		if x.audit[j].step == nil {
+			state = x.audit[j].to
+		}
+	}
+	if state != string(x.State) {
+		return fmt.Errorf("it is %s, but its audit ends with %s", x.State, state)
+	}
+	return lostWorkers(x)
+}
+
+// finalSteps checks that the steps before the position have ended once in this
+// attempt of the execution, and none of those behind.
+func finalSteps(x *execution) error {
+	var ended [len(modelPositions)]int
+	for _, s := range x.steps {
+		if s.ExecutionAttempt == x.Attempt && (s.State == courier.StepCompleted || s.State == courier.StepSkipped) {
+			i := positionOf(s.Step, s.Iteration)
+			if i >= modelEnd {
+				return fmt.Errorf("step %d iteration %v is none of the job", s.Step, s.Iteration)
+			}
+			ended[i]++
+		}
+	}
+	pos := int(positionOf(x.Position.Step, x.Position.Iteration()))
+	for i, n := range ended {
+		if want := min(1, max(0, pos-i)); n != want {
+			return fmt.Errorf("it stands at position %d, and the step at position %d was completed %d times", pos, i, n)
+		}
+	}
+	if c := x.Current; c != nil && int(positionOf(c.Step, c.Iteration)) != pos {
+		return fmt.Errorf("it stands at position %d, but step %d iteration %v is under way", pos, c.Step, c.Iteration)
+	}
+	if x.State == courier.Completed && pos != int(modelEnd) {
+		return fmt.Errorf("it is completed at position %d", pos)
+	}
+	return nil
+}
+
+// latestOnly reports whether the latest records are those of the present
+// attempt. A search relies on it: it does not carry them from state to state.
+func latestOnly(x *execution) bool {
+	n := 0
+	for i, s := range x.steps {
+		newest := s.ExecutionAttempt == x.Attempt
+		for _, later := range x.steps[i+1:] {
+			newest = newest && later.Step != s.Step
+		}
+		if newest {
+			n++
+			if x.latest[s.Step] != s {
+				return false
+			}
+		}
+	}
+	return n == len(x.latest)
+}
+
+// lostWorkers counts the workers that were lost since a step last ended, and
+// checks that not too many were when one was started.
+func lostWorkers(x *execution) error {
+	n := 0
+	for i := range x.audit {
+		switch e := &x.audit[i]; {
+		case e.step == nil && e.note != nil && e.note.reason == courier.ReasonWorkerLost && e.to == string(courier.Queued):
+			n++
+		case e.step != nil && e.to == string(courier.StepRunning):
+			if n >= 3 {
+				return fmt.Errorf("audit entry %d starts a step after %d workers were lost there", i+1, n)
+			}
+		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped)),
+			e.step == nil && (e.to == string(courier.Failed) || e.to == string(courier.Queued) && e.note != nil):
+			n = 0
+		}
+	}
+	if x.marks.Reclaims != n {
+		return fmt.Errorf("%d workers were lost since a step last ended, the mark says %d", n, x.marks.Reclaims)
+	}
+	return nil
+}
+
+// audited checks everything that the store knows of its executions.
+func (r *rig) audited() error {
+	for _, x := range r.x {
+		if err := storetest.CheckExecution(context.Background(), r.s, x.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
