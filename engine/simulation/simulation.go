@@ -1,0 +1,376 @@
+// Package simulation runs whole clusters of engines under faults, in virtual
+// time, and checks Courier's promises after each run.
+//
+// A seed is a world: a few jobs with loops, branches and every failure policy,
+// a few workers on one store, clients that enqueue, operators that pause,
+// resume, cancel and change limits. Between workers and store is a network that
+// loses calls before and after they took effect, delays them beyond the end of
+// leases and breaks down. Workers crash at any call, stand still for longer than
+// their leases, stop and start again; steps fail, panic, hang, and ignore the
+// end of their context. Then calm comes, and everything that was acknowledged
+// must end, with every promise of package promise kept.
+//
+// The same seed is the same world: each actor has random numbers of its own,
+// which depend on nothing but what it does, and waits by nanoseconds, so that
+// no two things happen at once. See [Run].
+package simulation
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/promise"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// Options adapt a simulation. Nil means the defaults.
+type Options struct {
+	// Open returns the store of a world, which must be empty and answer without
+	// I/O. Nil means a memstore.
+	Open func() store.Store
+	// Dir is the workspace of all workers, which must exist. Empty means a
+	// directory of the test's own.
+	Dir string
+	// Tell asks for the story of a world in which nothing was broken, too.
+	Tell bool
+}
+
+// A Result is what became of a world.
+type Result struct {
+	Seed uint64
+	// Err is what was broken, nil if nothing was.
+	Err error
+	// Trace is a hash of all that happened and when.
+	Trace uint64
+	// Story is all that happened, line by line, if Err is not nil or
+	// Options.Tell is set.
+	Story      string
+	Virtual    time.Duration // how long it took in the world's own time
+	Executions int
+	// Events counts what happened, by kind: "execute", "crash", "claim" and so on.
+	Events map[string]int
+}
+
+// faults are the kinds of events that are faults of the world.
+var faults = []string{
+	"lost before", "lost after", "late", "slow", "outage", "pause", "crash",
+	"fails", "permanent", "panics", "hangs", "ignores", "never", "kills",
+}
+
+// Faults is how many faults there were: calls that were lost or delayed,
+// outages, processes that died or stood still, and steps that misbehaved.
+func (r *Result) Faults() int {
+	n := 0
+	for _, kind := range faults {
+		n += r.Events[kind]
+	}
+	return n
+}
+
+// Run runs the world of a seed in a bubble of testing/synctest, and returns
+// what became of it. A broken promise is in the result and does not fail t.
+func Run(t *testing.T, seed uint64, opt *Options) Result {
+	t.Helper()
+	var o Options
+	if opt != nil {
+		o = *opt
+	}
+	if o.Open == nil {
+		o.Open = func() store.Store { return memstore.New() }
+	}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	var r Result
+	synctest.Test(t, func(t *testing.T) { r = newWorld(seed, o).run() })
+	return r
+}
+
+// A world is one run.
+type world struct {
+	seed    uint64
+	dir     string
+	tell    bool
+	mix     mix
+	start   time.Time
+	witness *promise.Witness
+	store   store.Store // the witness's
+
+	calm   atomic.Bool   // there are no more faults
+	calmed chan struct{} // closed then
+	over   chan struct{} // closed when everything that still hangs has to end
+	life   sync.WaitGroup
+	alive  sync.WaitGroup // workers, until the last process that each starts
+
+	workers []*worker
+	client  *worker
+
+	mu       sync.Mutex
+	programs map[string]*program // by serial
+	acts     map[*act]bool       // what steps are doing
+	events   []event
+	told     bool // what comes now is just the end of goroutines
+	index    map[courier.ExecutionID]int
+	asked    map[string]courier.ExecutionID // by idempotency key
+	counts   map[string]int
+	strange  []error
+}
+
+func newWorld(seed uint64, o Options) *world {
+	w := &world{
+		seed: seed, dir: o.Dir, tell: o.Tell, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
+		programs: make(map[string]*program),
+		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
+		counts: make(map[string]int), acts: make(map[*act]bool),
+	}
+	w.mix = newMix(w.dice("mix"))
+	w.witness = promise.Watch(o.Open())
+	w.witness.OnEffect = w.effect
+	w.store = w.witness.Store()
+	return w
+}
+
+// A mix says how often what happens in a world. Most of it is zero in any one
+// world, so that rare meetings of a few faults are not drowned by others.
+type mix struct {
+	workers, jobs, executions     int
+	trouble                       time.Duration // until calm comes
+	slots                         int
+	before, after, late, slow     float64 // of calls
+	crash                         float64 // of calls of a worker
+	crashes, stops, pauses        float64 // per minute and worker
+	outages                       float64 // per minute
+	fails, permanent, panics      float64 // of attempts
+	hangs, ignores, never, drawls float64
+	poison                        float64 // of steps, all of whose attempts kill their process
+	requests, limits, edits       float64 // per minute
+	holds, delays, timeouts, dups float64 // of executions
+}
+
+func newMix(r *rand.Rand) mix {
+	some := func(most float64) float64 {
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return most * r.Float64()
+	}
+	m := mix{
+		workers: 1 + r.IntN(4), jobs: 1 + r.IntN(3), executions: 1 + r.IntN(6),
+		trouble: time.Duration(20+r.IntN(160)) * time.Second,
+		slots:   []int{1, 2, 3, 64, 64}[r.IntN(5)],
+		before:  some(0.3), after: some(0.3), late: some(0.2), slow: some(0.2), crash: some(0.05),
+		crashes: some(6), stops: some(6), pauses: some(4), outages: some(2),
+		fails: some(0.5), permanent: some(0.1), panics: some(0.2), hangs: some(0.2), ignores: some(0.2), never: some(0.1), drawls: some(0.6), poison: some(0.05),
+		requests: some(60), limits: some(20), edits: some(6),
+		holds: some(0.5), delays: some(0.5), timeouts: some(0.5), dups: some(0.8),
+	}
+	if m.slots < 64 {
+		m.never = 0 // or no slot is left in the end
+	}
+	return m
+}
+
+// dice returns random numbers that depend on the seed and the key only.
+func (w *world) dice(key ...any) *rand.Rand {
+	h := fnv.New64a()
+	for _, k := range key {
+		switch k := k.(type) {
+		case string:
+			h.Write([]byte(k))
+		case int:
+			h.Write(binary.LittleEndian.AppendUint64(nil, uint64(k)))
+		default:
+			panic(fmt.Sprintf("no key: %T", k))
+		}
+		h.Write([]byte{0xff})
+	}
+	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+}
+
+// spread is a duration around d, to the nanosecond.
+func spread(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(2*d))) + 1
+}
+
+// An event is something that happened.
+type event struct {
+	at   time.Duration
+	who  string
+	what string
+	n    [3]int64
+}
+
+func (w *world) note(who, what string, n ...int64) {
+	e := event{at: time.Since(w.start), who: who, what: what}
+	copy(e.n[:], n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.told {
+		w.events = append(w.events, e)
+		w.counts[what]++
+	}
+}
+
+// wrong notes what should not be, besides broken promises.
+func (w *world) wrong(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.strange = append(w.strange, fmt.Errorf(format, args...))
+}
+
+// number is that of an execution, in the order of their creation.
+func (w *world) number(id courier.ExecutionID) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, ok := w.index[id]
+	if !ok {
+		n = len(w.index) + 1
+		w.index[id] = n
+	}
+	return int64(n)
+}
+
+// effect notes what was written.
+func (w *world) effect(c *storetest.Call) {
+	switch r := c.Request.(type) {
+	case []store.NewExecution:
+		for _, x := range c.Result.([]store.Enqueued) {
+			w.note(r[0].By, "enqueue", w.number(x.Execution.ID))
+		}
+	case store.ClaimRequest:
+		for _, x := range c.Result.(store.Claims).List {
+			w.note(r.Worker, "claim", w.number(x.Execution.ID), x.Seq)
+			w.taken(w.number(x.Execution.ID), r.Worker)
+		}
+	case store.RenewRequest:
+		w.note(r.Worker, "renew", int64(len(c.Result.([]store.Renewed))))
+	case store.Transition:
+		w.note(string(r.To), "apply", w.number(r.Execution), r.Seq, int64(r.Position.Step))
+	case store.Request:
+		w.note(string(r.Kind), "ask", w.number(r.Execution))
+	case [2]string:
+		w.note(r[0]+"="+r[1], "set")
+	}
+}
+
+// trace is the hash of all events. What happened in one instant has no order.
+func (w *world) trace() uint64 {
+	slices.SortStableFunc(w.events, func(a, b event) int {
+		if a.at != b.at {
+			return int(min(1, max(-1, a.at-b.at)))
+		}
+		return strings.Compare(a.line(), b.line())
+	})
+	h := fnv.New64a()
+	for i := range w.events {
+		e := &w.events[i]
+		h.Write([]byte(e.who))
+		h.Write([]byte(e.what))
+		b := binary.LittleEndian.AppendUint64(nil, uint64(e.at))
+		for _, n := range e.n {
+			b = binary.LittleEndian.AppendUint64(b, uint64(n))
+		}
+		h.Write(b)
+	}
+	return h.Sum64()
+}
+
+func (e *event) line() string {
+	text := fmt.Sprintf("%13.9f %s %s", e.at.Seconds(), e.who, e.what)
+	for _, n := range e.n {
+		text += fmt.Sprintf(" %d", n)
+	}
+	return text
+}
+
+func (w *world) story() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v\n", w.mix)
+	for _, serial := range slices.Sorted(maps.Keys(w.programs)) {
+		raw, _ := json.Marshal(w.programs[serial].job)
+		fmt.Fprintf(&b, "program %s: %s\n", serial, raw)
+	}
+	for i := range w.events {
+		b.WriteString(w.events[i].line() + "\n")
+	}
+	return b.String()
+}
+
+// programOf is the program with a serial, nil if there is none.
+func (w *world) programOf(serial string) *program {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.programs[serial]
+}
+
+// programFor is the program of an execution.
+func (w *world) programFor(x *courier.Execution) *program {
+	var params struct {
+		Program string `json:"program"`
+	}
+	json.Unmarshal(x.Params, &params)
+	return w.programOf(params.Program)
+}
+
+// wait lets time pass. It reports false when the world is over first.
+func (w *world) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.over:
+		return false
+	}
+}
+
+// spawn starts something that the world waits for.
+func (w *world) spawn(f func()) {
+	w.life.Add(1)
+	go func() {
+		defer w.life.Done()
+		f()
+	}()
+}
+
+// maxCalm is how long everything may take to end once there are no faults.
+const maxCalm = 4 * time.Hour
+
+// run is the whole life of the world.
+func (w *world) run() Result {
+	ctx := context.Background()
+	w.populate()
+	w.wait(w.mix.trouble)
+	w.calm.Store(true)
+	close(w.calmed)
+	w.note("world", "calm")
+	w.alive.Wait()
+	ids, err := w.settle(ctx)
+	w.finish()
+	if err == nil {
+		err = w.check(ctx, ids)
+	}
+	r := Result{
+		Seed: w.seed, Err: err, Trace: w.trace(), Virtual: time.Since(w.start),
+		Executions: len(ids), Events: w.counts,
+	}
+	if err != nil || w.tell {
+		r.Story = w.story()
+	}
+	return r
+}

@@ -1,0 +1,145 @@
+package simulation_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier/engine/simulation"
+)
+
+var (
+	seeds = flag.Int("seeds", 1000, "how many worlds TestSimulation runs; a night takes 1000000")
+	from  = flag.Uint64("from", 1, "the first seed")
+	seed  = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
+	twice = flag.Int("twice", 50, "how many worlds TestReplay runs twice")
+)
+
+const replay = "replay it with: go test ./engine/simulation -run TestSimulation -v -seed=%d"
+
+// TestSimulation runs worlds, and shows that none breaks a promise.
+func TestSimulation(t *testing.T) {
+	if *seed != 0 {
+		r := simulation.Run(t, *seed, &simulation.Options{Tell: true})
+		t.Log(r.Story)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Err)
+		}
+		return
+	}
+	sum := tally{events: make(map[string]int)}
+	start := time.Now()
+	each(t, *seeds, func(t *testing.T, seed uint64, opt *simulation.Options) {
+		r := simulation.Run(t, seed, opt)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v\n"+replay, r.Seed, r.Err, r.Seed)
+		}
+		sum.add(&r)
+	})
+	sum.log(t, time.Since(start))
+	if *seeds >= 1000 {
+		sum.check(t)
+	}
+}
+
+// TestReplay runs worlds twice, and shows that the same happens at the same
+// nanosecond.
+func TestReplay(t *testing.T) {
+	each(t, *twice, func(t *testing.T, seed uint64, opt *simulation.Options) {
+		once := simulation.Run(t, seed, opt)
+		again := simulation.Run(t, seed, opt)
+		if once.Trace == again.Trace {
+			return
+		}
+		told := &simulation.Options{Dir: opt.Dir, Tell: true}
+		t.Errorf("seed %d went two ways, %s", seed, parting(simulation.Run(t, seed, told).Story, simulation.Run(t, seed, told).Story))
+	})
+}
+
+// perWorld is how long a world may take in real time before something in it
+// must be turning in circles.
+const perWorld = 2 * time.Minute
+
+// each calls f with n seeds, on all processors, until it has failed.
+func each(t *testing.T, n int, f func(t *testing.T, seed uint64, opt *simulation.Options)) {
+	var next atomic.Int64
+	t.Run("on", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				opt := &simulation.Options{Dir: t.TempDir()}
+				for i := next.Add(1); i <= int64(n) && !t.Failed(); i = next.Add(1) {
+					seed := *from + uint64(i) - 1
+					endless := time.AfterFunc(perWorld, func() { panic(fmt.Sprintf("seed %d does not end; "+replay, seed, seed)) })
+					f(t, seed, opt)
+					endless.Stop()
+				}
+			})
+		}
+	})
+}
+
+// A tally adds up what happened in all worlds.
+type tally struct {
+	mu                 sync.Mutex
+	worlds, executions int
+	faults             int
+	virtual            time.Duration
+	events             map[string]int
+}
+
+func (s *tally) add(r *simulation.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worlds++
+	s.executions += r.Executions
+	s.faults += r.Faults()
+	s.virtual += r.Virtual
+	for kind, n := range r.Events {
+		s.events[kind] += n
+	}
+}
+
+func (s *tally) log(t *testing.T, took time.Duration) {
+	t.Logf("%d worlds in %v (%.0f a second), %.1f hours of their own: %d executions, %d attempts of steps, %d faults",
+		s.worlds, took.Round(time.Millisecond), float64(s.worlds)/took.Seconds(), s.virtual.Hours(), s.executions, s.events["execute"], s.faults)
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(s.events)) {
+		if !strings.Contains(kind, "=") { // settings
+			list = append(list, fmt.Sprintf("%s %d", kind, s.events[kind]))
+		}
+	}
+	t.Log(strings.Join(list, ", "))
+}
+
+// check shows that nothing has gone missing from the worlds.
+func (s *tally) check(t *testing.T) {
+	for _, kind := range []string{
+		"lost before", "lost after", "late", "slow", "outage", "pause", "crash", "stop", "stopped", "stuck",
+		"fails", "permanent", "panics", "hangs", "ignores", "never", "kills", "cleanup", "rollback", "ask", "set",
+		"ended completed", "ended failed", "ended cancelled",
+		"failed by error", "failed by panic", "failed by timeout", "failed by stalled", "failed by execution_timeout", "failed by worker_lost",
+	} {
+		if s.events[kind] == 0 {
+			t.Errorf("%q never happened in %d worlds", kind, s.worlds)
+		}
+	}
+}
+
+// parting shows where two stories begin to differ.
+func parting(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return fmt.Sprintf("after\n%s\nonce\n%s\nand once\n%s", strings.Join(as[max(0, i-5):i], "\n"), as[i], bs[i])
+		}
+	}
+	return "but not when it was told"
+}

@@ -1,0 +1,252 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/promise"
+)
+
+// config is that of all steps.
+type config struct {
+	ID      string            `json:"id" courier:"required"`
+	Program string            `json:"program" courier:"required"`
+	Item    string            `json:"item"`
+	Inputs  map[string]string `json:"inputs"`
+	Secret  string            `json:"secret"`
+}
+
+type output struct {
+	Value string `json:"value"`
+}
+
+// A step does what the dice of its attempt say. It has no state of its own:
+// which process it runs in is in its context.
+type step struct{}
+
+// registry has the step types of all worlds.
+var registry = sync.OnceValue(func() *courier.Registry {
+	r := new(courier.Registry)
+	timeout, none, stall := 30*time.Second, time.Duration(0), 10*time.Second
+	courier.Register(r, "sim.work", step{}, &courier.TypeOptions{Timeout: &timeout})
+	courier.Register(r, "sim.stall", step{}, &courier.TypeOptions{Timeout: &none, Stall: &stall})
+	return r
+})
+
+// An act is one call of a step.
+type act struct {
+	p      *process
+	job    *courier.Context
+	dice   *rand.Rand
+	number int64
+	ctx    context.Context
+	end    func()
+}
+
+func begin(ctx context.Context, what promise.Act, job *courier.Context) *act {
+	p := ctx.Value(processKey{}).(*process)
+	a := &act{p: p, job: job, ctx: ctx, number: p.w.numberOf(job.Execution())}
+	again, _ := courier.TryGet[int](job, "job.attempt")
+	key := fmt.Sprint(again, job.Step(), job.Iteration(), job.Attempt())
+	a.dice = p.w.dice(string(what), int(a.number), key, p.name)
+	// What was called, as it is recorded. What comes next happens a moment later.
+	p.w.note(p.name, map[promise.Act]string{promise.Execute: "execute", promise.Cleanup: "cleanup", promise.Rollback: "rollback"}[what],
+		a.number, int64(job.Step()), int64(job.Attempt()))
+	end := p.w.witness.Begin(p.name, what, job)
+	p.w.mu.Lock()
+	p.w.acts[a] = true
+	p.w.mu.Unlock()
+	a.end = func() {
+		p.w.mu.Lock()
+		delete(p.w.acts, a)
+		p.w.mu.Unlock()
+		end()
+	}
+	return a
+}
+
+// taken checks, when an execution was claimed, that no step of it goes on
+// elsewhere as if nothing had happened: the worker that had it must have ended
+// the step's context before its lease ended.
+func (w *world) taken(number int64, by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for a := range w.acts {
+		if a.number == number && a.ctx.Err() == nil && a.p.alive() {
+			w.strange = append(w.strange, fmt.Errorf("P2: %s claims execution %d while %s goes on with step %d", by, number, a.p.name, a.job.Step()))
+		}
+	}
+}
+
+// pause lets time pass, or ends the goroutine's part in the world.
+func (a *act) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if a.p.standStill(d) {
+			return nil
+		}
+	case <-ctx.Done():
+		if a.p.sleep(spread(a.dice, 200*time.Millisecond)) {
+			return context.Cause(ctx)
+		}
+	case <-a.p.gone:
+	}
+	return a.vanish()
+}
+
+// vanish holds the goroutine of a process that is gone until the world is over.
+func (a *act) vanish() error {
+	<-a.p.w.over
+	return courier.ErrLeaseLost
+}
+
+// Execute checks what the step was given and does what its dice say.
+func (step) Execute(ctx context.Context, job *courier.Context, cfg config) (output, error) {
+	a := begin(ctx, promise.Execute, job)
+	defer a.end()
+	if err := a.check(cfg); err != nil {
+		a.p.w.wrong("execution %d, step %d[%s]: %v", a.number, job.Step(), courier.FormatIteration(job.Iteration()), err)
+	}
+	if a.dice.IntN(2) == 0 {
+		if _, err := courier.Keep(ctx, job, "sim.connection", a.connect); err != nil {
+			return output{}, err
+		}
+	}
+	if err := a.behave(ctx, cfg); err != nil {
+		return output{}, err
+	}
+	return output{value(fmt.Sprint(a.number), cfg.ID, job.Iteration())}, nil
+}
+
+// check compares what the step was given with what the program says.
+func (a *act) check(cfg config) error {
+	name, _ := courier.TryGet[string](a.job, "params.program")
+	p := a.p.w.programOf(name)
+	if p == nil || cfg.Program != name {
+		return fmt.Errorf("it is of program %q, but its execution of %q", cfg.Program, name)
+	}
+	s := p.steps[a.job.Step()]
+	if s == nil || s.id != cfg.ID {
+		return fmt.Errorf("it is called %q", cfg.ID)
+	}
+	for i := range s.inputs {
+		r := &s.inputs[i]
+		if want := r.input(fmt.Sprint(a.number), a.job.Iteration()); cfg.Inputs[r.name] != want {
+			return fmt.Errorf("input %s = %q, want %q", r.name, cfg.Inputs[r.name], want)
+		}
+	}
+	if n := len(s.loops); n > 0 {
+		if want := s.loops[n-1].item(a.job.Iteration()[n-1]); cfg.Item != want {
+			return fmt.Errorf("item = %q, want %q", cfg.Item, want)
+		}
+	}
+	return nil
+}
+
+// behave takes its time and ends as the dice say.
+func (a *act) behave(ctx context.Context, cfg config) error {
+	m, fate := &a.p.w.mix, a.dice.Float64()
+	calm := a.p.w.calm.Load()
+	hit := func(what string, p float64) bool {
+		ok := !calm && fate >= 0 && fate < p
+		if fate -= p; ok {
+			a.p.w.note(a.p.name, what, a.number)
+		}
+		return ok
+	}
+	length := spread(a.dice, 300*time.Millisecond)
+	if a.dice.Float64() < m.drawls {
+		length = spread(a.dice, 8*time.Second)
+	}
+	poison := a.p.w.dice("poison", int(a.number), a.job.Step()).Float64() < m.poison
+	switch {
+	case poison && !calm && a.pause(ctx, length) == nil && !a.p.w.calm.Load():
+		a.p.w.note(a.p.name, "kills", a.number)
+		a.p.die()
+		return a.vanish()
+	case hit("never", m.never):
+		select {
+		case <-a.p.gone:
+		case <-a.p.w.over:
+		}
+		return a.vanish()
+	case hit("ignores", m.ignores):
+		if !a.p.sleep(spread(a.dice, 40*time.Second)) {
+			return a.vanish()
+		}
+		return errors.New("it is late")
+	case hit("hangs", m.hangs):
+		return a.pause(ctx, 24*time.Hour)
+	}
+	for range 3 {
+		if err := a.pause(ctx, length/3+1); err != nil {
+			return err
+		}
+		a.job.Progress(1, 3, cfg.ID)
+	}
+	switch {
+	case hit("fails", m.fails):
+		return fmt.Errorf("the partner says no to %s", cfg.Secret)
+	case hit("permanent", m.permanent):
+		return courier.Permanent(fmt.Errorf("the partner says never to %s", cfg.Secret))
+	case hit("panics", m.panics):
+		if a.dice.IntN(2) == 0 {
+			runtime.Goexit()
+		}
+		panic("at the disco with " + cfg.Secret)
+	}
+	return nil
+}
+
+// Cleanup removes what an attempt before has left, which is nothing.
+func (step) Cleanup(ctx context.Context, job *courier.Context, cfg config) error {
+	return undo(ctx, promise.Cleanup, job, cfg)
+}
+
+// Rollback undoes nothing either.
+func (step) Rollback(ctx context.Context, job *courier.Context, cfg config) error {
+	return undo(ctx, promise.Rollback, job, cfg)
+}
+
+func undo(ctx context.Context, what promise.Act, job *courier.Context, cfg config) error {
+	a := begin(ctx, what, job)
+	defer a.end()
+	if err := a.pause(ctx, spread(a.dice, 100*time.Millisecond)); err != nil {
+		return err
+	}
+	if !a.p.w.calm.Load() && a.dice.Float64() < a.p.w.mix.panics/2 {
+		panic("no way back with " + cfg.Secret)
+	}
+	return nil
+}
+
+// connect opens a connection, which takes a moment to close too.
+func (a *act) connect(ctx context.Context) (*connection, error) {
+	c := &connection{p: a.p, delay: spread(a.dice, 20*time.Millisecond)}
+	if err := a.pause(ctx, spread(a.dice, 50*time.Millisecond)); err != nil {
+		return nil, err
+	}
+	a.p.open.Add(1)
+	return c, nil
+}
+
+// A connection is what steps keep open.
+type connection struct {
+	p     *process
+	delay time.Duration
+}
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	c.p.sleep(c.delay)
+	c.p.open.Add(-1)
+	return nil
+}
