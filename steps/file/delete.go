@@ -177,7 +177,7 @@ func (r *remover) resume(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.plan.Path == r.cfg.Path && r.plan.Recursive == r.cfg.Recursive {
+	if len(r.journal.lines) > 0 && r.plan.Path == r.cfg.Path && r.plan.Recursive == r.cfg.Recursive {
 		r.open = len(r.plan.Items)
 		for _, line := range r.journal.lines[1:] {
 			var mark deleteMark

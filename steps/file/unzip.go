@@ -140,7 +140,7 @@ func (x *extraction) read() (err error) {
 			return err
 		}
 	}
-	if x.note.Archive != x.cfg.ArchivePath || x.note.Output != x.cfg.OutputDirectory {
+	if len(x.journal.lines) == 0 || x.note.Archive != x.cfg.ArchivePath || x.note.Output != x.cfg.OutputDirectory {
 		return x.locate()
 	}
 	for _, line := range x.journal.lines[1:] {
