@@ -1,0 +1,35 @@
+// Package planted tests the tests: it plants bugs, one at a time, and requires
+// that the suite finds each of them.
+//
+// A bug is a file in testdata, such as 01-no-fence.bug. It says in one sentence
+// what is wrong, which promise that breaks, what text of which file is
+// exchanged for what, and which tests must find it:
+//
+//	bug: Apply takes any token
+//	breaks: P2
+//	-- old store/transition.go --
+//		case t.Lease == "" || t.Lease != s.Lease:
+//	-- new --
+//		case t.Lease == "":
+//	-- found by --
+//	./store -run ^TestAdmit$
+//	./store/memstore -run ^TestConformance$/^virtual$/^guard$
+//
+// The old text must occur exactly once in its file; a bug may exchange several.
+// Each line of the last section is a command of its own, the arguments of go
+// test, and each has to find the bug. It does if a test fails; a build that
+// fails finds nothing, nor does a test that hangs, unless the file says
+// "hangs: yes".
+//
+// Nothing is changed in the tree: the go command takes the changed files from
+// elsewhere (go test -overlay). The same commands must pass without the bug.
+// They run without the race detector, however this package's tests are run.
+//
+// Building takes most of the time. So TestPlanted tries the bugs that say
+// "always: yes", and all of them with -all. -planted NAME tries those whose names
+// contain NAME, and -keep leaves the changed files where they are and says how to
+// run the command by hand. The table of all bugs in docs/testing.md is written
+// by
+//
+//	go test ./internal/planted -run ^TestTable$ -update
+package planted
