@@ -74,6 +74,8 @@ var Rooms = []Room{
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/cron"},
 	{Dir: "internal/memnet", Outside: true},
+	{Dir: "internal/pgproxy", Outside: true},
+	{Dir: "internal/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/planted", Outside: true},
 	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
