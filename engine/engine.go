@@ -54,7 +54,9 @@ type Options struct {
 	// Lease is how long an execution stays with an engine that no longer renews.
 	// Renewals happen three times as often. 0 means 15 seconds.
 	Lease time.Duration
-	// Poll is the longest time between two looks at the queue. 0 means 5 seconds.
+	// Poll is the longest time between two looks at the queue. 0 means 5 seconds,
+	// or longer while the store vouches that it tells of all news by itself; see
+	// [store.Claims].Watched.
 	Poll time.Duration
 	// SoftStop is how long a stop lets running steps go on before it cancels
 	// them. 0 means 30 seconds.
@@ -114,6 +116,8 @@ type Engine struct {
 	wake    chan struct{}                           // there may be something to claim
 	freed   chan struct{}                           // a slot became free
 	healthy atomic.Bool                             // the last renewal succeeded
+
+	trusting bool // polls as seldom as the store allows
 }
 
 // New returns an engine that keeps executions in s and takes step types from
@@ -151,6 +155,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	}
 	setDefault(&o.Slots, 64)
 	setDefault(&o.Lease, 15*time.Second)
+	e.trusting = o.Poll <= 0
 	setDefault(&o.Poll, 5*time.Second)
 	setDefault(&o.SoftStop, 30*time.Second)
 	setDefault(&o.Grace, 10*time.Second)

@@ -32,35 +32,77 @@ type EnqueueOptions struct {
 // Enqueue creates an execution of the named job for some engine to run, and
 // returns it. Once Enqueue returned nil, the execution is durable in the store.
 // With an idempotency key that was used before, it returns that execution,
-// whatever its state, or [courier.ErrConflict] if it has other parameters.
+// whatever its state, or [courier.ErrConflict] if it has other parameters. A nil
+// opt means the defaults.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
+	n, err := e.prepare(ctx, job, opt)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	}
+	got, err := e.create(ctx, []store.NewExecution{n})
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
+	}
+	return got[0], nil
+}
+
+// EnqueueAll creates executions that [Engine.Prepare] made, of any jobs: all of
+// them, in one call of the store, or none if it returns an error. It returns
+// one execution for each of the list, in order; for an idempotency key that was
+// used before, that is the execution that used it, as with [Engine.Enqueue]. The
+// error [courier.ErrConflict] says that such a one has other parameters. The same
+// list may be enqueued again, as after an error that leaves open whether it is
+// in the store: no execution is created twice.
+func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
+	got, err := e.create(ctx, list)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue: %w", err)
+	}
+	return got, nil
+}
+
+// Prepare returns what [Engine.Enqueue] would create, and creates nothing. It is
+// for [Engine.EnqueueAll], and for stores that create executions in a
+// transaction of the caller's, such as EnqueueTx of package pgstore. The job and
+// the options are checked as by Enqueue, and the latest version of the job is
+// the latest now. A nil opt means the defaults.
+func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
+	n, err := e.prepare(ctx, job, opt)
+	if err != nil {
+		return store.NewExecution{}, fmt.Errorf("prepare: %w", err)
+	}
+	return n, nil
+}
+
+func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
 	if opt == nil {
 		opt = &EnqueueOptions{}
 	}
 	p, err := e.program(ctx, job, opt.Version)
 	if err != nil {
-		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+		return store.NewExecution{}, err
 	}
-	x, err := e.enqueue(ctx, p, opt)
+	n, err := p.execution(courier.ExecutionID(e.ids.New()), opt)
 	if err != nil {
-		return courier.Execution{}, fmt.Errorf("enqueue job %q: %w", job, err)
+		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}
-	return x, nil
+	return n, nil
 }
 
-func (e *Engine) enqueue(ctx context.Context, p *program, opt *EnqueueOptions) (courier.Execution, error) {
+// execution returns a new execution of the program.
+func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
 	if opt.Delay < 0 || opt.Timeout != nil && *opt.Timeout < 0 {
-		return courier.Execution{}, fmt.Errorf("a delay or timeout is negative: %w", courier.ErrInvalid)
+		return store.NewExecution{}, fmt.Errorf("a delay or timeout is negative: %w", courier.ErrInvalid)
 	}
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
-		return courier.Execution{}, err
+		return store.NewExecution{}, err
 	}
 	params, err := p.params(opt.Params)
 	if err != nil {
-		return courier.Execution{}, err
+		return store.NewExecution{}, err
 	}
 	n := store.NewExecution{
-		ID: courier.ExecutionID(e.ids.New()), Job: p.job.Name, Version: p.version, StepTypes: p.keys,
+		ID: id, Job: p.job.Name, Version: p.version, StepTypes: p.keys,
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By,
 	}
@@ -70,27 +112,36 @@ func (e *Engine) enqueue(ctx context.Context, p *program, opt *EnqueueOptions) (
 	if opt.Timeout != nil {
 		n.Timeout = *opt.Timeout
 	}
-	if n.LimitKeys, err = p.limitKeys(n.ID, params, opt.LimitKeys); err != nil {
-		return courier.Execution{}, err
+	if n.LimitKeys, err = p.limitKeys(id, params, opt.LimitKeys); err != nil {
+		return store.NewExecution{}, err
 	}
 	for _, key := range n.LimitKeys {
 		if err := checkText(map[string]string{"limit key": key}); err != nil {
-			return courier.Execution{}, err
+			return store.NewExecution{}, err
 		}
 	}
+	return n, nil
+}
+
+// create creates executions, all or none.
+func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	var got []store.Enqueued
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	calls := patience{parent: ctx}
 	defer calls.end()
-	err = retry(&calls, func(ctx context.Context) (err error) {
-		got, err = e.store.Enqueue(ctx, []store.NewExecution{n}) // its id makes it safe to repeat
+	err := retry(&calls, func(ctx context.Context) (err error) {
+		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
 		return err
 	})
 	if err != nil {
-		return courier.Execution{}, err
+		return nil, err
 	}
-	return got[0].Execution, nil
+	executions := make([]courier.Execution, len(got))
+	for i := range got {
+		executions[i] = got[i].Execution
+	}
+	return executions, nil
 }
 
 // maxText is how many bytes a name of somebody or something may have.

@@ -99,8 +99,8 @@ func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, e
 	wait := e.opt.Poll
 	if err != nil {
 		e.log.Error("claim", "error", err)
-	} else if got != nil && got.Next > 0 {
-		wait = min(wait, got.Next)
+	} else if got != nil {
+		wait = e.until(got)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -133,23 +133,32 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll) {
 		wait := e.opt.Poll
 		if free := e.free(w); free > 0 && e.able(w.ctx) {
-			next, mark, err := e.claim(w, free)
-			switch {
-			case err != nil && w.ctx.Err() == nil:
+			got, err := e.claim(w, free)
+			if err != nil && w.ctx.Err() == nil {
 				e.log.Error("claim", "error", err)
-			case next == 0:
-			default:
-				wait = min(wait, next)
 			}
 			if err == nil {
+				wait = e.until(&got)
 				select {
-				case marks <- mark:
+				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too
 				}
 			}
 		}
 		poll.Reset(wait)
 	}
+}
+
+// until returns how long to wait for the next claim if nothing is heard before.
+func (e *Engine) until(got *store.Claims) time.Duration {
+	wait := e.opt.Poll
+	if e.trusting {
+		wait = max(wait, got.Watched)
+	}
+	if got.Next > 0 {
+		wait = min(wait, got.Next)
+	}
+	return wait
 }
 
 // pause waits until there may be something to claim. It reports false when the
@@ -193,16 +202,15 @@ func (e *Engine) free(w *worker) int {
 	return free
 }
 
-// claim takes what it can get and runs it. It returns the time until more may
-// be there, 0 if that is not known.
-func (e *Engine) claim(w *worker, free int) (next time.Duration, mark uint64, err error) {
+// claim takes what it can get and runs it.
+func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	// A stop waits for a claim under way: what it claims is handed over at once.
 	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
 	defer cancel()
 	sent := time.Now()
 	got, err := e.store.Claim(ctx, e.claimRequest(free))
 	if err != nil {
-		return 0, 0, err
+		return got, err
 	}
 	for i := range got.List {
 		c := &got.List[i]
@@ -223,7 +231,7 @@ func (e *Engine) claim(w *worker, free int) (next time.Duration, mark uint64, er
 			r.drive(c)
 		}()
 	}
-	return got.Next, got.Mark, nil
+	return got, nil
 }
 
 // storeTimeout bounds the calls to the store that no lease bounds.

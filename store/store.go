@@ -1,9 +1,9 @@
 // Package store defines what an engine needs of the place that remembers jobs
 // and executions: the contract, and the rules that all stores share.
 //
-// A [Store] has four roles. Its implementations are memstore (in memory), with
-// one on PostgreSQL to come; package storetest is the conformance suite that
-// any other can run, and docs/store.md says how to write one.
+// A [Store] has four roles. Its implementations are memstore, in memory, and
+// pgstore, on PostgreSQL; package storetest is the conformance suite that any
+// other can run, and docs/store.md says how to write one.
 //
 // Rules that hold for all methods:
 //
@@ -255,6 +255,10 @@ type Claims struct {
 	Next time.Duration
 	// Mark is for [Queue.Await]: where the queue stood before the claim looked.
 	Mark uint64
+	// Watched is for how long the store vouches that Await tells of all that
+	// becomes claimable, but for what Next says: a caller that awaits need not
+	// claim earlier. 0 means that it vouches for nothing, and callers poll.
+	Watched time.Duration
 }
 
 // A Claimed is a leased execution with all that its worker needs.

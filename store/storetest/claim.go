@@ -66,11 +66,9 @@ var claimCases = []testCase{
 		k.claimed("claim", k.all5(), ids[3], ids[4], ids[1], ids[2], ids[0])
 	}},
 	{"then_due_time", func(k *kit) {
-		late := k.add(k.with(func(n *store.NewExecution) { n.Delay = k.unit }))[0].ID
-		soon := k.add(k.with(func(n *store.NewExecution) { n.Delay = k.unit / 2 }))[0].ID
-		now := k.add(k.new())[0].ID
+		list := k.add(k.with(func(n *store.NewExecution) { n.Delay = k.unit }), k.with(func(n *store.NewExecution) { n.Delay = k.unit / 2 }), k.new())
 		k.pass(2 * k.unit)
-		k.claimed("claim", k.all5(), now, soon, late)
+		k.claimed("claim", k.all5(), list[2].ID, list[1].ID, list[0].ID)
 	}},
 	{"then_id", func(k *kit) {
 		a, b, c := k.new(), k.new(), k.new()

@@ -125,7 +125,7 @@ func mask(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			if v[k] = mask(e); k == "elapsed" || k == "Token" {
+			if v[k] = mask(e); k == "elapsed_seconds" || k == "Token" {
 				v[k] = "-"
 			}
 		}

@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// define saves the job "a", which declares a parameter.
+func define(t *testing.T, h *couriertest.Harness) {
+	t.Helper()
+	h.Stub("demo.a", nil)
+	job := h.Job(`{"name": "a", "queue": "night", "limit": 3, "limit_keys": ["${context:params.day}"],
+		"params": {"day": 1}, "steps": [{"type": "demo.a"}]}`)
+	if _, err := h.Engine.Define(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func prepare(t *testing.T, e *engine.Engine, opt *engine.EnqueueOptions) store.NewExecution {
+	t.Helper()
+	n, err := e.Prepare(t.Context(), "a", opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPrepareIsWhatEnqueueCreates enqueues once each way, and compares.
+func TestPrepareIsWhatEnqueueCreates(t *testing.T) {
+	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		define(t, h)
+		timeout := time.Minute
+		all := &engine.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: "ann"}
+		for opt, want := range map[*engine.EnqueueOptions]store.NewExecution{
+			nil: {Params: json.RawMessage(`{"day":1}`), LimitKeys: []string{"1"}},
+			all: {
+				Params: json.RawMessage(`{"day":2}`), LimitKeys: []string{"2", "x"}, Priority: 3, Delay: time.Hour, Hold: true,
+				Timeout: time.Minute, By: "ann",
+			},
+		} {
+			n := prepare(t, h.Engine, opt)
+			want.ID, want.Job, want.Version, want.Queue, want.JobLimit, want.StepTypes = n.ID, "a", 1, "night", 3, []string{"demo.a"}
+			if !reflect.DeepEqual(n, want) {
+				t.Errorf("prepared %+v, want %+v", n, want)
+			}
+			if _, err := h.Store.Execution(t.Context(), n.ID); !errors.Is(err, courier.ErrNotFound) {
+				t.Fatalf("Prepare created something, or %v", err)
+			}
+			one, err := h.Engine.EnqueueAll(t.Context(), []store.NewExecution{n})
+			if err != nil || len(one) != 1 || one[0].ID != n.ID {
+				t.Fatalf("%d executions, %v", len(one), err)
+			}
+			other, err := h.Engine.Enqueue(t.Context(), "a", opt)
+			if err != nil || other.ID == n.ID {
+				t.Fatal(other.ID, err)
+			}
+			other.ID = n.ID
+			if a, b := fmt.Sprintf("%+v", one[0]), fmt.Sprintf("%+v", other); a != b {
+				t.Errorf("created\n%s\nand by Enqueue\n%s", a, b)
+			}
+		}
+	})
+}
+
+func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
+	h := couriertest.New(t, nil)
+	define(t, h)
+	for _, c := range []struct {
+		job  string
+		opt  engine.EnqueueOptions
+		is   error
+		text string
+	}{
+		{"b", engine.EnqueueOptions{}, courier.ErrNotFound, `there is no job "b"`},
+		{"a", engine.EnqueueOptions{Version: 2}, courier.ErrNotFound, "the latest is 1"},
+		{"a", engine.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": a delay or timeout is negative`},
+		{"a", engine.EnqueueOptions{By: "\xff"}, courier.ErrInvalid, `job "a": By`},
+		{"a", engine.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
+		{"a", engine.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},
+	} {
+		_, err := h.Engine.Prepare(t.Context(), c.job, &c.opt)
+		_, same := h.Engine.Enqueue(t.Context(), c.job, &c.opt)
+		for prefix, err := range map[string]error{"prepare: ": err, "enqueue: ": same} {
+			if !errors.Is(err, c.is) || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s%s %+v: %v", prefix, c.job, c.opt, err)
+			}
+		}
+	}
+}
+
+func TestEnqueueAllIsAllOrNone(t *testing.T) {
+	h := couriertest.New(t, nil)
+	define(t, h)
+	old, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := prepare(t, h.Engine, nil)
+	used := prepare(t, h.Engine, &engine.EnqueueOptions{IdempotencyKey: "k"})
+	other := prepare(t, h.Engine, &engine.EnqueueOptions{IdempotencyKey: "k", Params: m{"day": 2}})
+	if _, err := h.Engine.EnqueueAll(t.Context(), []store.NewExecution{fresh, other}); !errors.Is(err, courier.ErrConflict) {
+		t.Errorf("other parameters: %v", err)
+	}
+	if _, err := h.Store.Execution(t.Context(), fresh.ID); !errors.Is(err, courier.ErrNotFound) {
+		t.Errorf("a part of what was refused: %v", err)
+	}
+	for range 2 {
+		got, err := h.Engine.EnqueueAll(t.Context(), []store.NewExecution{used, fresh})
+		if err != nil || len(got) != 2 || got[0].ID != old.ID || got[1].ID != fresh.ID {
+			t.Fatalf("executions %+v, %v; want %s and %s", got, err, old.ID, fresh.ID)
+		}
+	}
+	if got, err := h.Engine.EnqueueAll(t.Context(), nil); err != nil || len(got) != 0 {
+		t.Errorf("nothing: %v, %v", got, err)
+	}
+	if list, err := h.Engine.Executions(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
+		t.Errorf("%d executions, %v", len(list), err)
+	}
+}
+
+// TestEnqueueAllSurvivesFaults lets the one call of the store fail in each way
+// after which the engine can go on.
+func TestEnqueueAllSurvivesFaults(t *testing.T) {
+	for _, kind := range []storetest.FaultKind{storetest.FailBefore, storetest.FailAfter, storetest.HangBefore, storetest.HangAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			define(t, h)
+			s := storetest.NewFaulty(h.Store, storetest.Fault{Kind: kind, N: 1, Method: "Enqueue"})
+			defer s.Release()
+			e := engine.New(s, h.Registry, nil)
+			list := []store.NewExecution{prepare(t, e, nil), prepare(t, e, nil)}
+			got, err := e.EnqueueAll(t.Context(), list)
+			hangs := kind == storetest.HangBefore || kind == storetest.HangAfter
+			if hangs { // that used up its time
+				if err == nil {
+					t.Errorf("%v: no error", kind)
+				}
+				got, err = e.EnqueueAll(t.Context(), list)
+			}
+			if err != nil || len(got) != 2 || got[0].ID != list[0].ID || got[1].ID != list[1].ID {
+				t.Errorf("%v: %+v, %v", kind, got, err)
+			}
+			if n := s.Calls("Enqueue"); n != 2 {
+				t.Errorf("%v: %d calls of the store", kind, n)
+			}
+			if list, err := h.Store.Executions(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
+				t.Errorf("%v: %d executions, %v", kind, len(list), err)
+			}
+		})
+	}
+}
+
+// EnqueueAll creates many executions at once, or none.
+func ExampleEngine_EnqueueAll() {
+	ctx := context.Background()
+	e := newExample()
+	if _, err := e.Define(ctx, greetings); err != nil {
+		log.Fatal(err)
+	}
+	var list []store.NewExecution
+	for _, name := range []string{"Ada", "Grace"} {
+		n, err := e.Prepare(ctx, "greetings", &engine.EnqueueOptions{Params: map[string]any{"names": []string{name}}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	executions, err := e.EnqueueAll(ctx, list)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, x := range executions {
+		fmt.Println(x.State, string(x.Params))
+	}
+	// Output:
+	// queued {"names":["Ada"]}
+	// queued {"names":["Grace"]}
+}
