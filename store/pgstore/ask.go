@@ -1,0 +1,94 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Ask carries out what an operator wants of an execution, or leaves it with its
+// worker. It is a short transaction: lock, decide, write.
+func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+	if err := s.begun(ctx); err != nil {
+		return courier.Execution{}, err
+	}
+	var x courier.Execution
+	var d store.Decision
+	var was courier.State
+	err := repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+			var before row
+			var expired bool
+			err := tx.QueryRow(ctx, s.q.askLock, uuid(string(r.Execution))).Scan(append(before.fields(), &expired)...)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return answer{unknown(r.Execution)}
+			}
+			if err == nil {
+				x, err = s.one(ctx, tx, &before)
+			}
+			if err != nil {
+				return err
+			}
+			was = x.State
+			if d, err = store.Decide(&x, expired, r.Kind); err != nil {
+				return answer{err}
+			}
+			args, err := askArgs(&before, &x, d, r)
+			if err != nil {
+				return err
+			}
+			var after row
+			if err := tx.QueryRow(ctx, s.q.ask, args...).Scan(after.fields()...); err != nil {
+				return err
+			}
+			x, err = s.one(ctx, tx, &after)
+			return err
+		})
+	})
+	if a, ok := errors.AsType[answer](err); ok {
+		return courier.Execution{}, a.error
+	}
+	if err != nil {
+		return courier.Execution{}, failed(fmt.Sprintf("%s execution %s", r.Kind, r.Execution), err)
+	}
+	if d.To == courier.Queued {
+		s.bell.ring(x.Queue)
+		s.news.tell(x.Queue)
+	}
+	if d.To != "" && was == courier.Running {
+		s.freed()
+	}
+	return x, nil
+}
+
+// one returns the execution of a row.
+func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution, error) {
+	list, err := s.named(ctx, db, []row{*r})
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	return list[0], nil
+}
+
+func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request) ([]any, error) {
+	resume := r.Kind == courier.RequestResume && d.To != ""
+	marks, stopped := "", ""
+	if resume {
+		m, err := before.readMarks()
+		if err != nil {
+			return nil, err
+		}
+		marks = writeMarks(store.Marks{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
+	}
+	if c := x.Current; c != nil && d.To != "" {
+		stopped = encode(interrupted{
+			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
+		})
+	}
+	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped}, nil
+}

@@ -1,0 +1,233 @@
+package pgstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A querier runs queries: a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Enqueue creates executions, all or none. One alone takes one round trip, a
+// list a transaction with a statement for every 5,000.
+func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
+	if err := s.begun(ctx); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	var results []store.Enqueued
+	err := repeat(ctx, func() (err error) {
+		if len(list) == 1 {
+			results, err = s.enqueue(ctx, s.pool, list)
+			return err
+		}
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+			results, err = s.enqueue(ctx, tx, list)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, enqueueError(err)
+	}
+	s.enqueued(results)
+	return results, nil
+}
+
+// EnqueueTx creates executions in the caller's transaction: they exist if and
+// when it commits, and only then can anybody claim them. Workers learn of them
+// as soon as it has committed, as of those of Enqueue, while this store is open;
+// otherwise when they next poll. If EnqueueTx returns an error that matches
+// ErrConflict or ErrNotFound, it has created nothing, and the transaction can go
+// on. The list comes from [github.com/courierhq/courier/engine.Engine.Prepare].
+func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecution) ([]store.Enqueued, error) {
+	if err := s.begun(ctx); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	var results []store.Enqueued
+	var xid string
+	err := pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
+		if results, err = s.enqueue(ctx, point, list); err != nil {
+			return err
+		}
+		return point.QueryRow(ctx, "select pg_current_xact_id()::text").Scan(&xid)
+	})
+	if err != nil {
+		return nil, enqueueError(err)
+	}
+	s.news.watch(xid, queuesOf(results))
+	return results, nil
+}
+
+// An answer is an error of the contract, which needs no further words.
+type answer struct{ error }
+
+func (a answer) Unwrap() error { return a.error }
+
+func enqueueError(err error) error {
+	if a, ok := err.(answer); ok { //nolint:errorlint // it is never wrapped
+		return a.error
+	}
+	return failed("enqueue", err)
+}
+
+// maxStatement is how many executions one statement creates.
+const maxStatement = 5000
+
+// enqueue creates what does not exist, and returns a result for each of the
+// list.
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution) ([]store.Enqueued, error) {
+	// Always in the same order, or two lists with the same keys wait for each other.
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
+	})
+	created := make(map[courier.ExecutionID]bool)
+	var now time.Time
+	for part := range slices.Chunk(order, maxStatement) {
+		rows, err := db.Query(ctx, s.q.enqueue, enqueueArgs(list, part, now)...)
+		if err != nil {
+			return nil, err
+		}
+		var id string
+		_, err = pgx.ForEachRow(rows, []any{&id, &now}, func() error {
+			created[courier.ExecutionID(id)] = true
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	results := make([]store.Enqueued, len(list))
+	var rest []int
+	for i := range list {
+		if n := &list[i]; created[n.ID] {
+			results[i] = store.Enqueued{Execution: newExecution(n, now.UTC())}
+			delete(created, n.ID) // the same id again exists by then
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	if len(rest) == 0 {
+		return results, nil
+	}
+	return results, s.existing(ctx, db, list, rest, results)
+}
+
+func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
+	n := len(part)
+	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	params, bys, idem := make([]string, n), make([]string, n), make([]string, n)
+	versions, limits, priorities := make([]int32, n), make([]int32, n), make([]int32, n)
+	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
+	for i, at := range part {
+		e := &list[at]
+		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
+		params[i], bys[i], idem[i] = string(e.Params), e.By, e.IdempotencyKey
+		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
+		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
+	}
+	at := ""
+	if !now.IsZero() {
+		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
+	}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at}
+}
+
+// texts returns a list as JSON.
+func texts(list []string) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	return encode(list)
+}
+
+// newExecution is what was created at an instant.
+func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
+	x := courier.Execution{
+		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
+		Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
+		IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+	}
+	if n.Hold {
+		x.State = courier.Created
+	}
+	return x
+}
+
+// existing fills in the results of those that were not created.
+func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int, results []store.Enqueued) error {
+	ids, jobs, keys := make([]string, len(rest)), make([]string, len(rest)), make([]string, len(rest))
+	for i, at := range rest {
+		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
+	}
+	rows, err := db.Query(ctx, s.q.existing, ids, jobs, keys)
+	if err != nil {
+		return err
+	}
+	found := make([]row, 0, len(rest))
+	var at []int64
+	var r row
+	var ord int64
+	_, err = pgx.ForEachRow(rows, append(r.fields(), &ord), func() error {
+		found, at = append(found, r), append(at, ord)
+		r = row{}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	executions, err := s.named(ctx, db, found)
+	if err != nil {
+		return err
+	}
+	got := make(map[int]*courier.Execution)
+	for i := range executions {
+		got[rest[at[i]-1]] = &executions[i]
+	}
+	for _, i := range rest {
+		n, x := &list[i], got[i]
+		switch {
+		case x == nil:
+			return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)}
+		case x.Job != n.Job:
+			return answer{fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)}
+		case !bytes.Equal(x.Params, n.Params):
+			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
+		}
+		results[i] = store.Enqueued{Execution: *x, Existed: true}
+	}
+	return nil
+}
+
+// enqueued tells who waits for work of what was created.
+func (s *Store) enqueued(results []store.Enqueued) {
+	for _, q := range queuesOf(results) {
+		s.bell.ring(q)
+		s.news.tell(q)
+	}
+}
+
+// queuesOf returns the queues that have something new.
+func queuesOf(results []store.Enqueued) []string {
+	var queues []string
+	for i := range results {
+		x := &results[i].Execution
+		if !results[i].Existed && x.State == courier.Queued && !slices.Contains(queues, x.Queue) {
+			queues = append(queues, x.Queue)
+		}
+	}
+	return queues
+}

@@ -1,0 +1,189 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+)
+
+// Health is how a store and its database stand at an instant. Whether there is a
+// worker for what waits, it can't tell: what workers know of step types and have
+// of workspaces is known to them alone. An old [Waiting] while few are running
+// says that there is none, or that a limit is met.
+type Health struct {
+	At     time.Time // by the clock of the database
+	Server string    // version of PostgreSQL
+	Schema int       // version of the schema
+
+	// Running is the number of running executions, with those whose lease has
+	// ended.
+	Running int
+	// OldestLease is the one that has ended first, or will; nil if nothing runs.
+	OldestLease *HeldLease
+
+	// Queued is the number of queued executions, due or not. Counting stops at
+	// 10,000; then QueuedMore is true if there are more.
+	Queued     int
+	QueuedMore bool
+	// OldestDue is the queued execution that has been due for the longest time;
+	// nil if none is due.
+	OldestDue *Waiting
+
+	// Notified says that the store hears what other processes enqueue. Otherwise
+	// workers find it by polling: with Options.PollOnly, behind a pooler that
+	// passes no notifications on, and until somebody has awaited work for a
+	// moment.
+	Notified bool
+	Pool     PoolUse
+
+	// Tables are the store's tables by their names, as the statistics of the
+	// server know them.
+	Tables []TableHealth
+	// XminHolder is who makes the server keep the oldest dead rows; nil if nobody
+	// but Health itself does. It may be as young as a moment; see its Age.
+	XminHolder *XminHolder
+}
+
+// A HeldLease is the lease of a running execution.
+type HeldLease struct {
+	Execution courier.ExecutionID
+	Worker    string
+	// Remaining is the time until the lease ends. It is negative if the lease has
+	// ended, and grows so until its holder renews it or somebody takes it over.
+	Remaining time.Duration
+}
+
+// A Waiting is a queued execution that is due.
+type Waiting struct {
+	Execution courier.ExecutionID
+	Queue     string
+	Age       time.Duration // since it became due
+}
+
+// A PoolUse is how the connections of the store's pool are used. The store's own
+// two connections do not count.
+type PoolUse struct {
+	Max, Open, InUse int
+	// Waited is how many times somebody had to wait for a connection since the
+	// pool was made, and WaitTime for how long in all.
+	Waited   int64
+	WaitTime time.Duration
+}
+
+// A TableHealth is what the server estimates of a table.
+type TableHealth struct {
+	Name       string
+	Live, Dead int64 // rows
+	// DeadRatio is the part of all rows that is dead, from 0 to 1. Above a fifth
+	// in job_executions with many rows, look at LastAutovacuum and
+	// [Health.XminHolder].
+	DeadRatio      float64
+	LastAutovacuum time.Time // when it was last vacuumed automatically; zero: never
+	LastVacuum     time.Time // or by hand
+}
+
+// An XminHolder keeps the server from removing rows that died after it began. A
+// session ends with pg_terminate_backend, a prepared transaction with ROLLBACK
+// PREPARED, a slot with pg_drop_replication_slot.
+type XminHolder struct {
+	// Kind is "session", "standby" (one that sends feedback), "prepared
+	// transaction" or "replication slot".
+	Kind string
+	PID  int    // of the session, or of the one that uses the slot; 0 for none
+	Name string // of the slot or the prepared transaction
+
+	// What follows is known of sessions. Hidden says that the store's role may not
+	// see State, Query and Age of sessions of other roles; pg_read_all_stats is
+	// the right to.
+	Application string // its application_name
+	Role        string
+	State       string // as in pg_stat_activity, such as "idle in transaction"
+	Query       string // its last one; the server cuts long ones
+	Hidden      bool
+
+	Age          time.Duration // of the transaction; 0 if that is unknown
+	Transactions int64         // how many began since, or so
+}
+
+// maxCounted is up to how many queued executions are counted.
+const maxCounted = 10_000
+
+// Health reports how the store and its database stand. It takes three statements
+// that read little, whatever the number of executions, and any role that can use
+// the store can call it.
+func (s *Store) Health(ctx context.Context) (Health, error) {
+	if err := s.begun(ctx); err != nil {
+		return Health{}, err
+	}
+	h, err := s.executionHealth(ctx)
+	if err == nil {
+		h.Tables, err = query(ctx, s.pool, scanTable, s.rare("health_tables"), s.opt.Schema)
+	}
+	var holders []XminHolder
+	if err == nil {
+		holders, err = query(ctx, s.pool, scanHolder, s.rare("health_xmin"))
+	}
+	if err != nil {
+		return Health{}, failed("health", err)
+	}
+	if len(holders) > 0 {
+		h.XminHolder = &holders[0]
+	}
+	h.Notified = s.news.watched(echoEvery) > 0
+	pool := s.pool.Stat()
+	h.Pool = PoolUse{
+		Max: int(pool.MaxConns()), Open: int(pool.TotalConns()), InUse: int(pool.AcquiredConns()),
+		Waited: pool.EmptyAcquireCount(), WaitTime: pool.EmptyAcquireWaitTime(),
+	}
+	return h, nil
+}
+
+// rare returns a statement that is used so rarely that it is made each time.
+func (s *Store) rare(name string) string { return tagged(name, statement(name, s.opt.Schema)) }
+
+// executionHealth returns what the executions tell.
+func (s *Store) executionHealth(ctx context.Context) (Health, error) {
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (h Health, err error) {
+		var l HeldLease
+		var w Waiting
+		var remaining, age int64
+		err = rows.Scan(&h.At, &h.Server, &h.Schema, &h.Running, &l.Execution, &l.Worker, &remaining, &h.Queued, &w.Execution, &w.Queue, &age)
+		h.At = h.At.UTC()
+		if l.Execution != "" {
+			l.Remaining = time.Duration(remaining) * time.Microsecond
+			h.OldestLease = &l
+		}
+		if w.Execution != "" {
+			w.Age = time.Duration(age) * time.Microsecond
+			h.OldestDue = &w
+		}
+		if h.Queued > maxCounted {
+			h.Queued, h.QueuedMore = maxCounted, true
+		}
+		return h, err
+	}, s.rare("health"), int64(maxCounted+1))
+	if err != nil {
+		return Health{}, err
+	}
+	return list[0], nil
+}
+
+func scanTable(rows pgx.Rows) (t TableHealth, err error) {
+	var auto, last *time.Time
+	err = rows.Scan(&t.Name, &t.Live, &t.Dead, &auto, &last)
+	t.LastAutovacuum, t.LastVacuum = instant(auto), instant(last)
+	if all := t.Live + t.Dead; all > 0 {
+		t.DeadRatio = float64(t.Dead) / float64(all)
+	}
+	return t, err
+}
+
+func scanHolder(rows pgx.Rows) (h XminHolder, err error) {
+	var age int64
+	err = rows.Scan(&h.Kind, &h.PID, &h.Name, &h.Application, &h.Role, &h.State, &h.Query, &h.Hidden, &age, &h.Transactions)
+	h.Age = time.Duration(age) * time.Microsecond
+	return h, err
+}

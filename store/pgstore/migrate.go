@@ -1,0 +1,254 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+)
+
+//go:embed migrations/*.sql
+var embedded embed.FS
+
+// migrationFiles holds the migrations; tests bring others.
+var migrationFiles fs.FS = embedded
+
+// A Migration is a step from one version of the schema to the next.
+type Migration struct {
+	Version   int
+	Name      string
+	SQL       string    // for the chosen schema
+	AppliedAt time.Time // zero if it was not
+}
+
+// MigrateOptions are the settings of [Migrate]. The zero value is the default.
+type MigrateOptions struct {
+	// Schema holds the tables; it is created if it is not there. Empty means
+	// [DefaultSchema].
+	Schema string
+	// DryRun only tells which migrations would be applied.
+	DryRun bool
+}
+
+// Migrate brings a schema to the version of this package, in one transaction,
+// and returns the migrations that it applied, in their order. Those who migrate
+// at the same time wait for each other, for 10 seconds at most. A schema that is
+// newer than this package is refused. A nil opt means the defaults.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Migration, error) {
+	var o MigrateOptions
+	if opt != nil {
+		o = *opt
+	}
+	schema := schemaOr(o.Schema)
+	if len(schema) > 63 {
+		return nil, fmt.Errorf("migrate schema %q: PostgreSQL cuts names to 63 bytes; choose a shorter one: %w", schema, courier.ErrInvalid)
+	}
+	if err := suitable(ctx, pool); err != nil {
+		return nil, fmt.Errorf("migrate schema %q: %w", schema, err)
+	}
+	var missing []Migration
+	err := pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "set local lock_timeout = '10s'"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1::bigint)", lockNumber("courier migrations "+schema)); err != nil {
+			return err
+		}
+		all, err := status(ctx, tx, schema)
+		if err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.AppliedAt.IsZero() {
+				missing = append(missing, m)
+			}
+		}
+		if o.DryRun {
+			return nil
+		}
+		for _, m := range missing {
+			if err := apply(ctx, tx, schema, m); err != nil {
+				return fmt.Errorf("version %d (%s): %w", m.Version, m.Name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, failed(fmt.Sprintf("migrate schema %q", schema), err)
+	}
+	return missing, nil
+}
+
+func schemaOr(schema string) string {
+	if schema == "" {
+		return DefaultSchema
+	}
+	return schema
+}
+
+// preamble is what the first migration needs: the schema, and where migrations
+// are noted.
+func preamble(schema string, create bool) string {
+	text := inSchema(`create table if not exists courier.schema_migrations (
+	version    integer primary key,
+	name       text not null,
+	applied_at timestamptz not null
+);
+`, schema)
+	if create {
+		text = "create schema if not exists " + pgx.Identifier{schema}.Sanitize() + ";\n\n" + text
+	}
+	return text
+}
+
+func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
+	if m.Version == 1 {
+		var there bool
+		if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_namespace where nspname = $1::text)", schema).Scan(&there); err != nil {
+			return err
+		}
+		// To create one that is there takes the right to create others.
+		if _, err := tx.Exec(ctx, preamble(schema, !there), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, inSchema("insert into courier.schema_migrations (version, name, applied_at) values ($1::int, $2::text, clock_timestamp())", schema), int32(m.Version), m.Name)
+	return err
+}
+
+// migrations returns all migrations for a schema, in their order.
+func migrations(schema string) ([]Migration, error) {
+	entries, err := fs.ReadDir(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	var list []Migration
+	for _, e := range entries {
+		text, err := fs.ReadFile(migrationFiles, "migrations/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		number, name, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != len(list)+1 {
+			return nil, fmt.Errorf("migration %s: the number must be %d", e.Name(), len(list)+1)
+		}
+		list = append(list, Migration{Version: version, Name: name, SQL: inSchema(string(text), schema)})
+	}
+	return list, nil
+}
+
+// SQL returns all that [Migrate] does to an empty database, for those who apply
+// it with a tool of their own: it notes the versions too. An empty schema means
+// [DefaultSchema].
+func SQL(schema string) (string, error) {
+	schema = schemaOr(schema)
+	list, err := migrations(schema)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(preamble(schema, true))
+	for _, m := range list {
+		fmt.Fprintf(&b, "\n-- Version %d: %s.\n\n%s\n", m.Version, m.Name, strings.TrimSpace(m.SQL))
+		fmt.Fprintf(&b, "\ninsert into %s (version, name, applied_at) values (%d, '%s', clock_timestamp());\n",
+			pgx.Identifier{schema, "schema_migrations"}.Sanitize(), m.Version, m.Name)
+	}
+	return b.String(), nil
+}
+
+// Status returns all migrations of this package, in their order, with the
+// instants when they were applied to a schema. It changes nothing. A schema that
+// is newer than this package is an error. An empty schema means [DefaultSchema].
+func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
+	var list []Migration
+	err := pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) (err error) {
+		list, err = status(ctx, tx, schemaOr(schema))
+		return err
+	})
+	if err != nil {
+		return nil, failed(fmt.Sprintf("migrations of schema %q", schemaOr(schema)), err)
+	}
+	return list, nil
+}
+
+func status(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) {
+	list, err := migrations(schema)
+	if err != nil {
+		return nil, err
+	}
+	var there bool
+	if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')", schema).Scan(&there); err != nil || !there {
+		return list, err
+	}
+	rows, err := tx.Query(ctx, inSchema("select version, applied_at from courier.schema_migrations order by version", schema))
+	if err != nil {
+		return nil, err
+	}
+	var version int
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error {
+		if version < 1 || version > len(list) {
+			return fmt.Errorf("it has version %d, and this program knows versions up to %d: deploy a newer version of the program", version, len(list))
+		}
+		list[version-1].AppliedAt = at.UTC()
+		return nil
+	})
+	return list, err
+}
+
+// check reports why a store can't use a schema.
+func check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	if err := suitable(ctx, pool); err != nil {
+		return err
+	}
+	list, err := Status(ctx, pool, schema)
+	if err != nil {
+		return err
+	}
+	applied := 0
+	for _, m := range list {
+		if !m.AppliedAt.IsZero() {
+			applied++
+		}
+	}
+	switch {
+	case applied == 0:
+		return fmt.Errorf("schema %q: it has no tables of Courier's; create them with pgstore.Migrate, or name the schema that has them in Options.Schema", schema)
+	case applied < len(list):
+		return fmt.Errorf("schema %q: it has version %d, and this program needs %d; bring it up to date with pgstore.Migrate", schema, applied, len(list))
+	}
+	return nil
+}
+
+// suitable reports why Courier can't work with a database.
+func suitable(ctx context.Context, pool *pgxpool.Pool) error {
+	var version, encoding string
+	var number int
+	var readOnly bool
+	err := pool.QueryRow(ctx, `select current_setting('server_version'), current_setting('server_version_num')::int,
+		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`).Scan(&version, &number, &encoding, &readOnly)
+	switch {
+	case err != nil:
+		return connectError(err)
+	case number < 130000:
+		return fmt.Errorf("the server is PostgreSQL %s; Courier needs 13 or newer", version)
+	case encoding != "UTF8":
+		return fmt.Errorf("the database has encoding %s, which can't hold all names and messages; create one with encoding UTF8", encoding)
+	case readOnly:
+		return errors.New("the server is read-only, perhaps a standby: give all servers in the connection string and target_session_attrs=read-write")
+	}
+	return nil
+}

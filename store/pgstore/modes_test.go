@@ -1,0 +1,167 @@
+package pgstore_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+func TestStore(t *testing.T) { suite(t, pgtest.URL(t), pgx.QueryExecModeCacheStatement, nil) }
+
+// TestModes runs the suite in the other of pgx's ways to execute queries,
+// through PgBouncer in transaction mode, with polling, and with a schema that
+// has to be quoted.
+func TestModes(t *testing.T) {
+	var modes sync.WaitGroup
+	for _, m := range []struct {
+		name    string
+		mode    pgx.QueryExecMode
+		bouncer bool
+		opt     *pgstore.Options
+	}{
+		{name: "cache_describe", mode: pgx.QueryExecModeCacheDescribe},
+		{name: "describe_exec", mode: pgx.QueryExecModeDescribeExec},
+		{name: "exec_polling", mode: pgx.QueryExecModeExec, opt: &pgstore.Options{PollOnly: true}},
+		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
+		{name: "bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
+	} {
+		// Most cases wait most of the time, so the modes take turns.
+		modes.Go(func() {
+			t.Run(m.name, func(t *testing.T) {
+				url := pgtest.URL(t)
+				if m.bouncer {
+					url = pgtest.Bouncer(t, url)
+				}
+				suite(t, url, m.mode, m.opt)
+			})
+		})
+	}
+	modes.Wait()
+}
+
+// suite runs the suite in one database.
+func suite(t *testing.T, url string, mode pgx.QueryExecMode, opt *pgstore.Options) {
+	t.Helper()
+	pool := newPool(t, url, mode)
+	storetest.Run(t, func(t *testing.T) store.Store { return reopen(t, pool, opt) }, nil)
+}
+
+func newPool(t testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = mode
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// reopen returns a store without what tests before have left. A database for
+// each would take longer than most cases do.
+func reopen(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store {
+	t.Helper()
+	schema := pgstore.DefaultSchema
+	if opt != nil && opt.Schema != "" {
+		schema = opt.Schema
+	}
+	made, err := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{Schema: schema})
+	if err == nil && len(made) == 0 {
+		err = empty(t, pool, schema)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := pgstore.New(t.Context(), pool, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// empty empties the tables of a schema.
+func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
+	sql := "begin; set local courier.retention = 'on';" // or the audit refuses
+	for _, table := range []string{"job_audit_log", "step_executions", "job_executions", "job_definition_versions", "job_definitions", "system_settings"} {
+		sql += "delete from " + pgx.Identifier{schema, table}.Sanitize() + ";"
+	}
+	_, err := pool.Exec(t.Context(), sql+"commit", pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// TestBouncerSwallowsNews shows that a store finds out by itself that it hears
+// nothing through PgBouncer, and that engines find work by polling.
+func TestBouncerSwallowsNews(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Bouncer(t, pgtest.URL(t)) + "&default_query_exec_mode=exec"
+	found := make(chan string, 100)
+	log := slog.New(slog.NewTextHandler(logTo(found), nil))
+	worker, client := open(t, url, &pgstore.Options{Log: log}), open(t, url, nil)
+	reg := new(courier.Registry)
+	courier.RegisterFunc(reg, "test.a", func(context.Context, *courier.Context, struct{}) (none struct{}, err error) { return none, nil }, nil)
+	const poll = 500 * time.Millisecond
+	e := engine.New(worker, reg, &engine.Options{Poll: poll, Workspace: t.TempDir()})
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop(context.WithoutCancel(t.Context()))
+	outside := engine.New(client, reg, nil)
+	if _, err := outside.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "test.a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	// While it still waits for the echo, and after it has given up.
+	for _, wait := range []bool{false, true} {
+		if wait {
+			select {
+			case line := <-found:
+				if !strings.Contains(line, "notifications do not arrive") || !strings.Contains(line, "polling") {
+					t.Errorf("the store says %q", line)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the store has not found out")
+			}
+		}
+		if c, err := worker.Claim(t.Context(), request("w", 0)); err != nil || c.Watched != 0 {
+			t.Errorf("it vouches for %v, %v", c.Watched, err)
+		}
+		x, err := outside.Enqueue(t.Context(), "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, err = outside.Wait(t.Context(), x.ID); err != nil || x.State != courier.Completed {
+			t.Fatal(x.State, err)
+		}
+		if took := x.StartedAt.Sub(x.CreatedAt); took > 4*poll {
+			t.Errorf("found after %v, with a poll every %v", took, poll)
+		}
+	}
+}
+
+// logTo sends what is written, as far as there is room.
+type logTo chan<- string
+
+func (l logTo) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
+}

@@ -1,0 +1,310 @@
+package pgstore_test
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
+)
+
+// A sent is a statement as it was sent.
+type sent struct {
+	sql  string
+	args []any
+}
+
+// A recorder keeps the last statement of each name that a store sends.
+type recorder struct {
+	mu   sync.Mutex
+	last map[string]sent
+}
+
+func (r *recorder) note(sql string, args []any) {
+	if rest, ok := strings.CutPrefix(sql, "/* courier: "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.last[name] = sent{sql, args}
+	}
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	r.note(q.SQL, q.Args)
+	return ctx
+}
+
+func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		r.note(q.SQL, q.Arguments)
+	}
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// recorded returns a store and the statements it sends from now on.
+func recorded(t *testing.T, u string) (*pgstore.Store, *recorder) {
+	t.Helper()
+	open(t, u, nil)
+	c, err := pgxpool.ParseConfig(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{last: make(map[string]sent)}
+	c.ConnConfig.Tracer = r
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := pgstore.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, r
+}
+
+// finishedBefore is how many executions have finished before those that wait.
+const finishedBefore, waitingNow = 200_000, 10_000
+
+// TestPlan has a long history, and looks at how the server carries out what is
+// sent for each claim and each step: by the indexes, and reading about as much as
+// with no history, whether or not the server has statistics.
+func TestPlan(t *testing.T) {
+	u := pgtest.URL(t)
+	s, sent := recorded(t, u)
+	pool := dial(t, u)
+	job := defined(t, s, pool, "j")
+	for _, table := range []string{"job_executions", "step_executions", "job_audit_log"} {
+		exec(t, pool, "alter table courier."+table+" set (autovacuum_enabled = off)")
+	}
+	work(t, s) // with hardly anything there
+	empty := pages(t, pool, sent)
+	past{job: job, state: "completed", count: finishedBefore, created: 9 * time.Hour, ended: time.Hour}.make(t, pool)
+	for _, statistics := range []string{"none", "from before", "present", "of many that wait"} {
+		t.Run(statistics, func(t *testing.T) {
+			switch statistics {
+			case "none":
+				past{job: job, state: "queued", count: waitingNow, created: time.Hour}.make(t, pool)
+			case "from before":
+				exec(t, pool, "update courier.job_executions set queue = 'elsewhere', state = 'created' where state = 'queued'; analyze")
+				exec(t, pool, "update courier.job_executions set queue = 'default', state = 'queued' where state = 'created'")
+				exec(t, pool, "vacuum") // which leaves the statistics as they are
+			case "present":
+				exec(t, pool, "analyze")
+			case "of many that wait":
+				past{job: job, state: "queued", count: 10 * waitingNow, created: time.Hour}.make(t, pool)
+				exec(t, pool, "vacuum analyze")
+			}
+			work(t, s)
+			for name, indexes := range map[string][]string{
+				"claim_free":    {"job_executions_queued"},
+				"claim_limited": {"job_executions_queued", "job_executions_open"},
+				"apply":         {"job_executions_pkey"},
+				"renew":         {"job_executions_pkey"},
+				"standing":      {"job_executions_pkey"},
+				"latest":        {"step_executions_pkey"},
+				"retain_jobs":   {"job_executions_job"},
+				"retain":        {"job_executions_job"},
+			} {
+				if _, ok := sent.last[name]; !ok {
+					t.Errorf("%s was not sent", name)
+					continue
+				}
+				for kind, plan := range map[string]string{"custom": sent.customPlan(t, pool, name), "generic": sent.genericPlan(t, pool, name)} {
+					if strings.Contains(plan, "Seq Scan on job_executions") || strings.Contains(plan, "Seq Scan on step_executions") || strings.Contains(plan, "Seq Scan on job_audit_log") {
+						t.Errorf("%s: the %s plan reads all of a table:\n%s", name, kind, plan)
+					}
+					if c := cost(t, plan); c >= jitAbove {
+						t.Errorf("%s: the %s plan is estimated at %.0f; from %d on the server compiles it each time, which takes longer than the statement", name, kind, c, jitAbove)
+					}
+					for _, i := range indexes {
+						if !strings.Contains(plan, i) {
+							t.Errorf("%s: the %s plan does not use %s:\n%s", name, kind, i, plan)
+						}
+					}
+				}
+			}
+			for name, n := range pages(t, pool, sent) {
+				if most := 4*empty[name] + 300; n > most {
+					t.Errorf("%s reads %d pages; %d with no history", name, n, empty[name])
+				}
+			}
+		})
+	}
+}
+
+// work has a store send all statements that an engine sends often.
+func work(t *testing.T, s *pgstore.Store) {
+	t.Helper()
+	ctx := t.Context()
+	for _, limit := range []string{"0", "100000"} {
+		if err := s.Set(ctx, store.LimitSetting(""), limit); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if _, err := s.Enqueue(ctx, []store.NewExecution{{ID: courier.ExecutionID(idSource.New()), Job: "j", Version: 1, StepTypes: []string{"file.copy"}, Queue: "default"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := store.ClaimRequest{Worker: "w", StepTypes: []string{"file.copy"}, Queues: []string{"default"}, Max: 10, Lease: time.Hour}
+		if _, err := s.Claim(ctx, r); err != nil { // learns whether there are limits
+			t.Fatal(err)
+		}
+		got, err := s.Claim(ctx, r)
+		if err != nil || len(got.List) != 10 {
+			t.Fatalf("claimed %d, %v", len(got.List), err)
+		}
+		x := got.List[0]
+		lease := store.Lease{Execution: x.Execution.ID, Token: x.Token}
+		if _, err := s.Renew(ctx, store.RenewRequest{Worker: "w", Leases: []store.Lease{lease}, For: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		start := &courier.StepExecution{Step: 0, Attempt: 1, Type: "file.copy"}
+		if err := s.Apply(ctx, store.Transition{Execution: x.Execution.ID, Lease: x.Token, Seq: x.Seq + 1, To: courier.Running, Start: start}); err != nil {
+			t.Fatal(err)
+		}
+		next := store.Transition{Execution: x.Execution.ID, Lease: x.Token, Seq: x.Seq + 2, To: courier.Completed,
+			Position: courier.Position{Step: 1}, Ended: []courier.StepExecution{{Step: 0, Attempt: 1, Type: "file.copy", State: courier.StepCompleted}}}
+		for range 2 { // the second time the store looks how it stands
+			if err := s.Apply(ctx, next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Latest(ctx, x.Execution.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	health(t, s)
+	if n, err := s.Retain(ctx, pgstore.Retention{MaxAge: time.Minute * 50, MaxCount: finishedBefore - 500}); err != nil {
+		t.Fatalf("removed %d, %v", n, err)
+	}
+}
+
+// inTx calls f in a transaction that takes no effect, and is like the one in
+// which a statement was sent.
+func (r *recorder) inTx(t *testing.T, pool *pgxpool.Pool, name string, f func(tx pgx.Tx)) {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if strings.HasPrefix(name, "retain") {
+		if _, err := tx.Exec(t.Context(), r.last["retain_begin"].sql, r.last["retain_begin"].args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f(tx)
+}
+
+// customPlan is how a statement is carried out for its arguments.
+func (r *recorder) customPlan(t *testing.T, pool *pgxpool.Pool, name string) (plan string) {
+	t.Helper()
+	r.inTx(t, pool, name, func(tx pgx.Tx) { plan = explained(t, tx, "explain "+r.last[name].sql, r.last[name].args...) })
+	return plan
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// genericPlan is how a statement is carried out for any arguments.
+func (r *recorder) genericPlan(t *testing.T, pool *pgxpool.Pool, name string) (plan string) {
+	t.Helper()
+	sql, most := r.last[name].sql, 0
+	for _, p := range parameter.FindAllStringSubmatch(sql, -1) {
+		n, _ := strconv.Atoi(p[1])
+		most = max(most, n)
+	}
+	execute := "explain execute it"
+	if most > 0 {
+		execute += "(" + strings.Join(slices.Repeat([]string{"null"}, most), ", ") + ")"
+	}
+	r.inTx(t, pool, name, func(tx pgx.Tx) {
+		for _, sql := range []string{"set local plan_cache_mode = force_generic_plan", "prepare it as " + sql} {
+			if _, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plan = explained(t, tx, execute, pgx.QueryExecModeSimpleProtocol)
+		if _, err := tx.Exec(t.Context(), "deallocate it"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return plan
+}
+
+func explained(t *testing.T, tx pgx.Tx, sql string, args ...any) string {
+	t.Helper()
+	rows, err := tx.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%v\nin %.100s", err, sql)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// jitAbove is the default of jit_above_cost.
+const jitAbove = 100_000
+
+var estimate = regexp.MustCompile(`\(cost=[\d.]+\.\.([\d.]+) `)
+
+// cost is what the server estimates for all of a plan. What it was told not to
+// do counts ten thousand million.
+func cost(t *testing.T, plan string) float64 {
+	t.Helper()
+	found := estimate.FindStringSubmatch(plan)
+	if found == nil {
+		t.Fatalf("no estimate in\n%s", plan)
+	}
+	c, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return math.Mod(c, 1e10)
+}
+
+var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
+
+// pages is how many pages each statement reads when it is sent again, in a
+// transaction that takes no effect.
+func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
+	t.Helper()
+	list := make(map[string]int)
+	for name, q := range r.last {
+		if !slices.Contains([]string{"claim_free", "claim_limited", "apply", "renew", "standing", "latest"}, name) {
+			continue
+		}
+		var plan string
+		r.inTx(t, pool, name, func(tx pgx.Tx) {
+			plan = explained(t, tx, "explain (analyze, buffers, timing off, summary off) "+q.sql, q.args...)
+		})
+		first := buffers.FindStringSubmatch(plan) // that of the whole statement
+		if first == nil {
+			t.Fatalf("%s: no buffers in\n%s", name, plan)
+		}
+		hit, _ := strconv.Atoi(first[1])
+		read, _ := strconv.Atoi(first[2])
+		list[name] = hit + read
+	}
+	return list
+}

@@ -1,0 +1,142 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// renewals holds the connection that renews leases. It is opened by the first
+// renewal and used by one at a time.
+type renewals struct {
+	mu   sync.Mutex // held while the connection is used
+	conn *pgx.Conn
+}
+
+func (r *renewals) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
+}
+
+// drop closes the connection.
+func (r *renewals) drop() {
+	if r.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.conn.Close(ctx)
+	r.conn = nil
+}
+
+// connect opens a connection of the store's own, as the pool would.
+func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+	c := pool.Config()
+	if c.BeforeConnect != nil {
+		if err := c.BeforeConnect(ctx, c.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, c.ConnConfig)
+	if err == nil && c.AfterConnect != nil {
+		if err = c.AfterConnect(ctx, conn); err != nil {
+			_ = conn.Close(ctx)
+		}
+	}
+	return conn, err
+}
+
+// Renew extends leases and returns those that still are their holder's. Without
+// leases it tells whether the database takes renewals.
+func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	s.renewals.mu.Lock()
+	defer s.renewals.mu.Unlock()
+	if err := s.begun(ctx); err != nil { // it may have waited for long
+		return nil, err
+	}
+	s.claims.expect(r.For)
+	list, err := s.renew(ctx, r)
+	if err != nil {
+		s.renewals.drop()
+		return nil, failed("renew leases", err)
+	}
+	return list, nil
+}
+
+func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
+	if s.renewals.conn == nil || s.renewals.conn.IsClosed() {
+		conn, err := connect(ctx, s.pool)
+		if err != nil {
+			return nil, err
+		}
+		s.renewals.conn = conn
+	}
+	tokens := make(map[courier.ExecutionID]string, len(r.Leases))
+	for _, l := range r.Leases {
+		tokens[l.Execution] = uuid(string(l.Token))
+	}
+	list := make([]store.Renewed, 0, len(r.Leases))
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		got, err := s.extend(ctx, tokens, r.For)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range got {
+			delete(tokens, g.Execution)
+		}
+		list = append(list, got...)
+		if len(tokens) == 0 {
+			return list, nil
+		}
+		// The others are lost, or were just being written.
+		if err := s.forgetLost(ctx, tokens); err != nil || len(tokens) == 0 {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d executions were being written all the time: %w", len(tokens), ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// extend extends the leases that it can lock at once.
+func (s *Store) extend(ctx context.Context, tokens map[courier.ExecutionID]string, d time.Duration) ([]store.Renewed, error) {
+	ids, list := make([]string, 0, len(tokens)), make([]string, 0, len(tokens))
+	for id, token := range tokens {
+		ids, list = append(ids, uuid(string(id))), append(list, token)
+	}
+	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
+		err = rows.Scan(&r.Execution, &r.Request, &r.By)
+		return r, err
+	}, s.q.renew, ids, list, micros(d))
+}
+
+// forgetLost removes the leases that have ended or were taken over.
+func (s *Store) forgetLost(ctx context.Context, tokens map[courier.ExecutionID]string) error {
+	ids := make([]string, 0, len(tokens))
+	for id := range tokens {
+		ids = append(ids, uuid(string(id)))
+	}
+	standings, err := s.standings(ctx, s.renewals.conn, ids)
+	if err != nil {
+		return err
+	}
+	for id, token := range tokens {
+		if st, ok := standings[id]; !ok || st.State != courier.Running || string(st.Lease) != token {
+			delete(tokens, id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+)
+
+// A Retention says which executions are removed, with their records and their
+// audit. The zero value removes nothing. Only completed and cancelled executions
+// are ever removed, and failed ones if Failed is set; what is queued, running,
+// paused or held stays.
+//
+// What is removed is as if it had never been: its idempotency key can be used
+// again. Definitions and settings stay.
+type Retention struct {
+	// MaxAge is for how long an execution is kept after it ended. 0 means no limit.
+	MaxAge time.Duration
+	// MaxCount is how many executions of each job that could be removed are kept,
+	// the newest. 0 means no limit. If both limits are set, what exceeds either
+	// is removed.
+	MaxCount int
+	// Failed removes failed executions too, which an operator could still resume
+	// or cancel.
+	Failed bool
+	// Jobs has jobs, by their names, with a rule of their own: it replaces the
+	// one for all others, and removes nothing if it is zero. Its own Jobs must be
+	// empty.
+	Jobs map[string]Retention
+}
+
+// check reports what is wrong with a retention.
+func (r Retention) check() error {
+	wrong := func(of string, r Retention) error {
+		if r.MaxAge < 0 || r.MaxCount < 0 {
+			return fmt.Errorf("retention%s: MaxAge %v and MaxCount %d must not be negative: %w", of, r.MaxAge, r.MaxCount, courier.ErrInvalid)
+		}
+		return nil
+	}
+	for name, j := range r.Jobs {
+		of := fmt.Sprintf(" of job %q", name)
+		if err := wrong(of, j); err != nil {
+			return err
+		}
+		if len(j.Jobs) > 0 {
+			return fmt.Errorf("retention%s: it must not have rules for jobs: %w", of, courier.ErrInvalid)
+		}
+	}
+	return wrong("", r)
+}
+
+// keepsAll reports whether nothing is ever removed.
+func (r Retention) keepsAll() bool {
+	for _, j := range r.Jobs {
+		if !j.keepsAll() {
+			return false
+		}
+	}
+	return r.MaxAge == 0 && r.MaxCount == 0
+}
+
+// What one transaction removes at most: so many executions, and as soon as
+// these have about so many entries in the audit no further ones.
+const (
+	retainExecutions = 1000
+	retainEntries    = 20_000
+)
+
+// Retain removes the executions that a retention does not keep, the oldest of
+// each job first, and returns how many it removed. Many small transactions do
+// it, so an error or the end of ctx leaves removed what was, and the next call
+// goes on from there. Claims and progress do not wait for it, and it waits for
+// nobody: what somebody is just changing is left to the next call.
+//
+// It needs the right to delete, see "rights" in docs/postgres.md.
+func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
+	return s.retain(ctx, r, false)
+}
+
+// keepRetained removes what a retention does not keep again and again, until the
+// store is closed. Of all processes that do so, one at a time works.
+func (s *Store) keepRetained(r Retention, every time.Duration) {
+	// The first time comes soon, for the sake of processes that live briefly.
+	for wait := rand.N(min(every, time.Minute)); s.news.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
+		n, err := s.retain(s.ctx, r, true)
+		if err != nil && s.ctx.Err() == nil {
+			s.log.Error("remove old executions; it is tried again later", "error", err)
+		}
+		if n > 0 {
+			s.log.Info("removed old executions", "count", n)
+		}
+	}
+}
+
+// retain is Retain. In the background it works half of the time, and leaves the
+// rest to another process if that one has begun.
+func (s *Store) retain(ctx context.Context, r Retention, background bool) (removed int64, err error) {
+	if err := s.begun(ctx); err != nil {
+		return 0, err
+	}
+	if err := r.check(); err != nil {
+		return 0, err
+	}
+	if r.keepsAll() {
+		return 0, nil
+	}
+	jobs, err := s.jobsToRetain(ctx, r, background)
+	if err != nil {
+		return 0, retainError("look for executions to remove", err)
+	}
+	for _, j := range jobs {
+		for {
+			begun := time.Now()
+			n, err := s.retainSome(ctx, &j, background)
+			removed += n
+			if errors.Is(err, errOthersRetain) {
+				return removed, nil
+			}
+			if err != nil {
+				return removed, retainError(fmt.Sprintf("remove executions of job %q", j.name), err)
+			}
+			if n == 0 {
+				break
+			}
+			if background && !s.news.sleep(time.Since(begun)) {
+				return removed, nil
+			}
+		}
+	}
+	return removed, nil
+}
+
+// retainError is err, with what to do if the role may not delete.
+func retainError(what string, err error) error {
+	if code(err) == "42501" {
+		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on step_executions and job_audit_log: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
+	}
+	return failed(what, err)
+}
+
+// A retained is a job with executions that are to be removed.
+type retained struct {
+	id     int32
+	name   string
+	age    int64 // microseconds; 0: none
+	failed bool
+	from   string // the first that is to be removed
+	old    string // the last that can be too old
+	many   string // the last that is too many
+}
+
+// jobsToRetain returns the jobs that have executions to be removed, none if alone
+// is set and another process removes executions.
+func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs []retained, err error) {
+	n := len(r.Jobs)
+	names, ages, counts, faileds := make([]string, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]bool, 0, n)
+	for name, j := range r.Jobs {
+		names, ages, counts, faileds = append(names, name), append(ages, micros(j.MaxAge)), append(counts, int64(j.MaxCount)), append(faileds, j.Failed)
+	}
+	err = s.retaining(ctx, alone, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, s.rare("retain_jobs"), names, ages, counts, faileds, micros(r.MaxAge), int64(r.MaxCount), r.Failed)
+		if err != nil {
+			return err
+		}
+		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (j retained, err error) {
+			err = row.Scan(&j.id, &j.name, &j.age, &j.failed, &j.from, &j.old, &j.many)
+			return j, err
+		})
+		return err
+	})
+	if errors.Is(err, errOthersRetain) {
+		return nil, nil
+	}
+	return jobs, err
+}
+
+// retainSome removes the next executions of a job, and returns how many.
+func (s *Store) retainSome(ctx context.Context, j *retained, alone bool) (n int64, err error) {
+	var last string
+	err = s.retaining(ctx, alone, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, s.rare("retain"), j.id, j.from, j.old, j.age, j.many, j.failed,
+			int64(retainExecutions), int64(retainEntries)).Scan(&n, &last)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n > 0 {
+		j.from = last
+	}
+	return n, nil
+}
+
+// errOthersRetain says that another process removes executions.
+var errOthersRetain = errors.New("another process removes executions")
+
+// retaining calls f in a transaction that may remove executions. If alone is set,
+// no other one does so meanwhile, or it returns errOthersRetain.
+func (s *Store) retaining(ctx context.Context, alone bool, f func(tx pgx.Tx) error) error {
+	return repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+			var mine bool
+			if err := tx.QueryRow(ctx, s.rare("retain_begin"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
+				return err
+			}
+			if !mine {
+				return errOthersRetain
+			}
+			return f(tx)
+		})
+	})
+}
+
+// retainLock is the advisory lock of the background task.
+func (s *Store) retainLock() int64 { return lockNumber("courier retention " + s.opt.Schema) }

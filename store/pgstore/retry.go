@@ -1,0 +1,93 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/courierhq/courier"
+)
+
+// code returns the SQLSTATE of an error, or "".
+func code(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// again reports whether a transaction that failed with err took no effect and
+// may succeed when it is made again at once: it met another one (deadlock,
+// serialization failure, lock timeout), or a migration changed a prepared
+// statement under it.
+func again(err error) bool {
+	switch code(err) {
+	case "40001", "40P01", "55P03", "0A000", "26000":
+		return true
+	}
+	return false
+}
+
+// maxAgain is how often a transaction is made again.
+const maxAgain = 10
+
+// repeat calls f until it meets no other transaction.
+func repeat(ctx context.Context, f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if err == nil || !again(err) || n == maxAgain || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// refused reports whether the server has refused the data of a statement, which
+// it would do again.
+func refused(err error) bool {
+	c := code(err)
+	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23") || strings.HasPrefix(c, "54")
+}
+
+// failed is err with what failed, in words that say what to do where that is
+// known.
+func failed(what string, err error) error {
+	hint := ""
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return fmt.Errorf("%s: %w", what, connectError(err))
+	}
+	switch c := code(err); c {
+	case "25006":
+		hint = "; the server is read-only: give all servers in the connection string and target_session_attrs=read-write, so that a connection is made to the one that is not"
+	case "42501":
+		hint = lackedRight(err)
+	case "42P01", "3F000", "42703", "42883":
+		hint = "; the schema is not what this version expects: run pgstore.Migrate"
+	case "53300":
+		hint = "; the server has no connection left: lower pool_max_conns or raise its max_connections"
+	case "26000", "42P05":
+		hint = "; a pooler seems to move the connection between servers: use QueryExecModeExec or QueryExecModeCacheDescribe in the pool's configuration"
+	}
+	if refused(err) {
+		return fmt.Errorf("%s: %w%s: %w", what, err, hint, courier.ErrInvalid)
+	}
+	return fmt.Errorf("%s: %w%s", what, err, hint)
+}
+
+// connectError is the error of a first connection, with what to do about it.
+func connectError(err error) error {
+	hint := ""
+	switch c := code(err); {
+	case c == "28P01" || c == "28000":
+		hint = "; check user and password of the connection string, and pg_hba.conf of the server"
+	case c == "3D000":
+		hint = "; create the database, or name another one in the connection string"
+	case c == "53300":
+		hint = "; the server has no connection left: lower pool_max_conns or raise its max_connections"
+	case c == "":
+		hint = "; check host and port of the connection string, and whether the server is up"
+	}
+	return fmt.Errorf("connect: %w%s", err, hint)
+}

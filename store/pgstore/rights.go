@@ -1,0 +1,32 @@
+package pgstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// rights are what a role that runs engines needs on the tables, besides usage on
+// the schema.
+var rights = []struct{ table, needs string }{
+	{"schema_migrations", "select"},
+	{"job_definitions", "select, insert and update"},
+	{"job_definition_versions", "select and insert"},
+	{"job_executions", "select, insert and update"},
+	{"step_executions", "select and insert"},
+	{"job_audit_log", "select and insert"},
+	{"system_settings", "select, insert, update and delete"},
+}
+
+// lackedRight says which right a role needs that was refused something. The
+// server's message, whatever its language, names the table.
+func lackedRight(err error) string {
+	refusal, _ := errors.AsType[*pgconn.PgError](err)
+	for _, r := range rights {
+		if refusal != nil && strings.Contains(refusal.Message, r.table) {
+			return "; an engine's role needs " + r.needs + " on " + r.table + ": grant it what \"rights\" in docs/postgres.md lists"
+		}
+	}
+	return "; an engine's role needs usage on the schema, and rights on its tables; one that migrates must own what there is, and needs create on the schema, or on the database if the schema is not there: see \"rights\" in docs/postgres.md"
+}

@@ -1,0 +1,204 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A row is a row of job_executions, as the statements select it.
+type row struct {
+	id                                            string
+	definition                                    int32
+	version                                       int32
+	state, queue                                  string
+	priority                                      int16
+	attempt, step                                 int32
+	loops, marks                                  *string
+	reclaims                                      int32
+	resumedFrom                                   *string
+	currentStep, currentAttempt                   *int32
+	currentStarted                                *time.Time
+	currentID, currentType                        *string
+	currentIteration, currentTotal, currentWorker *string
+	params                                        *string
+	created, due                                  time.Time
+	started, ended                                *time.Time
+	failure, request                              *string
+	resumed                                       bool
+	key                                           *string
+	limitKeys                                     []string
+	timeout                                       int64
+	by, worker, workspace                         string
+	leaseExpires                                  *time.Time
+	disk, seq                                     int64
+}
+
+// fields are where a row is scanned to, in the order of the columns.
+func (r *row) fields() []any {
+	return []any{
+		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.marks,
+		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
+		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
+		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
+		&r.leaseExpires, &r.disk, &r.seq,
+	}
+}
+
+// execution returns the execution, whose job has the given name.
+func (r *row) execution(job string) (courier.Execution, error) {
+	x := courier.Execution{
+		ID: courier.ExecutionID(r.id), Job: job, Version: int(r.version), State: courier.State(r.state), Queue: r.queue,
+		Priority: r.priority, Attempt: int(r.attempt), Position: courier.Position{Step: int(r.step)},
+		CreatedAt: r.created.UTC(), DueAt: r.due.UTC(), StartedAt: instant(r.started), EndedAt: instant(r.ended),
+		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key),
+		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
+		LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
+	}
+	if len(r.limitKeys) > 0 {
+		x.LimitKeys = r.limitKeys
+	}
+	marks, err := r.readMarks()
+	if err != nil {
+		return x, err
+	}
+	x.StepAttempts = marks.Attempts
+	if err := decode(r.loops, &x.Position.Loops); err != nil {
+		return x, err
+	}
+	if err := decode(r.failure, &x.Failure); err != nil {
+		return x, err
+	}
+	x.Current, err = r.current()
+	return x, err
+}
+
+// current returns the present step, or nil.
+func (r *row) current() (*courier.StepExecution, error) {
+	if r.currentStep == nil {
+		return nil, nil
+	}
+	s := &courier.StepExecution{
+		Execution: courier.ExecutionID(r.id), Step: int(*r.currentStep), ID: text(r.currentID), Type: text(r.currentType),
+		ExecutionAttempt: int(r.attempt), State: courier.StepRunning, StartedAt: instant(r.currentStarted), Worker: r.worker,
+	}
+	if r.currentWorker != nil {
+		s.Worker = *r.currentWorker
+	}
+	if r.currentAttempt != nil {
+		s.Attempt = int(*r.currentAttempt)
+	}
+	if err := decode(r.currentIteration, &s.Iteration); err != nil {
+		return nil, err
+	}
+	return s, decode(r.currentTotal, &s.Total)
+}
+
+func (r *row) readMarks() (store.Marks, error) {
+	var m store.Marks
+	err := decode(r.marks, &m)
+	m.Reclaims, m.Resumed = int(r.reclaims), courier.State(text(r.resumedFrom))
+	return m, err
+}
+
+// writeMarks returns the marks as they are kept, without those that have columns of
+// their own.
+func writeMarks(m store.Marks) string {
+	m.Reclaims, m.Resumed = 0, ""
+	switch m {
+	case store.Marks{}:
+		return ""
+	case store.Marks{Attempts: m.Attempts}:
+		return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
+	}
+	return encode(m)
+}
+
+// numbers returns a list as JSON, "" for none.
+func numbers(list []int) string {
+	if list == nil {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, n := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(n))
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// scanStep reads a record.
+func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
+	var s courier.StepExecution
+	var execution string
+	var iteration, total, outputs, files *string
+	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker)
+	if err != nil {
+		return s, err
+	}
+	s.Execution, s.Outputs = courier.ExecutionID(execution), raw(outputs)
+	s.StartedAt, s.EndedAt = s.StartedAt.UTC(), s.EndedAt.UTC()
+	for _, f := range []struct {
+		from *string
+		to   any
+	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}} {
+		if err := decode(f.from, f.to); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// instant returns an instant in UTC, or the zero time for none.
+func instant(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func raw(s *string) json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return json.RawMessage(*s)
+}
+
+// decode reads JSON that this package wrote. Nil leaves v as it is.
+func decode(s *string, v any) error {
+	if s == nil {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(*s), v); err != nil {
+		return fmt.Errorf("stored JSON: %w", err)
+	}
+	return nil
+}
+
+// encode returns JSON of a value that can't fail to have one.
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("pgstore: %v", err)) // numbers, text and lists of them
+	}
+	return string(b)
+}

@@ -1,0 +1,79 @@
+package pgstore
+
+import (
+	"embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// statements are the texts of sql/*.sql for one schema. They are written for
+// the schema "courier".
+type statements struct {
+	definitions string // the table
+
+	define, save, load, list, definition, names, settings, set string
+	enqueue, existing, claimFree, claimLimited, lock, latest   string
+	renew, notify, committed                                   string
+	apply, standing, ask, askLock                              string
+	execution, executions, steps, audit                        string
+}
+
+// newStatements reads the statements for a schema.
+func newStatements(schema string) *statements {
+	q := &statements{definitions: pgx.Identifier{schema, "job_definitions"}.Sanitize()}
+	for name, text := range map[string]*string{
+		"define": &q.define, "save": &q.save, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
+		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "existing": &q.existing,
+		"lock": &q.lock, "latest": &q.latest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
+		"apply": &q.apply, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
+		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
+	} {
+		*text = tagged(name, statement(name, schema))
+	}
+	claim := statement("claim", schema)
+	q.claimFree = tagged("claim_free", strings.Replace(claim, "/* ready */", statement("claim_free", schema), 1))
+	q.claimLimited = tagged("claim_limited", strings.Replace(claim, "/* ready */", statement("claim_limited", schema), 1))
+	return q
+}
+
+// tagged returns a statement with its name, for those who look at what the
+// server is doing.
+func tagged(name, text string) string { return "/* courier: " + name + " */ " + text }
+
+// statement returns the statement of a file, without its comments.
+func statement(name, schema string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(fmt.Sprintf("pgstore: %v", err)) // not embedded: a test would have found it
+	}
+	return inSchema(withoutComments(string(text)), schema)
+}
+
+func withoutComments(text string) string {
+	var words []string
+	for line := range strings.Lines(text) {
+		code, _, _ := strings.Cut(line, "--")
+		words = append(words, strings.Fields(code)...)
+	}
+	return strings.Join(words, " ")
+}
+
+// qualifier also finds comments and strings, which keep the word.
+var qualifier = regexp.MustCompile(`--.*|'[^']*'|\bcourier\.`)
+
+// inSchema returns text with its names in another schema than courier.
+func inSchema(text, schema string) string {
+	name := pgx.Identifier{schema}.Sanitize() + "."
+	return qualifier.ReplaceAllStringFunc(text, func(found string) string {
+		if found == "courier." {
+			return name
+		}
+		return found
+	})
+}

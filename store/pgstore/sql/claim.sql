@@ -1,0 +1,134 @@
+-- Leases executions: those whose lease has expired, then those that are queued
+-- and due. What stands for "ready" below is sql/claim_free.sql, where no limit
+-- is in force, or sql/claim_limited.sql, under a lock.
+--
+-- $1 worker, $2 workspace, $3 its step types, $4 queues, $5 at most, $6 lease in
+-- microseconds, $7 token, $8 whether only certain ones are claimed, $9 which,
+-- $10 whether to look at what runs, for leases that have expired or will; for
+-- each queue where to begin: $11 priority (negative), $12 due, $13 id.
+--
+-- The commit is not waited for until it is on disk. What the worker writes next
+-- is, and with it all that was written before; if the server loses the claim,
+-- it loses the lease, and the worker can write nothing.
+--
+-- All arguments go through "arg", which hides the values from the planner: so no
+-- plan for certain values looks better than the general one, and the statement
+-- is planned but once for each connection.
+--
+-- Each row is a claimed execution with columns of sql/execution.sql, or, with
+-- no id, what else the claim found: whether a limit was met, whether there is
+-- more, and the microseconds until the next becomes due and until the next lease
+-- ends (0: not known).
+with recursive arg as materialized (
+	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
+		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
+		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms,
+		set_config('synchronous_commit', 'off', true) as unwaited
+), q as materialized (
+	select q.* from arg, unnest(arg.queues, arg.urgencies, arg.dues, arg.froms) as q (queue, urgency, due_at, id)
+), level as (
+	-- The priorities that wait in each queue: within one, what is due comes first.
+	select q.queue, q.urgency as after_urgency, q.due_at as after_due, q.id as after_id, (
+		select -(e.priority::integer) from courier.job_executions e
+		where e.state = 'queued' and e.queue = q.queue and (-(e.priority::integer), e.due_at, e.id) > (q.urgency, q.due_at, q.id)
+		order by -(e.priority::integer), e.due_at, e.id limit 1
+	) as urgency
+	from q where not (select restricted from arg)
+	union all
+	select l.queue, l.after_urgency, l.after_due, l.after_id, (
+		select -(e.priority::integer) from courier.job_executions e
+		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) > l.urgency
+		order by -(e.priority::integer), e.due_at, e.id limit 1
+	)
+	from level l where l.urgency is not null
+), setting as materialized (
+	select substr(key, 22) as scope, value::bigint as most from courier.system_settings
+	where key = 'job.concurrency_limit' or starts_with(key, 'job.concurrency_limit.')
+), rule as materialized (
+	select coalesce((select most from setting where scope = ''), 5) as global,
+		exists (select from setting where scope <> '' and most > 0) as scoped
+), lost as materialized (
+	select e.id, e.worker, e.state_since, -(e.priority::integer) as urgency, e.due_at
+	from courier.job_executions e, arg
+	where (select running from arg) and e.state = 'running' and e.lease_expires_at <= arg.now and e.queue = any((select queues from arg)::text[])
+		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg)) and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
+	order by 4, 5, 1 limit (select most from arg)
+	for update of e skip locked
+), /* ready */, pick as materialized (
+	select id, worker, state_since, urgency, due_at, true as reclaim from lost
+	union all (
+		select id, '', state_since, urgency, due_at, false from ready
+		order by urgency, due_at, id
+		limit greatest(0, (select most from arg) - (select count(*) from lost))
+	)
+), claimed as (
+	update courier.job_executions e set
+		state = 'running',
+		state_since = (select now from arg),
+		started_at = coalesce(e.started_at, (select now from arg)),
+		timeout_from = coalesce(e.timeout_from, (select now from arg)),
+		worker = (select worker from arg),
+		current_worker = case when pick.reclaim and e.current_step is not null then coalesce(e.current_worker, e.worker) end,
+		token = (select token from arg),
+		lease_first = e.seq + case when pick.reclaim then 2 else 1 end,
+		lease_expires_at = (select now + lease from arg),
+		reclaims = e.reclaims + pick.reclaim::int,
+		seq = e.seq + case when pick.reclaim then 2 else 1 end
+	from pick
+	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end
+	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, (select now from arg) as claimed_at
+), audit as (
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker)
+	select c.id, c.seq - 1, c.claimed_at, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
+		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg)
+	from claimed c where c.reclaim
+	union all
+	select c.id, c.seq, c.claimed_at, 'queued', 'running',
+		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg)
+	from claimed c
+), found as materialized (
+	select count(*) as n from claimed
+), due as materialized (
+	-- Only if fewer were claimed than could be.
+	select least(
+		(select min(d.due_at) from arg, level l, lateral (
+			select e.due_at from courier.job_executions e
+			where not arg.restricted and e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at > arg.now
+				and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+			order by e.due_at, e.id limit 1
+		) d),
+		(select min(e.due_at) from courier.job_executions e, arg
+		where (select restricted from arg) and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.due_at > arg.now and e.queue = any((select queues from arg)::text[])
+			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg)))
+	) as at
+	from found where found.n < (select most from arg)
+), ends as materialized (
+	select least(
+		(select min(e.lease_expires_at) from courier.job_executions e, arg
+		where e.state = 'running' and e.lease_expires_at > arg.now and e.queue = any((select queues from arg)::text[])
+			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+			and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))),
+		(select min(c.lease_expires_at) from claimed c)
+	) as at
+	where (select running from arg)
+)
+select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.attempt, c.step, c.loops, c.marks,
+	c.reclaims, c.resumed_from, c.current_step, c.current_attempt, c.current_started, c.current_id, c.current_type,
+	c.current_iteration, c.current_total, c.current_worker, c.params, c.created_at, c.due_at, c.started_at, c.ended_at,
+	c.failure, c.request, c.resumed, c.idempotency_key, c.limit_keys, c.timeout_ns, c.created_by, c.worker, c.workspace,
+	c.lease_expires_at, c.disk_bytes, c.seq,
+	c.reclaim, c.lease_first, c.started_at = c.claimed_at,
+	case when c.timeout_ns > 0 then (extract(epoch from c.claimed_at - c.timeout_from) * 1000000)::bigint else 0 end,
+	c.urgency, false, false, 0::bigint, 0::bigint
+from claimed c
+union all
+select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
+	0, null, null, null, null, null, null,
+	null, null, null, null, arg.now, arg.now, null, null,
+	null, null, false, null, null, 0, '', '', '',
+	null, 0, 0,
+	false, 0, false,
+	0,
+	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0)
+from arg cross join found cross join ready_info left join due on true left join ends on true

@@ -1,0 +1,2 @@
+-- The store's now.
+select clock_timestamp()

@@ -1,0 +1,29 @@
+-- Removes executions of a job, in the order of their ids, with their records
+-- and their audit. It follows sql/retain_begin.sql in the same transaction.
+-- Executions that somebody is changing are passed over. Returned are how many
+-- are gone, and the last of them.
+--
+-- $1 job, $2 from which execution, $3 the last that can be too old, $4 that age
+-- in microseconds, $5 the last that is too many, $6 whether failed ones are
+-- removed, $7 at most how many executions, $8 about how many entries of the audit.
+with clock as materialized (
+	select clock_timestamp() as now
+), old as materialized (
+	select e.id, e.seq from courier.job_executions e, clock
+	where e.definition_id = $1::int and e.id >= $2::text::uuid and e.id <= greatest($3::text::uuid, $5::text::uuid)
+		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and $6::bool)
+		and (e.ended_at <= clock.now - $4::bigint * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
+	order by e.id limit $7::bigint
+	for update of e skip locked
+), part as materialized (
+	select o.id from (select old.id, sum(old.seq) over (order by old.id) - old.seq as before from old) o
+	where o.before < $8::bigint
+), audit as (
+	delete from courier.job_audit_log a where a.execution_id = any(array(select part.id from part))
+), steps as (
+	delete from courier.step_executions s where s.execution_id = any(array(select part.id from part))
+), gone as (
+	delete from courier.job_executions e where e.id = any(array(select part.id from part))
+	returning e.id
+)
+select count(*), coalesce(max(gone.id::text collate "C"), '') from gone

@@ -1,0 +1,2 @@
+-- All settings.
+select key, value from courier.system_settings
