@@ -1,0 +1,43 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier/internal/pgtest"
+)
+
+var (
+	kills    = flag.Int("kills", 200, "how many workers TestCrashPoints and TestKills kill, each")
+	restarts = flag.Int("restarts", 30, "how many times TestServer stops the server")
+	length   = flag.Duration("for", 0, "how long each test goes on at least")
+)
+
+// ordersVariable tells the test binary that it is to be a worker.
+const ordersVariable = "COURIER_CHAOS_WORKER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(ordersVariable); text != "" {
+		os.Exit(obey(text))
+	}
+	pgtest.Main(m)
+}
+
+// rounds calls f, each time with a part of the whole number, until that is
+// reached and the time is over.
+func rounds(t *testing.T, whole, part int, f func(t *testing.T, n int)) {
+	begun := time.Now()
+	for round := 1; whole > 0 || time.Since(begun) < *length; round++ {
+		n := part
+		if whole > 0 {
+			n = min(whole, part)
+		}
+		whole -= n
+		if !t.Run(fmt.Sprintf("round %d", round), func(t *testing.T) { f(t, n) }) {
+			return
+		}
+	}
+}

@@ -1,0 +1,20 @@
+module github.com/courierhq/courier/chaos
+
+go 1.26.6
+
+require (
+	github.com/anishathalye/porcupine v1.3.1
+	github.com/courierhq/courier v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+replace github.com/courierhq/courier => ../
