@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+)
+
+// xmin measures what is left of the throughput while another session holds a
+// transaction with a snapshot open, so that no row version that came after it
+// can be removed: in the last fifth of the time, against the time before.
+func xmin() []bench {
+	held := func(name string, l load, per float64, unit string) bench {
+		var free float64
+		return bench{
+			name: name, once: true, peers: []string{freeTables}, figures: []figure{{unit: unit}},
+			turn: func(ctx context.Context, h *harness, who string) (v []float64, err error) {
+				if who == freeTables {
+					return []float64{free * per}, nil
+				}
+				var under float64
+				free, under, err = h.held(ctx, name, l)
+				return []float64{under * per}, err
+			},
+		}
+	}
+	return []bench{
+		held("xmin-steps-10x64", load{steps: 10, at: 64}, 10, "steps/s"),
+		held("xmin-executions-1x100", load{steps: 1, at: 100}, 1, "executions/s"),
+	}
+}
+
+// holding is for how long the transaction is open, and calm how long is
+// measured before.
+func (h *harness) holding() (open, calm time.Duration) {
+	if h.quick {
+		return 24 * time.Second, 8 * time.Second
+	}
+	return 10 * time.Minute, time.Minute
+}
+
+// held returns the executions per second without and with an old transaction.
+func (h *harness) held(ctx context.Context, name string, l load) (free, under float64, err error) {
+	_, db, err := h.fresh(ctx, courierName)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer db.drop()
+	s, err := openStream(ctx, db, l)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	open, calm := h.holding()
+	h.notes[name] = fmt.Sprintf("held for %v", open)
+	if _, err := s.rate(ctx, calm/2); err != nil {
+		return 0, 0, err
+	}
+	if err := db.settle(ctx); err != nil {
+		return 0, 0, err
+	}
+	if free, err = s.rate(ctx, calm); err != nil {
+		return 0, 0, err
+	}
+	old, err := pgx.Connect(ctx, db.url)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer old.Close(context.WithoutCancel(ctx))
+	if _, err := old.Exec(ctx, "begin isolation level repeatable read"); err != nil {
+		return 0, 0, err
+	}
+	if _, err := old.Exec(ctx, "select txid_current()"); err != nil {
+		return 0, 0, err
+	}
+	const parts = 5
+	for i := range parts {
+		if under, err = s.rate(ctx, open/parts); err != nil {
+			return 0, 0, err
+		}
+		h.say("%s: %.0f executions/s before; %.0f in part %d of %d of the time", name, free, under, i+1, parts)
+	}
+	return free, under, nil
+}
+
+// A stream is a load that goes on until it is stopped: executions are enqueued
+// as others are completed.
+type stream struct {
+	*node
+	done   atomic.Int64 // executions
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	feeder sync.WaitGroup
+}
+
+func openStream(ctx context.Context, db *database, l load) (*stream, error) {
+	nd, err := newNode(ctx, db.url, l.at, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{node: nd}
+	count := func(int) { s.done.Add(1) }
+	nd.last.Store(&count)
+	job, err := nd.define(ctx, l.steps, false)
+	if err == nil {
+		err = nd.fill(ctx, job, backlog)
+	}
+	if err == nil {
+		err = db.settle(ctx)
+	}
+	if err == nil {
+		err = nd.engine.Start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, nd.close())
+	}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.feeder.Go(func() { s.feed(job) })
+	return s, nil
+}
+
+// backlog is how many executions of a stream wait at least.
+const backlog = 3000
+
+func (s *stream) feed(job courier.Job) {
+	const batch = 1000
+	for made := int64(backlog); s.ctx.Err() == nil; {
+		if made-s.done.Load() >= backlog {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if err := s.fill(s.ctx, job, batch); err != nil {
+			s.cancel(fmt.Errorf("enqueue: %w", err))
+			return
+		}
+		made += batch
+	}
+}
+
+// rate returns the executions per second that were completed in a time.
+func (s *stream) rate(ctx context.Context, over time.Duration) (float64, error) {
+	before, start := s.done.Load(), time.Now()
+	select {
+	case <-s.ctx.Done():
+		return 0, context.Cause(s.ctx)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(over):
+	}
+	return float64(s.done.Load()-before) / time.Since(start).Seconds(), nil
+}
+
+func (s *stream) stop() error {
+	s.cancel(nil)
+	s.feeder.Wait()
+	return s.close()
+}
