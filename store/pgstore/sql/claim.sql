@@ -25,7 +25,11 @@ with recursive arg as materialized (
 		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms,
 		set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
+	-- The condition always holds. It tells the planner that there are few queues:
+	-- it would expect ten, each with ten priorities, and find all of that worth
+	-- compiling.
 	select q.* from arg, unnest(arg.queues, arg.urgencies, arg.dues, arg.froms) as q (queue, urgency, due_at, id)
+	where q.queue || '' = q.queue
 ), level as (
 	-- The priorities that wait in each queue: within one, what is due comes first.
 	select q.queue, q.urgency as after_urgency, q.due_at as after_due, q.id as after_id, (
