@@ -46,7 +46,7 @@ func (k kind) compare(l kind) int { return strings.Compare(k.String(), l.String(
 // a scenario, before or after its delivery.
 type cut struct {
 	scenario string
-	cold     bool // a store that has no connections yet, and not one in use
+	cold     bool // the store has no connections to begin with
 	kind
 	n     int
 	after bool

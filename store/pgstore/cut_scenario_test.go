@@ -22,7 +22,7 @@ type scenario struct {
 	name     string
 	job      courier.Job
 	slots    int               // of an engine; 0 means 1
-	polls    bool              // the store does not listen
+	fresh    bool              // when cold, the store itself is a new one
 	deaf     bool              // what the server executes is not cancelled when its client is gone
 	beside   bool              // the second engine's connections can't be cut
 	settings map[string]string // limits that are set meanwhile, by scope
@@ -84,7 +84,7 @@ const large = 100_000
 
 var scenarios = []scenario{
 	{
-		name: "linear", act: runs(1, nil),
+		name: "linear", fresh: true, act: runs(1, nil),
 		job:   steps(gives(config{"a": []any{1, "two"}}), gives("context:0.value.a"), gives("context:1.value[1]"), gives("${context:2.value}!"), gives(nil)),
 		state: courier.Completed, moves: completed,
 		trace: []string{
@@ -93,7 +93,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "foreach", act: runs(1, nil), polls: true,
+		name: "foreach", act: runs(1, nil),
 		job:   steps(gives([]any{"x", "y", "z"}), foreach("context:0.value"), gives(item), gives("${context:2.value}, ${context:loop.index}"), end, gives("context:3.value")),
 		state: courier.Completed, moves: completed,
 		trace: []string{
@@ -105,7 +105,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "branch", polls: true, act: runs(1, nil),
+		name: "branch", act: runs(1, nil),
 		job: steps(foreach([]any{1, 10}),
 			courier.StepSpec{Type: "flow.if", Config: config{"left": item, "operator": "greater_than", "right": 5}},
 			gives("big"), otherwise, gives("small"), end, gives(item), end),
@@ -115,13 +115,13 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "retried_step", polls: true, act: runs(1, nil),
+		name: "retried_step", act: runs(1, nil),
 		job:   policy(courier.RetryStep, gives(1), fails("context:0.value", 2), gives("context:1.value")),
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 failed error`, `1 failed error`, `1 completed {"value":1}`, `2 completed {"value":1}`},
 	},
 	{
-		name: "long_loop", act: runs(1, nil), polls: true,
+		name: "long_loop", act: runs(1, nil),
 		job:   policy(courier.RetryStep, foreach([]any{0, 1, 0, 2, 0, 0, 1}), fails(item, item), end),
 		state: courier.Completed, moves: completed,
 		trace: []string{
@@ -131,7 +131,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "retried_job", polls: true, act: runs(1, nil),
+		name: "retried_job", act: runs(1, nil),
 		job:   policy(courier.RetryJob, gives("context:job.attempt"), fails("context:0.value", 1), gives("context:1.value")),
 		state: courier.Completed, moves: completed,
 		trace: []string{
@@ -140,14 +140,14 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "skipped", polls: true, act: runs(1, nil),
+		name: "skipped", act: runs(1, nil),
 		job:   policy(courier.SkipAndContinue, gives(1), fails("never", 9), gives("context:0.value")),
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 skipped error`, `2 completed {"value":1}`},
 	},
 	{
-		name: "resumed", polls: true,
-		job: steps(gives(1), fails("context:0.value", 1), gives("context:1.value")),
+		name: "resumed",
+		job:  steps(gives(1), fails("context:0.value", 1), gives("context:1.value")),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
@@ -177,15 +177,15 @@ var scenarios = []scenario{
 		trace: []string{`0 completed {"value":1}`, `1 completed {"value":1}`, `2 completed {"value":1}`},
 	},
 	{
-		name: "blocked", polls: true, deaf: true,
+		name: "blocked", deaf: true,
 		job:   steps(gives(1), waits("context:0.value"), gives("context:1.value")),
 		act:   (*trial).block,
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 completed {"value":1}`, `2 completed {"value":1}`},
 	},
 	{
-		name: "cancelled", polls: true,
-		job: steps(gives(1), waits(2), gives(3)),
+		name: "cancelled",
+		job:  steps(gives(1), waits(2), gives(3)),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
@@ -198,21 +198,21 @@ var scenarios = []scenario{
 		trace: []string{`0 completed {"value":1}`, `1 failed cancelled`},
 	},
 	{
-		name: "timed_out", act: runs(1, nil), polls: true,
+		name: "timed_out", act: runs(1, nil),
 		job: policy(courier.RetryStep, gives(1),
 			courier.StepSpec{Type: "cut.do", Timeout: new(100 * time.Millisecond), Config: config{"value": 2, "fails": 1, "hangs": true}}, gives(3)),
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 failed timeout`, `1 completed {"value":2}`, `2 completed {"value":3}`},
 	},
 	{
-		name: "renewed", act: runs(1, nil), polls: true,
+		name: "renewed", fresh: true, act: runs(1, nil),
 		job:   steps(does(config{"value": 1, "takes": 0.75}), gives(2)),
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 completed {"value":2}`},
 	},
 	{
-		name: "held", polls: true,
-		job: steps(threeSteps()...),
+		name: "held",
+		job:  steps(threeSteps()...),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
@@ -223,8 +223,8 @@ var scenarios = []scenario{
 		state: courier.Completed, moves: []string{"queued by ops", "completed"}, trace: three,
 	},
 	{
-		name: "idempotent", polls: true,
-		job: steps(threeSteps()...),
+		name: "idempotent",
+		job:  steps(threeSteps()...),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
@@ -265,13 +265,13 @@ var scenarios = []scenario{
 		state: courier.Completed, moves: completed, trace: three,
 	},
 	{
-		name: "at_once", slots: 4,
+		name: "at_once", fresh: true, slots: 3,
 		job: steps(threeSteps()...),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
 			var list []store.NewExecution
-			for range 4 {
+			for range 3 {
 				tr.ask("prepare", func(ctx context.Context) error {
 					n, err := tr.first.Prepare(ctx, tr.job, nil)
 					if err == nil {
@@ -292,24 +292,24 @@ var scenarios = []scenario{
 		state: courier.Completed, moves: completed, trace: three,
 	},
 	{
-		name: "beside", polls: true, slots: 2, beside: true,
+		name: "beside", slots: 1, beside: true,
 		job: steps(threeSteps()...),
 		act: func(tr *trial) {
 			tr.start(tr.second)
-			runs(3, nil)(tr)
+			runs(2, nil)(tr)
 		},
 		state: courier.Completed, moves: completed, trace: three,
 	},
 	{
-		name: "taken_over", polls: true, lost: 1,
+		name: "taken_over", lost: 1,
 		job:   steps(gives(1), waits(2), gives(3)),
 		act:   (*trial).takeOver,
 		state: courier.Completed, moves: completed,
 		trace: []string{`0 completed {"value":1}`, `1 completed {"value":2}`, `2 completed {"value":3}`},
 	},
 	{
-		name: "handed_over",
-		job:  steps(gives(1), waits("context:0.value"), gives("context:1.value")),
+		name: "handed_over", fresh: true,
+		job: steps(gives(1), waits("context:0.value"), gives("context:1.value")),
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
@@ -324,23 +324,23 @@ var scenarios = []scenario{
 		trace: []string{`0 completed {"value":1}`, `1 completed {"value":1}`, `2 completed {"value":1}`},
 	},
 	{
-		name: "global_limit", slots: 3,
+		name: "global_limit", slots: 2,
 		act: func(tr *trial) {
 			tr.start(tr.second)
-			runs(3, nil)(tr)
+			runs(2, nil)(tr)
 		},
 		job:      steps(threeSteps()[:2]...),
 		settings: map[string]string{"": "1"}, limits: map[string]int{"": 1}, atOnce: 1,
 		state: courier.Completed, moves: completed, trace: three[:2],
 	},
 	{
-		name: "job_limit", slots: 4, act: runs(3, nil), polls: true,
+		name: "job_limit", slots: 3, act: runs(3, nil),
 		job:    courier.Job{Limit: 2, Steps: threeSteps()[:2]},
 		limits: map[string]int{"job:JOB": 2}, atOnce: 2,
 		state: courier.Completed, moves: completed, trace: three[:2],
 	},
 	{
-		name: "key_limit", polls: true, slots: 4,
+		name: "key_limit", slots: 3,
 		job: courier.Job{LimitKeys: []string{"${context:params.partner}"}, Steps: threeSteps()[:2]},
 		act: func(tr *trial) {
 			tr.ask("limit", func(ctx context.Context) error { return tr.first.SetLimit(ctx, "key:a", 1) })
@@ -355,7 +355,7 @@ var scenarios = []scenario{
 		state: courier.Completed, moves: completed, trace: three[:2],
 	},
 	{
-		name: "large", act: runs(1, nil), polls: true,
+		name: "large", act: runs(1, nil),
 		job:   steps(does(config{"large": true}), does(config{"large": true, "value": "context:0.value"}), gives("done")),
 		state: courier.Completed, moves: completed,
 		trace: []string{"0 completed " + largeOutput, `1 completed {"value":100000}`, `2 completed {"value":"done"}`},

@@ -220,13 +220,13 @@ func (s *surgery) fail(t *testing.T, l *lane, tr *trial, text string) {
 	s.failed++
 	s.mu.Unlock()
 	t.Error(text)
-	if tr == nil || tr.cold {
+	if tr.owns() {
 		return
 	}
 	if !tr.hangs {
 		l.warm.close()
 	}
-	warm, err := l.open(context.Background(), 3, false)
+	warm, err := l.open(context.Background())
 	if err != nil {
 		panic(err)
 	}

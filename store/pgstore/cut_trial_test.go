@@ -52,7 +52,7 @@ func newLane(ctx context.Context, past *pgxpool.Pool, number int, dir string) (*
 		err = l.direct.Set(ctx, store.LimitSetting(""), "0")
 	}
 	if err == nil {
-		l.warm, err = l.open(ctx, 3, false)
+		l.warm, err = l.open(ctx)
 	}
 	return l, err
 }
@@ -65,8 +65,8 @@ type front struct {
 	store *pgstore.Store
 }
 
-// open opens a front to the lane's schema, with a pool of so many connections.
-func (l *lane) open(ctx context.Context, conns int32, polls bool) (*front, error) {
+// open opens a front to the lane's schema.
+func (l *lane) open(ctx context.Context) (*front, error) {
 	f := &front{tap: make(tap)}
 	config := l.past.Config()
 	server := net.JoinHostPort(config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port)))
@@ -78,9 +78,9 @@ func (l *lane) open(ctx context.Context, conns int32, polls bool) (*front, error
 	host, port, _ := net.SplitHostPort(f.proxy.Addr())
 	n, _ := strconv.Atoi(port)
 	config.ConnConfig.Host, config.ConnConfig.Port = host, uint16(n)
-	config.MaxConns = conns
+	config.MaxConns = 3
 	if f.pool, err = pgxpool.NewWithConfig(ctx, config); err == nil {
-		f.store, err = pgstore.New(ctx, f.pool, &pgstore.Options{Schema: l.schema, PollOnly: polls})
+		f.store, err = pgstore.New(ctx, f.pool, &pgstore.Options{Schema: l.schema})
 	}
 	if err != nil {
 		f.close()
@@ -120,7 +120,7 @@ type trial struct {
 	*lane
 	scenario *scenario
 	job      string // its name, and that of its queue
-	cold     bool   // a front of its own, and not the lane's
+	cold     bool   // without connections to begin with
 	at       *cut
 
 	ctx context.Context
@@ -211,11 +211,13 @@ func (tr *trial) err() error {
 // play runs the scenario and checks what came of it.
 func (tr *trial) play() {
 	tr.front = tr.warm
-	if tr.cold {
+	if tr.owns() {
 		var err error
-		if tr.front, err = tr.open(tr.ctx, 2, tr.scenario.polls); err != nil {
+		if tr.front, err = tr.open(tr.ctx); err != nil {
 			tr.fatal("open: %v", err)
 		}
+	} else if tr.cold {
+		tr.pool.Reset()
 	}
 	for scope, n := range tr.scenario.settings {
 		if err := tr.direct.Set(tr.ctx, store.LimitSetting(scope), n); err != nil {
@@ -254,7 +256,7 @@ func (tr *trial) stop() {
 		}
 		switch {
 		case tr.front == nil:
-		case tr.cold:
+		case tr.owns():
 			tr.front.close()
 		default:
 			tr.proxy.OnMessage(tr.tap.watch)
@@ -286,6 +288,9 @@ func (tr *trial) halt(e *engine.Engine) {
 		tr.report("an engine took %v to stop", took)
 	}
 }
+
+// owns reports whether the front is the trial's own, and not the lane's.
+func (tr *trial) owns() bool { return tr.cold && tr.scenario.fresh }
 
 // see sees the engines' calls of the store: each returns in time, one cut makes
 // one fail, and no worker is told that it lost a lease that nobody has taken.

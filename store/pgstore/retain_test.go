@@ -287,7 +287,7 @@ func TestRetainByTheDatabasesClock(t *testing.T) {
 	s, pool := open(t, u, nil), dial(t, u)
 	job := defined(t, s, pool, "j")
 	const day = 24 * time.Hour
-	past{job: job, state: "completed", count: 1, created: 3 * time.Hour, ended: 2 * time.Hour}.make(t, pool)
+	past{job: job, state: "completed", count: 1, created: 2 * day, ended: 2 * time.Hour}.make(t, pool)
 	past{job: job, state: "completed", count: 2, created: day, ended: 10 * time.Minute}.make(t, pool) // of a clock that is behind
 	ahead := past{job: job, state: "completed", count: 2, created: -day, ended: 2 * time.Hour}.make(t, pool)
 	if n, err := s.Retain(t.Context(), pgstore.Retention{MaxAge: time.Hour}); err != nil || n != 1 {
