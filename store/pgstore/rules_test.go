@@ -227,10 +227,14 @@ func TestClockOfTheWorker(t *testing.T) {
 	if instants.values < 100 {
 		t.Errorf("only %d values were sent", instants.values)
 	}
-	for _, at := range instants.found {
-		if !ofDatabase[at] {
-			t.Errorf("%s was sent, an instant that the database did not make", at)
+	known := make(map[string]bool)
+	for _, q := range instants.sent {
+		for _, at := range q.found {
+			if !ofDatabase[at] || !known[q.name] {
+				t.Errorf("%s was sent (%s), an instant that the database did not make", at, q.name)
+			}
 		}
+		known[q.name] = true // the next may send what this one has returned
 	}
 }
 
@@ -280,7 +284,14 @@ func everything(t *testing.T, s *pgstore.Store) {
 type instants struct {
 	mu     sync.Mutex
 	values int
-	found  []string
+	found  []string // in the present statement
+	sent   []sentInstants
+}
+
+// sentInstants are those of one statement.
+type sentInstants struct {
+	name  string
+	found []string
 }
 
 var instantText = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d[^"\]]*`)
@@ -319,18 +330,23 @@ func nearNow(n int64) bool {
 	return false
 }
 
-func (i *instants) note(args []any) {
+func (i *instants) note(sql string, args []any) {
+	rest, ok := strings.CutPrefix(sql, "/* courier: ")
+	if !ok {
+		return
+	}
+	name, _, _ := strings.Cut(rest, " ")
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.found = nil
 	for _, a := range args {
 		i.look(reflect.ValueOf(&a))
 	}
+	i.sent = append(i.sent, sentInstants{name, i.found})
 }
 
 func (i *instants) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.HasPrefix(q.SQL, "/* courier: ") {
-		i.note(q.Args)
-	}
+	i.note(q.SQL, q.Args)
 	return ctx
 }
 
@@ -338,7 +354,7 @@ func (i *instants) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 
 func (i *instants) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
 	for _, q := range b.Batch.QueuedQueries {
-		i.note(q.Arguments)
+		i.note(q.SQL, q.Arguments)
 	}
 	return ctx
 }
