@@ -165,8 +165,8 @@ type span struct {
 	from, to int64 // microseconds; to is after from
 }
 
-// running returns the spans in which x ran. A reclaim does not end one, since
-// it takes the slot over.
+// running returns the spans in which x ran. A reclaim ends one and begins the
+// next in the same microsecond.
 func running(x *courier.Execution, entries []courier.AuditEntry) []span {
 	var spans []span
 	for _, e := range entries {
@@ -176,7 +176,7 @@ func running(x *courier.Execution, entries []courier.AuditEntry) []span {
 		switch {
 		case e.To == string(courier.Running) && (len(spans) == 0 || spans[len(spans)-1].to != open):
 			spans = append(spans, span{x, e.At.UnixMicro(), open})
-		case e.From == string(courier.Running) && e.Reason != courier.ReasonWorkerLost:
+		case e.From == string(courier.Running):
 			spans[len(spans)-1].to = e.At.UnixMicro()
 		}
 	}

@@ -245,6 +245,9 @@ func (k *claims) next(c *claim) time.Duration {
 	}
 	sooner(c.next)
 	sooner(c.ends)
+	if len(c.rows) > 0 {
+		sooner(c.Lease)
+	}
 	if !c.running {
 		sooner(max(time.Microsecond, time.Until(k.look))) // a limit stood in the way
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
@@ -117,6 +118,69 @@ func TestOverlappingClaims(t *testing.T) {
 	}
 	if n := <-got; n != 0 {
 		t.Errorf("%d were claimed beyond the limit of 5", n)
+	}
+}
+
+// TestClaimOfWhatWasResumed has an execution paused and resumed while a claim
+// that has seen it before waits for its row.
+func TestClaimOfWhatWasResumed(t *testing.T) {
+	t.Parallel()
+	s, pool := openPool(t, pgtest.URL(t), nil)
+	define(t, s, "job")
+	set(t, s, "job.concurrency_limit.key:any", "1")
+	var n store.NewExecution
+	for range 2 {
+		n = newExecution("job")
+		if _, err := s.Enqueue(t.Context(), []store.NewExecution{n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Now the store knows of limits, so that claims lock no row before they take it.
+	if c, err := s.Claim(t.Context(), request("worker", 1)); err != nil || len(c.List) != 1 {
+		t.Fatal(c, err)
+	}
+	tx := begin(t, pool, pgx.ReadCommitted)
+	if _, err := tx.Exec(t.Context(), "select from courier.job_executions where id = $1 for update", string(n.ID)); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan store.Claims)
+	go func() {
+		c, err := s.Claim(context.Background(), request("worker", 1))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+	}()
+	blocked := func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'").Scan(&n)
+		return err == nil && n > 0
+	}
+	for begun := time.Now(); !blocked(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("the claim does not wait for the row")
+		}
+	}
+	if _, err := tx.Exec(t.Context(), "update courier.job_executions set state_since = clock_timestamp() + interval '1 hour' where id = $1", string(n.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := <-got
+	second, err := s.Claim(t.Context(), request("worker", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.List)+len(second.List) != 1 {
+		t.Errorf("%d and %d claimed, want one in all", len(first.List), len(second.List))
+	}
+	audit, err := s.Audit(t.Context(), n.ID, 0, 0)
+	if err != nil || len(audit) != 2 {
+		t.Fatalf("%d audit entries, error %v, want 2", len(audit), err)
+	}
+	if audit[1].Elapsed != 0 {
+		t.Errorf("claimed %v after a state that begins in the future", audit[1].Elapsed)
 	}
 }
 

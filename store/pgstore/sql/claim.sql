@@ -79,7 +79,9 @@ with recursive arg as materialized (
 		reclaims = e.reclaims + pick.reclaim::int,
 		seq = e.seq + case when pick.reclaim then 2 else 1 end
 	from pick
-	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end
+	-- Under limits nothing is locked until here: what was paused and resumed
+	-- meanwhile is left to the next claim.
+	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
 	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, (select now from arg) as claimed_at
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker)
