@@ -121,19 +121,29 @@ func (e *Engine) stuck() error {
 	return fmt.Errorf("stop engine: steps of these executions ignore the end of their context and are still running, while the executions were handed over: %s", strings.Join(ids, ", "))
 }
 
-// gather is how long a claim waits for more slots to become free: executions
-// often end together, and one claim can replace them all.
-const gather = 50 * time.Microsecond
+// A claim waits a little for more slots to become free: executions often end
+// together, and one claim can replace them all. Where the last one got all that
+// it could take, so that more is waiting than there are slots, it waits about as
+// long as a claim takes.
+const (
+	gather     = 50 * time.Microsecond
+	mostGather = 5 * time.Millisecond
+)
 
 // claimLoop claims while there are free slots, and waits when there is nothing.
 func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.rest.Done()
 	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
-	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll) {
+	slots := gather
+	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
 		wait := e.opt.Poll
 		if free := e.free(w); free > 0 && e.able(w.ctx) {
+			begun := time.Now()
 			got, err := e.claim(w, free)
+			if slots = gather; len(got.List) == free {
+				slots = min(max(gather, 2*time.Since(begun)), mostGather)
+			}
 			if err != nil && w.ctx.Err() == nil {
 				e.log.Error("claim", "error", err)
 			}
@@ -161,16 +171,17 @@ func (e *Engine) until(got *store.Claims) time.Duration {
 	return wait
 }
 
-// pause waits until there may be something to claim. It reports false when the
-// worker stops. What has come meanwhile is covered by the one claim.
-func (e *Engine) pause(w *worker, poll *time.Timer) bool {
+// pause waits until there may be something to claim, and when a slot became free
+// a little longer. It reports false when the worker stops. What has come
+// meanwhile is covered by the one claim.
+func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
 	if !taken(e.wake) {
 		select {
 		case <-w.stop:
 		case <-poll.C:
 		case <-e.wake:
 		case <-e.freed:
-			poll.Reset(gather)
+			poll.Reset(slots)
 			select {
 			case <-w.stop:
 			case <-poll.C:

@@ -264,21 +264,38 @@ func randomUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (c *claim) args() []any {
-	urgency, due, id := make([]int32, len(c.from)), make([]string, len(c.from)), make([]string, len(c.from))
+// starts returns the parameters that tell where to begin in each queue.
+func (c *claim) starts() (urgency []int32, due, id []string) {
+	urgency, due, id = make([]int32, len(c.from)), make([]string, len(c.from)), make([]string, len(c.from))
 	for i, p := range c.from {
 		urgency[i], due[i], id[i] = p.urgency, p.due, p.id
 	}
+	return urgency, due, id
+}
+
+// types are the registered step types; SQL tells none from no array.
+func (c *claim) types() []string {
+	if c.StepTypes == nil {
+		return []string{}
+	}
+	return c.StepTypes
+}
+
+// busyArgs are the parameters of sql/claim_busy.sql.
+func (c *claim) busyArgs() []any {
+	urgency, due, id := c.starts()
+	return []any{c.Worker, c.Workspace, c.types(), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
+}
+
+// args are the parameters of sql/claim.sql.
+func (c *claim) args() []any {
+	urgency, due, id := c.starts()
 	only := make([]string, len(c.Only))
 	for i, x := range c.Only {
 		only[i] = uuid(string(x))
 	}
-	types := c.StepTypes
-	if types == nil {
-		types = []string{}
-	}
 	return []any{
-		c.Worker, c.Workspace, types, c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
+		c.Worker, c.Workspace, c.types(), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
 		c.running && !c.looked, urgency, due, id,
 	}
 }
@@ -316,6 +333,9 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 }
 
 func (s *Store) claimFree(ctx context.Context, c *claim) error {
+	if !c.running && c.Only == nil {
+		return c.read(s.pool.Query(ctx, s.q.claimBusy, c.busyArgs()...))
+	}
 	return c.read(s.pool.Query(ctx, s.q.claimFree, c.args()...))
 }
 

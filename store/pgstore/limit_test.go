@@ -21,7 +21,7 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-var claimsFlag = flag.Int("claims", 20_000, "how many executions TestLimitStress claims")
+var claimsFlag = flag.Int("claims", 100_000, "how many executions TestLimitStress claims")
 
 // openPool is open, with the pool for what a test looks at itself.
 func openPool(t testing.TB, url string, opt *pgstore.Options) (*pgstore.Store, *pgxpool.Pool) {
@@ -84,8 +84,8 @@ func TestOverlappingClaims(t *testing.T) {
 	if c, err := s.Claim(t.Context(), request("first", 4)); err != nil || len(c.List) != 4 {
 		t.Fatalf("%d claimed, error %v", len(c.List), err)
 	}
-	// A claim of the fifth that hangs before its commit: it holds the lock that
-	// claims take, and has changed the row.
+	// A claim of a fifth that hangs before its commit: it holds the lock that claims
+	// take, and has changed a row, which is not the first that waits.
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestOverlappingClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	tag, err := tx.Exec(t.Context(), `update courier.job_executions set state = 'running', token = gen_random_uuid(), lease_expires_at = now() + interval '1 minute'
-		where id = (select id from courier.job_executions where state = 'queued' order by due_at, id limit 1)`)
+		where id = (select id from courier.job_executions where state = 'queued' order by due_at desc, id desc limit 1)`)
 	if err != nil || tag.RowsAffected() != 1 {
 		t.Fatal(tag, err)
 	}

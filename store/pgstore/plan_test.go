@@ -116,8 +116,10 @@ func TestPlan(t *testing.T) {
 			work(t, s)
 			for name, indexes := range map[string][]string{
 				"claim_free":    {"job_executions_queued"},
+				"claim_busy":    {"job_executions_queued"},
 				"claim_limited": {"job_executions_queued", "job_executions_open"},
 				"apply":         {"job_executions_pkey"},
+				"progress":      {"job_executions_pkey"},
 				"renew":         {"job_executions_pkey"},
 				"standing":      {"job_executions_pkey"},
 				"latest":        {"step_executions_pkey"},
@@ -189,6 +191,11 @@ func work(t *testing.T, s *pgstore.Store) {
 			}
 		}
 		if _, err := s.Latest(ctx, x.Execution.ID); err != nil {
+			t.Fatal(err)
+		}
+		y := got.List[1]
+		back := store.Transition{Execution: y.Execution.ID, Lease: y.Token, Seq: y.Seq + 1, To: courier.Queued, Delay: 24 * time.Hour}
+		if err := s.Apply(ctx, back); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +298,7 @@ func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
 	for name, q := range r.last {
-		if !slices.Contains([]string{"claim_free", "claim_limited", "apply", "renew", "standing", "latest"}, name) {
+		if !slices.Contains([]string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest"}, name) {
 			continue
 		}
 		var plan string

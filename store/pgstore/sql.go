@@ -18,9 +18,10 @@ type statements struct {
 	definitions string // the table
 
 	define, save, load, list, definition, names, settings, set string
-	enqueue, existing, claimFree, claimLimited, lock, latest   string
+	enqueue, existing, latest                                  string
+	claimBusy, claimFree, claimLimited, lock                   string
 	renew, notify, committed                                   string
-	apply, standing, ask, askLock                              string
+	apply, progress, standing, ask, askLock                    string
 	execution, executions, steps, audit                        string
 }
 
@@ -30,8 +31,8 @@ func newStatements(schema string) *statements {
 	for name, text := range map[string]*string{
 		"define": &q.define, "save": &q.save, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
 		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "existing": &q.existing,
-		"lock": &q.lock, "latest": &q.latest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
-		"apply": &q.apply, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
+		"claim_busy": &q.claimBusy, "lock": &q.lock, "latest": &q.latest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
+		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
 		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
 	} {
 		*text = tagged(name, statement(name, schema))
