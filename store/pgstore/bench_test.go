@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
@@ -34,8 +33,7 @@ func BenchmarkThroughput(b *testing.B) {
 			if _, err := pgstore.Migrate(b.Context(), pool, nil); err != nil {
 				b.Fatal(err)
 			}
-			w, _ := strconv.Atoi(os.Getenv("W"))
-			s, err := pgstore.New(b.Context(), pool, &pgstore.Options{Writers: w})
+			s, err := pgstore.New(b.Context(), pool, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -52,9 +50,6 @@ func BenchmarkThroughput(b *testing.B) {
 			if err := e.SetLimit(b.Context(), "global", 0); err != nil {
 				b.Fatal(err)
 			}
-			job, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: make([]courier.StepSpec, 0)})
-			_ = job
-			_ = err
 			steps := make([]courier.StepSpec, shape.steps)
 			for i := range steps {
 				steps[i] = courier.StepSpec{Type: "bench.nop"}
@@ -89,7 +84,6 @@ func BenchmarkThroughput(b *testing.B) {
 			if err := e.Stop(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			stat(b, pool)
 		})
 	}
 }
@@ -116,19 +110,4 @@ func serverCPU(b *testing.B, pool *pgxpool.Pool) int {
 		}
 	}
 	return sum
-}
-
-func stat(b *testing.B, pool *pgxpool.Pool) {
-	rows, err := pool.Query(b.Context(), "select left(statement, 40), generic_plans, custom_plans from pg_prepared_statements")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var text string
-	var g, c int64
-	_, _ = pgx.ForEachRow(rows, []any{&text, &g, &c}, func() error {
-		if strings.Contains(text, "apply") || strings.Contains(text, "claim") {
-			b.Logf("%s generic %d custom %d", text, g, c)
-		}
-		return nil
-	})
 }

@@ -177,7 +177,7 @@ func (l *lane) try(s *scenario, number int, cold bool, at *cut) *trial {
 
 // claims are the statements of a claim.
 var claims = map[string]bool{
-	"claim_free": true, "claim_limited": true, "latest": true, "definition": true,
+	"claim_busy": true, "claim_free": true, "claim_limited": true, "latest": true, "definition": true,
 	"begin": true, "set": true, "lock": true, "commit": true, "rollback": true,
 }
 
@@ -320,14 +320,19 @@ func (tr *trial) see(ctx context.Context, c *storetest.Call, do func(context.Con
 	return err
 }
 
-// taken reports whether another one has ended the lease of a transition.
+// taken reports whether another one has ended the lease of a transition, or
+// claimed what the transition itself had handed over.
 func (tr *trial) taken(t *store.Transition) bool {
 	audit, err := tr.direct.Audit(context.Background(), t.Execution, t.Seq-1, 0)
 	if err != nil {
 		tr.report("%v", err)
 	}
 	return slices.ContainsFunc(audit, func(e courier.AuditEntry) bool {
-		return e.Step == nil && e.From == string(courier.Running) && (e.Reason == courier.ReasonWorkerLost || e.By != "")
+		if e.Step != nil {
+			return false
+		}
+		again := t.To != courier.Running && e.Seq > t.Seq && e.To == string(courier.Running)
+		return again || e.From == string(courier.Running) && (e.Reason == courier.ReasonWorkerLost || e.By != "")
 	})
 }
 

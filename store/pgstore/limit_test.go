@@ -188,7 +188,7 @@ func TestClaimOfWhatWasResumed(t *testing.T) {
 // runs after each claim. For a night: -claims 1000000 -timeout 0.
 func TestLimitStress(t *testing.T) {
 	t.Parallel()
-	const pollers, global, perJob, perKey = 16, 100, 40, 30
+	const pollers, global, perJob, perKey = 16, 600, 240, 180
 	url := pgtest.URL(t)
 	first, pool := openPool(t, url, nil)
 	stores := []*pgstore.Store{first}
@@ -224,28 +224,33 @@ func TestLimitStress(t *testing.T) {
 		}
 		return err
 	}
-	if err := feed(5000); err != nil {
+	if err := feed(10000); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for i := range pollers {
 		wg.Go(func() {
 			s := stores[i%len(stores)]
+			var held []store.Claimed // from one claim to the next, so that there is seldom room
 			for claimed.Load() < total && wrong.Load() == 0 {
 				c, err := s.Claim(t.Context(), request(fmt.Sprint("w", i), 1+5*i))
 				if err == nil && len(c.List) > 0 && i%4 == 0 {
 					err = look(t.Context())
 				}
 				if err == nil {
-					err = complete(t.Context(), s, c.List)
+					err = complete(t.Context(), s, held)
 				}
-				if before := claimed.Add(int64(len(c.List))) - int64(len(c.List)); err == nil && before/2000 != claimed.Load()/2000 {
-					err = feed(2000)
+				held = c.List
+				if before := claimed.Add(int64(len(c.List))) - int64(len(c.List)); err == nil && before/5000 != claimed.Load()/5000 {
+					err = feed(5000)
 				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
+			}
+			if err := complete(t.Context(), s, held); err != nil {
+				t.Error(err)
 			}
 		})
 	}

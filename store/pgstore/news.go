@@ -39,7 +39,7 @@ type news struct {
 	// Many who hear of one execution must not all go for it. They wait for a
 	// random time, the longer the more they are, and who gets the last of a queue
 	// tells the others.
-	peers   map[string]time.Time     // the other stores, and when they were last heard of
+	peers   map[string]time.Time     // the other stores that listen, and when they were last heard of
 	waiting map[string]chan struct{} // to ring for a queue; closed if it need not
 	rung    map[string]bool          // queues for which it has rung, and no claim has looked since
 }
@@ -351,7 +351,9 @@ func (n *news) hearNote(payload string) {
 	from, what := payload[:len(n.self)], payload[len(n.self):]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.peers[from] = time.Now()
+	if what[:1] == areYou || what[:1] == emptied {
+		n.peers[from] = time.Now()
+	}
 	switch queue := what[1:]; what[:1] {
 	case everybody:
 		n.s.bell.ringAll()
