@@ -161,10 +161,7 @@ const maxPrograms = 256
 
 // of returns the program of a definition.
 func (p *programs) of(d *store.Definition) (*program, error) {
-	key := programKey{d.Name, d.Version}
-	p.mu.Lock()
-	got := p.all[key]
-	p.mu.Unlock()
+	got := p.kept(d.Name, d.Version)
 	if got != nil {
 		return got, nil
 	}
@@ -183,6 +180,13 @@ func (p *programs) of(d *store.Definition) (*program, error) {
 	return got, nil
 }
 
+// kept returns a program that was made before, or nil.
+func (p *programs) kept(name string, version int) *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[programKey{name, version}]
+}
+
 func (p *programs) keep(got *program) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +196,12 @@ func (p *programs) keep(got *program) {
 	p.all[programKey{got.job.Name, got.version}] = got
 }
 
-// program loads a version of a job, or the latest for version 0.
+// program loads a version of a job, or the latest for version 0. A version never
+// changes, so one that is known need not be asked for.
 func (e *Engine) program(ctx context.Context, name string, version int) (*program, error) {
+	if p := e.programs.kept(name, version); p != nil {
+		return p, nil
+	}
 	d, err := e.store.Load(ctx, store.Job, name, version)
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil, e.unknownJob(ctx, name, version)

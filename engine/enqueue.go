@@ -65,7 +65,8 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // for [Engine.EnqueueAll], and for stores that create executions in a
 // transaction of the caller's, such as EnqueueTx of package pgstore. The job and
 // the options are checked as by Enqueue, and the latest version of the job is
-// the latest now. A nil opt means the defaults.
+// the latest now; for a version that is given, the store is asked but once. A
+// nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
 	n, err := e.prepare(ctx, job, opt)
 	if err != nil {

@@ -190,3 +190,27 @@ func ExampleEngine_EnqueueAll() {
 	// queued {"names":["Ada"]}
 	// queued {"names":["Grace"]}
 }
+
+func TestPrepareAsksOnceForAVersion(t *testing.T) {
+	h := couriertest.New(t, nil)
+	define(t, h)
+	loads := 0
+	other := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		if c.Method == "Load" {
+			loads++
+		}
+		return do(ctx)
+	}), h.Registry, &engine.Options{Workspace: t.TempDir()})
+	for range 3 {
+		prepare(t, other, &engine.EnqueueOptions{Version: 1})
+	}
+	if loads != 1 {
+		t.Errorf("the store was asked %d times for version 1", loads)
+	}
+	for range 3 {
+		prepare(t, other, nil)
+	}
+	if loads != 4 {
+		t.Errorf("the store was asked %d times for the latest version, want 3", loads-1)
+	}
+}

@@ -37,7 +37,9 @@ type claims struct {
 
 	// What runs need not be looked at before a lease can have expired.
 	look time.Time
-	busy bool // the last claim got all it could take
+	busy bool   // the last claim got all it could take
+	ran  bool   // the last claim looked at what runs
+	mark uint64 // of the bell, before the last claim
 }
 
 // A place is where a claim begins in a queue.
@@ -72,6 +74,10 @@ const (
 // have been given a lease that is shorter.
 const maxLook = 250 * time.Millisecond
 
+// lookLater is when a claim that found something has the next one look at what
+// runs: not while the first steps are being started.
+const lookLater = 5 * time.Millisecond
+
 // maxRounds is how often a claim under limits looks again at what it has put
 // off, before it leaves that to the next claim.
 const maxRounds = 5
@@ -87,7 +93,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if r.Max <= 0 {
 		return result, nil
 	}
-	c := s.newClaim(&r)
+	c := s.newClaim(&r, result.Mark)
 	begun := time.Now()
 	s.claims.mu.Lock()
 	limited := s.claims.limited
@@ -96,12 +102,16 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if !limited {
 		err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
 		if err == nil && !c.running && len(c.rows) < r.Max && !c.limited {
-			// Nothing more is waiting: what comes next depends on what runs.
-			c.running = true
-			err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
+			// Nothing more is waiting: what comes next depends on what runs. What there
+			// is need not wait for that.
+			if c.next = lookLater; len(c.rows) == 0 {
+				c.running = true
+				err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
+			}
 		}
 	}
 	limited = limited || c.limited
+	c.running = c.running || c.limited && c.news // it was not to look only because of the news
 	for n := 0; err == nil && limited && len(c.rows) < r.Max && n < maxRounds; n++ {
 		err = repeat(ctx, func() error { return s.claimLimited(ctx, c) })
 		limited = c.more
@@ -126,8 +136,10 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 type claim struct {
 	*store.ClaimRequest
 	of, what string // see claims
+	mark     uint64
 	token    string
 	ahead    bool // begins behind the last claimed row
+	news     bool // has heard of something since the last claim
 	running  bool // looks at what runs, once: what it claims itself may have a short lease
 	looked   bool
 	queues   []string
@@ -148,8 +160,8 @@ type claimedRow struct {
 	urgency        int32
 }
 
-func (s *Store) newClaim(r *store.ClaimRequest) *claim {
-	c := &claim{ClaimRequest: r, token: randomUUID()}
+func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
+	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID()}
 	for _, q := range r.Queues {
 		if !slices.Contains(c.queues, q) {
 			c.queues = append(c.queues, q)
@@ -161,7 +173,9 @@ func (s *Store) newClaim(r *store.ClaimRequest) *claim {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := r.Only == nil && k.of == c.of
-	c.running = !known || !k.busy || !time.Now().Before(k.look)
+	recent := time.Now().Before(k.look)
+	c.news = known && !k.limited && mark != k.mark && (k.ran || recent)
+	c.running = !c.news && !(known && k.busy && recent)
 	c.ahead = known && !k.limited && time.Now().Before(k.sweep)
 	for _, q := range c.queues {
 		from := first
@@ -179,7 +193,7 @@ func (k *claims) learn(c *claim, begun time.Time) {
 	defer k.mu.Unlock()
 	took := time.Since(begun)
 	k.took += (took - k.took) / 4
-	k.limited, k.busy = c.limited, len(c.rows) >= c.Max
+	k.limited, k.busy, k.ran, k.mark = c.limited, len(c.rows) >= c.Max, c.running, c.mark
 	if len(c.rows) > 0 && begun.Add(c.Lease).Before(k.look) {
 		k.look = begun.Add(c.Lease)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	cuts    = flag.String("cuts", "1550", "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
+	cuts    = flag.String("cuts", "1600", "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
 	cutSeed = flag.Uint64("cutseed", 1, "chooses the cuts that TestCuts tries")
 	onlyCut = flag.String("cut", "", "try only this cut, as TestCuts names it, or all whose names begin so")
 )

@@ -78,7 +78,7 @@ func (l *lane) open(ctx context.Context) (*front, error) {
 	host, port, _ := net.SplitHostPort(f.proxy.Addr())
 	n, _ := strconv.Atoi(port)
 	config.ConnConfig.Host, config.ConnConfig.Port = host, uint16(n)
-	config.MaxConns = 3
+	config.MaxConns = 4
 	if f.pool, err = pgxpool.NewWithConfig(ctx, config); err == nil {
 		f.store, err = pgstore.New(ctx, f.pool, &pgstore.Options{Schema: l.schema})
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/courierhq/courier/store"
 )
 
@@ -124,19 +126,33 @@ func (w *writers) take() []*applying {
 // on which the statements are prepared and whose process has all at hand, unless
 // too few are left for others.
 func (s *Store) write() {
-	var db querier = s.pool
-	if int(s.pool.Config().MaxConns) > s.opt.Writers+1 {
-		if conn, err := s.pool.Acquire(s.ctx); err == nil {
-			defer conn.Release()
-			db = conn
+	keep := int(s.pool.Stat().MaxConns()) > s.opt.Writers+1
+	var conn *pgxpool.Conn
+	release := func() {
+		if conn != nil {
+			conn.Release()
+			conn = nil
 		}
 	}
+	defer release()
 	for {
 		batch := s.writers.take()
 		if batch == nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
+		var db querier = s.pool
+		if keep {
+			if conn != nil && conn.Conn().IsClosed() {
+				release()
+			}
+			if conn == nil {
+				conn, _ = s.pool.Acquire(ctx) // or the pool tells why it has none
+			}
+			if conn != nil {
+				db = conn
+			}
+		}
 		s.writeBatch(ctx, db, batch)
 		cancel()
 	}

@@ -446,13 +446,13 @@ func (s *Store) wakeQueueOf(t *store.Transition) {
 	}
 }
 
-// freed tells those who wait for a slot.
+// freed tells those who wait for room under a limit, if any is in force.
 func (s *Store) freed() {
-	s.bell.ringAll()
 	s.claims.mu.Lock()
 	limited := s.claims.limited
 	s.claims.mu.Unlock()
 	if limited {
+		s.bell.ringAll()
 		s.news.tellAll()
 	}
 }

@@ -1,5 +1,6 @@
--- The claim of a worker whose last claim got all that it could take: with what
--- runs and what becomes due later it has nothing to do. Only what may be claimed
+-- The claim of a worker that has reason to think that there is something: its last
+-- claim got all that it could take, or it has heard of something new. It does
+-- not look at what runs, nor at what becomes due later. Only what may be claimed
 -- where no limit is in force is leased; where one may be, nothing is, and the row
 -- without an id says so. See sql/claim.sql, which tells what is alike.
 --
