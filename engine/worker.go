@@ -123,8 +123,8 @@ func (e *Engine) stuck() error {
 
 // A claim waits a little for more slots to become free: executions often end
 // together, and one claim can replace them all. Where the last one got all that
-// it could take, so that more is waiting than there are slots, it waits about as
-// long as a claim takes.
+// it could take, so that more is waiting than there are slots, it waits for as
+// long as two claims take, or until a quarter of the slots is free.
 const (
 	gather     = 50 * time.Microsecond
 	mostGather = 5 * time.Millisecond
@@ -181,16 +181,36 @@ func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
 		case <-poll.C:
 		case <-e.wake:
 		case <-e.freed:
-			poll.Reset(slots)
-			select {
-			case <-w.stop:
-			case <-poll.C:
-			}
+			e.gather(w, poll, slots)
 			taken(e.wake)
 		}
 	}
 	taken(e.freed)
 	return w.ctx.Err() == nil
+}
+
+// gather waits for more slots to become free: a moment, and then until a quarter
+// of them is, or the time is over.
+func (e *Engine) gather(w *worker, timer *time.Timer, most time.Duration) {
+	timer.Reset(gather)
+	select {
+	case <-w.stop:
+		return
+	case <-timer.C:
+	}
+	if most <= gather {
+		return
+	}
+	timer.Reset(most - gather)
+	for 4*e.free(w) < e.opt.Slots {
+		select {
+		case <-w.stop:
+			return
+		case <-timer.C:
+			return
+		case <-e.freed:
+		}
+	}
 }
 
 // taken reports whether a signal was there, which it no longer is.
