@@ -188,7 +188,7 @@ func TestClaimOfWhatWasResumed(t *testing.T) {
 // runs after each claim. For a night: -claims 1000000 -timeout 0.
 func TestLimitStress(t *testing.T) {
 	t.Parallel()
-	const pollers, global, perJob, perKey = 16, 600, 240, 180
+	const pollers, global, perJob, perKey = 16, 1500, 600, 450
 	url := pgtest.URL(t)
 	first, pool := openPool(t, url, nil)
 	stores := []*pgstore.Store{first}
@@ -233,7 +233,7 @@ func TestLimitStress(t *testing.T) {
 			s := stores[i%len(stores)]
 			var held []store.Claimed // from one claim to the next, so that there is seldom room
 			for claimed.Load() < total && wrong.Load() == 0 {
-				c, err := s.Claim(t.Context(), request(fmt.Sprint("w", i), 1+5*i))
+				c, err := s.Claim(t.Context(), request(fmt.Sprint("w", i), 1+15*i))
 				if err == nil && len(c.List) > 0 && i%4 == 0 {
 					err = look(t.Context())
 				}
