@@ -52,6 +52,10 @@ type world struct {
 	procs []*process
 	count int
 	acked []courier.ExecutionID
+
+	// Who does not know whether a request was heard waits a while. Each of them may
+	// take effect at any time, and dozens are more than the search can try.
+	later sync.Map // courier.ExecutionID to time.Time
 }
 
 // A process is a worker process.
@@ -377,7 +381,14 @@ func (w *world) resume() {
 		return
 	}
 	for i := range list {
-		_ = w.people.Resume(w.Context(), list[i].ID, "somebody")
+		id := list[i].ID
+		if at, ok := w.later.Load(id); ok && time.Now().Before(at.(time.Time)) {
+			continue
+		}
+		err := w.people.Resume(w.Context(), id, "somebody")
+		if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
+			w.later.Store(id, time.Now().Add(500*time.Millisecond))
+		}
 	}
 }
 
