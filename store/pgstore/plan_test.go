@@ -134,7 +134,8 @@ func TestPlan(t *testing.T) {
 					if strings.Contains(plan, "Seq Scan on job_executions") || strings.Contains(plan, "Seq Scan on step_executions") || strings.Contains(plan, "Seq Scan on job_audit_log") {
 						t.Errorf("%s: the %s plan reads all of a table:\n%s", name, kind, plan)
 					}
-					if c := cost(t, plan); c >= jitAbove {
+					// Retention is rare, and goes through much.
+					if c := cost(t, plan); c >= jitAbove && !strings.HasPrefix(name, "retain") {
 						t.Errorf("%s: the %s plan is estimated at %.0f; from %d on the server compiles it each time, which takes longer than the statement", name, kind, c, jitAbove)
 					}
 					for _, i := range indexes {
