@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 10, "how many random sequences of operations TestDiff carries out")
+	seedsFlag = flag.Int("seeds", 5, "how many random sequences of operations TestDiff carries out")
 	seedFlag  = flag.Uint64("seed", 1, "the first of them")
 )
 
