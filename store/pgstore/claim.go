@@ -205,10 +205,13 @@ func (k *claims) learn(c *claim, begun time.Time) {
 		clear(k.last)
 	}
 	if c.running {
-		k.look = begun.Add(maxLook)
+		// A look walks over the dead entries of all that ever ran, as long as they
+		// can't be removed: then it comes less often.
+		wait := min(max(maxLook, sweepEvery*took), maxSweepEvery)
 		if c.ends > 0 {
-			k.look = begun.Add(min(c.ends, maxLook))
+			wait = min(c.ends, wait)
 		}
+		k.look = begun.Add(wait)
 		if lost := slices.ContainsFunc(c.rows, func(r claimedRow) bool { return r.reclaim }); lost {
 			k.look = begun // there may be more
 		}
