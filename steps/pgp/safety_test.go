@@ -82,7 +82,7 @@ func TestLarge(t *testing.T) {
 			t.Errorf("%s: %d reports, the last %+v", what, len(b.moved), last)
 		}
 	}
-	for format, mib := range map[string]int{"binary": 64, "armored": 16} {
+	for format, mib := range map[string]int{"binary": 32, "armored": 12} {
 		b.writeLarge("a.bin", mib)
 		watch("encrypt "+format, int64(mib), func() error {
 			return second(b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}))

@@ -64,10 +64,10 @@ func (k *claims) hash() string {
 // A few sweeps this slow are followed by claims that begin behind the last
 // claimed row, for so many times what it took, but no longer than a while.
 const (
-	slowSweep     = 8 * time.Millisecond // and a bit for each row that it claims
-	slowSweeps    = 5                    // in a row
+	slowSweep     = 6 * time.Millisecond // and a bit for each row that it claims
+	slowSweeps    = 3                    // in a row
 	sweepEvery    = 20
-	maxSweepEvery = 2 * time.Second
+	maxSweepEvery = 5 * time.Second
 )
 
 // maxLook is the longest time between two looks at what runs: somebody else may

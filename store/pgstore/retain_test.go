@@ -193,17 +193,11 @@ type statementCount struct {
 	counts map[string]int
 }
 
-func (c *statementCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if rest, ok := strings.CutPrefix(q.SQL, "/* courier: "); ok {
-		name, _, _ := strings.Cut(rest, " ")
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.counts[name]++
-	}
-	return ctx
+func (c *statementCount) note(name, _ string, _ []any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[name]++
 }
-
-func (c *statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func TestRetainInBatches(t *testing.T) {
 	u := pgtest.URL(t)
@@ -213,7 +207,7 @@ func TestRetainInBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted := &statementCount{counts: make(map[string]int)}
-	c.ConnConfig.Tracer = counted
+	c.ConnConfig.Tracer = tracer(counted.note)
 	open(t, u, nil)
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {

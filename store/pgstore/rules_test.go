@@ -1,7 +1,6 @@
 package pgstore_test
 
 import (
-	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -200,7 +199,7 @@ func TestClockOfTheWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	instants := &instants{}
-	c.ConnConfig.Tracer = instants
+	c.ConnConfig.Tracer = tracer(instants.note)
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -330,12 +329,7 @@ func nearNow(n int64) bool {
 	return false
 }
 
-func (i *instants) note(sql string, args []any) {
-	rest, ok := strings.CutPrefix(sql, "/* courier: ")
-	if !ok {
-		return
-	}
-	name, _, _ := strings.Cut(rest, " ")
+func (i *instants) note(name, _ string, args []any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.found = nil
@@ -344,20 +338,3 @@ func (i *instants) note(sql string, args []any) {
 	}
 	i.sent = append(i.sent, sentInstants{name, i.found})
 }
-
-func (i *instants) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	i.note(q.SQL, q.Args)
-	return ctx
-}
-
-func (i *instants) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (i *instants) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
-	for _, q := range b.Batch.QueuedQueries {
-		i.note(q.SQL, q.Arguments)
-	}
-	return ctx
-}
-
-func (i *instants) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (i *instants) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}

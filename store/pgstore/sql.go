@@ -70,6 +70,9 @@ var qualifier = regexp.MustCompile(`--.*|'[^']*'|\bcourier\.`)
 
 // inSchema returns text with its names in another schema than courier.
 func inSchema(text, schema string) string {
+	if schema == DefaultSchema {
+		return text
+	}
 	name := pgx.Identifier{schema}.Sanitize() + "."
 	return qualifier.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "courier." {

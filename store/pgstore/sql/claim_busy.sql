@@ -29,7 +29,8 @@ with recursive q as materialized (
 	select c.* from level l cross join lateral (
 		select l.now, e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.job_limit from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= l.now
-			and (-(e.priority::integer), e.due_at, e.id) > (l.after_urgency, l.after_due, l.after_id)
+			and (e.due_at, e.id) > (case when l.urgency = l.after_urgency then l.after_due else '-infinity' end,
+				case when l.urgency = l.after_urgency then l.after_id else '00000000-0000-0000-0000-000000000000' end)
 			and e.step_types <@ (select $3::text[]) and (e.workspace = '' or e.workspace = (select $2::text))
 		order by e.due_at, e.id limit (select $4::bigint)
 		for update of e skip locked

@@ -1,0 +1,35 @@
+package pgstore_test
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A tracer is called with each statement that a store sends, and its name.
+type tracer func(name, sql string, args []any)
+
+func (f tracer) note(sql string, args []any) {
+	if rest, ok := strings.CutPrefix(sql, "/* courier: "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		f(name, sql, args)
+	}
+}
+
+func (f tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	f.note(q.SQL, q.Args)
+	return ctx
+}
+
+func (f tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (f tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		f.note(q.SQL, q.Arguments)
+	}
+	return ctx
+}
+
+func (f tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (f tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
