@@ -116,7 +116,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatalf("status of an empty database: %d migrations, %v", len(before), err)
 	}
 	for i, m := range before {
-		if m.Version != i+1 || m.Name == "" || !m.AppliedAt.IsZero() || !strings.Contains(m.SQL, `"courier".`) {
+		if m.Version != i+1 || m.Name == "" || !m.AppliedAt.IsZero() || !strings.Contains(m.SQL, "courier.") {
 			t.Errorf("migration %d: %+v", i, m)
 		}
 	}

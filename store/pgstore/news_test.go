@@ -245,7 +245,7 @@ func TestRenewWithABusyPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	const lease = time.Second
+	const lease = 2 * time.Second
 	begun, release := make(chan struct{}), make(chan struct{})
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "test.wait", func(ctx context.Context, _ *courier.Context, _ struct{}) (none struct{}, err error) {
@@ -277,7 +277,7 @@ func TestRenewWithABusyPool(t *testing.T) {
 		}
 		held = append(held, c)
 	}
-	time.Sleep(5 * lease)
+	time.Sleep(3 * lease)
 	for _, c := range held {
 		c.Release()
 	}

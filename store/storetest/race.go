@@ -126,7 +126,7 @@ var raceCases = []testCase{
 	}},
 	{"a_request_and_the_end", func(k *kit) {
 		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestCancel} {
-			for range 10 {
+			for range 6 {
 				h := k.start()
 				var asked, applied error
 				k.at(2, func(i int) {
@@ -141,7 +141,7 @@ var raceCases = []testCase{
 		}
 	}},
 	{"a_request_and_a_start", func(k *kit) {
-		for range 10 {
+		for range 6 {
 			h := k.start()
 			k.at(2, func(i int) {
 				if i == 0 {
@@ -158,7 +158,7 @@ var raceCases = []testCase{
 		}
 	}},
 	{"operators", func(k *kit) {
-		for range 10 {
+		for range 6 {
 			id := k.add(k.new())[0].ID
 			var done atomic.Int64
 			k.at(8, func(i int) {
@@ -176,7 +176,7 @@ var raceCases = []testCase{
 	}},
 	{"a_reclaim_and_the_late_worker", func(k *kit) {
 		k.limit("", "0")
-		for range 10 {
+		for range 6 {
 			h := k.hold(k.add(k.new())[0].ID, k.unit/5)
 			k.pass(k.unit / 2)
 			var late error
@@ -231,11 +231,11 @@ func (k *kit) outcome(h *holder, kind courier.RequestKind, asked, applied error)
 	}
 }
 
-// claimers runs 80 executions through 16 workers, and has check look at the
+// claimers runs 50 executions through 16 workers, and has check look at the
 // running ones all the while.
 func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]courier.Execution) error) {
 	k.Helper()
-	const total, workers = 80, 16
+	const total, workers = 50, 16
 	list := make([]store.NewExecution, total)
 	for i := range list {
 		if list[i] = k.new(); change != nil {
@@ -283,7 +283,7 @@ func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]c
 // actor does a bit of everything, with no regard for others.
 func (k *kit) actor(i int) {
 	var mine []*holder
-	for n := range 40 {
+	for n := range 30 {
 		k.pass(time.Duration(i+1) * k.unit / 1000)
 		switch (n*7 + i*3) % 6 {
 		case 0:
