@@ -46,6 +46,11 @@ var corruptions = []corruption{
 		o.Told.Seq++
 		return o.Method == "Claim"
 	}},
+	{"a claim started nothing", func(h *histories, o *operation) bool {
+		was := o.Told.Started
+		o.Told.Started = false
+		return o.Method == "Claim" && was && h.used(o)
+	}},
 	{"a claim has another token", func(h *histories, o *operation) bool {
 		if o.Method != "Claim" || !h.used(o) {
 			return false
@@ -59,7 +64,11 @@ var corruptions = []corruption{
 		}
 		for _, before := range h.list {
 			// With a number two higher than the last of the lease before.
-			if before.Method == "Claim" && before.Told.Seq == o.Told.Seq-2 {
+			last := before.Told.Seq
+			if before.Told.Started {
+				last++
+			}
+			if before.Method == "Claim" && last == o.Told.Seq-2 {
 				o.Since = before.Since + int64(before.Lease)/2
 				return true
 			}

@@ -50,6 +50,9 @@ type told struct {
 	Request   courier.RequestKind `json:"request,omitempty"`
 	By        string              `json:"by,omitempty"`
 	Existed   bool                `json:"existed,omitempty"`
+	// Started says that the claim has started the first step; Seq is the number
+	// of the entry before that.
+	Started bool `json:"started,omitempty"`
 }
 
 // transition is what the model needs of the transition that was sent.
@@ -132,7 +135,11 @@ func answer(result any) (list []told) {
 	case store.Claims:
 		for i := range a.List {
 			c := &a.List[i]
-			list = append(list, told{Execution: c.Execution.ID, Token: c.Token, Seq: c.Seq, State: c.Execution.State, Request: c.Execution.Request})
+			t := told{Execution: c.Execution.ID, Token: c.Token, Seq: c.Seq, State: c.Execution.State, Request: c.Execution.Request}
+			if t.Started = c.Started != nil; t.Started {
+				t.Seq--
+			}
+			list = append(list, t)
 		}
 	case []store.Renewed:
 		for i := range a {
@@ -344,6 +351,12 @@ type claiming struct {
 	by  string
 }
 
+// starts reports whether the claim that a part of an audit begins with has
+// started a step: in the same instant.
+func starts(audit []courier.AuditEntry) bool {
+	return len(audit) > 1 && audit[1].Step != nil && audit[1].To == string(courier.StepRunning) && audit[1].At.Equal(audit[0].At)
+}
+
 // claims returns an operation for each claim that the audits hold, by the call
 // that was told of it, or else by one of the same process that was told nothing,
 // the earliest that can have made it. A claim that none can have made is an
@@ -377,7 +390,7 @@ func claims(calls []*call, audits map[courier.ExecutionID][]courier.AuditEntry, 
 			if list := answered[at]; len(list) > 0 {
 				o, answered[at] = list[len(list)-1], list[:len(list)-1]
 			} else if c := first(silent[e.Worker], e.At); c != nil {
-				o = c.claimed(told{Execution: id, Token: store.Token(fmt.Sprintf("of %s at %d", e.Worker, e.Seq)), Seq: e.Seq})
+				o = c.claimed(told{Execution: id, Token: store.Token(fmt.Sprintf("of %s at %d", e.Worker, e.Seq)), Seq: e.Seq, Started: starts(audit[i:])})
 			} else {
 				faults = append(faults, fmt.Errorf("execution %s: entry %d says that %s claimed it, which it did not", id, e.Seq, e.Worker))
 				continue

@@ -116,6 +116,12 @@ func (s standing) claim(o *operation) []standing {
 		return nil
 	}
 	s.State, s.Lease, s.First, s.Last = courier.Running, o.Told.Token, s.Seq, s.Seq
+	if o.Told.Started {
+		if s.before.State != courier.Queued || s.before.Seq != 1 {
+			return nil // it was claimed before, or asked something
+		}
+		s.Seq, s.Last, s.current = s.Seq+1, s.Seq+1, true
+	}
 	s.until = o.Since + int64(o.Lease)
 	return []standing{s}
 }

@@ -73,18 +73,24 @@ func (r *run) written(t *store.Transition) {
 	if t.Start != nil {
 		n++
 	}
-	if r.e.events.wanted() {
-		by := ""
-		if q := r.request.Load(); q != nil {
-			by = t.By(q.Request, q.By)
-		}
-		for _, a := range t.Entries(r.current, by) {
-			if ev, ok := eventOf(&r.x, &a); ok {
-				r.e.events.emit(ev)
-			}
-		}
-	}
+	r.tell(t)
 	r.seq += n
 	r.ended = nil
 	r.current = t.Start
+}
+
+// tell emits the events of a transition that was written.
+func (r *run) tell(t *store.Transition) {
+	if !r.e.events.wanted() {
+		return
+	}
+	by := ""
+	if q := r.request.Load(); q != nil {
+		by = t.By(q.Request, q.By)
+	}
+	for _, a := range t.Entries(r.current, by) {
+		if ev, ok := eventOf(&r.x, &a); ok {
+			r.e.events.emit(ev)
+		}
+	}
 }

@@ -107,6 +107,9 @@ func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By,
 	}
+	if len(p.types) > 0 && p.types[0] != nil {
+		n.First = &courier.StepExecution{ID: p.tree.Spec(0).ID, Type: p.types[0].Key()}
+	}
 	if n.Queue == "" {
 		n.Queue = courier.DefaultQueue
 	}

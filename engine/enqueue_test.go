@@ -54,6 +54,7 @@ func TestPrepareIsWhatEnqueueCreates(t *testing.T) {
 		} {
 			n := prepare(t, h.Engine, opt)
 			want.ID, want.Job, want.Version, want.Queue, want.JobLimit, want.StepTypes = n.ID, "a", 1, "night", 3, []string{"demo.a"}
+			want.First = &courier.StepExecution{Type: "demo.a"}
 			if !reflect.DeepEqual(n, want) {
 				t.Errorf("prepared %+v, want %+v", n, want)
 			}

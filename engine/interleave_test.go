@@ -23,7 +23,7 @@ import (
 type play struct {
 	*schedule
 	dir   string
-	store *memstore.Store
+	store store.Store
 	reg   *courier.Registry
 	id    courier.ExecutionID
 	kind  behaviour
@@ -54,6 +54,7 @@ type behaviour struct {
 	name, policy, steps string
 	fails               bool // the first call of a step fails
 	stubborn            bool // steps complete although their context has ended
+	eager               bool // the claim starts the first step
 	ends                []courier.State
 }
 
@@ -69,6 +70,8 @@ var behaviours = []behaviour{
 	{name: "retry", policy: `{"type": "retry_step", "max_retries": 1}`, steps: oneStep, fails: true, ends: completes},
 	{name: "retry of the job", policy: `{"type": "retry_job", "max_retries": 1}`, steps: oneStep, fails: true, ends: completes},
 	{name: "skip", policy: `"skip_and_continue"`, steps: oneStep + "," + oneStep, fails: true, ends: completes},
+	{name: "started by the claim", policy: `"stop"`, steps: oneStep + "," + oneStep, eager: true, ends: completes},
+	{name: "failure, started by the claim", policy: `"stop"`, steps: oneStep, fails: true, eager: true, ends: []courier.State{courier.Failed}},
 	{name: "stubborn step", policy: `"stop"`, steps: oneStep, stubborn: true, ends: completes},
 }
 
@@ -81,6 +84,9 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 	p := &play{
 		schedule: s, dir: dir, store: memstore.New(), reg: new(courier.Registry), kind: kind,
 		claimed: make(map[string]bool), entered: make(map[string]int),
+	}
+	if kind.eager {
+		p.store = storetest.NewEager(p.store)
 	}
 	courier.RegisterFunc(p.reg, "demo.a", p.execute, nil)
 	var job courier.Job
@@ -376,7 +382,7 @@ func (p *play) checkEnd(x *courier.Execution) error {
 			want = []courier.State{courier.Paused, courier.Completed, courier.Failed}
 		case courier.RequestResume:
 			want = []courier.State{courier.Completed}
-			if p.kind.name == "failure" { // a pause may have been withdrawn before it failed
+			if slices.Contains(p.kind.ends, courier.Failed) { // a pause may have been withdrawn before it failed
 				want = append(want, courier.Failed)
 			}
 		}
@@ -591,7 +597,7 @@ func TestInterleavingsOfOperators(t *testing.T) {
 func TestInterleavingsOfStop(t *testing.T) {
 	dir, total, start := t.TempDir(), 0, time.Now()
 	for _, kind := range behaviours {
-		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step") {
+		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step", "started by the claim") {
 			for _, patient := range []bool{true, false} {
 				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
 					return perform(t, s, dir, kind, func(p *play) error {

@@ -80,6 +80,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 	if c.First {
 		e.events.emit(r.event(courier.EventJobStarted))
 	}
+	if c.Started != nil {
+		r.tell(&store.Transition{To: courier.Running, Start: c.Started})
+	}
 	return r
 }
 
@@ -108,7 +111,7 @@ func (r *run) drive(c *store.Claimed) {
 			return
 		}
 	}
-	if !r.prepare(c) {
+	if !r.prepare(c) || c.Started != nil && !r.started(c.Started) {
 		return
 	}
 	for r.lease.Err() == nil {
@@ -136,6 +139,21 @@ func (r *run) drive(c *store.Claimed) {
 			}
 		}
 	}
+}
+
+// started executes the attempt that the claim has started, unless it is known
+// already that the execution is not to go on. It reports false when the run is
+// over.
+func (r *run) started(s *courier.StepExecution) bool {
+	select {
+	case <-r.stop:
+		return r.handOver(false)
+	default:
+	}
+	if r.request.Load() != nil {
+		return r.handOver(false)
+	}
+	return r.settle(s.Step, s.Attempt, r.attempt(s.Step, s.Attempt, false))
 }
 
 // close releases what the run holds.
@@ -188,6 +206,11 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.walk.Watch(func() error { return context.Cause(r.steps) })
 	}
 	if err != nil {
+		if s := c.Started; s != nil {
+			ended := *s
+			ended.State, ended.Reason, ended.Error = courier.StepFailed, courier.ReasonDefinition, r.secrets.message(err)
+			r.ended = append(r.ended, ended)
+		}
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, pos)
 		return false
 	}

@@ -199,7 +199,11 @@ type NewExecution struct {
 	Version int
 	// StepTypes are the keys of all step types of the version, in order, without
 	// flow markers. Only workers that know them all claim the execution.
-	StepTypes      []string
+	StepTypes []string
+	// First is the first step, with its ID and Type, if the version begins with
+	// one and not with a flow marker. A store may start it together with the
+	// first claim, see [Claimed.Started], or ignore it.
+	First          *courier.StepExecution
 	Queue          string
 	Priority       int16
 	Delay          time.Duration // until it is due
@@ -276,6 +280,12 @@ type Claimed struct {
 	// is still the execution's present step: the new worker's first transition
 	// ends it.
 	Lost *courier.StepExecution
+	// Started is the attempt that the claim itself has started: the first one of
+	// the first step, at the first claim of an execution that has never waited
+	// for anything but its turn. It is the present step, as if the worker had
+	// written a transition that starts it: audit entry Seq tells of it, and Marks
+	// count it. Nil where the worker has to start the step.
+	Started *courier.StepExecution
 	// Remaining is what is left of the execution's timeout, counted from the
 	// first claim after it was created or last resumed; 0 if it has none. It can
 	// be negative.

@@ -248,6 +248,12 @@ func (w *Witness) claimed(r *store.ClaimRequest, list []store.Claimed, now time.
 			w.report(breach("P2", x.ID, "the claim says that %d is its last audit entry, which is %d", c.Seq, x.seq))
 		}
 		x.token, x.first = c.Token, x.seq
+		if s := c.Started; s != nil {
+			x.first--
+			if err := w.attempts.start(x, s); err != nil {
+				w.report(err)
+			}
+		}
 	}
 }
 

@@ -28,6 +28,10 @@ func TestConformance(t *testing.T) {
 	t.Run("real", func(t *testing.T) {
 		storetest.Run(t, open, &storetest.Options{Parallel: true, Unit: 20 * time.Millisecond})
 	})
+	t.Run("eager", func(t *testing.T) {
+		eager := func(t *testing.T) store.Store { return storetest.NewEager(open(t)) }
+		storetest.Run(t, eager, &storetest.Options{Virtual: true})
+	})
 }
 
 // check counts what the store keeps count of anew.

@@ -326,7 +326,8 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	var r claimedRow
 	var limited, more bool
 	var next, ends int64
-	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends)
+	var waited *string // no matter: it is there to be evaluated
+	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waited)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
 			list = append(list, r)
@@ -450,8 +451,12 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	to.Marks, err = r.readMarks()
 	to.Token, to.Seq, to.First = store.Token(c.token), r.seq, r.first
 	if current := to.Execution.Current; current != nil {
-		lost := *current
-		to.Lost = &lost
+		was := *current
+		if to.First {
+			to.Started = &was
+		} else {
+			to.Lost = &was
+		}
 	}
 	if r.timeout > 0 {
 		to.Remaining = time.Duration(r.timeout) - time.Duration(r.elapsed)*time.Microsecond

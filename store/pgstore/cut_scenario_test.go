@@ -428,13 +428,10 @@ func (tr *trial) takeOver() {
 		tr.fatal("claim: %d executions, %v", len(claims.List), err)
 	}
 	dead := claims.List[0]
-	begin := store.Transition{
-		Execution: id, Lease: dead.Token, Seq: dead.Seq + 1, To: courier.Running, Marks: store.Marks{Attempts: 1},
-		Start: &courier.StepExecution{Step: 0, Type: "cut.do", Attempt: 1},
+	if dead.Started == nil {
+		tr.fatal("the claim has not started the first step")
 	}
-	if err := tr.direct.Apply(tr.ctx, begin); err != nil {
-		tr.fatal("begin: %v", err)
-	}
+	begin := store.Transition{Execution: id, Lease: dead.Token, Seq: dead.Seq, To: courier.Running, Marks: store.Marks{Attempts: 1}}
 	tr.start(tr.first)
 	tr.waits()
 	tr.zombie(begin)
@@ -446,7 +443,7 @@ func (tr *trial) takeOver() {
 // zombie writes as the worker that was taken over: what comes next for all that
 // it knows, and what would fit if its lease did.
 func (tr *trial) zombie(t store.Transition) {
-	t.Start, t.Ended = nil, []courier.StepExecution{{Step: 0, Type: "cut.do", Attempt: 1, State: courier.StepCompleted}}
+	t.Ended = []courier.StepExecution{{Step: 0, Type: "cut.do", Attempt: 1, State: courier.StepCompleted}}
 	t.Position.Step = 1
 	audit, err := tr.direct.Audit(tr.ctx, t.Execution, 0, 0)
 	if err != nil {

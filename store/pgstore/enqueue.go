@@ -132,18 +132,22 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	params, bys, idem := make([]string, n), make([]string, n), make([]string, n)
 	versions, limits, priorities := make([]int32, n), make([]int32, n), make([]int32, n)
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
+	firstTypes, firstIDs := make([]string, n), make([]string, n)
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
 		params[i], bys[i], idem[i] = string(e.Params), e.By, e.IdempotencyKey
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
+		if e.First != nil {
+			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
+		}
 	}
 	at := ""
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs}
 }
 
 // texts returns a list as JSON.

@@ -330,3 +330,39 @@ func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	}
 	return list
 }
+
+// TestClaimIsWaitedFor looks at which claims the server must have on disk before
+// it answers: those that start a step, which is executed next.
+func TestClaimIsWaitedFor(t *testing.T) {
+	u := pgtest.URL(t)
+	s, sent := recorded(t, u)
+	pool := dial(t, u)
+	defined(t, s, pool, "j")
+	work(t, s)
+	exec(t, pool, "delete from courier.job_executions where state = 'queued'")
+	for _, first := range []*courier.StepExecution{nil, {Type: "file.copy"}} {
+		n := store.NewExecution{ID: courier.ExecutionID(idSource.New()), Job: "j", Version: 1, StepTypes: []string{"file.copy"}, Queue: "default", First: first}
+		if _, err := s.Enqueue(t.Context(), []store.NewExecution{n}); err != nil {
+			t.Fatal(err)
+		}
+		want := "off"
+		if first != nil {
+			want = "on"
+		}
+		for _, name := range []string{"claim_busy", "claim_free", "claim_limited"} {
+			sent.inTx(t, pool, name, func(tx pgx.Tx) {
+				q := sent.last[name]
+				if _, err := tx.Exec(t.Context(), q.sql, q.args...); err != nil {
+					t.Fatal(err)
+				}
+				var claimed bool
+				var commit string
+				err := tx.QueryRow(t.Context(), "select state = 'running', current_setting('synchronous_commit') from courier.job_executions where id = $1", string(n.ID)).Scan(&claimed, &commit)
+				if err != nil || !claimed || commit != want {
+					t.Errorf("%s: claimed %t, synchronous_commit %s, want %s, %v", name, claimed, commit, want, err)
+				}
+			})
+		}
+		exec(t, pool, "delete from courier.job_executions where state = 'queued'")
+	}
+}

@@ -99,6 +99,7 @@ var groups = []group{
 	{"catalog", catalogCases},
 	{"enqueue", enqueueCases},
 	{"claim", claimCases},
+	{"first", firstCases},
 	{"limit", limitCases},
 	{"reclaim", reclaimCases},
 	{"renew", renewCases},

@@ -11,3 +11,8 @@ import (
 func TestSurvive(t *testing.T) {
 	storetest.Survive(t, func(*testing.T) store.Store { return memstore.New() }, &storetest.Options{Virtual: true})
 }
+
+// TestSurviveEager does the same on a store that starts the first steps.
+func TestSurviveEager(t *testing.T) {
+	storetest.Survive(t, func(*testing.T) store.Store { return storetest.NewEager(memstore.New()) }, &storetest.Options{Virtual: true})
+}

@@ -7,9 +7,10 @@
 -- $10 whether to look at what runs, for leases that have expired or will; for
 -- each queue where to begin: $11 priority (negative), $12 due, $13 id.
 --
--- The commit is not waited for until it is on disk. What the worker writes next
--- is, and with it all that was written before; if the server loses the claim,
--- it loses the lease, and the worker can write nothing.
+-- A commit that starts no step is not waited for until it is on disk. What the
+-- worker writes next is, and with it all that was written before; if the server
+-- loses the claim, it loses the lease, and the worker can write nothing. A step
+-- that a server has forgotten would be executed, and be the first attempt twice.
 --
 -- All arguments go through "arg", which hides the values from the planner: so no
 -- plan for certain values looks better than the general one, and the statement
@@ -23,7 +24,7 @@ with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
 		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms,
-		set_config('synchronous_commit', 'off', true) as unwaited
+		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
 	-- The condition always holds. It tells the planner that there are few queues:
 	-- it would expect ten, each with ten priorities, and find all of that worth
@@ -72,25 +73,34 @@ with recursive arg as materialized (
 		started_at = coalesce(e.started_at, (select now from arg)),
 		timeout_from = coalesce(e.timeout_from, (select now from arg)),
 		worker = (select worker from arg),
+		-- What nobody has claimed or asked anything of yet names its first step.
+		current_step = case when not pick.reclaim and e.current_type is not null then 0 else e.current_step end,
+		current_attempt = case when not pick.reclaim and e.current_type is not null then 1 else e.current_attempt end,
+		current_started = case when not pick.reclaim and e.current_type is not null then (select now from arg) else e.current_started end,
+		marks = case when not pick.reclaim and e.current_type is not null then '{"attempts":1}' else e.marks end,
 		current_worker = case when pick.reclaim and e.current_step is not null then coalesce(e.current_worker, e.worker) end,
 		token = (select token from arg),
 		lease_first = e.seq + case when pick.reclaim then 2 else 1 end,
 		lease_expires_at = (select now + lease from arg),
 		reclaims = e.reclaims + pick.reclaim::int,
-		seq = e.seq + case when pick.reclaim then 2 else 1 end
+		seq = e.seq + case when pick.reclaim or e.current_type is not null then 2 else 1 end
 	from pick
 	-- Under limits nothing is locked until here: what was paused and resumed
 	-- meanwhile is left to the next claim.
 	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
 	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, (select now from arg) as claimed_at
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker)
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker,
+		started_step, started_attempt, started_type, started_id)
 	select c.id, c.seq - 1, c.claimed_at, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
-		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg)
+		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg),
+		null, null, null, null
 	from claimed c where c.reclaim
 	union all
-	select c.id, c.seq, c.claimed_at, 'queued', 'running',
-		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg)
+	select c.id, c.lease_first, c.claimed_at, 'queued', 'running',
+		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg),
+		case when not c.reclaim then c.current_step end, case when not c.reclaim then c.current_attempt end,
+		case when not c.reclaim then c.current_type end, case when not c.reclaim then c.current_id end
 	from claimed c
 ), found as materialized (
 	select count(*) as n from claimed
@@ -125,7 +135,8 @@ select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.a
 	c.lease_expires_at, c.disk_bytes, c.seq,
 	c.reclaim, c.lease_first, c.started_at = c.claimed_at,
 	case when c.timeout_ns > 0 then (extract(epoch from c.claimed_at - c.timeout_from) * 1000000)::bigint else 0 end,
-	c.urgency, false, false, 0::bigint, 0::bigint
+	c.urgency, false, false, 0::bigint, 0::bigint,
+	case when c.current_started = c.claimed_at then set_config('synchronous_commit', (select waited from arg), true) end
 from claimed c
 union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
@@ -136,5 +147,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	false, 0, false,
 	0,
 	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
-	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0)
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), null
 from arg cross join found cross join ready_info left join due on true left join ends on true

@@ -8,7 +8,8 @@
 -- microseconds, $6 token; for each queue: $7 which, where to begin: $8 priority
 -- (negative), $9 due, $10 id.
 with recursive q as materialized (
-	select clock_timestamp() as now, set_config('synchronous_commit', 'off', true) as unwaited, q.*
+	select clock_timestamp() as now, current_setting('synchronous_commit') as waited,
+		set_config('synchronous_commit', 'off', true) as unwaited, q.*
 	from unnest((select $7::text[]), (select $8::int[]), (select $9::text[]::timestamptz[]), (select $10::text[]::uuid[])) as q (queue, urgency, due_at, id)
 	where q.queue || '' = q.queue
 ), level as (
@@ -48,17 +49,23 @@ with recursive q as materialized (
 		started_at = coalesce(e.started_at, first.now),
 		timeout_from = coalesce(e.timeout_from, first.now),
 		worker = $1::text,
+		current_step = case when e.current_type is not null then 0 end,
+		current_attempt = case when e.current_type is not null then 1 end,
+		current_started = case when e.current_type is not null then first.now end,
+		marks = case when e.current_type is not null then '{"attempts":1}' else e.marks end,
 		current_worker = null,
 		token = $6::text::uuid,
 		lease_first = e.seq + 1,
 		lease_expires_at = first.now + $5::bigint * interval '1 microsecond',
-		seq = e.seq + 1
+		seq = e.seq + case when e.current_type is not null then 2 else 1 end
 	from first
 	where e.id = first.id and not (select limited from rule)
 	returning e.*, first.state_since as since, first.urgency
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, worker)
-	select c.id, c.seq, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, worker,
+		started_step, started_attempt, started_type, started_id)
+	select c.id, c.lease_first, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker,
+		c.current_step, c.current_attempt, c.current_type, c.current_id
 	from claimed c
 )
 select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.attempt, c.step, c.loops, c.marks,
@@ -68,7 +75,8 @@ select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.a
 	c.lease_expires_at, c.disk_bytes, c.seq,
 	false, c.lease_first, c.started_at = c.state_since,
 	case when c.timeout_ns > 0 then (extract(epoch from c.state_since - c.timeout_from) * 1000000)::bigint else 0 end,
-	c.urgency, false, false, 0::bigint, 0::bigint
+	c.urgency, false, false, 0::bigint, 0::bigint,
+	case when c.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
 from claimed c
 union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
@@ -78,5 +86,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	null, 0, 0,
 	false, 0, false,
 	0,
-	0, true, false, 0, 0
+	0, true, false, 0, 0, null
 from rule where rule.limited
