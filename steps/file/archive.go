@@ -72,7 +72,7 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 			}
 		}
 		if err != nil {
-			return nil, refuse(a.name, f.Name, err)
+			return nil, refuse(a.name, ofEntry(f.Name), err)
 		}
 		e.size = int64(f.UncompressedSize64)
 		if a.total += e.size; a.total > limits.MaxBytes {
@@ -116,7 +116,7 @@ func (a *archive) unpack(ctx context.Context, u *unpacker) error {
 		}
 		u.effect("unpack")
 		if err := a.unpackEntry(ctx, u, e); err != nil {
-			return u.failed(ctx, e.Name, err)
+			return u.failed(ctx, ofEntry(e.Name), err)
 		}
 	}
 	return nil
@@ -187,18 +187,18 @@ func (a *archive) checkRanges(src *archiveSource, size int64) error {
 			if src.ctx.Err() != nil {
 				return context.Cause(src.ctx)
 			}
-			return refuse(a.name, e.Name, err)
+			return refuse(a.name, ofEntry(e.Name), err)
 		}
 		s := span{start, body + int64(e.CompressedSize64), e.Name}
 		if s.end > size {
-			return refuse(a.name, e.Name, fmt.Errorf("%w: the entry ends behind the archive's end", errDamaged))
+			return refuse(a.name, ofEntry(e.Name), fmt.Errorf("%w: the entry ends behind the archive's end", errDamaged))
 		}
 		spans = append(spans, s)
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	for i := 1; i < len(spans); i++ {
 		if spans[i].start < spans[i-1].end {
-			return refuse(a.name, spans[i].name, fmt.Errorf("shares bytes of the archive with the entry %q", trim(spans[i-1].name)))
+			return refuse(a.name, ofEntry(spans[i].name), fmt.Errorf("shares bytes of the archive with the entry %q", trim(spans[i-1].name)))
 		}
 	}
 	return nil

@@ -217,6 +217,8 @@ func (u *unpacker) file(ctx context.Context, f unpacked, modified time.Time, r i
 	if !modified.IsZero() {
 		if now := time.Now(); modified.After(now) {
 			modified = now
+		} else if first := time.Unix(0, 0); modified.Before(first) {
+			modified = first
 		}
 		if err := setModified(u.root, rel, modified); err != nil {
 			return err
@@ -256,35 +258,33 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 	return nil
 }
 
-// failed is the error of an archive whose entry could not be unpacked, or of
-// all of it if entry is empty.
-func (u *unpacker) failed(ctx context.Context, entry string, err error) error {
+// failed is the error of an archive that could not be unpacked. Where is what
+// ofEntry gives, or empty.
+func (u *unpacker) failed(ctx context.Context, where string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, errRefused), errors.Is(err, errDamaged):
-		return refuse(u.name, entry, err)
+		return refuse(u.name, where, err)
 	case isCorrupt(err):
-		return refuse(u.name, entry, fmt.Errorf("%w: %w", errDamaged, err))
+		return refuse(u.name, where, fmt.Errorf("%w: %w", errDamaged, err))
 	case errors.Is(err, fs.ErrExist):
-		return refuse(u.name, entry, errors.New("the name can't be told from another one on this file system"))
+		return refuse(u.name, where, errors.New("the name can't be told from another one on this file system"))
 	}
-	return fmt.Errorf("archive %q%s: %w; nothing was unpacked", u.name, ofEntry(entry), fault(u.dst.name, err))
+	return fmt.Errorf("archive %q%s: %w; nothing was unpacked", u.name, where, fault(u.dst.name, err))
 }
 
-// refuse is the error about an archive's entry, whose name is hostile text.
-func refuse(archive, entry string, err error) error {
-	full := fmt.Errorf("archive %q%s: %w; nothing was unpacked", archive, ofEntry(entry), err)
+// refuse is the error about an archive, or about an entry where ofEntry says.
+func refuse(archive, where string, err error) error {
+	full := fmt.Errorf("archive %q%s: %w; nothing was unpacked", archive, where, err)
 	if errors.Is(err, errDamaged) {
 		return full
 	}
 	return courier.Permanent(full)
 }
 
+// ofEntry names an entry in an error. Its name is hostile text.
 func ofEntry(name string) string {
-	if name == "" {
-		return ""
-	}
 	return fmt.Sprintf(", entry %q", trim(name))
 }
 

@@ -96,4 +96,16 @@ func Register(r *courier.Registry, opt *Options) {
 		bytes("Packs files into a zip archive."))
 	courier.Register(r, "file.unzip", Unzip{Limits: opt.Limits},
 		bytes("Unpacks a zip archive into a directory of its own."))
+	courier.Register(r, "file.gzip", Gzip{},
+		bytes("Packs a file in the gzip format."))
+	courier.Register(r, "file.gunzip", Gunzip{Limits: opt.Limits},
+		bytes("Unpacks a file in the gzip format."))
+	courier.Register(r, "file.zstd", Zstd{},
+		bytes("Packs a file in the Zstandard format."))
+	courier.Register(r, "file.unzstd", Unzstd{Limits: opt.Limits},
+		bytes("Unpacks a file in the Zstandard format."))
+	courier.Register(r, "file.tar", Tar{Limits: opt.Limits},
+		bytes("Packs files into a tar archive, plain or compressed by gzip or Zstandard."))
+	courier.Register(r, "file.untar", Untar{Limits: opt.Limits},
+		bytes("Unpacks a tar archive, plain or compressed, into a directory of its own."))
 }

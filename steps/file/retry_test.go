@@ -320,3 +320,10 @@ func TestKilled(t *testing.T) {
 		})
 	}
 }
+
+// random can't be compressed.
+func random(n int) string {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{2}).Read(b)
+	return string(b)
+}
