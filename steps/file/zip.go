@@ -124,6 +124,7 @@ func (a *archiveFile) zipEncrypted(ctx context.Context, zw *zip.Writer, deflate 
 	h.CreatorVersion = h.CreatorVersion&0xff00 | aesZipNeeded
 	h.ReaderVersion = aesZipNeeded
 	h.Extra = append(aesInfo{2, aes256, zip.Deflate}.extra(), timeExtra(h.Modified)...)
+	//lint:ignore SA1019 for a raw entry the writer takes the fields as they are
 	h.ModifiedDate, h.ModifiedTime = dosTime(h.Modified)
 	raw, err := zw.CreateRaw(h)
 	if err != nil {
@@ -143,6 +144,7 @@ func (a *archiveFile) zipEncrypted(ctx context.Context, zw *zip.Writer, deflate 
 	// Of a raw entry the writer knows only what the header says, when it ends
 	// the entry.
 	h.CompressedSize64, h.UncompressedSize64 = enc.written, uint64(size)
+	//lint:ignore SA1019 the directory of the archive is written from these
 	h.CompressedSize, h.UncompressedSize = uint32(min(enc.written, math.MaxUint32)), uint32(min(size, math.MaxUint32))
 	return nil
 }
