@@ -205,6 +205,8 @@ type crash struct {
 	At   int // the effect or look at ctx before which it dies; 0 means none
 	// FileSize is the largest size of a file; 0 means no limit.
 	FileSize uint64
+	// Nobody makes it a process without the rights of root.
+	Nobody bool
 }
 
 func TestMain(m *testing.M) {
@@ -229,6 +231,9 @@ func dieInStep(spec string) int {
 	}
 	if c.FileSize > 0 {
 		limitFileSize(c.FileSize)
+	}
+	if c.Nobody {
+		becomeNobody()
 	}
 	var r courier.Registry
 	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
