@@ -29,27 +29,38 @@ func archiveScenarios() []scenario {
 		}
 	}
 	packed := tarOf(large)
-	parts := splitOf("f", big(), 2<<20)
+	parts := splitOf("f", medium(), 100<<10)
 	return []scenario{
 		{"tar", "file.tar", m{"source_path": "A/in", "output_path": "B/out/", "format": "tar.gz"}, large, nil},
 		{"tar over", "file.tar", m{"source_path": "A/in", "output_path": "B/out/t", "format": "tar.zst"}, few, put("B/out/t", "old")},
-		{"tar here", "file.tar", m{"source_path": "A/in"}, few, nil},
 		{"untar", "file.untar", m{"archive_path": "in.tgz", "output_directory": "B/out/new"}, few, put("W/in.tgz", gzipped(packed))},
 		{"untar merge", "file.untar", m{"archive_path": "in.tar", "output_directory": "B/out", "if_exists": "merge"}, few, put("W/in.tar", tarOf(few))},
 		{"gzip", "file.gzip", m{"source_path": "A/f", "output_path": "B/new/"}, map[string]string{"A/f": big()}, nil},
-		{"gunzip", "file.gunzip", m{"source_path": "A/f.gz"}, map[string]string{"A/f.gz": gzipped(big())}, nil},
-		{"zstd", "file.zstd", m{"source_path": "A/f"}, map[string]string{"A/f": big()}, nil},
-		{"unzstd", "file.unzstd", m{"source_path": "A/f.zst", "output_path": "A/f"}, map[string]string{"A/f.zst": zstandard(big()), "A/f": "old"}, nil},
+		{"gunzip", "file.gunzip", m{"source_path": "A/f.gz", "output_path": "B/"}, map[string]string{"A/f.gz": gzipped(medium())}, nil},
+		{"zstd", "file.zstd", m{"source_path": "A/f", "output_path": "B/f"}, map[string]string{"A/f": big()}, nil},
+		{"unzstd", "file.unzstd", m{"source_path": "A/f.zst", "output_path": "A/f"}, map[string]string{"A/f.zst": zstandard(medium()), "A/f": "old"}, nil},
 		{"hash", "file.hash", m{"source_path": "A", "output_path": "A/SUMS"}, few, put("A/SUMS", "old")},
-		{"hash here", "file.hash", m{"source_path": "A", "algorithm": "md5"}, few, nil},
-		{"split", "file.split", m{"source_path": "A/f", "output_directory": "B/new", "part_bytes": 2 << 20}, map[string]string{"A/f": big()}, nil},
+		{"split", "file.split", m{"source_path": "A/f", "output_directory": "B/new", "part_bytes": 100 << 10}, map[string]string{"A/f": medium()}, nil},
 		{"split over", "file.split", m{"source_path": "A/f", "output_directory": "A", "part_bytes": 3, "manifest_format": "text"},
 			map[string]string{"A/f": "a text", "A/f.002": "old", "A/f.sha256": "old"}, nil},
-		{"split here", "file.split", m{"source_path": "A/f", "part_bytes": 4}, map[string]string{"A/f": "a text"}, nil},
 		{"join", "file.join", m{"manifest_path": "B/f.manifest.json", "output_path": "A/joined"}, parts, nil},
-		{"join here", "file.join", m{"manifest_path": "B/f.manifest.json"}, splitOf("f", "text", 3), nil},
 		{"mkdir", "file.mkdir", m{"path": "B/new/deep"}, nil, nil},
 		{"mkdir there", "file.mkdir", m{"path": "B/out"}, few, nil},
+	}
+}
+
+// ownScenarios are those of steps that write into the attempt's own directory.
+func ownScenarios() []scenario {
+	few := map[string]string{"A/in/1.csv": "one", "A/in/x/3.csv": "three"}
+	return []scenario{
+		{"zip here", "file.zip", m{"source_path": "A/in"}, few, nil},
+		{"tar here", "file.tar", m{"source_path": "A/in"}, few, nil},
+		{"gzip here", "file.gzip", m{"source_path": "A/f"}, map[string]string{"A/f": "text"}, nil},
+		{"gunzip here", "file.gunzip", m{"source_path": "A/f.gz"}, map[string]string{"A/f.gz": gzipped(big())}, nil},
+		{"unzstd here", "file.unzstd", m{"source_path": "A/f.zst"}, map[string]string{"A/f.zst": zstandard(big())}, nil},
+		{"hash here", "file.hash", m{"source_path": "A", "algorithm": "md5"}, few, nil},
+		{"split here", "file.split", m{"source_path": "A/f", "part_bytes": 4}, map[string]string{"A/f": "a text"}, nil},
+		{"join here", "file.join", m{"manifest_path": "B/f.manifest.json"}, splitOf("f", "text", 3), nil},
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // TestContract holds the steps against the contract for retries.
 func TestContract(t *testing.T) {
-	all := append(scenarios(),
+	all := append(append(scenarios(), ownScenarios()...),
 		scenario{"list", "file.list", m{"path": "A", "recursive": true}, map[string]string{"A/1": "1", "A/x/2": "2"}, nil},
 		scenario{"verify", "file.verify", m{"manifest_path": "A/SUMS", "fail_if_bad": false}, sums(), nil},
 		scenario{"wait", "file.wait", m{"path": "A/*", "min_files": 2, "stable_seconds": 30}, map[string]string{"A/1": "1", "A/2": "2"}, nil},

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -163,15 +164,16 @@ func openStream(ctx context.Context, job *courier.Context, name string, f *os.Fi
 	}
 	src := &packedSource{r: transfer.NewReader(ctx, f, nil), size: info.Size()}
 	s := &unpackStream{bounds: b, job: job, name: name, format: format, src: src, close: func() {}}
+	in := bufio.NewReaderSize(src, 256<<10)
 	switch format {
 	case gzipFormat:
-		r, err := gzip.NewReader(src)
+		r, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, s.wrong(err)
 		}
 		s.Reader = r
 	case zstdFormat:
-		r, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
+		r, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
 			return nil, s.wrong(err)
 		}
@@ -180,7 +182,7 @@ func openStream(ctx context.Context, job *courier.Context, name string, f *os.Fi
 			return nil, s.wrong(io.ErrUnexpectedEOF)
 		}
 	default:
-		s.Reader = src
+		s.Reader = in
 	}
 	return s, nil
 }
