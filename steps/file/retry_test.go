@@ -238,7 +238,7 @@ func dieInStep(spec string) int {
 	var r courier.Registry
 	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
 	looks, every := 0, 1
-	if slices.Contains([]string{"file.unzip", "file.zip", "file.untar", "file.tar", "file.gzip", "file.zstd", "file.hash"}, c.Key) {
+	if slices.Contains([]string{"file.unzip", "file.zip", "file.untar", "file.tar", "file.gzip", "file.zstd"}, c.Key) {
 		every = 4 // most looks are between equal blocks
 	}
 	ctx := &deadly{context.Background(), func() {
