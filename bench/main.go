@@ -98,6 +98,7 @@ func benches() []bench {
 	list = append(list, cost()...)
 	list = append(list, xmin()...)
 	list = append(list, history()...)
+	list = append(list, archives()...)
 	return list
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"slices"
@@ -23,9 +24,10 @@ const freeRatio = 1 << 20
 
 // An archive is a zip archive all of whose entries have been checked.
 type archive struct {
-	name    string
-	entries []entry // in the order of the archive
-	total   int64   // unpacked size by what the entries say; reading gives no more
+	name     string
+	password string
+	entries  []entry // in the order of the archive
+	total    int64   // unpacked size by what the entries say; reading gives no more
 }
 
 // An entry is a file or directory in an archive.
@@ -34,17 +36,18 @@ type entry struct {
 	name string // without a slash at the end
 	dir  bool
 	size int64
+	aes  aesInfo // if the entry is encrypted
 }
 
 // openArchive reads the directory of the archive f and checks it. Nothing is
 // unpacked. What it refuses is refused for good, except where the archive is
 // merely damaged.
-func openArchive(ctx context.Context, name string, f *os.File, limits Limits) (*archive, error) {
+func openArchive(ctx context.Context, name string, f *os.File, limits Limits, password string) (*archive, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fault(name, err)
 	}
-	a := &archive{name: name}
+	a := &archive{name: name, password: password}
 	src := &archiveSource{ctx: ctx, r: f, left: 1<<20 + 1024*int64(limits.MaxFiles)}
 	zr, err := zip.NewReader(src, info.Size())
 	switch {
@@ -62,14 +65,14 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits) (*
 	var names tree
 	for _, f := range zr.File {
 		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
-		err := e.check(limits, info.Size())
+		err := e.check(limits, info.Size(), password != "")
 		if err == nil {
 			if err = names.add(e.name, e.dir); err != nil {
 				err = fmt.Errorf("the name %w", err)
 			}
 		}
 		if err != nil {
-			return nil, a.refuse(f.Name, err)
+			return nil, refuse(a.name, ofEntry(f.Name), err)
 		}
 		e.size = int64(f.UncompressedSize64)
 		if a.total += e.size; a.total > limits.MaxBytes {
@@ -95,31 +98,68 @@ func inflateInTurn(zr *zip.Reader) {
 	})
 }
 
-// refuse is the error about an entry, whose name is hostile text.
-func (a *archive) refuse(entry string, err error) error {
-	if errors.Is(err, errDamaged) {
-		return fmt.Errorf("archive %q, entry %q: %w; nothing was unpacked", a.name, trim(entry), err)
+// check calls room for every entry.
+func (a *archive) check(room func(name string, dir bool) error) error {
+	for _, e := range a.entries {
+		if err := room(e.name, e.dir); err != nil {
+			return err
+		}
 	}
-	return courier.Permanent(fmt.Errorf("archive %q, entry %q: %w; nothing was unpacked", a.name, trim(entry), err))
+	return nil
 }
 
-// errDamaged marks what may be an accident.
-var errDamaged = errors.New("the archive is damaged")
+// unpack unpacks all entries.
+func (a *archive) unpack(ctx context.Context, u *unpacker) error {
+	for _, e := range a.entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		u.effect("unpack")
+		if err := a.unpackEntry(ctx, u, e); err != nil {
+			return u.failed(ctx, ofEntry(e.Name), err)
+		}
+	}
+	return nil
+}
+
+func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
+	if e.dir {
+		return u.mkdir(e.name)
+	}
+	r, err := e.reader(a.password)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sum := crc32.NewIEEE()
+	err = u.file(ctx, unpacked{e.name, e.size}, e.Modified, r, sum, func() {
+		u.job.Progress(u.done, max(a.total, u.done), a.name)
+	})
+	if err == nil && sum.Sum32() != e.CRC32 && !e.aes.hasNoCRC() {
+		err = zip.ErrChecksum
+	}
+	return err
+}
 
 // check refuses an entry by what the archive's directory says of it.
-func (e *entry) check(limits Limits, size int64) error {
+func (e *entry) check(limits Limits, size int64, password bool) error {
 	if err := checkEntryName(e.name); err != nil {
 		return fmt.Errorf("the name %w", err)
 	}
-	const encrypted, strongly, patched = 1 << 0, 1 << 6, 1 << 5
+	if err := e.checkEncryption(password); err != nil {
+		return err
+	}
+	const patched = 1 << 5
+	method := e.Method
+	if e.aes.strength != 0 {
+		method = e.aes.method
+	}
 	packed, unpacked := e.CompressedSize64, e.UncompressedSize64
 	switch {
 	case !e.dir && !e.Mode().IsRegular():
 		return fmt.Errorf("is %s; only files and directories are unpacked", kind(e.Mode()))
-	case e.Flags&(encrypted|strongly) != 0 || e.Method == 99:
-		return errors.New("is encrypted; file.unzip takes no passwords")
-	case e.Flags&patched != 0 || e.Method != zip.Store && e.Method != zip.Deflate:
-		return fmt.Errorf("is packed by method %d; file.unzip knows 0 (none) and 8 (deflate)", e.Method)
+	case e.Flags&patched != 0 || method != zip.Store && method != zip.Deflate:
+		return fmt.Errorf("is packed by method %d; file.unzip knows 0 (none) and 8 (deflate)", method)
 	case e.dir && unpacked != 0:
 		return errors.New("is a directory with content")
 	case packed > uint64(size):
@@ -147,18 +187,18 @@ func (a *archive) checkRanges(src *archiveSource, size int64) error {
 			if src.ctx.Err() != nil {
 				return context.Cause(src.ctx)
 			}
-			return a.refuse(e.Name, err)
+			return refuse(a.name, ofEntry(e.Name), err)
 		}
 		s := span{start, body + int64(e.CompressedSize64), e.Name}
 		if s.end > size {
-			return a.refuse(e.Name, fmt.Errorf("%w: the entry ends behind the archive's end", errDamaged))
+			return refuse(a.name, ofEntry(e.Name), fmt.Errorf("%w: the entry ends behind the archive's end", errDamaged))
 		}
 		spans = append(spans, s)
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	for i := 1; i < len(spans); i++ {
 		if spans[i].start < spans[i-1].end {
-			return a.refuse(spans[i].name, fmt.Errorf("shares bytes of the archive with the entry %q", trim(spans[i-1].name)))
+			return refuse(a.name, ofEntry(spans[i].name), fmt.Errorf("shares bytes of the archive with the entry %q", trim(spans[i-1].name)))
 		}
 	}
 	return nil
@@ -218,7 +258,7 @@ func (s *archiveSource) local(e *entry) (start, body int64, err error) {
 		return 0, 0, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	const encrypted = 1
-	if string(name) != e.Name || method != e.Method || flags&encrypted != 0 {
+	if string(name) != e.Name || method != e.Method || flags&encrypted != e.Flags&encrypted {
 		return 0, 0, fmt.Errorf("has another name or form in its own header, %q", trim(string(name)))
 	}
 	return start, body, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -22,7 +21,7 @@ import (
 // extract checks the archive and unpacks it into the side directory. When it
 // returns, everything is durable, and the journal says so.
 func (x *extraction) extract(ctx context.Context) (err error) {
-	src, err := at(x.job, x.cfg.ArchivePath)
+	src, err := at(x.job, x.archive)
 	if err != nil {
 		return err
 	}
@@ -31,7 +30,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 		return err
 	}
 	defer f.Close()
-	a, err := openArchive(ctx, src.name, f, x.Limits.withDefaults())
+	a, err := x.open(ctx, src.name, f)
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 			err = errors.Join(err, fault(x.side.name, x.side.root.RemoveAll(x.side.rel)))
 		}
 	}()
-	if err := x.fill(ctx, a); err != nil {
+	if err := x.fill(ctx, a, src.name); err != nil {
 		return err
 	}
 	after, err := f.Stat()
@@ -65,7 +64,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 
 // acceptable refuses a destination that can't be published to, before the work
 // is done.
-func (x *extraction) acceptable(a *archive) error {
+func (x *extraction) acceptable(a contents) error {
 	info, err := x.dst.root.Stat(x.dst.rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -77,13 +76,8 @@ func (x *extraction) acceptable(a *archive) error {
 		return fault(x.dst.name, err)
 	case !info.IsDir():
 		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dst.name, kind(info.Mode())))
-	case x.cfg.IfExists == Merge:
-		for _, e := range a.entries {
-			if err := x.roomAlong(e.name, e.dir); err != nil {
-				return err
-			}
-		}
-		return nil
+	case x.ifExists == Merge:
+		return a.check(x.roomAlong)
 	}
 	d, err := x.dst.openDir()
 	if err != nil {
@@ -133,7 +127,7 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a directory of that name; nothing was published", to.name, kind(info.Mode())))
 	case !info.Mode().IsRegular():
 		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a file of that name; nothing was published", to.name, kind(info.Mode())))
-	case x.cfg.IfExists != Merge:
+	case x.ifExists != Merge:
 		return true, courier.Permanent(fmt.Errorf("%q exists; set if_exists to merge to have it replaced", to.name))
 	}
 	return true, nil
@@ -158,30 +152,14 @@ func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
 
 // fill unpacks all entries. Whatever their names are, they get nowhere else
 // than into the side directory.
-func (x *extraction) fill(ctx context.Context, a *archive) error {
+func (x *extraction) fill(ctx context.Context, a contents, name string) error {
 	root, err := x.side.root.OpenRoot(x.side.rel)
 	if err != nil {
 		return fault(x.side.name, err)
 	}
 	defer root.Close()
-	u := &unpacker{extraction: x, root: root, archive: a, made: map[string]bool{".": true}}
-	for _, e := range a.entries {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		x.effect("unpack")
-		err := u.entry(ctx, e)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, zip.ErrFormat), errors.Is(err, zip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF), isCorrupt(err):
-			return a.refuse(e.Name, fmt.Errorf("%w: %w", errDamaged, err))
-		case errors.Is(err, fs.ErrExist):
-			return a.refuse(e.Name, errors.New("the name can't be told from another one on this file system"))
-		default:
-			return fmt.Errorf("archive %q, entry %q: %w; nothing was unpacked", a.name, trim(e.Name), fault(x.dst.name, err))
-		}
+	if err := a.unpack(ctx, &unpacker{extraction: x, root: root, name: name, made: map[string]bool{".": true}}); err != nil {
+		return err
 	}
 	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
 		if err := courier.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
@@ -194,14 +172,14 @@ func (x *extraction) fill(ctx context.Context, a *archive) error {
 	return make(dirSet).sync(x.side.root, x.side.dir())
 }
 
-// An unpacker unpacks entries below root.
+// An unpacker makes the files and directories of an archive below root.
 type unpacker struct {
 	*extraction
-	root    *os.Root
-	archive *archive
-	made    map[string]bool // directories
-	done    int64           // bytes
-	synced  int64           // bytes
+	root   *os.Root
+	name   string          // of the archive
+	made   map[string]bool // directories
+	done   int64           // bytes
+	synced int64           // bytes
 }
 
 // mkdir makes a directory below root, with those above it.
@@ -220,72 +198,125 @@ func (u *unpacker) mkdir(dir string) error {
 	return nil
 }
 
-func (u *unpacker) entry(ctx context.Context, e entry) error {
-	if e.dir {
-		return u.mkdir(e.name)
-	}
-	if err := u.mkdir(path.Dir(e.name)); err != nil {
+// file makes a file of exactly size bytes. However many r gives, no more than
+// one byte beyond them is taken. A nil report means none; sum, which may be
+// nil too, is given the content.
+func (u *unpacker) file(ctx context.Context, f unpacked, modified time.Time, r io.Reader, sum io.Writer, report func()) error {
+	if err := u.mkdir(path.Dir(f.Name)); err != nil {
 		return err
 	}
-	rel := filepath.FromSlash(e.name)
+	rel := filepath.FromSlash(f.Name)
 	w, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, u.perm(0o666))
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if err := u.content(ctx, e, w); err != nil {
+	if err := u.content(ctx, f.Size, w, r, sum, report); err != nil {
 		return err
 	}
-	if t := e.Modified; !t.IsZero() {
-		if now := time.Now(); t.After(now) {
-			t = now
+	if !modified.IsZero() {
+		if now := time.Now(); modified.After(now) {
+			modified = now
+		} else if first := time.Unix(0, 0); modified.Before(first) {
+			modified = first
 		}
-		if err := setModified(u.root, rel, t); err != nil {
+		if err := setModified(u.root, rel, modified); err != nil {
 			return err
 		}
 	}
 	if err := w.Sync(); err != nil {
 		return err
 	}
-	u.note.Files = append(u.note.Files, unpacked{e.name, e.size})
+	u.note.Files = append(u.note.Files, f)
 	return w.Close()
 }
 
-// content unpacks the bytes of a file. However many the archive gives, no more
-// are taken than the entry was said to have, which was found acceptable.
-func (u *unpacker) content(ctx context.Context, e entry, w *os.File) error {
-	r, err := e.Open()
-	if err != nil {
-		return err
+func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Reader, sum io.Writer, report func()) error {
+	to := io.Writer(w)
+	if sum != nil {
+		to = io.MultiWriter(w, sum)
 	}
-	defer r.Close()
 	var syncErr error
 	before := u.done
-	sum := crc32.NewIEEE()
-	n, err := transfer.Copy(ctx, io.MultiWriter(w, sum), io.LimitReader(r, e.size+1), func(done int64) {
+	n, err := transfer.Copy(ctx, to, io.LimitReader(r, size+1), func(done int64) {
 		u.done = before + done
 		if u.done-u.synced >= syncEvery && syncErr == nil {
 			u.synced, syncErr = u.done, w.Sync()
 		}
-		u.job.Progress(u.done, max(u.archive.total, u.done), u.archive.name)
+		if report != nil {
+			report()
+		}
 	})
 	switch {
 	case err != nil:
 		return err
 	case syncErr != nil:
 		return syncErr
-	case n != e.size:
-		return fmt.Errorf("%w: %d bytes instead of %d", zip.ErrFormat, n, e.size)
-	case sum.Sum32() != e.CRC32:
-		return zip.ErrChecksum
+	case n != size:
+		return fmt.Errorf("%w: %d bytes instead of %d", errDamaged, n, size)
 	}
 	return nil
 }
 
+// failed is the error of an archive that could not be unpacked. Where is what
+// ofEntry gives, or empty.
+func (u *unpacker) failed(ctx context.Context, where string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errRefused), errors.Is(err, errDamaged):
+		return refuse(u.name, where, err)
+	case isCorrupt(err):
+		return refuse(u.name, where, fmt.Errorf("%w: %w", errDamaged, err))
+	case errors.Is(err, fs.ErrExist):
+		return refuse(u.name, where, errors.New("the name can't be told from another one on this file system"))
+	}
+	return fmt.Errorf("archive %q%s: %w; nothing was unpacked", u.name, where, fault(u.dst.name, err))
+}
+
+// refuse is the error about an archive, or about an entry where ofEntry says.
+func refuse(archive, where string, err error) error {
+	full := fmt.Errorf("archive %q%s: %w; nothing was unpacked", archive, where, err)
+	if errors.Is(err, errDamaged) {
+		return full
+	}
+	return courier.Permanent(full)
+}
+
+// ofEntry names an entry in an error. Its name is hostile text.
+func ofEntry(name string) string {
+	return fmt.Sprintf(", entry %q", trim(name))
+}
+
+// corruptions are errors that say that packed data makes no sense.
+var corruptions = []error{zip.ErrFormat, zip.ErrChecksum, io.ErrUnexpectedEOF}
+
+var (
+	// errDamaged marks what may be an accident.
+	errDamaged = errors.New("the archive is damaged")
+	// errRefused marks what no other attempt can cure.
+	errRefused = errors.New("is refused")
+)
+
+// refused is an error that matches errRefused and says only what it is given.
+func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+type refusal struct{ error }
+
+func (r refusal) Is(target error) bool { return target == errRefused }
+func (r refusal) Unwrap() error        { return r.error }
+
 // isCorrupt reports whether err says that packed data makes no sense.
 func isCorrupt(err error) bool {
-	_, ok := errors.AsType[flate.CorruptInputError](err)
-	return ok
+	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
+		return true
+	}
+	for _, e := range corruptions {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // writeNote makes the result of extract known to later attempts.
@@ -294,7 +325,7 @@ func (x *extraction) writeNote() error {
 	if err != nil {
 		return err
 	}
-	x.note.Archive, x.note.Output = x.cfg.ArchivePath, x.cfg.OutputDirectory
+	x.note.Archive, x.note.Output = x.archive, x.output
 	x.note.Directory, x.note.Side, x.note.Inode = x.dst.name, x.side.name, inode(info)
 	x.effect("mark ready")
 	return x.journal.start(x.note)

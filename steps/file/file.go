@@ -1,5 +1,7 @@
 // Package file has the steps that work on local files: file.copy, file.move,
-// file.delete, file.list, file.zip and file.unzip.
+// file.delete, file.list, file.mkdir and file.wait; file.zip, file.unzip,
+// file.tar, file.untar, file.gzip, file.gunzip, file.zstd and file.unzstd;
+// file.hash, file.verify, file.split and file.join.
 //
 // All of them reach files through [courier.Context] only: below the workspace
 // and the directories that the host allowed, and never through a link that
@@ -96,4 +98,28 @@ func Register(r *courier.Registry, opt *Options) {
 		bytes("Packs files into a zip archive."))
 	courier.Register(r, "file.unzip", Unzip{Limits: opt.Limits},
 		bytes("Unpacks a zip archive into a directory of its own."))
+	courier.Register(r, "file.gzip", Gzip{},
+		bytes("Packs a file in the gzip format."))
+	courier.Register(r, "file.gunzip", Gunzip{Limits: opt.Limits},
+		bytes("Unpacks a file in the gzip format."))
+	courier.Register(r, "file.zstd", Zstd{},
+		bytes("Packs a file in the Zstandard format."))
+	courier.Register(r, "file.unzstd", Unzstd{Limits: opt.Limits},
+		bytes("Unpacks a file in the Zstandard format."))
+	courier.Register(r, "file.tar", Tar{Limits: opt.Limits},
+		bytes("Packs files into a tar archive, plain or compressed by gzip or Zstandard."))
+	courier.Register(r, "file.untar", Untar{Limits: opt.Limits},
+		bytes("Unpacks a tar archive, plain or compressed, into a directory of its own."))
+	courier.Register(r, "file.hash", Hash{Limits: opt.Limits},
+		bytes("Writes a manifest of the sums of files, as sha256sum does."))
+	courier.Register(r, "file.verify", Verify{Limits: opt.Limits},
+		bytes("Checks files against a manifest of their sums."))
+	courier.Register(r, "file.split", Split{Limits: opt.Limits},
+		bytes("Splits a file into parts, with a manifest."))
+	courier.Register(r, "file.join", Join{Limits: opt.Limits},
+		bytes("Joins the parts of a file, and checks them against the manifest."))
+	courier.Register(r, "file.mkdir", Mkdir{},
+		&courier.TypeOptions{Doc: "Makes a directory."})
+	courier.Register(r, "file.wait", Wait{Limits: opt.Limits},
+		&courier.TypeOptions{Timeout: &none, Doc: "Waits until a file, or what a pattern finds, is there and does not change any more."})
 }

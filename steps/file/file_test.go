@@ -242,14 +242,15 @@ func equal(t testing.TB, out m, name string, want any) {
 
 func TestRegister(t *testing.T) {
 	r := registry(file.Limits{})
-	want := []string{"file.copy", "file.delete", "file.list", "file.move", "file.rename", "file.unzip", "file.zip"}
+	want := []string{"file.copy", "file.delete", "file.gunzip", "file.gzip", "file.hash", "file.join", "file.list", "file.mkdir", "file.move", "file.rename",
+		"file.split", "file.tar", "file.untar", "file.unzip", "file.unzstd", "file.verify", "file.wait", "file.zip", "file.zstd"}
 	if got := r.Keys(); !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
 	}
 	for _, key := range want {
 		typ, _ := r.Lookup(key)
-		moves := !slices.Contains([]string{"file.list", "file.delete"}, key)
-		if moves != (typ.Timeout() == 0) || moves != (typ.Stall() == time.Minute) {
+		moves := !slices.Contains([]string{"file.list", "file.delete", "file.mkdir", "file.wait"}, key)
+		if (moves || key == "file.wait") != (typ.Timeout() == 0) || moves != (typ.Stall() == time.Minute) {
 			t.Errorf("%s: timeout %v, stall %v", key, typ.Timeout(), typ.Stall())
 		}
 		if !typ.Validates() || typ.Doc() == "" {
@@ -262,6 +263,11 @@ func TestRegister(t *testing.T) {
 		"file.rename": {"source_path": "a"},
 		"file.delete": {"path": ""},
 		"file.unzip":  {"archive_path": "a", "if_exists": "overwrite"},
+		"file.tar":    {"source_path": "a", "format": "tar.bz2"},
+		"file.untar":  {"archive_path": "a", "format": "zip"},
+		"file.hash":   {"source_path": "a", "algorithm": "crc32"},
+		"file.split":  {"source_path": "a", "part_bytes": 1, "manifest_format": "xml"},
+		"file.wait":   {"path": "a", "on_timeout": "stop"},
 	} {
 		typ, _ := r.Lookup(key)
 		if p := typ.Check(cfg, true); len(p) != 1 {

@@ -258,6 +258,5 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 	if err := w.Chmod(mode); err != nil {
 		return fault(p.dst.name, err)
 	}
-	side := filepath.Join(p.dst.dir(), job.SideName(p.dst.base()))
-	return fault(p.dst.name, setModified(p.dst.root, side, from.ModTime()))
+	return p.setModified(job, from.ModTime())
 }

@@ -68,7 +68,7 @@ func scenarios() []scenario {
 		t.Helper()
 		s.write(t, map[string]string{"W/in.zip": packedLarge})
 	}
-	return []scenario{
+	return append(archiveScenarios(), []scenario{
 		{"copy", "file.copy", m{"source_path": "A/f", "destination_path": "B/new/"}, map[string]string{"A/f": big()}, nil},
 		{"copy over", "file.copy", m{"source_path": "A/f", "destination_path": "1/g"}, map[string]string{"A/f": "text", "W/1/g": "old"}, nil},
 		{"copy many", "file.copy", m{"source_path": "A/in/**/*.csv", "destination_path": "B/out"}, with(few, "B/out/1.csv", "old"), nil},
@@ -90,7 +90,7 @@ func scenarios() []scenario {
 		{"unzip here", "file.unzip", m{"archive_path": "in.zip", "output_directory": "here"}, nil, archive},
 		{"unzip merge", "file.unzip", m{"archive_path": "in.zip", "output_directory": "B/out", "if_exists": "merge"}, with(few, "B/out/in/1.csv", "old"), archive},
 		{"unzip into empty", "file.unzip", m{"archive_path": "in.zip", "output_directory": "B"}, nil, archive},
-	}
+	}...)
 }
 
 // archiveOf returns a zip archive of the files.
@@ -205,6 +205,8 @@ type crash struct {
 	At   int // the effect or look at ctx before which it dies; 0 means none
 	// FileSize is the largest size of a file; 0 means no limit.
 	FileSize uint64
+	// Nobody makes it a process without the rights of root.
+	Nobody bool
 }
 
 func TestMain(m *testing.M) {
@@ -230,10 +232,13 @@ func dieInStep(spec string) int {
 	if c.FileSize > 0 {
 		limitFileSize(c.FileSize)
 	}
+	if c.Nobody {
+		becomeNobody()
+	}
 	var r courier.Registry
 	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
 	looks, every := 0, 1
-	if c.Key == "file.unzip" || c.Key == "file.zip" {
+	if slices.Contains([]string{"file.unzip", "file.zip", "file.untar", "file.tar", "file.gzip", "file.zstd"}, c.Key) {
 		every = 4 // most looks are between equal blocks
 	}
 	ctx := &deadly{context.Background(), func() {
@@ -319,4 +324,11 @@ func TestKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// random can't be compressed.
+func random(n int) string {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{2}).Read(b)
+	return string(b)
 }

@@ -13,8 +13,11 @@ import (
 
 // TestContract holds the steps against the contract for retries.
 func TestContract(t *testing.T) {
-	all := append(scenarios(),
-		scenario{"list", "file.list", m{"path": "A", "recursive": true}, map[string]string{"A/1": "1", "A/x/2": "2"}, nil})
+	all := append(append(scenarios(), ownScenarios()...),
+		scenario{"list", "file.list", m{"path": "A", "recursive": true}, map[string]string{"A/1": "1", "A/x/2": "2"}, nil},
+		scenario{"verify", "file.verify", m{"manifest_path": "A/SUMS", "fail_if_bad": false}, sums(), nil},
+		scenario{"wait", "file.wait", m{"path": "A/*", "min_files": 2, "stable_seconds": 30}, map[string]string{"A/1": "1", "A/2": "2"}, nil},
+		scenario{"wait in vain", "file.wait", m{"path": "A/none", "timeout_seconds": 30, "on_timeout": "continue"}, nil, nil})
 	var keys []string
 	for _, c := range all {
 		keys = append(keys, c.key)
@@ -30,7 +33,7 @@ func TestContract(t *testing.T) {
 func (c scenario) contract() steptest.Case {
 	places := 16
 	switch c.name {
-	case "copy", "move across", "zip", "unzip": // much content
+	case "copy", "move across", "zip", "unzip", "tar", "untar", "gzip", "gunzip", "zstd", "unzstd", "split", "join": // much content
 		places = 6
 	}
 	return steptest.Case{
@@ -48,7 +51,8 @@ func (c scenario) contract() steptest.Case {
 			w.Roots = []string{s.A, s.B}
 			w.Config = json.RawMessage(s.config(c.cfg))
 		},
-		Tidy:   true,
-		Places: places,
+		Tidy:    true,
+		Virtual: c.key == "file.wait",
+		Places:  places,
 	}
 }

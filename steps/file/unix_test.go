@@ -2,7 +2,10 @@
 
 package file_test
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // limitFileSize makes writes fail beyond n bytes of a file, for the rest of
 // the process's life.
@@ -14,3 +17,14 @@ func limitFileSize(n uint64) {
 }
 
 func mkfifo(name string) error { return syscall.Mkfifo(name, 0o600) }
+
+// becomeNobody gives up the rights of root, if the process has them.
+func becomeNobody() {
+	const nobody = 65534
+	if syscall.Getuid() != 0 {
+		return
+	}
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
+		panic(err)
+	}
+}

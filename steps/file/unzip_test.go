@@ -411,33 +411,6 @@ func TestUnzipCancelled(t *testing.T) {
 	}
 }
 
-// A disk that is full in the middle leaves nothing behind, and the step can be
-// repeated. A limit on the size of files stands for it.
-func TestDiskFull(t *testing.T) {
-	packed := archiveOf(map[string]string{"A/1": "1", "A/2": medium()})
-	for _, c := range []struct {
-		key string
-		cfg m
-	}{
-		{"file.copy", m{"source_path": "A/f", "destination_path": "B/g"}},
-		{"file.move", m{"source_path": "A/f", "destination_path": "B/g"}},
-		{"file.zip", m{"source_path": "A/f", "output_path": "B/g"}},
-		{"file.unzip", m{"archive_path": "in.zip", "output_directory": "B/g"}},
-	} {
-		s := newSite(t)
-		s.write(t, map[string]string{"A/f": medium(), "W/in.zip": packed})
-		before := s.snapshot(t)
-		err := s.inProcess(t, crash{Key: c.key, Cfg: c.cfg, FileSize: 100 << 10})
-		if err == nil || !strings.Contains(err.Error(), "file too large") {
-			t.Errorf("%s: error %v", c.key, err)
-		}
-		if after := s.snapshot(t); after != before {
-			t.Errorf("%s: left\n%s", c.key, after)
-		}
-		s.run(t, c.key, c.cfg)
-	}
-}
-
 func TestValidate(t *testing.T) {
 	s := newSite(t)
 	s.write(t, map[string]string{"A/f": "f"})

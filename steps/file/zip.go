@@ -2,24 +2,15 @@ package file
 
 import (
 	"archive/zip"
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"encoding/binary"
 	"io"
 	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
-	"slices"
-	"strings"
+	"math"
 	"time"
 
-	"github.com/klauspost/compress/flate"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Zip is the step type file.zip. The zero Zip has the default limits.
@@ -30,8 +21,12 @@ import (
 // take are refused, so that whatever file.zip packs, file.unzip unpacks
 // everywhere.
 //
-// An archive appears under its name only after it was read again from the
-// first to the last byte.
+// An archive appears under its name only after all its content was unpacked
+// again in memory, and the file was read again from the first to the last byte.
+//
+// With a password the entries are encrypted with AES-256 as WinZip specifies it
+// (AE-2), which 7-Zip and WinZip read; names and sizes stay readable, and the
+// bytes differ each time. Content that can't be packed is stored.
 type Zip struct {
 	Limits Limits // of which Zip uses MaxFiles and MaxMatches
 }
@@ -42,6 +37,11 @@ type ZipConfig struct {
 	SourcePaths []string `json:"source_paths,omitempty" doc:"several of them"`
 	OutputPath  string   `json:"output_path,omitempty" doc:"the archive's path; by default the source's name and .zip, or archive.zip, in the attempt's own directory, or in this directory if it exists or ends in /"`
 	Glob        *bool    `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
+	Password    string   `json:"password,omitempty" doc:"encrypts the files with AES-256, as a reference such as secret:NAME; names and sizes stay readable"`
+}
+
+func (cfg ZipConfig) packing(limits Limits) packing {
+	return packing{cfg.SourcePath, cfg.SourcePaths, cfg.OutputPath, cfg.Glob, ".zip", limits.withDefaults()}
 }
 
 // ZipOutput is the output of file.zip.
@@ -51,234 +51,45 @@ type ZipOutput struct {
 	Size        int64  `json:"size" doc:"of the archive, in bytes"`
 }
 
-// level is the compression level. What can't be compressed costs hardly more
-// at this level than to store it, and unlike stored entries, deflated ones can
-// be read from a stream by all programs.
-const level = 5
-
 // Execute packs. A second attempt makes the archive again.
 func (z Zip) Execute(ctx context.Context, job *courier.Context, cfg ZipConfig) (ZipOutput, error) {
-	var out ZipOutput
-	dst, err := cfg.output(job)
-	if err != nil {
-		return out, err
-	}
-	items, err := z.collect(ctx, job, cfg, dst)
-	if err != nil {
-		return out, err
-	}
-	if _, err := dst.replaceable(); err != nil {
-		return out, err
-	}
-	w, err := job.Create(dst.name)
-	if err != nil {
-		return out, fault(dst.name, err)
-	}
-	defer w.Close()
-	p := &packer{job: job, synced: w}
-	if err := p.pack(ctx, w, items); err != nil {
-		return out, fmt.Errorf("zip %q: %w", dst.name, fault(dst.name, err))
-	}
-	if out.Size, err = verify(ctx, job, dst.name, w.File, items); err != nil {
-		return out, err
-	}
-	if err := w.Commit(); err != nil {
-		return out, fmt.Errorf("zip %q: %w", dst.name, fault(dst.name, err))
-	}
-	out.ArchivePath, out.Entries = dst.name, len(items)
-	return out, nil
+	made, err := cfg.packing(z.Limits).archive(ctx, job, func(w *archiveFile, items []packed) error {
+		return w.zip(ctx, items, cfg.Password)
+	})
+	return ZipOutput{ArchivePath: made.path, Entries: made.entries, Size: made.size}, err
 }
 
-// sources are all sources of the configuration.
-func (cfg ZipConfig) sources() ([]string, error) {
-	all := slices.Clone(cfg.SourcePaths)
-	if cfg.SourcePath != "" {
-		all = append([]string{cfg.SourcePath}, all...)
-	}
-	if len(all) == 0 {
-		return nil, courier.Permanent(errors.New("source_path or source_paths: is required, but empty"))
-	}
-	return all, nil
+// Validate checks the paths.
+func (z Zip) Validate(ctx context.Context, job *courier.Context, cfg ZipConfig) error {
+	return cfg.packing(z.Limits).validate(job)
 }
 
-// output finds the place of the archive.
-func (cfg ZipConfig) output(job *courier.Context) (place, error) {
-	all, err := cfg.sources()
+// Cleanup removes an unfinished archive. A finished one stays.
+func (z Zip) Cleanup(ctx context.Context, job *courier.Context, cfg ZipConfig) error {
+	return cfg.packing(z.Limits).cleanup(job)
+}
+
+// zip packs the items.
+func (a *archiveFile) zip(ctx context.Context, items []packed, password string) error {
+	deflate, err := startDeflate()
 	if err != nil {
-		return place{}, err
-	}
-	name := "archive.zip"
-	if base := path.Base(filepath.ToSlash(all[0])); len(all) == 1 && !looksLikePattern(all[0], cfg.Glob) && base != "." && base != "/" {
-		name = base + ".zip"
-	}
-	if cfg.OutputPath == "" {
-		return at(job, path.Join(job.Dir(), name))
-	}
-	return target(job, cfg.OutputPath, name)
-}
-
-// A packed is a file or an empty directory that goes into an archive.
-type packed struct {
-	match
-	name string // of the entry; a directory's ends in a slash
-	size int64  // when it was packed
-}
-
-// collect finds what to pack, in the order of the entries' names.
-func (z Zip) collect(ctx context.Context, job *courier.Context, cfg ZipConfig, dst place) ([]packed, error) {
-	all, err := cfg.sources()
-	if err != nil {
-		return nil, err
-	}
-	limits := z.Limits.withDefaults()
-	c := &collector{job: job, dst: dst, limits: limits, seen: make(map[string]bool)}
-	for _, source := range all {
-		s := search{job: job, most: limits.MaxMatches}
-		found, _, err := s.find(ctx, source, cfg.Glob)
-		if err != nil {
-			return nil, err
-		}
-		files := 0
-		for _, m := range found {
-			n, err := c.add(ctx, m)
-			if err != nil {
-				return nil, err
-			}
-			files += n
-		}
-		if files == 0 {
-			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", trim(source))
-		}
-	}
-	slices.SortFunc(c.items, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
-	var names tree
-	for _, it := range c.items {
-		err := checkEntryName(strings.TrimSuffix(it.name, "/"))
-		if err == nil {
-			err = names.add(strings.TrimSuffix(it.name, "/"), it.info.IsDir())
-		}
-		if err != nil {
-			return nil, courier.Permanent(fmt.Errorf("%q can't be packed: its name in the archive, %q, %w", it.place.name, trim(it.name), err))
-		}
-	}
-	return c.items, nil
-}
-
-// A collector gathers what goes into an archive.
-type collector struct {
-	job    *courier.Context
-	dst    place
-	limits Limits
-	seen   map[string]bool // paths
-	items  []packed
-}
-
-// add takes a file, or what is in a directory, and returns the number of files.
-// The archive itself, which an earlier attempt may have made, stays out of it.
-func (c *collector) add(ctx context.Context, m match) (int, error) {
-	info, err := m.root.Stat(m.rel)
-	if err != nil {
-		return 0, fault(m.place.name, err)
-	}
-	m.info = info
-	switch {
-	case info.Mode().IsRegular():
-		return c.item(packed{match: m, name: m.below})
-	case !info.IsDir():
-		return 0, courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", m.place.name, kind(info.Mode())))
-	}
-	top := m.base()
-	if top == "." || top == "/" {
-		top = ""
-	}
-	files := 0
-	var dirs []match
-	full := make(map[string]bool) // directories with something in them
-	err = walk(ctx, c.job, m.place, -1, func(below string, typ fs.FileMode) error {
-		p, err := m.in(c.job, below)
-		if err != nil {
-			return err
-		}
-		own := c.job.StepDir()
-		if p.name == c.dst.name || strings.Contains(below, sideMark) || own != "" && (place{name: own}).holds(p.name) {
-			return nil
-		}
-		if !typ.IsDir() && !typ.IsRegular() {
-			return courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", p.name, kind(typ)))
-		}
-		info, err := p.stat()
-		if err != nil {
-			return err
-		}
-		full[path.Dir(below)] = true
-		if typ.IsDir() {
-			dirs = append(dirs, match{p, below, info})
-			return nil
-		}
-		n, err := c.item(packed{match: match{p, below, info}, name: path.Join(top, below)})
-		files += n
 		return err
-	})
-	for _, d := range dirs {
-		if err == nil && !full[d.below] {
-			_, err = c.item(packed{match: d, name: path.Join(top, d.below) + "/"})
-		}
 	}
-	return files, err
-}
-
-// item takes one file, unless it was given before, and returns 1; but the
-// archive itself counts for nothing.
-func (c *collector) item(it packed) (int, error) {
-	if it.place.name == c.dst.name {
-		return 0, nil
-	}
-	if c.seen[it.place.name] {
-		return 1, nil
-	}
-	c.seen[it.place.name] = true
-	c.items = append(c.items, it)
-	if len(c.items) > c.limits.MaxFiles {
-		return 0, courier.Permanent(fmt.Errorf("there are more than %d files to pack; see MaxFiles in file.Options", c.limits.MaxFiles))
-	}
-	return 1, nil
-}
-
-// A packer writes archives.
-type packer struct {
-	job     *courier.Context
-	deflate *flate.Writer // used for one entry after the other
-	synced  *courier.PendingFile
-	written int64 // source bytes since the archive was last made durable
-}
-
-func (p *packer) pack(ctx context.Context, w io.Writer, items []packed) error {
-	b := bufio.NewWriterSize(w, 256<<10)
-	zw := zip.NewWriter(b)
-	zw.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
-		if p.deflate != nil {
-			p.deflate.Reset(out)
-			return p.deflate, nil
-		}
-		var err error
-		p.deflate, err = flate.NewWriter(out, level)
-		return p.deflate, err
-	})
+	defer deflate.stop()
+	zw := zip.NewWriter(a)
+	zw.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return deflate.stream(out), nil })
 	for i := range items {
-		if err := p.entry(ctx, zw, &items[i]); err != nil {
+		if err := a.zipEntry(ctx, zw, deflate, &items[i], password); err != nil {
 			return err
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := zw.Close(); err != nil {
-		return err
-	}
-	return b.Flush()
+	return zw.Close()
 }
 
-func (p *packer) entry(ctx context.Context, zw *zip.Writer, it *packed) error {
+func (a *archiveFile) zipEntry(ctx context.Context, zw *zip.Writer, deflate *packers, it *packed, password string) error {
 	h := &zip.FileHeader{Name: it.name, Method: zip.Deflate, Modified: zipTime(it.info.ModTime())}
 	if it.info.IsDir() {
 		h.Method = zip.Store
@@ -287,39 +98,66 @@ func (p *packer) entry(ctx context.Context, zw *zip.Writer, it *packed) error {
 		return err
 	}
 	h.SetMode(0o644)
-	f, from, err := it.source(p.job)
+	f, from, err := it.source(a.job)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	h.Modified = zipTime(from.ModTime())
+	if password != "" {
+		return a.zipEncrypted(ctx, zw, deflate, h, password, func(to io.Writer) error {
+			return a.add(ctx, f, identify(from), it.place.name, to)
+		}, from.Size())
+	}
 	to, err := zw.CreateHeader(h)
 	if err != nil {
 		return err
 	}
-	name, size := it.place.name, from.Size()
-	p.job.Progress(0, size, name)
-	var syncErr error
-	var before int64
-	n, err := transfer.Copy(ctx, to, io.LimitReader(f, size+1), func(done int64) {
-		if p.written += done - before; p.written >= syncEvery && syncErr == nil {
-			p.written, syncErr = 0, p.synced.Sync()
-		}
-		before = done
-		p.job.Progress(done, max(size, done), name)
-	})
-	if err = cmp.Or(err, syncErr); err != nil {
-		return fmt.Errorf("pack %q: %w", name, fault(name, err))
-	}
-	after, err := f.Stat()
+	return a.add(ctx, f, identify(from), it.place.name, to)
+}
+
+// zipEncrypted writes an entry of size bytes that write gives.
+func (a *archiveFile) zipEncrypted(ctx context.Context, zw *zip.Writer, deflate *packers, h *zip.FileHeader, password string, write func(io.Writer) error, size int64) error {
+	const encrypted, descriptor, utf8Name = 1 << 0, 1 << 3, 1 << 11
+	h.Flags |= encrypted | descriptor | utf8Name
+	h.Method = methodAES
+	h.CreatorVersion = h.CreatorVersion&0xff00 | aesZipNeeded
+	h.ReaderVersion = aesZipNeeded
+	h.Extra = append(aesInfo{2, aes256, zip.Deflate}.extra(), timeExtra(h.Modified)...)
+	//lint:ignore SA1019 for a raw entry the writer takes the fields as they are
+	h.ModifiedDate, h.ModifiedTime = dosTime(h.Modified)
+	raw, err := zw.CreateRaw(h)
 	if err != nil {
-		return fault(name, err)
+		return err
 	}
-	if n != size || identify(after) != identify(from) {
-		return fmt.Errorf("%q changed while it was being packed: it had %d bytes, %d were read, now it has %d; no archive was made", name, size, n, after.Size())
+	enc, err := newAESWriter(raw, password)
+	if err != nil {
+		return err
 	}
-	it.size = size
+	packed := deflate.stream(enc)
+	if err := write(packed); err != nil {
+		return err
+	}
+	if err := cmp.Or(packed.Close(), enc.Close()); err != nil {
+		return err
+	}
+	// Of a raw entry the writer knows only what the header says, when it ends
+	// the entry.
+	h.CompressedSize64, h.UncompressedSize64 = enc.written, uint64(size)
+	//lint:ignore SA1019 the directory of the archive is written from these
+	h.CompressedSize, h.UncompressedSize = uint32(min(enc.written, math.MaxUint32)), uint32(min(size, math.MaxUint32))
 	return nil
+}
+
+// timeExtra is the extra field that holds a time in seconds.
+func timeExtra(t time.Time) []byte {
+	b := []byte{'U', 'T', 5, 0, 1}
+	return binary.LittleEndian.AppendUint32(b, uint32(t.Unix()))
+}
+
+// dosTime is a time in the two fields that all programs know.
+func dosTime(t time.Time) (date, clock uint16) {
+	return uint16(t.Day() | int(t.Month())<<5 | (t.Year()-1980)<<9), uint16(t.Second()/2 | t.Minute()<<5 | t.Hour()<<11)
 }
 
 // zipTime is a time as all archives can hold it: in UTC, with two seconds'
@@ -336,77 +174,4 @@ func zipTime(t time.Time) time.Time {
 		return last
 	}
 	return t
-}
-
-// verify reads the archive f and compares it with what was packed. It returns
-// the archive's size.
-func verify(ctx context.Context, job *courier.Context, name string, f *os.File, items []packed) (int64, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, fault(name, err)
-	}
-	wrong := func(err error) error {
-		return fmt.Errorf("archive %q can't be read back as it was written, and was discarded: %w", name, err)
-	}
-	zr, err := zip.NewReader(f, info.Size())
-	if err != nil {
-		return 0, wrong(err)
-	}
-	inflateInTurn(zr)
-	if len(zr.File) != len(items) {
-		return 0, wrong(fmt.Errorf("it has %d entries, not %d", len(zr.File), len(items)))
-	}
-	for i, it := range items {
-		e := zr.File[i]
-		r, err := e.Open()
-		if err != nil {
-			return 0, wrong(err)
-		}
-		n, err := transfer.Copy(ctx, io.Discard, r, func(int64) { job.Progress(0, -1, name) })
-		r.Close()
-		switch {
-		case ctx.Err() != nil:
-			return 0, context.Cause(ctx)
-		case err != nil:
-			return 0, wrong(fmt.Errorf("entry %q: %w", trim(e.Name), err))
-		case e.Name != it.name || n != it.size:
-			return 0, wrong(fmt.Errorf("entry %d is %q of %d bytes, not %q of %d", i, trim(e.Name), n, trim(it.name), it.size))
-		}
-	}
-	return info.Size(), nil
-}
-
-// Validate checks the paths.
-func (z Zip) Validate(ctx context.Context, job *courier.Context, cfg ZipConfig) error {
-	if !job.Unresolved("source_path") && !job.Unresolved("source_paths") {
-		if _, err := cfg.sources(); err != nil {
-			return err
-		}
-	}
-	if cfg.SourcePath != "" {
-		if err := (request{source: cfg.SourcePath, glob: cfg.Glob}).validateSource(job, "source_path"); err != nil {
-			return err
-		}
-	}
-	for _, source := range cfg.SourcePaths {
-		if err := (request{source: source, glob: cfg.Glob}).validateSource(job, "source_paths"); err != nil {
-			return err
-		}
-	}
-	if cfg.OutputPath == "" {
-		return nil
-	}
-	return checkPath(job, "output_path", cfg.OutputPath, true)
-}
-
-// Cleanup removes an unfinished archive. A finished one stays.
-func (z Zip) Cleanup(ctx context.Context, job *courier.Context, cfg ZipConfig) error {
-	dst, err := cfg.output(job)
-	if err == nil {
-		err = fault(dst.name, job.RemoveSideFiles(dst.name))
-	}
-	if err != nil || cfg.OutputPath != "" {
-		return err
-	}
-	return removeEarlier(job, "")
 }

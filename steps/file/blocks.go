@@ -1,0 +1,255 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// A codec packs blocks. What it gives for one block depends on nothing but the
+// block, so that the result is the same however many of them work side by side.
+type codec interface {
+	// pack sets b.dst to what stands for b.src, after it was unpacked again and
+	// found to be the same.
+	pack(b *block) error
+}
+
+// A block is a piece of what is packed.
+type block struct {
+	history []byte // what comes before src
+	src     []byte
+	dst     []byte
+	last    bool
+	err     error
+	done    chan struct{}
+}
+
+// A packers is a set of goroutines that pack blocks. It must be stopped.
+type packers struct {
+	size    int // bytes of a block
+	history int // bytes
+	in      chan *block
+	ended   sync.WaitGroup
+	free    []*block
+}
+
+// startPackers starts the goroutines, each with a codec of its own.
+func startPackers(size, history int, newCodec func() (codec, error)) (*packers, error) {
+	p := &packers{size: size, history: history, in: make(chan *block)}
+	for range min(4, max(2, runtime.GOMAXPROCS(0))) {
+		c, err := newCodec()
+		if err != nil {
+			p.stop()
+			return nil, err
+		}
+		p.ended.Go(func() {
+			for b := range p.in {
+				b.err = c.pack(b)
+				b.done <- struct{}{}
+			}
+		})
+		p.free = append(p.free, newBlock(), newBlock())
+	}
+	return p, nil
+}
+
+func newBlock() *block { return &block{done: make(chan struct{}, 1)} }
+
+// stop ends the goroutines and waits for them.
+func (p *packers) stop() {
+	close(p.in)
+	p.ended.Wait()
+}
+
+// stream returns a writer that packs to w. Streams of the same packers must be
+// written and closed one after the other.
+func (p *packers) stream(w io.Writer) *packedStream { return &packedStream{packers: p, w: w} }
+
+// A packedStream packs what is written to it.
+type packedStream struct {
+	*packers
+	w       io.Writer
+	filling *block
+	history []byte
+	queue   []*block // given to the goroutines, in order
+	err     error
+}
+
+func (s *packedStream) Write(p []byte) (int, error) {
+	n := 0
+	for n < len(p) && s.err == nil {
+		// A full block is packed only when more follows, so that the last one
+		// is known.
+		if s.filling != nil && len(s.filling.src) == s.size {
+			s.submit(false)
+			continue
+		}
+		if s.filling == nil {
+			s.begin()
+		}
+		b := s.filling
+		part := p[n:min(len(p), n+s.size-len(b.src))]
+		b.src = append(b.src, part...)
+		n += len(part)
+	}
+	return n, s.err
+}
+
+// begin takes a block to fill, if need be after waiting for one.
+func (s *packedStream) begin() {
+	if len(s.free) == 0 {
+		s.drain(len(s.queue) - 1)
+	}
+	last := len(s.free) - 1
+	s.filling, s.free = s.free[last], s.free[:last]
+	b := s.filling
+	b.history = append(b.history[:0], s.history...)
+	b.src, b.dst, b.last, b.err = b.src[:0], b.dst[:0], false, nil
+}
+
+// submit gives the block that is being filled to the goroutines.
+func (s *packedStream) submit(last bool) {
+	b := s.filling
+	b.last = last
+	s.filling = nil
+	s.queue = append(s.queue, b)
+	s.history = append(s.history[:0], b.src[max(0, len(b.src)-s.packers.history):]...)
+	s.in <- b
+}
+
+// drain writes out the first blocks, until no more than left are on the way.
+func (s *packedStream) drain(left int) {
+	for len(s.queue) > left {
+		b := s.queue[0]
+		s.queue = s.queue[1:]
+		<-b.done
+		if s.err == nil {
+			s.err = b.err
+		}
+		if s.err == nil {
+			_, s.err = s.w.Write(b.dst)
+		}
+		s.free = append(s.free, b)
+	}
+}
+
+// Close packs the rest.
+func (s *packedStream) Close() error {
+	if s.filling == nil {
+		s.begin()
+	}
+	s.submit(true)
+	s.drain(0)
+	return s.err
+}
+
+// errUnfaithful says that a block did not unpack to what was packed.
+var errUnfaithful = errors.New("what was packed does not unpack to the same, which is a fault of the program or of the machine's memory")
+
+// The deflate format. A block keeps the history of the one before, so that the
+// blocks cost nothing in size.
+const (
+	// level is the compression level: better than that of other programs by
+	// default, and several times as fast.
+	level          = 6
+	deflateBlock   = 1 << 20
+	deflateHistory = 32 << 10
+	storedMost     = 65535 // bytes that the format can store in one piece
+)
+
+// startDeflate starts packers for the deflate format.
+func startDeflate() (*packers, error) {
+	return startPackers(deflateBlock, deflateHistory, func() (codec, error) {
+		w, err := flate.NewWriter(nil, level)
+		if err != nil {
+			return nil, err
+		}
+		probe, err := flate.NewWriter(nil, flate.BestSpeed)
+		return &deflater{w: w, probe: probe, r: flate.NewReader(nil)}, err
+	})
+}
+
+// A deflater is the codec of the deflate format.
+type deflater struct {
+	w, probe *flate.Writer
+	r        io.ReadCloser
+	scratch  [32 << 10]byte
+}
+
+func (d *deflater) pack(b *block) error {
+	if d.incompressible(b.src) {
+		b.dst = store(b.dst, b.src, b.last)
+		return nil
+	}
+	out := bytes.NewBuffer(b.dst[:0])
+	d.w.ResetDict(out, b.history)
+	_, err := d.w.Write(b.src)
+	if err == nil && b.last {
+		err = d.w.Close()
+	} else if err == nil {
+		err = d.w.Flush()
+	}
+	b.dst = out.Bytes()
+	if err != nil {
+		return err
+	}
+	return d.compare(b)
+}
+
+// incompressible samples a block and reports whether packing it gains less than
+// a fiftieth.
+func (d *deflater) incompressible(src []byte) bool {
+	const samples, size = 4, 8 << 10
+	if len(src) < 2*samples*size {
+		return false
+	}
+	var n countWriter
+	d.probe.Reset(&n)
+	for i := range samples {
+		at := i * (len(src) - size) / (samples - 1)
+		d.probe.Write(src[at : at+size]) // n takes all
+	}
+	d.probe.Close()
+	return int64(n) > samples*size*49/50
+}
+
+type countWriter int64
+
+func (n *countWriter) Write(p []byte) (int, error) {
+	*n += countWriter(len(p))
+	return len(p), nil
+}
+
+// store appends the deflate form of src without packing it.
+func store(dst, src []byte, last bool) []byte {
+	for len(src) > 0 {
+		n := min(len(src), storedMost)
+		end := byte(0)
+		if last && n == len(src) {
+			end = 1
+		}
+		dst = append(dst, end, byte(n), byte(n>>8), ^byte(n), ^byte(n>>8))
+		dst = append(dst, src[:n]...)
+		src = src[n:]
+	}
+	return dst
+}
+
+// compare unpacks a block and compares it with what was packed.
+func (d *deflater) compare(b *block) error {
+	if err := d.r.(flate.Resetter).Reset(bytes.NewReader(b.dst), b.history); err != nil {
+		return err
+	}
+	for rest := b.src; len(rest) > 0; {
+		n, err := d.r.Read(d.scratch[:min(len(rest), len(d.scratch))])
+		if !bytes.Equal(d.scratch[:n], rest[:n]) || n == 0 && err != nil {
+			return errUnfaithful
+		}
+		rest = rest[n:]
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// An unzipNote is the first line of the journal: everything is
+// unpacked, durable, and about to be published.
+type unzipNote struct {
+	Archive   string     `json:"archive"`          // as configured
+	Output    string     `json:"output,omitempty"` // as configured
+	Directory string     `json:"directory"`
+	Side      string     `json:"side"` // where it is until it is published
+	Inode     uint64     `json:"inode,omitempty"`
+	Files     []unpacked `json:"files"`
+	Dirs      []string   `json:"dirs,omitempty"` // those above come first
+}
+
+// An unpacked is a file that was unpacked.
+type unpacked struct {
+	Name string `json:"name"` // below the directory
+	Size int64  `json:"size"`
+}
+
+// A publishedMark is the second line of the journal.
+type publishedMark struct {
+	Published bool `json:"published"`
+}
+
+// An extraction unpacks one archive of any format.
+type extraction struct {
+	verb     string // names the journal
+	job      *courier.Context
+	limits   Limits
+	before   func(effect string) // may be nil
+	archive  string              // as configured
+	output   string              // as configured
+	ifExists IfExists
+	// open reads of the archive f what is known before unpacking.
+	open func(ctx context.Context, name string, f *os.File) (contents, error)
+
+	journal   *journal
+	dst, side place
+	note      unzipNote
+	published bool
+}
+
+// contents are what is in an archive.
+type contents interface {
+	// check calls room for every entry that is known already.
+	check(room func(name string, dir bool) error) error
+	// unpack gives all entries to u.
+	unpack(ctx context.Context, u *unpacker) error
+}
+
+// run is Execute of the step.
+func (x *extraction) run(ctx context.Context) (out UnzipOutput, err error) {
+	if x.journal, err = openJournal(ctx, x.job, x.verb); err != nil {
+		return out, err
+	}
+	defer x.journal.Close()
+	if err := x.read(); err != nil {
+		return out, err
+	}
+	ready, err := x.recognize()
+	if err != nil {
+		return out, err
+	}
+	if !ready {
+		if err := x.extract(ctx); err != nil {
+			return out, err
+		}
+	}
+	if !x.published {
+		if err := x.publish(); err != nil {
+			return out, err
+		}
+	}
+	if err := x.removeSide(); err != nil {
+		return out, err
+	}
+	return x.result()
+}
+
+// effect lets tests stop the process here.
+func (x *extraction) effect(name string) {
+	if x.before != nil {
+		x.before(name)
+	}
+}
+
+// read takes from the journal how far earlier attempts came, and finds the
+// places.
+func (x *extraction) read() (err error) {
+	if len(x.journal.lines) > 0 {
+		if err := json.Unmarshal(x.journal.lines[0], &x.note); err != nil {
+			return err
+		}
+	}
+	if len(x.journal.lines) == 0 || x.note.Archive != x.archive || x.note.Output != x.output {
+		return x.locate()
+	}
+	for _, line := range x.journal.lines[1:] {
+		var mark publishedMark
+		if err := json.Unmarshal(line, &mark); err != nil {
+			return err
+		}
+		x.published = x.published || mark.Published
+	}
+	if x.dst, err = at(x.job, x.note.Directory); err != nil {
+		return err
+	}
+	x.side, err = at(x.job, x.note.Side)
+	return err
+}
+
+// locate finds the places for a first try: the directory, and where this
+// attempt unpacks to, which is beside it, or in it if it is an allowed
+// directory itself and so has no beside.
+func (x *extraction) locate() (err error) {
+	x.note = unzipNote{}
+	name := x.output
+	if name == "" {
+		name = path.Join(x.job.Dir(), "unzipped")
+	}
+	if x.dst, err = at(x.job, name); err != nil {
+		return err
+	}
+	dir, base := sideOf(x.dst)
+	x.side, err = at(x.job, filepath.Join(dir, x.job.SideName(base)))
+	return err
+}
+
+// sideOf returns where the side directories of dst are, and what their names
+// begin with.
+func sideOf(dst place) (dir, base string) {
+	if dst.rel == "." {
+		return dst.name, "unzipped"
+	}
+	return filepath.Dir(dst.name), dst.base()
+}
+
+// recognize finds out whether the archive is unpacked already, and whether an
+// earlier attempt published it but could not say so any more.
+func (x *extraction) recognize() (ready bool, err error) {
+	if x.note.Directory == "" {
+		return false, nil
+	}
+	if x.published {
+		return true, nil
+	}
+	side, err := x.side.look()
+	if err != nil {
+		return false, err
+	}
+	if side != nil {
+		return true, nil
+	}
+	dst, err := x.dst.look()
+	if err != nil {
+		return false, err
+	}
+	if dst != nil && x.isPublished(dst) {
+		x.published = true
+		return true, make(dirSet).sync(x.dst.root, x.dst.dir())
+	}
+	// Somebody removed it. There is nothing to go on with.
+	return false, x.locate()
+}
+
+// isPublished reports whether the directory that dst describes is the one that
+// was unpacked.
+func (x *extraction) isPublished(dst fs.FileInfo) bool {
+	if x.note.Inode != 0 {
+		return inode(dst) == x.note.Inode
+	}
+	for _, f := range x.note.Files {
+		p, err := x.dst.in(x.job, f.Name)
+		if err != nil {
+			return false
+		}
+		if info, err := p.look(); err != nil || info == nil || info.Size() != f.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// result reports the files that are there and returns the output. Some may
+// have been taken already.
+func (x *extraction) result() (UnzipOutput, error) {
+	out := UnzipOutput{ExtractedDirectory: x.dst.name, ExtractedFiles: []string{}, FileCount: len(x.note.Files)}
+	for _, f := range x.note.Files {
+		p, err := x.dst.in(x.job, f.Name)
+		if err != nil {
+			return out, err
+		}
+		if info, err := p.look(); err == nil && info != nil && info.Size() == f.Size {
+			if err := x.job.Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return out, fault(p.name, err)
+			}
+		}
+		out.ExtractedFiles = append(out.ExtractedFiles, p.name)
+		out.Size += f.Size
+	}
+	return out, nil
+}
+
+// validate checks the paths.
+func (x *extraction) validate() error {
+	if err := checkPath(x.job, "archive_path", x.archive, false); err != nil {
+		return err
+	}
+	if x.output == "" {
+		return nil
+	}
+	return checkPath(x.job, "output_directory", x.output, true)
+}
+
+// cleanup is Cleanup of the step.
+func (x *extraction) cleanup(ctx context.Context) (err error) {
+	if x.journal, err = openJournal(ctx, x.job, x.verb); err != nil {
+		return err
+	}
+	defer x.journal.Close()
+	if err := x.read(); err != nil {
+		return err
+	}
+	keep := ""
+	if x.note.Directory != "" && !x.published && !x.job.Cancelled() {
+		keep = x.side.base()
+	}
+	return x.sweep(keep)
+}
+
+// sweep removes the side directories of this step's attempts, but for one.
+func (x *extraction) sweep(keep string) error {
+	if err := removeEarlier(x.job, keep); err != nil {
+		return err
+	}
+	dir, base := sideOf(x.dst)
+	return removeMarked(x.job, dir, func(name string) bool { return name != keep && x.job.IsSideName(base, name) })
+}
+
+// removeEarlier removes from the directories of earlier attempts what they
+// left unfinished, but for what is called keep. What they finished stays.
+func removeEarlier(job *courier.Context, keep string) error {
+	if job.StepDir() == "" {
+		return nil
+	}
+	for n := 1; n < job.Attempt(); n++ {
+		dir := path.Join(job.StepDir(), strconv.Itoa(n))
+		err := removeMarked(job, dir, func(name string) bool { return name != keep && strings.Contains(name, sideMark) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeMarked removes the files and directories in dir, which need not exist,
+// whose names are marked.
+func removeMarked(job *courier.Context, dir string, marked func(name string) bool) error {
+	p, err := at(job, dir)
+	if err != nil {
+		return err
+	}
+	d, err := p.openDir()
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return fault(p.name, err)
+	}
+	for _, name := range names {
+		if !marked(name) {
+			continue
+		}
+		if err := p.root.RemoveAll(filepath.Join(p.rel, name)); err != nil {
+			return fault(filepath.Join(p.name, name), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Hash is the step type file.hash. It writes a manifest of the sums of files,
+// in the form that sha256sum and its kin write and check.
+//
+// Names in the manifest are those of the files below the directory or the fixed
+// part of the pattern that is the source, and the last element of the path of a
+// source that is a file. The lines are in the order of the names. The zero Hash
+// has the default limits.
+type Hash struct {
+	Limits Limits // of which Hash uses MaxMatches
+}
+
+// HashConfig is the configuration of file.hash. It names at least one source.
+type HashConfig struct {
+	SourcePath  string    `json:"source_path,omitempty" doc:"a file, a directory with all that is in it, or a pattern"`
+	SourcePaths []string  `json:"source_paths,omitempty" doc:"several of them"`
+	OutputPath  string    `json:"output_path,omitempty" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
+	Algorithm   Algorithm `json:"algorithm" default:"sha256" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
+	Glob        *bool     `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
+}
+
+// HashOutput is the output of file.hash.
+type HashOutput struct {
+	ManifestPath string `json:"manifest_path" doc:"path of the manifest"`
+	FileCount    int    `json:"file_count" doc:"files in the manifest"`
+	Size         int64  `json:"size" doc:"of all files together, in bytes"`
+	Hash         string `json:"hash,omitempty" doc:"the sum in hexadecimal digits, if there is only one file"`
+}
+
+func (cfg HashConfig) packing(limits Limits) packing {
+	return packing{cfg.SourcePath, cfg.SourcePaths, cfg.OutputPath, cfg.Glob, "", limits.withDefaults()}
+}
+
+// place finds the place of the manifest.
+func (cfg HashConfig) place(job *courier.Context) (place, error) {
+	if cfg.Algorithm == "" {
+		cfg.Algorithm = SHA256
+	}
+	name := strings.ToUpper(string(cfg.Algorithm)) + "SUMS"
+	if cfg.OutputPath == "" {
+		return at(job, path.Join(job.Dir(), name))
+	}
+	return target(job, cfg.OutputPath, name)
+}
+
+// Execute hashes. A second attempt writes the manifest again.
+func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig) (out HashOutput, err error) {
+	dst, err := cfg.place(job)
+	if err != nil {
+		return out, err
+	}
+	if _, err := dst.replaceable(); err != nil {
+		return out, err
+	}
+	files, err := h.collect(ctx, job, cfg, dst)
+	if err != nil {
+		return out, err
+	}
+	w, err := job.Create(dst.name)
+	if err != nil {
+		return out, fault(dst.name, err)
+	}
+	defer w.Close()
+	for _, f := range files {
+		sum, size, err := sumOf(ctx, job, f.place, cfg.Algorithm.new())
+		if err != nil {
+			return out, err
+		}
+		if _, err := w.WriteString(sumLine{sum, f.below}.String()); err != nil {
+			return out, fault(dst.name, err)
+		}
+		out.Size += size
+		if len(files) == 1 {
+			out.Hash = sum
+		}
+	}
+	if err := w.Commit(); err != nil {
+		return out, fmt.Errorf("%q: %w", dst.name, fault(dst.name, err))
+	}
+	out.ManifestPath, out.FileCount = dst.name, len(files)
+	return out, nil
+}
+
+// collect finds the files, in the order of their names in the manifest. The
+// manifest itself is not among them.
+func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig, dst place) ([]match, error) {
+	sources, err := cfg.packing(h.Limits).sources()
+	if err != nil {
+		return nil, err
+	}
+	var all []match
+	for _, source := range sources {
+		found, err := h.find(ctx, job, source, cfg.Glob)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.DeleteFunc(found, func(m match) bool { return m.name == dst.name })
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", trim(source))
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b match) int { return cmp.Or(cmp.Compare(a.below, b.below), cmp.Compare(a.name, b.name)) })
+	all = slices.CompactFunc(all, func(a, b match) bool { return a.name == b.name })
+	for i := 1; i < len(all); i++ {
+		if all[i].below == all[i-1].below {
+			return nil, courier.Permanent(fmt.Errorf("%q and %q would have the same name in the manifest, %q; hash them in two steps", all[i-1].name, all[i].name, all[i].below))
+		}
+	}
+	return all, nil
+}
+
+// find finds the files that a source stands for.
+func (h Hash) find(ctx context.Context, job *courier.Context, source string, glob *bool) ([]match, error) {
+	s := search{job: job, most: h.Limits.withDefaults().MaxMatches}
+	found, pattern, err := s.find(ctx, source, glob)
+	if err != nil || pattern {
+		return found, err
+	}
+	p := found[0].place
+	info, err := p.root.Stat(p.rel)
+	switch {
+	case err != nil:
+		return nil, fault(p.name, err)
+	case info.IsDir():
+		return s.matches(ctx, p, "**", -1, false)
+	case !info.Mode().IsRegular():
+		return nil, courier.Permanent(fmt.Errorf("%q is %s; only files can be hashed", p.name, kind(info.Mode())))
+	}
+	return found, nil
+}
+
+// Validate checks the paths.
+func (h Hash) Validate(ctx context.Context, job *courier.Context, cfg HashConfig) error {
+	return cfg.packing(h.Limits).validate(job)
+}
+
+// Cleanup removes an unfinished manifest. A finished one stays.
+func (h Hash) Cleanup(ctx context.Context, job *courier.Context, cfg HashConfig) error {
+	dst, err := cfg.place(job)
+	if err == nil {
+		err = fault(dst.name, job.RemoveSideFiles(dst.name))
+	}
+	if err != nil || cfg.OutputPath != "" {
+		return err
+	}
+	return removeEarlier(job, "")
+}
+
+// errNoManifest says that a manifest can't be used.
+var errNoManifest = errors.New("lists no file")

@@ -1,0 +1,56 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/courierhq/courier"
+)
+
+// Mkdir is the step type file.mkdir. It makes a directory with those above it.
+// That it is there already is no error.
+type Mkdir struct{}
+
+// MkdirConfig is the configuration of file.mkdir.
+type MkdirConfig struct {
+	Path string `json:"path" courier:"required" doc:"the directory to make, with those above it"`
+}
+
+// MkdirOutput is the output of file.mkdir.
+type MkdirOutput struct {
+	CreatedDirectory string `json:"created_directory" doc:"path of the directory"`
+}
+
+// Execute makes the directory. When it returns, a power cut doesn't undo it.
+func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
+	if ctx.Err() != nil {
+		return MkdirOutput{}, context.Cause(ctx)
+	}
+	p, err := at(job, cfg.Path)
+	if err != nil {
+		return MkdirOutput{}, err
+	}
+	info, err := p.root.Stat(p.rel)
+	switch {
+	case err == nil && !info.IsDir():
+		return MkdirOutput{}, courier.Permanent(fmt.Errorf("%q exists and is %s, so no directory can be made there", p.name, kind(info.Mode())))
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return MkdirOutput{}, fault(p.name, err)
+	case err != nil:
+		if err := job.MkdirAll(p.name); err != nil {
+			return MkdirOutput{}, fault(p.name, err)
+		}
+	}
+	// An earlier attempt may have made it and died before this.
+	if err := make(dirSet).sync(p.root, p.rel); err != nil {
+		return MkdirOutput{}, fault(p.name, err)
+	}
+	return MkdirOutput{p.name}, nil
+}
+
+// Validate checks the path.
+func (Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
+	return checkPath(job, "path", cfg.Path, true)
+}

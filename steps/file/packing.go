@@ -1,0 +1,213 @@
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// A packing says what goes into an archive of any format, and where that goes.
+type packing struct {
+	path   string   // a source
+	paths  []string // more of them
+	output string
+	glob   *bool
+	ext    string // of the archive's name by default
+	limits Limits // with defaults
+}
+
+// sources are all sources.
+func (p packing) sources() ([]string, error) {
+	all := slices.Clone(p.paths)
+	if p.path != "" {
+		all = append([]string{p.path}, all...)
+	}
+	if len(all) == 0 {
+		return nil, courier.Permanent(errors.New("source_path or source_paths: is required, but empty"))
+	}
+	return all, nil
+}
+
+// place finds the place of the archive.
+func (p packing) place(job *courier.Context) (place, error) {
+	all, err := p.sources()
+	if err != nil {
+		return place{}, err
+	}
+	name := "archive" + p.ext
+	if base := path.Base(filepath.ToSlash(all[0])); len(all) == 1 && !looksLikePattern(all[0], p.glob) && base != "." && base != "/" {
+		name = base + p.ext
+	}
+	if p.output == "" {
+		return at(job, path.Join(job.Dir(), name))
+	}
+	return target(job, p.output, name)
+}
+
+// A packed is a file or an empty directory that goes into an archive.
+type packed struct {
+	match
+	name string // of the entry; a directory's ends in a slash
+}
+
+// collect finds what to pack, in the order of the entries' names.
+func (p packing) collect(ctx context.Context, job *courier.Context, dst place) ([]packed, error) {
+	all, err := p.sources()
+	if err != nil {
+		return nil, err
+	}
+	c := &collector{job: job, dst: dst, limits: p.limits, seen: make(map[string]bool)}
+	for _, source := range all {
+		s := search{job: job, most: p.limits.MaxMatches}
+		found, _, err := s.find(ctx, source, p.glob)
+		if err != nil {
+			return nil, err
+		}
+		files := 0
+		for _, m := range found {
+			n, err := c.add(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			files += n
+		}
+		if files == 0 {
+			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", trim(source))
+		}
+	}
+	slices.SortFunc(c.items, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
+	var names tree
+	for _, it := range c.items {
+		err := checkEntryName(strings.TrimSuffix(it.name, "/"))
+		if err == nil {
+			err = names.add(strings.TrimSuffix(it.name, "/"), it.info.IsDir())
+		}
+		if err != nil {
+			return nil, courier.Permanent(fmt.Errorf("%q can't be packed: its name in the archive, %q, %w", it.place.name, trim(it.name), err))
+		}
+	}
+	return c.items, nil
+}
+
+// A collector gathers what goes into an archive.
+type collector struct {
+	job    *courier.Context
+	dst    place
+	limits Limits
+	seen   map[string]bool // paths
+	items  []packed
+}
+
+// add takes a file, or what is in a directory, and returns the number of files.
+// The archive itself, which an earlier attempt may have made, stays out of it.
+func (c *collector) add(ctx context.Context, m match) (int, error) {
+	info, err := m.root.Stat(m.rel)
+	if err != nil {
+		return 0, fault(m.place.name, err)
+	}
+	m.info = info
+	switch {
+	case info.Mode().IsRegular():
+		return c.item(packed{match: m, name: m.below})
+	case !info.IsDir():
+		return 0, courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", m.place.name, kind(info.Mode())))
+	}
+	top := m.base()
+	if top == "." || top == "/" {
+		top = ""
+	}
+	files := 0
+	var dirs []match
+	full := make(map[string]bool) // directories with something in them
+	err = walk(ctx, c.job, m.place, -1, func(below string, typ fs.FileMode) error {
+		p, err := m.in(c.job, below)
+		if err != nil {
+			return err
+		}
+		own := c.job.StepDir()
+		if p.name == c.dst.name || strings.Contains(below, sideMark) || own != "" && (place{name: own}).holds(p.name) {
+			return nil
+		}
+		if !typ.IsDir() && !typ.IsRegular() {
+			return courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", p.name, kind(typ)))
+		}
+		info, err := p.stat()
+		if err != nil {
+			return err
+		}
+		full[path.Dir(below)] = true
+		if typ.IsDir() {
+			dirs = append(dirs, match{p, below, info})
+			return nil
+		}
+		n, err := c.item(packed{match: match{p, below, info}, name: path.Join(top, below)})
+		files += n
+		return err
+	})
+	for _, d := range dirs {
+		if err == nil && !full[d.below] {
+			_, err = c.item(packed{match: d, name: path.Join(top, d.below) + "/"})
+		}
+	}
+	return files, err
+}
+
+// item takes one file, unless it was given before, and returns 1; but the
+// archive itself counts for nothing.
+func (c *collector) item(it packed) (int, error) {
+	if it.place.name == c.dst.name {
+		return 0, nil
+	}
+	if c.seen[it.place.name] {
+		return 1, nil
+	}
+	c.seen[it.place.name] = true
+	c.items = append(c.items, it)
+	if len(c.items) > c.limits.MaxFiles {
+		return 0, courier.Permanent(fmt.Errorf("there are more than %d files to pack; see MaxFiles in file.Options", c.limits.MaxFiles))
+	}
+	return 1, nil
+}
+
+// validate checks the paths.
+func (p packing) validate(job *courier.Context) error {
+	if !job.Unresolved("source_path") && !job.Unresolved("source_paths") {
+		if _, err := p.sources(); err != nil {
+			return err
+		}
+	}
+	if p.path != "" {
+		if err := (request{source: p.path, glob: p.glob}).validateSource(job, "source_path"); err != nil {
+			return err
+		}
+	}
+	for _, source := range p.paths {
+		if err := (request{source: source, glob: p.glob}).validateSource(job, "source_paths"); err != nil {
+			return err
+		}
+	}
+	if p.output == "" {
+		return nil
+	}
+	return checkPath(job, "output_path", p.output, true)
+}
+
+// cleanup removes an unfinished archive. A finished one stays.
+func (p packing) cleanup(job *courier.Context) error {
+	dst, err := p.place(job)
+	if err == nil {
+		err = fault(dst.name, job.RemoveSideFiles(dst.name))
+	}
+	if err != nil || p.output != "" {
+		return err
+	}
+	return removeEarlier(job, "")
+}

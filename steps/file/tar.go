@@ -1,0 +1,141 @@
+package file
+
+import (
+	"archive/tar"
+	"context"
+	"io"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Tar is the step type file.tar. The zero Tar has the default limits.
+//
+// The same files give the same bytes: entries are in the order of their names,
+// with the files' times of modification in whole seconds, with the same
+// permissions for all, and without owners. Names that some system can't take
+// are refused, so that whatever file.tar packs, file.untar unpacks everywhere.
+//
+// An archive appears under its name only after all that was compressed was
+// unpacked again in memory, and the file was read again from the first to the
+// last byte.
+type Tar struct {
+	Limits Limits // of which Tar uses MaxFiles and MaxMatches
+}
+
+// TarFormat says whether and how a tar archive is compressed.
+type TarFormat string
+
+// The formats of file.tar. For file.untar the empty TarFormat means that the
+// content decides, for file.tar it stands for TarPlain.
+const (
+	TarPlain TarFormat = "tar"
+	TarGzip  TarFormat = "tar.gz"
+	TarZstd  TarFormat = "tar.zst"
+)
+
+// UnmarshalText refuses everything but the three values.
+func (f *TarFormat) UnmarshalText(text []byte) error {
+	return oneOf(f, string(text), "", TarPlain, TarGzip, TarZstd)
+}
+
+func (f TarFormat) compression() compression {
+	switch f {
+	case TarGzip:
+		return gzipFormat
+	case TarZstd:
+		return zstdFormat
+	}
+	return plainFormat
+}
+
+// TarConfig is the configuration of file.tar. It names at least one source.
+type TarConfig struct {
+	SourcePath  string    `json:"source_path,omitempty" doc:"a file or directory to pack, or a pattern"`
+	SourcePaths []string  `json:"source_paths,omitempty" doc:"several of them"`
+	OutputPath  string    `json:"output_path,omitempty" doc:"the archive's path; by default the source's name, or archive, and a dot and the format, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	Format      TarFormat `json:"format" default:"tar" doc:"tar, or tar.gz or tar.zst to compress it"`
+	Glob        *bool     `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
+}
+
+func (cfg TarConfig) packing(limits Limits) packing {
+	if cfg.Format == "" {
+		cfg.Format = TarPlain
+	}
+	return packing{cfg.SourcePath, cfg.SourcePaths, cfg.OutputPath, cfg.Glob, "." + string(cfg.Format), limits.withDefaults()}
+}
+
+// TarOutput is the output of file.tar.
+type TarOutput struct {
+	ArchivePath string `json:"archive_path" doc:"path of the archive"`
+	Entries     int    `json:"entries" doc:"files and empty directories in the archive"`
+	Size        int64  `json:"size" doc:"of the archive, in bytes"`
+}
+
+// Execute packs. A second attempt makes the archive again.
+func (t Tar) Execute(ctx context.Context, job *courier.Context, cfg TarConfig) (TarOutput, error) {
+	made, err := cfg.packing(t.Limits).archive(ctx, job, func(a *archiveFile, items []packed) error {
+		return a.through(cfg.Format.compression(), func(w io.Writer) error { return a.tar(ctx, w, items) })
+	})
+	return TarOutput{ArchivePath: made.path, Entries: made.entries, Size: made.size}, err
+}
+
+// Validate checks the paths.
+func (t Tar) Validate(ctx context.Context, job *courier.Context, cfg TarConfig) error {
+	return cfg.packing(t.Limits).validate(job)
+}
+
+// Cleanup removes an unfinished archive. A finished one stays.
+func (t Tar) Cleanup(ctx context.Context, job *courier.Context, cfg TarConfig) error {
+	return cfg.packing(t.Limits).cleanup(job)
+}
+
+// tar packs the items to w.
+func (a *archiveFile) tar(ctx context.Context, w io.Writer, items []packed) error {
+	tw := tar.NewWriter(w)
+	for _, it := range items {
+		if err := a.tarEntry(ctx, tw, it); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return tw.Close()
+}
+
+func (a *archiveFile) tarEntry(ctx context.Context, tw *tar.Writer, it packed) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: it.name, Mode: 0o644, ModTime: tarTime(it.info.ModTime())}
+	if it.info.IsDir() {
+		h.Typeflag, h.Mode = tar.TypeDir, 0o755
+		return tw.WriteHeader(h)
+	}
+	f, from, err := it.source(a.job)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.ModTime, h.Size = tarTime(from.ModTime()), from.Size()
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	return a.add(ctx, f, identify(from), it.place.name, fitting{tw})
+}
+
+// A fitting takes one byte too many without an error, so that it can be said
+// that the source grew.
+type fitting struct{ tw *tar.Writer }
+
+func (f fitting) Write(p []byte) (int, error) {
+	n, err := f.tw.Write(p)
+	if err == tar.ErrWriteTooLong {
+		return len(p), nil
+	}
+	return n, err
+}
+
+// tarTime is a time as all archives can hold it.
+func tarTime(t time.Time) time.Time {
+	const last = 1<<33 - 1
+	return time.Unix(min(max(0, t.Unix()), last), 0)
+}

@@ -1,0 +1,305 @@
+package file
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Untar is the step type file.untar. The zero Untar has the default limits.
+//
+// It is [Unzip] for tar archives, plain or compressed: nothing is published
+// before the whole archive was read and found to be all right, and a hostile,
+// damaged or oversized one leaves nothing behind. Only regular files and
+// directories are unpacked; an archive with links, devices, sparse files or
+// anything else is refused, as is one that has the same name twice. Owners and
+// permissions in the archive are not used.
+type Untar struct {
+	Limits Limits // all but MaxDeletes and MaxMatches
+
+	before func(effect string) // for tests: called before each effect
+}
+
+// UntarConfig is the configuration of file.untar.
+type UntarConfig struct {
+	ArchivePath     string    `json:"archive_path" courier:"required" doc:"the archive to unpack"`
+	OutputDirectory string    `json:"output_directory,omitempty" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
+	Format          TarFormat `json:"format,omitempty" doc:"tar, tar.gz or tar.zst; by default the content decides"`
+	IfExists        IfExists  `json:"if_exists" default:"fail" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
+}
+
+// UntarOutput is the output of file.untar.
+type UntarOutput = UnzipOutput
+
+// Execute unpacks.
+func (u Untar) Execute(ctx context.Context, job *courier.Context, cfg UntarConfig) (UntarOutput, error) {
+	return u.extraction(job, cfg).run(ctx)
+}
+
+func (u Untar) extraction(job *courier.Context, cfg UntarConfig) *extraction {
+	limits := u.Limits.withDefaults()
+	return &extraction{
+		verb: "untar", job: job, limits: limits, before: u.before,
+		archive: cfg.ArchivePath, output: cfg.OutputDirectory, ifExists: cfg.IfExists,
+		open: func(_ context.Context, name string, f *os.File) (contents, error) {
+			return openTar(name, f, cfg.Format, limits)
+		},
+	}
+}
+
+// Validate checks the paths.
+func (u Untar) Validate(ctx context.Context, job *courier.Context, cfg UntarConfig) error {
+	return u.extraction(job, cfg).validate()
+}
+
+// Cleanup removes what attempts unpacked and did not come to publish; but what
+// an attempt was about to publish is kept for the next one, unless the
+// execution is being cancelled.
+func (u Untar) Cleanup(ctx context.Context, job *courier.Context, cfg UntarConfig) error {
+	return u.extraction(job, cfg).cleanup(ctx)
+}
+
+// tarBlock is the unit of the format.
+const tarBlock = 512
+
+// A tarball is a tar archive, of which nothing is known before it is unpacked.
+type tarball struct {
+	name   string
+	file   *os.File
+	format compression
+	limits Limits
+	names  tree
+	files  int   // entries
+	total  int64 // bytes of all files
+}
+
+// openTar finds out in what format the archive f is.
+func openTar(name string, f *os.File, format TarFormat, limits Limits) (*tarball, error) {
+	t := &tarball{name: name, file: f, format: format.compression(), limits: limits}
+	if format != "" {
+		return t, nil
+	}
+	head := make([]byte, 6)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, fault(name, err)
+	}
+	t.format, err = guess(head[:n])
+	if err != nil {
+		return nil, refuse(name, "", err)
+	}
+	return t, nil
+}
+
+// guess tells the compression from the first bytes.
+func guess(head []byte) (compression, error) {
+	for _, known := range []struct {
+		magic  string
+		format compression
+		name   string
+	}{
+		{"\x1f\x8b", gzipFormat, ""},
+		{"\x28\xb5\x2f\xfd", zstdFormat, ""},
+		{"BZh", 0, "bzip2"},
+		{"\xfd7zXZ\x00", 0, "xz"},
+		{"\x04\x22\x4d\x18", 0, "lz4"},
+		{"\x1f\x9d", 0, "compress"},
+		{"PK\x03\x04", 0, "zip"},
+		{"7z\xbc\xaf\x27\x1c", 0, "7z"},
+	} {
+		if !bytes.HasPrefix(head, []byte(known.magic)) {
+			continue
+		}
+		if known.name != "" {
+			return 0, fmt.Errorf("is in the format of %s; file.untar knows tar, tar.gz and tar.zst", known.name)
+		}
+		return known.format, nil
+	}
+	return plainFormat, nil
+}
+
+// check can't tell anything yet.
+func (t *tarball) check(func(name string, dir bool) error) error { return nil }
+
+// unpack reads the archive once, from the first to the last byte.
+func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
+	// Besides the content there are headers, with long names in blocks of their
+	// own, and the padding.
+	most := t.limits.MaxBytes + int64(t.limits.MaxFiles+1)*(16<<10) + freeRatio
+	r, err := openStream(ctx, u.job, t.name, t.file, t.format, bounds{most, "MaxBytes", t.limits.MaxRatio})
+	if err != nil {
+		return u.failed(ctx, "", err)
+	}
+	defer r.Close()
+	blocks := &tarReader{r: r}
+	tr := tar.NewReader(blocks)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		end := blocks.aligned()
+		h, err := tr.Next()
+		if err == io.EOF {
+			return t.end(ctx, u, blocks, end)
+		}
+		if err != nil {
+			return u.failed(ctx, "", tarError(err))
+		}
+		u.effect("unpack")
+		r.progress()
+		if err := t.entry(ctx, u, h, tr, r.progress); err != nil {
+			return u.failed(ctx, ofEntry(h.Name), tarError(err))
+		}
+	}
+}
+
+// tarError marks what archive/tar says of a damaged archive.
+func tarError(err error) error {
+	for _, e := range []error{tar.ErrHeader, tar.ErrFieldTooLong, io.ErrUnexpectedEOF} {
+		if errors.Is(err, e) {
+			return damage{fmt.Errorf("the archive is damaged, incomplete, or no tar archive: %w", err)}
+		}
+	}
+	return err
+}
+
+// entry checks one entry and unpacks it.
+func (t *tarball) entry(ctx context.Context, u *unpacker, h *tar.Header, r io.Reader, report func()) error {
+	dir := h.Typeflag == tar.TypeDir
+	name, err := t.admit(h)
+	if err != nil || name == "" {
+		return err
+	}
+	if u.ifExists == Merge {
+		if err := u.roomAlong(name, dir); err != nil {
+			return err
+		}
+	}
+	if dir {
+		return u.mkdir(name)
+	}
+	return u.file(ctx, unpacked{name, h.Size}, h.ModTime, r, nil, report)
+}
+
+// admit refuses an entry by its header. It returns the entry's name, which is
+// empty if there is nothing to unpack.
+func (t *tarball) admit(h *tar.Header) (string, error) {
+	if t.files++; t.files > t.limits.MaxFiles {
+		return "", refused("comes after %d others, which are allowed; see MaxFiles in file.Options", t.limits.MaxFiles)
+	}
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return "", checkGlobal(h.PAXRecords)
+	}
+	if err := checkTarType(h); err != nil {
+		return "", err
+	}
+	name := strings.TrimPrefix(h.Name, "./")
+	if h.Typeflag == tar.TypeDir {
+		if h.Name == "./" || h.Name == "." {
+			return "", nil
+		}
+		name = strings.TrimSuffix(name, "/")
+	}
+	if err := checkEntryName(name); err != nil {
+		return "", refused("the name %w", err)
+	}
+	if err := t.names.add(name, h.Typeflag == tar.TypeDir); err != nil {
+		return "", refused("the name %w", err)
+	}
+	if h.Size < 0 || h.Size > t.limits.MaxEntryBytes {
+		return "", refused("unpacks to %d bytes; %d are allowed, see MaxEntryBytes in file.Options", h.Size, t.limits.MaxEntryBytes)
+	}
+	if t.total += h.Size; t.total > t.limits.MaxBytes {
+		return "", refused("makes the archive unpack to more than %d bytes, which are allowed; see MaxBytes in file.Options", t.limits.MaxBytes)
+	}
+	return name, nil
+}
+
+// checkTarType refuses everything but files and directories.
+func checkTarType(h *tar.Header) error {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return refused("is a sparse file; have it packed without holes")
+		}
+	}
+	what := ""
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir:
+		return nil
+	case tar.TypeLink:
+		what = "a hard link"
+	case tar.TypeSymlink:
+		what = "a symbolic link"
+	case tar.TypeChar, tar.TypeBlock:
+		what = "a device"
+	case tar.TypeFifo:
+		what = "a pipe"
+	case tar.TypeGNUSparse:
+		return refused("is a sparse file; have it packed without holes")
+	default:
+		what = fmt.Sprintf("of the unknown type %q", h.Typeflag)
+	}
+	return refused("is %s; only files and directories are unpacked", what)
+}
+
+// checkGlobal refuses records for all entries that other programs take for
+// names and sizes.
+func checkGlobal(records map[string]string) error {
+	for key := range records {
+		if key != "comment" && key != "mtime" && key != "atime" && key != "ctime" {
+			return refused("gives %q for all entries, which file.untar doesn't do", trim(key))
+		}
+	}
+	return nil
+}
+
+// end checks that the archive ends as it should, and that nothing comes after:
+// some programs would go on there.
+func (t *tarball) end(ctx context.Context, u *unpacker, blocks *tarReader, end int64) error {
+	if blocks.zeros < tarBlock || blocks.at-end < tarBlock {
+		return u.failed(ctx, "", damage{errors.New("the archive is incomplete: it has no end")})
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := blocks.r.Read(buf)
+		switch {
+		case trailingZeros(buf[:n]) != n:
+			return u.failed(ctx, "", refused("the archive goes on behind its end"))
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return u.failed(ctx, "", err)
+		}
+	}
+}
+
+// A tarReader knows how many zeros it read last: a tar archive ends in blocks
+// of them.
+type tarReader struct {
+	r     io.Reader
+	at    int64
+	zeros int
+}
+
+func (t *tarReader) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.at += int64(n)
+	if z := trailingZeros(p[:n]); z == n {
+		t.zeros = min(t.zeros+n, tarBlock)
+	} else {
+		t.zeros = z
+	}
+	return n, err
+}
+
+func trailingZeros(p []byte) int { return len(p) - len(bytes.TrimRight(p, "\x00")) }
+
+// aligned is where the next block begins.
+func (t *tarReader) aligned() int64 { return (t.at + tarBlock - 1) / tarBlock * tarBlock }

@@ -1,0 +1,212 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Wait is the step type file.wait. It waits until a file is there, or enough
+// files that a pattern finds, and nothing about them has changed for a while:
+// neither which they are nor their sizes and times of modification.
+//
+// The time counts from the beginning of the attempt, and so does the timeout.
+// The zero Wait has the default limits.
+type Wait struct {
+	Limits Limits // of which Wait uses MaxMatches
+}
+
+// OnTimeout says what becomes of a step whose time is up.
+type OnTimeout string
+
+// The ways to deal with a timeout. The empty OnTimeout stands for TimeoutFails.
+const (
+	TimeoutFails     OnTimeout = "fail"     // it is an error
+	TimeoutContinues OnTimeout = "continue" // the output says so
+)
+
+// UnmarshalText refuses everything but the two values.
+func (o *OnTimeout) UnmarshalText(text []byte) error {
+	return oneOf(o, string(text), "", TimeoutFails, TimeoutContinues)
+}
+
+// WaitConfig is the configuration of file.wait.
+type WaitConfig struct {
+	Path           string    `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
+	Glob           *bool     `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	MinFiles       int       `json:"min_files" default:"1" doc:"how many files a pattern must find"`
+	StableSeconds  float64   `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
+	PollSeconds    float64   `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
+	TimeoutSeconds float64   `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
+	OnTimeout      OnTimeout `json:"on_timeout" default:"fail" doc:"fail, or continue to complete with found false"`
+}
+
+// WaitOutput is the output of file.wait.
+type WaitOutput struct {
+	Found     bool     `json:"found" doc:"whether the files are there and stable; false only after a timeout"`
+	TimedOut  bool     `json:"timed_out" doc:"the opposite of found"`
+	File      string   `json:"file,omitempty" doc:"path of the file, the first if there are several"`
+	Files     []string `json:"files" doc:"paths of the files in their order; after a timeout those that are there, stable or not"`
+	FileCount int      `json:"file_count" doc:"length of files"`
+	Size      int64    `json:"size" doc:"of all files together, in bytes"`
+}
+
+// shortestPoll keeps a slip in a definition from keeping a core busy.
+const shortestPoll = 10 * time.Millisecond
+
+// Execute waits. It changes nothing, and so can be repeated.
+func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig) (WaitOutput, error) {
+	if err := cfg.check(); err != nil {
+		return WaitOutput{}, err
+	}
+	start := time.Now()
+	stable, poll, limit := seconds(cfg.StableSeconds), max(seconds(cfg.PollSeconds), shortestPoll), seconds(cfg.TimeoutSeconds)
+	var last []sighting
+	since := start
+	for {
+		if ctx.Err() != nil {
+			return WaitOutput{}, context.Cause(ctx)
+		}
+		found, err := w.look(ctx, job, cfg)
+		if err != nil {
+			return WaitOutput{}, err
+		}
+		now := time.Now()
+		if !slices.Equal(found, last) {
+			last, since = found, now
+		}
+		enough := len(found) >= max(1, cfg.MinFiles)
+		if enough && now.Sub(since) >= stable {
+			return output(found, true), nil
+		}
+		if limit > 0 && now.Sub(start) >= limit {
+			return cfg.timeout(found, enough)
+		}
+		next := poll
+		if enough {
+			next = min(next, max(stable-now.Sub(since), shortestPoll))
+		}
+		if limit > 0 {
+			next = min(next, max(limit-now.Sub(start), shortestPoll))
+		}
+		job.Progress(0, -1, cfg.Path) // waiting is no stall
+		if err := sleep(ctx, next); err != nil {
+			return WaitOutput{}, err
+		}
+	}
+}
+
+// check refuses what makes no sense.
+func (cfg WaitConfig) check() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"stable_seconds", cfg.StableSeconds}, {"poll_seconds", cfg.PollSeconds}, {"timeout_seconds", cfg.TimeoutSeconds}, {"min_files", float64(cfg.MinFiles)}} {
+		const most = 1e9 // seconds are 31 years
+		if !(f.value >= 0 && f.value <= most) {
+			return courier.Permanent(fmt.Errorf("%s: is %v; it must be from 0 to %.0f", f.name, f.value, most))
+		}
+	}
+	return nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// sleep waits for d, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A sighting is a file as it was seen.
+type sighting struct {
+	name string
+	identity
+}
+
+// look finds the files that are there.
+func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([]sighting, error) {
+	pattern, err := isPattern(job, cfg.Path, cfg.Glob)
+	if err != nil {
+		return nil, err
+	}
+	if !pattern {
+		return lookAt(job, cfg.Path)
+	}
+	found, err := search{job: job, most: w.Limits.withDefaults().MaxMatches}.glob(ctx, cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	var all []sighting
+	for _, m := range found {
+		all = append(all, sighting{m.name, identify(m.info)})
+	}
+	return all, nil
+}
+
+// lookAt is look for a path that is no pattern.
+func lookAt(job *courier.Context, name string) ([]sighting, error) {
+	p, err := at(job, name)
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.root.Stat(p.rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || isNotDir(err):
+		return nil, nil
+	case err != nil:
+		return nil, fault(p.name, err)
+	case !info.Mode().IsRegular():
+		return nil, courier.Permanent(fmt.Errorf("%q is %s; wait for a file, or for a pattern such as %s/*", p.name, kind(info.Mode()), p.name))
+	}
+	return []sighting{{p.name, identify(info)}}, nil
+}
+
+// timeout is what the step returns when its time is up.
+func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error) {
+	if cfg.OnTimeout == TimeoutContinues {
+		return output(found, false), nil
+	}
+	what := "it is not there"
+	switch {
+	case enough:
+		what = fmt.Sprintf("%q is there, but has not been stable for %v s", found[0].name, cfg.StableSeconds)
+	case len(found) > 0:
+		what = fmt.Sprintf("%d of %d files are there", len(found), cfg.MinFiles)
+	}
+	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", trim(cfg.Path), cfg.TimeoutSeconds, what)
+}
+
+func output(found []sighting, stable bool) WaitOutput {
+	out := WaitOutput{Found: stable, TimedOut: !stable, Files: []string{}, FileCount: len(found)}
+	for _, s := range found {
+		out.Files = append(out.Files, s.name)
+		out.Size += s.Size
+	}
+	if len(found) > 0 {
+		out.File = found[0].name
+	}
+	return out
+}
+
+// Validate checks the path and the figures.
+func (w Wait) Validate(ctx context.Context, job *courier.Context, cfg WaitConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return request{source: cfg.Path, glob: cfg.Glob, ignoreMissing: true}.validateSource(job, "path")
+}
