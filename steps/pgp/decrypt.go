@@ -32,12 +32,12 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	InputPath      string   `json:"input_path" courier:"required" doc:"The encrypted file."`
-	OutputPath     string   `json:"output_path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
-	PrivateKeyIDs  []string `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
-	Verify         Verify   `json:"verify" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
-	SignerKeyIDs   []string `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
-	MaxOutputBytes int64    `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	InputPath      string       `json:"input_path" courier:"required" doc:"The encrypted file."`
+	OutputPath     string       `json:"output_path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
+	PrivateKeyIDs  []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
+	Verify         Verification `json:"verify" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
+	SignerKeyIDs   []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	MaxOutputBytes int64        `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // DecryptOutput is the output of pgp.decrypt.
@@ -158,11 +158,10 @@ type message struct {
 	size int64 // of in
 	read int64 // bytes of in, in the second reading
 
-	src     *source
-	ring    *ring
-	details *openpgp.MessageDetails
-	// hostErr is an error of the host while the library read, which it hides.
-	hostErr error
+	src      *source
+	ring     *ring
+	verifier *verifier // nil if signatures are not looked at
+	details  *openpgp.MessageDetails
 }
 
 // explain makes an error of the step out of one that came up while the message
@@ -171,8 +170,8 @@ func (m *message) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case m.hostErr != nil:
-		return m.hostErr
+	case m.hostErr() != nil:
+		return m.hostErr()
 	case m.src != nil && m.src.err != nil:
 		err = m.src.err
 	}
@@ -182,16 +181,28 @@ func (m *message) explain(ctx context.Context, err error) error {
 	return err
 }
 
+// hostErr is an error of the host while the library read, which it hides.
+func (m *message) hostErr() error {
+	if m.verifier == nil {
+		return nil
+	}
+	return m.verifier.hostErr
+}
+
 // limit is the largest size of the plaintext.
-func (m *message) limit() int64 {
+func (m *message) limit() int64 { return limitFor(m.cfg.MaxOutputBytes, m.size) }
+
+// limitFor is the largest size of what comes out of a file of a size, unless
+// the configuration sets one.
+func limitFor(configured, size int64) int64 {
 	const least, factor = 1 << 30, 100
 	switch {
-	case m.cfg.MaxOutputBytes > 0:
-		return m.cfg.MaxOutputBytes
-	case m.size > math.MaxInt64/factor:
+	case configured > 0:
+		return configured
+	case size > math.MaxInt64/factor:
 		return math.MaxInt64
 	}
-	return max(least, m.size*factor)
+	return max(least, size*factor)
 }
 
 // open reads the message twice up to the encrypted data: to learn which keys it
@@ -238,13 +249,50 @@ func (m *message) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if m.hostErr != nil {
-		return m.hostErr
+	if err := m.hostErr(); err != nil {
+		return err
 	}
 	if !m.details.IsEncrypted { // the second reading can't differ, but the file could
 		return about("is not encrypted")
 	}
 	return nil
+}
+
+// setSigners tells the ring whose signatures count.
+func (m *message) setSigners(ctx context.Context) error {
+	if m.cfg.Verify == "" {
+		m.cfg.Verify = VerifyOptional
+		if len(m.cfg.SignerKeyIDs) > 0 {
+			m.cfg.Verify = VerifyRequired
+		}
+	}
+	if m.cfg.Verify == VerifyOff {
+		return nil
+	}
+	m.verifier = &verifier{keys: &m.keys, ids: m.cfg.SignerKeyIDs, field: "signer_key_ids", ring: m.ring}
+	return m.verifier.prepare(ctx)
+}
+
+// verdict looks at the signatures after the body was read to its end.
+func (m *message) verdict() verdict {
+	if m.verifier == nil {
+		return verdict{status: StatusNotChecked, why: "signatures are not verified"}
+	}
+	return m.verifier.verdict(m.details)
+}
+
+// judge turns a verdict into the step's failure, or nil.
+func (m *message) judge(v verdict) error {
+	if err := m.hostErr(); err != nil {
+		return err
+	}
+	switch {
+	case v.status == StatusValid, v.status == StatusNotChecked && m.cfg.Verify == VerifyOff:
+		return nil
+	case m.cfg.Verify == VerifyOptional && v.status != StatusInvalid:
+		return nil
+	}
+	return about("was decrypted, but not accepted: %s (verify is %q)", v.why, m.cfg.Verify)
 }
 
 // decompressed is the limit for the packets that hold a plaintext of n bytes.
@@ -258,7 +306,7 @@ func (m *message) rewind(ctx context.Context, report func(int64)) error {
 	if _, err := m.in.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
-	src, err := newSource(transfer.NewReader(ctx, m.in, report))
+	src, err := newSource(transfer.NewReader(ctx, m.in, report), armorMessage)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}

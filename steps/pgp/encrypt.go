@@ -11,7 +11,6 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Encrypt is the step pgp.encrypt: it encrypts one file to all of the
@@ -177,27 +176,17 @@ func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to, s
 
 // write encrypts in to w.
 func write(ctx context.Context, job *courier.Context, cfg EncryptConfig, w io.Writer, in *os.File, to, signer []*loaded) error {
-	info, err := in.Stat()
-	if err != nil {
-		return fmt.Errorf("input: %w", err)
-	}
 	buffered := bufio.NewWriterSize(w, bufSize)
 	var text io.WriteCloser = nopCloser{buffered}
 	if cfg.OutputFormat == Armored {
-		text = newArmorWriter(buffered)
+		text = newArmorWriter(buffered, armorMessage)
 	}
 	plaintext, err := encrypter(text, cfg, to, signer)
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
-	read, err := transfer.Copy(ctx, plaintext, in, func(done int64) {
-		job.Progress(done, info.Size(), cfg.InputPath)
-	})
-	if err != nil {
+	if err := copyInput(ctx, job, cfg.InputPath, plaintext, in); err != nil {
 		return err
-	}
-	if read != info.Size() {
-		return fmt.Errorf("input %q: changed while it was read: it had %d bytes, and %d were read", cfg.InputPath, info.Size(), read)
 	}
 	if err := plaintext.Close(); err != nil {
 		return fmt.Errorf("output: %w", err)

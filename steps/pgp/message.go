@@ -184,7 +184,7 @@ func subkeyIDs(e *openpgp.Entity) string {
 // A ring gives the library the keys for one message: to open it the private
 // keys, and inside it the keys that may have signed it.
 type ring struct {
-	src     *source
+	src     *source // nil if no key is asked for to open the message
 	start   int64
 	private openpgp.EntityList
 	signer  func(id uint64) *loaded // nil if nobody's signature is looked at
@@ -198,7 +198,7 @@ var _ openpgp.KeyRing = (*ring)(nil)
 // library asks for keys to open the message, and after that once for each
 // signature. It panics with an abort if there are too many of them.
 func (r *ring) EntitiesById(id uint64) []*openpgp.Entity {
-	if r.src.n <= r.start {
+	if r.src != nil && r.src.n <= r.start {
 		return r.private.EntitiesById(id)
 	}
 	if r.asked++; r.asked > maxSignatures {
