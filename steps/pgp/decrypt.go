@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
@@ -78,6 +79,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 	}
 
 	m := &message{job: job, cfg: cfg, keys: loader{job: job, keys: d.Keys}, in: in}
+	defer func() { m.inner.Close() }()
 	if err := m.open(ctx); err != nil {
 		return out, m.explain(ctx, err)
 	}
@@ -155,18 +157,20 @@ type message struct {
 	cfg  DecryptConfig
 	keys loader
 	in   *os.File
-	size int64 // of in
-	read int64 // bytes of in, in the second reading
+	size int64        // of in
+	read atomic.Int64 // bytes of in, in the reading that decrypts
 
 	src      *source
 	ring     *ring
 	verifier *verifier // nil if signatures are not looked at
+	inner    *inner    // nil if the library decrypts
 	details  *openpgp.MessageDetails
 }
 
 // explain makes an error of the step out of one that came up while the message
 // was read: what ended the reading comes first, since the library hides it.
 func (m *message) explain(ctx context.Context, err error) error {
+	m.inner.Close()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -205,15 +209,14 @@ func limitFor(configured, size int64) int64 {
 	return max(least, size*factor)
 }
 
-// open reads the message twice up to the encrypted data: to learn which keys it
-// takes, and to open it with them.
+// open reads the message up to the encrypted data and opens it.
 func (m *message) open(ctx context.Context) error {
 	info, err := m.in.Stat()
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
 	m.size = info.Size()
-	if err := m.rewind(ctx, nil); err != nil {
+	if err := m.rewind(ctx); err != nil {
 		return err
 	}
 	env, err := readEnvelope(m.src)
@@ -236,26 +239,33 @@ func (m *message) open(ctx context.Context) error {
 	if err := m.setSigners(ctx); err != nil {
 		return err
 	}
-	if err := m.rewind(ctx, func(done int64) { m.read = done }); err != nil {
+	if c, own := env.session(keys); c != nil {
+		err = m.openInside(ctx, env, c, own)
+	} else {
+		err = m.openAgain(ctx)
+	}
+	if err == nil {
+		err = m.hostErr()
+	}
+	return err
+}
+
+// openAgain makes the library read all of the message from its beginning.
+func (m *message) openAgain(ctx context.Context) error {
+	if err := m.rewind(ctx); err != nil {
 		return err
 	}
 	m.ring.src = m.src
-	if err := guard(func() error {
-		// The context is looked at above the buffer as well: a few bytes in it
-		// can unpack to minutes of work.
+	err := guard(func() (err error) {
+		// The context is looked at above the buffer as well: see openInside.
 		packets := transfer.NewReader(ctx, m.src, nil)
 		m.details, err = openpgp.ReadMessage(packets, m.ring, nil, reading(decompressed(m.limit())))
 		return damaged(err)
-	}); err != nil {
-		return err
-	}
-	if err := m.hostErr(); err != nil {
-		return err
-	}
-	if !m.details.IsEncrypted { // the second reading can't differ, but the file could
+	})
+	if err == nil && !m.details.IsEncrypted { // the second reading can't differ, but the file could
 		return about("is not encrypted")
 	}
-	return nil
+	return err
 }
 
 // setSigners tells the ring whose signatures count.
@@ -301,12 +311,12 @@ func decompressed(n int64) int64 {
 	return n + min(overhead, math.MaxInt64-n)
 }
 
-func (m *message) rewind(ctx context.Context, report func(int64)) error {
+func (m *message) rewind(ctx context.Context) error {
 	m.src = nil
 	if _, err := m.in.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
-	src, err := newSource(transfer.NewReader(ctx, m.in, report), armorMessage)
+	src, err := newSource(transfer.NewReader(ctx, m.in, m.read.Store), armorMessage)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
@@ -321,7 +331,7 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	buffered := bufio.NewWriterSize(w, bufSize)
 	to := &limited{w: buffered, left: m.limit()}
 	size, err := transfer.Copy(ctx, to, m.details.UnverifiedBody, func(int64) {
-		m.job.Progress(m.read, m.size, m.cfg.InputPath)
+		m.job.Progress(m.read.Load(), m.size, m.cfg.InputPath)
 	})
 	switch {
 	case to.full:
@@ -329,12 +339,18 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	case to.err != nil:
 		return out, fmt.Errorf("output: %w", to.err)
 	case err != nil:
-		return out, damaged(err)
+		return out, m.broken(ctx, err)
+	}
+	if m.inner != nil {
+		if !m.inner.sealed.checked() {
+			return out, about("goes on after its end")
+		}
+		m.inner.Close()
 	}
 	// Both are consequences of the end of the body; that nothing unchecked is
 	// ever published must not depend on that.
 	if n, err := m.src.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-		return out, about("goes on after its end")
+		return out, about("holds something besides one complete message")
 	}
 	found := m.verdict()
 	if err := m.judge(found); err != nil {

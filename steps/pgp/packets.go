@@ -1,6 +1,14 @@
 package pgp
 
-import "io"
+import (
+	"bufio"
+	"compress/bzip2"
+	"io"
+	"math"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
+)
 
 // The types of the packets that steps write themselves.
 const (
@@ -90,4 +98,118 @@ func newLiteralWriter(w io.Writer) (*packetWriter, error) {
 	p := newPacketWriter(w, tagLiteral)
 	_, err := p.Write(literalHead)
 	return p, err
+}
+
+// A packetReader reads the content of one packet.
+type packetReader struct {
+	r    *bufio.Reader
+	left int64 // of this piece
+	more bool  // another piece follows
+	open bool  // the packet ends where r does
+}
+
+// readPacket reads the header of a packet.
+func readPacket(r *bufio.Reader) (tag byte, body *packetReader, err error) {
+	first, err := r.ReadByte()
+	if err != nil {
+		return 0, nil, err
+	}
+	body = &packetReader{r: r}
+	switch {
+	case first&0x80 == 0:
+		return 0, nil, about("is damaged: what should be a packet is none")
+	case first&newFormat == newFormat:
+		err = body.piece()
+		return first &^ newFormat, body, err
+	}
+	const untilEnd = 3
+	if first&3 == untilEnd {
+		body.left, body.open = math.MaxInt64, true
+		return first >> 2 & 15, body, nil
+	}
+	for range 1 << (first & 3) {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, nil, early(err)
+		}
+		body.left = body.left<<8 | int64(b)
+	}
+	return first >> 2 & 15, body, nil
+}
+
+// early makes the end of a file one that comes too early.
+func early(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// piece reads the length of the next piece.
+func (p *packetReader) piece() error {
+	first, err := p.r.ReadByte()
+	if err != nil {
+		return early(err)
+	}
+	p.more = false
+	more := 0
+	switch {
+	case first < 192:
+		p.left = int64(first)
+	case first < 224:
+		p.left, more = int64(first-192), 1
+	case first < 255:
+		p.left, p.more = 1<<(first&31), true
+	default:
+		p.left, more = 0, 4
+	}
+	for range more {
+		b, err := p.r.ReadByte()
+		if err != nil {
+			return early(err)
+		}
+		p.left = p.left<<8 | int64(b)
+	}
+	if first >= 192 && first < 224 {
+		p.left += 192
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (p *packetReader) Read(b []byte) (int, error) {
+	for p.left == 0 {
+		if !p.more {
+			return 0, io.EOF
+		}
+		if err := p.piece(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := p.r.Read(b[:min(int64(len(b)), p.left)])
+	p.left -= int64(n)
+	if err == io.EOF && !p.open {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// unpacked returns what is in a compressed packet: more packets.
+func unpacked(body *packetReader) (io.Reader, error) {
+	r := bufio.NewReaderSize(body, bufSize)
+	algorithm, err := r.ReadByte()
+	if err != nil {
+		return nil, early(err)
+	}
+	switch algorithm {
+	case 0:
+		return r, nil
+	case 1:
+		return flate.NewReader(r), nil
+	case 2:
+		return zlib.NewReader(r)
+	case 3:
+		return bzip2.NewReader(r), nil
+	}
+	return nil, about("uses what is not supported: the compression %d", algorithm)
 }
