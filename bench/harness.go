@@ -23,6 +23,7 @@ type harness struct {
 	rates  map[string]float64 // executions per second, as last seen
 	notes  map[string]string  // by the full name of a figure
 	past   *past              // nil before the first bench that needs it
+	pgp    *pgpWork           // the same
 }
 
 // newHarness returns a harness on a server, which the caller closes after it.
@@ -38,10 +39,14 @@ func newHarness(srv *server, quick bool, progress io.Writer) *harness {
 }
 
 func (h *harness) close() error {
-	if h.past == nil {
-		return nil
+	var err error
+	if h.pgp != nil {
+		err = h.pgp.close()
 	}
-	return h.past.db.drop()
+	if h.past != nil {
+		err = errors.Join(err, h.past.db.drop())
+	}
+	return err
 }
 
 // say reports progress.
