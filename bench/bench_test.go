@@ -67,6 +67,8 @@ func TestNames(t *testing.T) {
 		"pickup-50-p50/river-defaults", "pickup-50-p99/river",
 		"history-1m-steps-10x64/empty", "history-5m-executions-1x100/empty", "history-5m-claim-p99/empty",
 		"xmin-steps-10x64/free", "xmin-executions-1x100/free",
+		"pgp-encrypt/gnupg", "pgp-decrypt/gnupg", "pgp-encrypt-armored/gnupg", "pgp-decrypt-armored/gnupg",
+		"pgp-encrypt-compressed/gnupg", "pgp-decrypt-compressed/gnupg",
 		"cost-steps-10x64-wal/dbos", "cost-executions-1x100-trips/river", "cost-late-wal/first",
 		"zip-logs/infozip", "zip-random/infozip", "unzip-logs/infozip", "tarzst-logs/tar", "copy-1g/cp",
 	} {

@@ -24,6 +24,7 @@ type harness struct {
 	notes  map[string]string  // by the full name of a figure
 	past   *past              // nil before the first bench that needs it
 	files  *files             // likewise
+	pgp    *pgpWork           // likewise
 }
 
 // newHarness returns a harness on a server, which the caller closes after it.
@@ -42,6 +43,9 @@ func (h *harness) close() error {
 	var err error
 	if h.files != nil {
 		err = h.files.close()
+	}
+	if h.pgp != nil {
+		err = errors.Join(err, h.pgp.close())
 	}
 	if h.past != nil {
 		err = errors.Join(err, h.past.db.drop())

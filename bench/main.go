@@ -95,6 +95,7 @@ func benches() []bench {
 	list = append(list, latency()...)
 	list = append(list, enqueue()...)
 	list = append(list, pickup()...)
+	list = append(list, pgpBenches()...)
 	list = append(list, cost()...)
 	list = append(list, xmin()...)
 	list = append(list, history()...)

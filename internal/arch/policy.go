@@ -64,7 +64,7 @@ var Rooms = []Room{
 	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
 	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{pkgSFTP, xCrypto, knownHosts, doublestar}},
 	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}, Libraries: []string{jlaffayeFTP, doublestar}},
-	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}, Libraries: []string{goCrypto}},
+	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
 

@@ -12,6 +12,7 @@ import (
 // last line for content where neither checksum nor padding marks the end.
 type armorWriter struct {
 	w    io.Writer
+	kind string
 	part []byte // of a line
 	text []byte // one batch of lines
 	sum  uint32
@@ -25,9 +26,9 @@ const (
 )
 
 // newArmorWriter returns a writer whose Close ends the armor and leaves w open.
-func newArmorWriter(w io.Writer) *armorWriter {
-	a := &armorWriter{w: w, sum: crcStart, text: make([]byte, 0, batchLines*(lineChars+1))}
-	_, a.err = io.WriteString(w, "-----BEGIN "+armorMessage+"-----\n\n")
+func newArmorWriter(w io.Writer, kind string) *armorWriter {
+	a := &armorWriter{w: w, kind: kind, sum: crcStart, text: make([]byte, 0, batchLines*(lineChars+1))}
+	_, a.err = io.WriteString(w, "-----BEGIN "+kind+"-----\n\n")
 	return a
 }
 
@@ -77,7 +78,7 @@ func (a *armorWriter) Close() error {
 	sum := binary.BigEndian.AppendUint32(nil, a.sum)
 	a.text = append(a.text, '=')
 	a.text = append(base64.StdEncoding.AppendEncode(a.text, sum[:3]), '\n')
-	a.text = append(append(a.text, armorEnd...), '\n')
+	a.text = append(append(a.text, endLine(a.kind)...), '\n')
 	a.flush()
 	return a.err
 }

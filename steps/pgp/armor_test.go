@@ -33,7 +33,7 @@ func checkArmor(t *testing.T, size, piece int) {
 	}
 	lw.Write(data)
 	lw.Close()
-	w := newArmorWriter(&got)
+	w := newArmorWriter(&got, armorMessage)
 	for rest := data; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 		if n, err := w.Write(rest[:min(piece, len(rest))]); err != nil || n != min(piece, len(rest)) {
 			t.Fatalf("Write = %d, %v", n, err)
@@ -56,7 +56,7 @@ func checkArmor(t *testing.T, size, piece int) {
 	if size == 0 {
 		return
 	}
-	src, err := newSource(&got)
+	src, err := newSource(&got, armorMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (f *failing) Write(p []byte) (int, error) {
 
 func TestArmorWriterFails(t *testing.T) {
 	for after := 0; after < 200; after += 10 {
-		w := newArmorWriter(&failing{after})
+		w := newArmorWriter(&failing{after}, armorMessage)
 		_, err := w.Write(make([]byte, 100))
 		if e := w.Close(); err == nil {
 			err = e
@@ -97,7 +97,7 @@ func FuzzSource(f *testing.F) {
 	f.Add([]byte("\uFEFFtext\n-----BEGIN PGP MESSAGE-----\r\nComment: x\r\n\r\naGVs\r\nbG8=\r\n-----END PGP MESSAGE-----"))
 	f.Add([]byte("\xc1\x03abc"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src, err := newSource(bytes.NewReader(data))
+		src, err := newSource(bytes.NewReader(data), armorMessage)
 		if err != nil {
 			return
 		}
@@ -121,19 +121,19 @@ func BenchmarkArmor(b *testing.B) {
 	b.Run("write", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			w := newArmorWriter(io.Discard)
+			w := newArmorWriter(io.Discard, armorMessage)
 			w.Write(data)
 			w.Close()
 		}
 	})
 	b.Run("read", func(b *testing.B) {
 		var text bytes.Buffer
-		w := newArmorWriter(&text)
+		w := newArmorWriter(&text, armorMessage)
 		w.Write(data)
 		w.Close()
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			src, err := newSource(bytes.NewReader(text.Bytes()))
+			src, err := newSource(bytes.NewReader(text.Bytes()), armorMessage)
 			if err == nil {
 				_, err = io.Copy(io.Discard, src)
 			}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
@@ -32,12 +33,12 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	InputPath      string   `json:"input_path" courier:"required" doc:"The encrypted file."`
-	OutputPath     string   `json:"output_path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
-	PrivateKeyIDs  []string `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
-	Verify         Verify   `json:"verify" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
-	SignerKeyIDs   []string `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
-	MaxOutputBytes int64    `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	InputPath      string       `json:"input_path" courier:"required" doc:"The encrypted file."`
+	OutputPath     string       `json:"output_path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
+	PrivateKeyIDs  []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
+	Verify         Verification `json:"verify" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
+	SignerKeyIDs   []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	MaxOutputBytes int64        `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // DecryptOutput is the output of pgp.decrypt.
@@ -78,6 +79,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 	}
 
 	m := &message{job: job, cfg: cfg, keys: loader{job: job, keys: d.Keys}, in: in}
+	defer func() { m.inner.Close() }()
 	if err := m.open(ctx); err != nil {
 		return out, m.explain(ctx, err)
 	}
@@ -155,24 +157,25 @@ type message struct {
 	cfg  DecryptConfig
 	keys loader
 	in   *os.File
-	size int64 // of in
-	read int64 // bytes of in, in the second reading
+	size int64        // of in
+	read atomic.Int64 // bytes of in, in the reading that decrypts
 
-	src     *source
-	ring    *ring
-	details *openpgp.MessageDetails
-	// hostErr is an error of the host while the library read, which it hides.
-	hostErr error
+	src      *source
+	ring     *ring
+	verifier *verifier // nil if signatures are not looked at
+	inner    *inner    // nil if the library decrypts
+	details  *openpgp.MessageDetails
 }
 
 // explain makes an error of the step out of one that came up while the message
 // was read: what ended the reading comes first, since the library hides it.
 func (m *message) explain(ctx context.Context, err error) error {
+	m.inner.Close()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case m.hostErr != nil:
-		return m.hostErr
+	case m.hostErr() != nil:
+		return m.hostErr()
 	case m.src != nil && m.src.err != nil:
 		err = m.src.err
 	}
@@ -182,27 +185,38 @@ func (m *message) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// limit is the largest size of the plaintext.
-func (m *message) limit() int64 {
-	const least, factor = 1 << 30, 100
-	switch {
-	case m.cfg.MaxOutputBytes > 0:
-		return m.cfg.MaxOutputBytes
-	case m.size > math.MaxInt64/factor:
-		return math.MaxInt64
+// hostErr is an error of the host while the library read, which it hides.
+func (m *message) hostErr() error {
+	if m.verifier == nil {
+		return nil
 	}
-	return max(least, m.size*factor)
+	return m.verifier.hostErr
 }
 
-// open reads the message twice up to the encrypted data: to learn which keys it
-// takes, and to open it with them.
+// limit is the largest size of the plaintext.
+func (m *message) limit() int64 { return limitFor(m.cfg.MaxOutputBytes, m.size) }
+
+// limitFor is the largest size of what comes out of a file of a size, unless
+// the configuration sets one.
+func limitFor(configured, size int64) int64 {
+	const least, factor = 1 << 30, 100
+	switch {
+	case configured > 0:
+		return configured
+	case size > math.MaxInt64/factor:
+		return math.MaxInt64
+	}
+	return max(least, size*factor)
+}
+
+// open reads the message up to the encrypted data and opens it.
 func (m *message) open(ctx context.Context) error {
 	info, err := m.in.Stat()
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
 	m.size = info.Size()
-	if err := m.rewind(ctx, nil); err != nil {
+	if err := m.rewind(ctx); err != nil {
 		return err
 	}
 	env, err := readEnvelope(m.src)
@@ -225,26 +239,70 @@ func (m *message) open(ctx context.Context) error {
 	if err := m.setSigners(ctx); err != nil {
 		return err
 	}
-	if err := m.rewind(ctx, func(done int64) { m.read = done }); err != nil {
+	if c, own := env.session(keys); c != nil {
+		err = m.openInside(ctx, env, c, own)
+	} else {
+		err = m.openAgain(ctx)
+	}
+	if err == nil {
+		err = m.hostErr()
+	}
+	return err
+}
+
+// openAgain makes the library read all of the message from its beginning.
+func (m *message) openAgain(ctx context.Context) error {
+	if err := m.rewind(ctx); err != nil {
 		return err
 	}
 	m.ring.src = m.src
-	if err := guard(func() error {
-		// The context is looked at above the buffer as well: a few bytes in it
-		// can unpack to minutes of work.
+	err := guard(func() (err error) {
+		// The context is looked at above the buffer as well: see openInside.
 		packets := transfer.NewReader(ctx, m.src, nil)
 		m.details, err = openpgp.ReadMessage(packets, m.ring, nil, reading(decompressed(m.limit())))
 		return damaged(err)
-	}); err != nil {
-		return err
-	}
-	if m.hostErr != nil {
-		return m.hostErr
-	}
-	if !m.details.IsEncrypted { // the second reading can't differ, but the file could
+	})
+	if err == nil && !m.details.IsEncrypted { // the second reading can't differ, but the file could
 		return about("is not encrypted")
 	}
-	return nil
+	return err
+}
+
+// setSigners tells the ring whose signatures count.
+func (m *message) setSigners(ctx context.Context) error {
+	if m.cfg.Verify == "" {
+		m.cfg.Verify = VerifyOptional
+		if len(m.cfg.SignerKeyIDs) > 0 {
+			m.cfg.Verify = VerifyRequired
+		}
+	}
+	if m.cfg.Verify == VerifyOff {
+		return nil
+	}
+	m.verifier = &verifier{keys: &m.keys, ids: m.cfg.SignerKeyIDs, field: "signer_key_ids", ring: m.ring}
+	return m.verifier.prepare(ctx)
+}
+
+// verdict looks at the signatures after the body was read to its end.
+func (m *message) verdict() verdict {
+	if m.verifier == nil {
+		return verdict{status: StatusNotChecked, why: "signatures are not verified"}
+	}
+	return m.verifier.verdict(m.details)
+}
+
+// judge turns a verdict into the step's failure, or nil.
+func (m *message) judge(v verdict) error {
+	if err := m.hostErr(); err != nil {
+		return err
+	}
+	switch {
+	case v.status == StatusValid, v.status == StatusNotChecked && m.cfg.Verify == VerifyOff:
+		return nil
+	case m.cfg.Verify == VerifyOptional && v.status != StatusInvalid:
+		return nil
+	}
+	return about("was decrypted, but not accepted: %s (verify is %q)", v.why, m.cfg.Verify)
 }
 
 // decompressed is the limit for the packets that hold a plaintext of n bytes.
@@ -253,12 +311,12 @@ func decompressed(n int64) int64 {
 	return n + min(overhead, math.MaxInt64-n)
 }
 
-func (m *message) rewind(ctx context.Context, report func(int64)) error {
+func (m *message) rewind(ctx context.Context) error {
 	m.src = nil
 	if _, err := m.in.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
-	src, err := newSource(transfer.NewReader(ctx, m.in, report))
+	src, err := newSource(transfer.NewReader(ctx, m.in, m.read.Store), armorMessage)
 	if err != nil {
 		return fmt.Errorf("input: %w", err)
 	}
@@ -273,7 +331,7 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	buffered := bufio.NewWriterSize(w, bufSize)
 	to := &limited{w: buffered, left: m.limit()}
 	size, err := transfer.Copy(ctx, to, m.details.UnverifiedBody, func(int64) {
-		m.job.Progress(m.read, m.size, m.cfg.InputPath)
+		m.job.Progress(m.read.Load(), m.size, m.cfg.InputPath)
 	})
 	switch {
 	case to.full:
@@ -281,12 +339,18 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	case to.err != nil:
 		return out, fmt.Errorf("output: %w", to.err)
 	case err != nil:
-		return out, damaged(err)
+		return out, m.broken(ctx, err)
+	}
+	if m.inner != nil {
+		if !m.inner.sealed.checked() {
+			return out, about("goes on after its end")
+		}
+		m.inner.Close()
 	}
 	// Both are consequences of the end of the body; that nothing unchecked is
 	// ever published must not depend on that.
 	if n, err := m.src.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-		return out, about("goes on after its end")
+		return out, about("holds something besides one complete message")
 	}
 	found := m.verdict()
 	if err := m.judge(found); err != nil {

@@ -7,17 +7,14 @@ import (
 	"io"
 	"os"
 
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Encrypt is the step pgp.encrypt: it encrypts one file to all of the
 // recipients, any of whom can then decrypt it, and signs it if a signing key is
 // given. The cipher is AES-256, or AES-128 if a recipient's key rules that out,
-// always with the integrity check that GnuPG knows (MDC).
+// with the integrity check that every program knows (MDC), or in a mode that
+// contains one (AEAD) if the keys of all recipients offer it.
 //
 // The output has its final name only when it is complete. Encrypting again
 // overwrites it: the bytes differ, since each message has a key of its own, and
@@ -34,6 +31,7 @@ type EncryptConfig struct {
 	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file. Default: the file is not signed."`
 	OutputFormat    Format      `json:"output_format" default:"binary" doc:"binary, or armored: a text file."`
 	Compression     Compression `json:"compression" default:"none" doc:"Compression inside the message: none, zip or zlib."`
+	AEAD            AEAD        `json:"aead" default:"auto" doc:"auto: AES-GCM or another authenticated mode of RFC 9580, which is faster, if the keys of all recipients offer it; off: always the form that every program reads."`
 }
 
 // Format is the form of a message as a file.
@@ -67,14 +65,19 @@ func (c *Compression) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-func (c Compression) algorithm() packet.CompressionAlgo {
-	switch c {
-	case CompressionZip:
-		return packet.CompressionZIP
-	case CompressionZlib:
-		return packet.CompressionZLIB
-	}
-	return packet.CompressionNone
+// AEAD is when a message is encrypted in the way of RFC 9580.
+type AEAD string
+
+// The values of [AEAD].
+const (
+	AEADAuto AEAD = "auto"
+	AEADOff  AEAD = "off"
+)
+
+// UnmarshalText refuses other values.
+func (a *AEAD) UnmarshalText(text []byte) (err error) {
+	*a, err = oneOf(text, AEADAuto, AEADOff)
+	return err
 }
 
 // EncryptOutput is the output of pgp.encrypt.
@@ -93,7 +96,7 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 	if err != nil {
 		return out, err
 	}
-	to, signer, err := e.load(ctx, &loader{job: job, keys: e.Keys}, cfg)
+	to, key, err := e.load(ctx, &loader{job: job, keys: e.Keys}, cfg)
 	if err != nil {
 		return out, err
 	}
@@ -110,7 +113,7 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 		return out, fmt.Errorf("output: %w", err)
 	}
 	defer w.Close()
-	if err := write(ctx, job, cfg, w, in, to, signer); err != nil {
+	if err := write(ctx, job, cfg, w, in, to, key); err != nil {
 		return out, err
 	}
 	info, err := w.Stat()
@@ -121,10 +124,10 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 		return out, fmt.Errorf("output: %w", err)
 	}
 	out.Size = info.Size()
-	for _, key := range to {
-		out.Recipients = append(out.Recipients, fingerprint(key.PrimaryKey))
+	for _, k := range to {
+		out.Recipients = append(out.Recipients, fingerprint(k.PrimaryKey))
 	}
-	for _, key := range signer {
+	if key != nil {
 		out.SignerFingerprint = fingerprint(key.PrimaryKey)
 	}
 	out.EncryptedFile, err = job.Path(target)
@@ -158,78 +161,51 @@ func (e *Encrypt) Cleanup(_ context.Context, job *courier.Context, cfg EncryptCo
 	return cleanup(job, cfg.OutputPath, baseName(cfg.InputPath)+".pgp")
 }
 
-// load finds the keys; signer holds one key or none.
-func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to, signer []*loaded, err error) {
+// load finds the keys; key is nil if nobody signs.
+func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to []*loaded, key *loaded, err error) {
 	var errs []error
 	if to, err = l.loadAll(ctx, cfg.RecipientKeyIDs, toEncrypt); err != nil {
 		errs = append(errs, fmt.Errorf("recipients: %w", err))
 	}
 	if cfg.SigningKeyID != "" {
-		if signer, err = l.loadAll(ctx, []string{cfg.SigningKeyID}, toSign); err != nil {
+		signers, err := l.loadAll(ctx, []string{cfg.SigningKeyID}, toSign)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("signing key: %w", err))
+		} else {
+			key = signers[0]
 		}
 	}
 	if len(errs) > 0 {
 		return nil, nil, joined(errs)
 	}
-	return to, signer, nil
+	return to, key, nil
 }
 
 // write encrypts in to w.
-func write(ctx context.Context, job *courier.Context, cfg EncryptConfig, w io.Writer, in *os.File, to, signer []*loaded) error {
-	info, err := in.Stat()
-	if err != nil {
-		return fmt.Errorf("input: %w", err)
-	}
+func write(ctx context.Context, job *courier.Context, cfg EncryptConfig, w io.Writer, in *os.File, to []*loaded, key *loaded) error {
 	buffered := bufio.NewWriterSize(w, bufSize)
 	var text io.WriteCloser = nopCloser{buffered}
 	if cfg.OutputFormat == Armored {
-		text = newArmorWriter(buffered)
+		text = newArmorWriter(buffered, armorMessage)
 	}
-	plaintext, err := encrypter(text, cfg, to, signer)
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	read, err := transfer.Copy(ctx, plaintext, in, func(done int64) {
-		job.Progress(done, info.Size(), cfg.InputPath)
-	})
+	m, err := newOutgoing(cfg, to, key)
 	if err != nil {
 		return err
 	}
-	if read != info.Size() {
-		return fmt.Errorf("input %q: changed while it was read: it had %d bytes, and %d were read", cfg.InputPath, info.Size(), read)
+	defer m.abandon()
+	if err := m.open(text); err != nil {
+		return outputError(err)
 	}
-	if err := plaintext.Close(); err != nil {
-		return fmt.Errorf("output: %w", err)
+	if err := copyInput(ctx, job, cfg.InputPath, m.content, in); err != nil {
+		return err
+	}
+	if err := m.close(); err != nil {
+		return outputError(err)
 	}
 	if err := text.Close(); err != nil {
-		return fmt.Errorf("output: %w", err)
+		return outputError(err)
 	}
-	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
-}
-
-// encrypter returns a writer for the content of a message that goes to w.
-func encrypter(w io.Writer, cfg EncryptConfig, to, signer []*loaded) (io.WriteCloser, error) {
-	conf := policy()
-	conf.DefaultCompressionAlgo = cfg.Compression.algorithm()
-	recipients := make([]*openpgp.Entity, len(to))
-	for i, key := range to {
-		recipients[i] = key.Entity
-		// What the key says of itself would choose between AEAD, which GnuPG
-		// can't read, and MDC, and overrule the compression asked for.
-		if sig, err := key.PrimarySelfSignature(conf.Now(), conf); err == nil {
-			sig.SEIPDv2 = false
-			sig.PreferredCompression = []uint8{uint8(conf.DefaultCompressionAlgo)}
-		}
-	}
-	var signers []*openpgp.Entity
-	for _, key := range signer {
-		signers = append(signers, key.Entity)
-	}
-	return openpgp.EncryptWithParams(w, recipients, nil, &openpgp.EncryptParams{Signers: signers, Config: conf})
+	return outputError(buffered.Flush())
 }
 
 type nopCloser struct{ io.Writer }

@@ -222,7 +222,8 @@ func TestInputByAnotherName(t *testing.T) {
 }
 
 // TestForm looks at what stands in messages for keys that ask for other things:
-// always an integrity check that GnuPG knows, and the best cipher allowed.
+// an integrity check, which is the one that GnuPG knows unless the key offers
+// AEAD, and the best cipher allowed.
 func TestForm(t *testing.T) {
 	b := newBench(t)
 	data := bytes.Repeat([]byte("content "), 1000)
@@ -240,8 +241,14 @@ func TestForm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := b.add(name, newEntity(t, name, c.change))
-			for _, compression := range []string{"none", "zip"} {
-				out, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{name}, "signing_key_id": name, "compression": compression})
+			for i, compression := range []string{"none", "zip", "none", "zip"} {
+				aead, version := "auto", 1
+				if i >= 2 {
+					aead = "off"
+				} else if name == "aead" {
+					version = 2
+				}
+				out, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{name}, "signing_key_id": name, "compression": compression, "aead": aead})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -263,8 +270,8 @@ func TestForm(t *testing.T) {
 						t.Fatal(err)
 					}
 					if se, ok := p.(*packet.SymmetricallyEncrypted); ok {
-						if !se.IntegrityProtected || se.Version != 1 {
-							t.Errorf("integrity %v, version %d", se.IntegrityProtected, se.Version)
+						if !se.IntegrityProtected || se.Version != version {
+							t.Errorf("integrity %v, version %d, want %d", se.IntegrityProtected, se.Version, version)
 						}
 						break
 					}

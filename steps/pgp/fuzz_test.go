@@ -25,7 +25,7 @@ func FuzzArmor(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("much of the same "), 50), uint16(49))
 	f.Fuzz(func(t *testing.T, content []byte, piece uint16) {
 		var text bytes.Buffer
-		w := newArmorWriter(&text)
+		w := newArmorWriter(&text, armorMessage)
 		for rest := content; len(rest) > 0; {
 			n := min(int(piece)+1, len(rest))
 			if _, err := w.Write(rest[:n]); err != nil {
@@ -36,7 +36,7 @@ func FuzzArmor(f *testing.F) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		src, err := newSource(bytes.NewReader(text.Bytes()))
+		src, err := newSource(bytes.NewReader(text.Bytes()), armorMessage)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func FuzzEnvelope(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src, err := newSource(bytes.NewReader(data))
+		src, err := newSource(bytes.NewReader(data), armorMessage)
 		var env *envelope
 		if err == nil {
 			env, err = readEnvelope(src)

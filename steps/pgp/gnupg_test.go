@@ -272,3 +272,72 @@ func TestKeysOfGnuPG(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
+
+// TestSignaturesOfGnuPG verifies what GnuPG signs, and has it verify ours.
+func TestSignaturesOfGnuPG(t *testing.T) {
+	g := newGnuPG(t)
+	b := newBench(t)
+	for name, algo := range map[string]string{"rsa": "rsa2048", "curve": "ed25519", "p256": "nistp256", "p384": "nistp384"} {
+		g.generate(name, algo, "")
+		b.addFrom(g, name, true)
+	}
+	us := b.key("us")
+	b.keys.Add("curve", pgp.Key{Data: g.run(nil, "--export-secret-keys", "curve")})
+	g.run(private(t, us), "--import")
+	content := []byte("first line\n- dash\nFrom here \t\n\n-----BEGIN PGP SIGNATURE-----\nlast\n")
+	b.write("a.txt", content)
+	file := filepath.Join(b.dir, "a.txt")
+	for _, who := range []string{"rsa", "curve", "p256", "p384"} {
+		for _, args := range [][]string{{"--detach-sign"}, {"-a", "--detach-sign"}, {"-t", "--detach-sign"}, {"--sign"}, {"-a", "--sign"}, {"-z", "0", "--sign"}, {"--textmode", "--sign"}, {"--clearsign"}} {
+			b.write("signed", g.run(content, append([]string{"-u", who}, args...)...))
+			cfg := map[string]any{"input_path": "signed", "output_path": "content"}
+			if args[len(args)-1] == "--detach-sign" {
+				cfg = map[string]any{"input_path": "a.txt", "detached_signature_path": "signed"}
+			}
+			out, err := b.verify(cfg)
+			if err != nil || !out.IsValid || out.SignerFingerprint != g.fingerprint(who) {
+				t.Errorf("%s, %q: %+v, %v", who, args, out, err)
+				continue
+			}
+			want := content
+			if args[0] == "--clearsign" {
+				want = bytes.Replace(content, []byte(" \t\n"), []byte("\n"), 1)
+			}
+			if out.VerifiedFile != "" && !bytes.Equal(bytes.ReplaceAll(b.read("content"), []byte("\r\n"), []byte("\n")), want) {
+				t.Errorf("%s, %q: the content is %q", who, args, b.read("content"))
+			}
+			b.write("a.txt", append(bytes.Clone(content), '!'))
+			if out, err := b.verify(cfg); out.VerifiedFile == "" && (err != nil || out.VerifyStatus != pgp.StatusInvalid) {
+				t.Errorf("%s, %q, content changed: %+v, %v", who, args, out, err)
+			}
+			b.write("a.txt", content)
+		}
+	}
+	for _, who := range []string{"us", "rsa", "p256", "p384"} {
+		for text, want := range map[string]string{string(content): string(content), "no end": "no end", "": "", "\n": "\n", "two\n\n": "two\n\n"} {
+			b.write("a.txt", []byte(text))
+			for _, f := range signForms {
+				inline := f.mode == "inline" || f.mode == "clearsign"
+				b.signed("a.txt", who, f.mode, f.format)
+				signed := filepath.Join(b.dir, "signed")
+				if !inline {
+					if _, said, err := g.try(nil, "--verify", signed, file); err != nil || !strings.Contains(said, "VALIDSIG") {
+						t.Errorf("%s, %+v, %q: %v, %s", who, f, text, err, said)
+					}
+					continue
+				}
+				got, said, err := g.try(nil, "--decrypt", signed)
+				if err != nil || !strings.Contains(said, "VALIDSIG") {
+					t.Errorf("%s, %+v, %q: %v, %s", who, f, text, err, said)
+				}
+				if f.mode == "clearsign" {
+					want = strings.Replace(strings.TrimSuffix(want, "\n"), " \t\n", "\n", 1)
+					got = bytes.TrimSuffix(got, []byte("\n"))
+				}
+				if string(got) != want {
+					t.Errorf("%s, %+v, %q: GnuPG reads %q", who, f, text, got)
+				}
+			}
+		}
+	}
+}

@@ -43,7 +43,7 @@ func ExampleGenerateKey() {
 	fmt.Println(reg.Keys())
 	// Output:
 	// -----BEGIN PGP PUBLIC KEY BLOCK-----
-	// [pgp.decrypt pgp.encrypt]
+	// [pgp.decrypt pgp.encrypt pgp.sign pgp.verify]
 }
 
 func TestKeyringFindsKeys(t *testing.T) {

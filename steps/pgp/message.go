@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
@@ -29,6 +30,8 @@ type envelope struct {
 	times    map[uint64]int
 	password bool  // a password can open it too
 	start    int64 // where the encrypted data begin in the source
+	keys     []*packet.EncryptedKey
+	sealed   *packet.SymmetricallyEncrypted // nil if it is of another kind
 }
 
 // readEnvelope reads the packets before the encrypted data. Its error is a
@@ -37,7 +40,8 @@ func readEnvelope(src *source) (*envelope, error) {
 	env := &envelope{times: make(map[uint64]int)}
 	seen := make(map[string]bool)
 	count := 0
-	packets := packet.NewReader(io.LimitReader(src, maxEnvelope))
+	limit := &io.LimitedReader{R: src, N: maxEnvelope}
+	packets := packet.NewReader(limit)
 	for {
 		p, err := packets.Next()
 		if err == io.EOF {
@@ -52,6 +56,7 @@ func readEnvelope(src *source) (*envelope, error) {
 				return nil, about("names more than %d recipients", maxRecipients)
 			}
 			env.times[p.KeyId]++
+			env.keys = append(env.keys, p)
 			id := keyID(p.KeyId)
 			if len(p.KeyFingerprint) > 0 {
 				id = fmt.Sprintf("%X", p.KeyFingerprint)
@@ -66,7 +71,8 @@ func readEnvelope(src *source) (*envelope, error) {
 			if !p.IntegrityProtected {
 				return nil, about("is not protected against changes (it has no integrity check, MDC), so it is not decrypted; its sender must encrypt with a current program")
 			}
-			env.start = src.n
+			env.start, env.sealed = src.n, p
+			limit.N = math.MaxInt64
 			return env, nil
 		case *packet.AEADEncrypted:
 			env.start = src.n
@@ -184,7 +190,7 @@ func subkeyIDs(e *openpgp.Entity) string {
 // A ring gives the library the keys for one message: to open it the private
 // keys, and inside it the keys that may have signed it.
 type ring struct {
-	src     *source
+	src     *source // nil if no key is asked for to open the message
 	start   int64
 	private openpgp.EntityList
 	signer  func(id uint64) *loaded // nil if nobody's signature is looked at
@@ -198,7 +204,7 @@ var _ openpgp.KeyRing = (*ring)(nil)
 // library asks for keys to open the message, and after that once for each
 // signature. It panics with an abort if there are too many of them.
 func (r *ring) EntitiesById(id uint64) []*openpgp.Entity {
-	if r.src.n <= r.start {
+	if r.src != nil && r.src.n <= r.start {
 		return r.private.EntitiesById(id)
 	}
 	if r.asked++; r.asked > maxSignatures {

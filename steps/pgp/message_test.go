@@ -15,8 +15,13 @@ import (
 // armored puts a message into armor, with the checksum that old programs write.
 func armored(t testing.TB, message []byte) []byte {
 	t.Helper()
+	return armoredAs(t, "PGP MESSAGE", message)
+}
+
+func armoredAs(t testing.TB, kind string, message []byte) []byte {
+	t.Helper()
 	var buf bytes.Buffer
-	w, err := armor.Encode(&buf, "PGP MESSAGE", map[string]string{"Comment": "made by hand", "Version": "1"})
+	w, err := armor.Encode(&buf, kind, map[string]string{"Comment": "made by hand", "Version": "1"})
 	if err == nil {
 		_, err = w.Write(message)
 	}
@@ -71,7 +76,7 @@ func TestNotAMessage(t *testing.T) {
 		{"signed", "is not encrypted", signed.String()},
 		{"literal", "is not encrypted", literal.String()},
 		{"key", "is a key, not a message", string(private(t, us))},
-		{"armored key", "is a PGP PUBLIC KEY BLOCK, not an encrypted message", string(pub.Data)},
+		{"armored key", "is a PGP PUBLIC KEY BLOCK, not an OpenPGP message", string(pub.Data)},
 		{"password", "with a password, which pgp.decrypt does not take", password.String()},
 		{"no MDC", "is not protected against changes", string(withoutMDC(t, us, []byte("hello")))},
 		{"header without end", "header of its armor does not end", "-----BEGIN PGP MESSAGE-----\nComment: " + strings.Repeat("a", 1<<20)},

@@ -1,5 +1,5 @@
-// Package pgp holds the steps that encrypt and decrypt files with OpenPGP, in
-// the form that GnuPG and the products of partners read and write.
+// Package pgp holds the steps that encrypt, decrypt, sign and verify files with
+// OpenPGP, in the form that GnuPG and the products of partners read and write.
 //
 // A host application hands out its keys through [Keys] and registers the steps
 // with [Register]. Messages are written with AES-256 and an integrity check;
@@ -9,8 +9,10 @@
 package pgp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,9 +21,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Register adds pgp.encrypt and pgp.decrypt to r. With nil keys the steps are
+// Register adds pgp.encrypt, pgp.decrypt, pgp.sign and pgp.verify to r. With nil keys the steps are
 // there, and fail with the reason.
 func Register(r *courier.Registry, keys Keys) {
 	opt := func(doc string) *courier.TypeOptions {
@@ -29,6 +32,8 @@ func Register(r *courier.Registry, keys Keys) {
 	}
 	courier.Register(r, "pgp.encrypt", &Encrypt{Keys: keys}, opt("Encrypts a file to one or more OpenPGP keys, and signs it if asked to."))
 	courier.Register(r, "pgp.decrypt", &Decrypt{Keys: keys}, opt("Decrypts an OpenPGP message and checks its signature."))
+	courier.Register(r, "pgp.sign", &Sign{Keys: keys}, opt("Signs a file with an OpenPGP key."))
+	courier.Register(r, "pgp.verify", &Verify{Keys: keys}, opt("Checks the OpenPGP signature of a file, and reports what it found."))
 }
 
 const (
@@ -99,15 +104,29 @@ func distinct(job *courier.Context, in *os.File, target string) error {
 	return nil
 }
 
+// copyInput copies all of the input to w, with progress.
+func copyInput(ctx context.Context, job *courier.Context, name string, w io.Writer, in *os.File) error {
+	info, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	read, err := transfer.Copy(ctx, w, in, func(done int64) { job.Progress(done, info.Size(), name) })
+	if err != nil {
+		return err
+	}
+	if read != info.Size() {
+		return fmt.Errorf("input %q: changed while it was read: it had %d bytes, and %d were read", name, info.Size(), read)
+	}
+	return nil
+}
+
 // checkPaths is what Validate can tell about the paths of a step. A relative
 // input is made by an earlier step, so only an absolute one can be there.
 func checkPaths(job *courier.Context, input, output string) error {
-	if !job.Unresolved("input_path") && filepath.IsAbs(input) {
-		f, err := job.Open(input)
-		if err != nil {
+	if !job.Unresolved("input_path") {
+		if err := checkInput(job, input); err != nil {
 			return fmt.Errorf("input: %w", err)
 		}
-		f.Close()
 	}
 	if output == "" || job.Unresolved("output_path") {
 		return nil
@@ -116,6 +135,18 @@ func checkPaths(job *courier.Context, input, output string) error {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
+}
+
+// checkInput opens an input that can be there already.
+func checkInput(job *courier.Context, name string) error {
+	if !filepath.IsAbs(name) {
+		return nil
+	}
+	f, err := job.Open(name)
+	if err == nil {
+		f.Close()
+	}
+	return err
 }
 
 // permanentf is fmt.Errorf for what repeating can't cure.

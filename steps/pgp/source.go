@@ -21,10 +21,16 @@ const (
 var (
 	armorBegin = regexp.MustCompile(`(?m)^-----BEGIN (PGP [A-Z0-9 ,/]{1,40})-----[ \t\r]*$`)
 	armorBlank = regexp.MustCompile(`(?m)^[ \t\r]*$`)
-	armorEnd   = []byte("-----END " + armorMessage + "-----")
 )
 
-const armorMessage = "PGP MESSAGE"
+// The kinds of armor that steps read and write.
+const (
+	armorMessage   = "PGP MESSAGE"
+	armorSignature = "PGP SIGNATURE"
+)
+
+// endLine is the last line of an armor.
+func endLine(kind string) []byte { return []byte("-----END " + kind + "-----") }
 
 // A source reads the packets of the one message in a file, binary or armored.
 // It ends with io.EOF only where the file ends: an armored message must have
@@ -38,6 +44,7 @@ type source struct {
 
 	r       *bufio.Reader
 	armored bool
+	end     []byte // the last line of the armor
 	chars   []byte // base64 text that is not decoded yet
 	out     []byte // decoded and not yet read, in space
 	space   []byte
@@ -51,9 +58,10 @@ type messageError struct{ error }
 
 func about(format string, args ...any) error { return messageError{fmt.Errorf(format, args...)} }
 
-// newSource looks at the beginning of r to tell which form the message has.
-func newSource(r io.Reader) (*source, error) {
-	s := &source{r: bufio.NewReaderSize(r, bufSize)}
+// newSource looks at the beginning of r to tell which form the message has. If
+// it is armored, the armor must be of the given kind.
+func newSource(r io.Reader, kind string) (*source, error) {
+	s := &source{r: bufio.NewReaderSize(r, bufSize), end: endLine(kind)}
 	head, err := s.r.Peek(headSize)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -72,8 +80,8 @@ func newSource(r io.Reader) (*source, error) {
 		return nil, about("is not an OpenPGP message, neither binary nor armored")
 	}
 	skip := len(head) - len(bytes.TrimPrefix(head, []byte(byteOrderMark)))
-	if kind := string(head[skip+begin[2] : skip+begin[3]]); kind != armorMessage {
-		return nil, about("is a %s, not an encrypted message", kind)
+	if found := string(head[skip+begin[2] : skip+begin[3]]); found != kind {
+		return nil, about("is a %s, not %s", found, kindName[kind])
 	}
 	body := head[min(skip+begin[1]+1, len(head)):]
 	blank := armorBlank.FindIndex(body)
@@ -84,6 +92,9 @@ func newSource(r io.Reader) (*source, error) {
 	s.chars, s.space = make([]byte, 0, charSize+bufSize), make([]byte, charSize)
 	return s, err
 }
+
+// kindName says in a message what an armor was expected to hold.
+var kindName = map[string]string{armorMessage: "an OpenPGP message", armorSignature: "a detached signature"}
 
 // Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
@@ -131,7 +142,7 @@ func (s *source) fill() error {
 		line = bytes.TrimSpace(line)
 		const checksumLine = 5 // "=" and four characters; nobody checks it any more
 		switch {
-		case bytes.HasPrefix(line, armorEnd) && len(line) == len(armorEnd):
+		case bytes.Equal(line, s.end):
 			s.ended = true
 		case len(line) == checksumLine && line[0] == '=':
 			s.padded = true

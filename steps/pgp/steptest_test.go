@@ -69,9 +69,76 @@ func TestContract(t *testing.T) {
 			})
 		})
 	}
+	keys = append(keys, contractOfSignatures(t)...)
 	var r courier.Registry
 	pgp.Register(&r, new(pgp.Keyring))
 	steptest.Cover(t, &r, keys...)
+}
+
+// contractOfSignatures returns the keys of the steps that it has cases for.
+func contractOfSignatures(t *testing.T) []string {
+	text := strings.Repeat("a line of text\n", 5_000)
+	var keys []string
+	for _, c := range []struct {
+		key, mode, format, output string
+		old                       bool
+	}{
+		{"pgp.sign", "detached", "binary", "out/final", true},
+		{"pgp.sign", "inline", "armored", "", false},
+		{"pgp.sign", "clearsign", "", "out/to/", true},
+		{"pgp.verify", "detached", "armored", "", false},
+		{"pgp.verify", "inline", "binary", "out/final", true},
+		{"pgp.verify", "clearsign", "", "out/final", false},
+	} {
+		keys = append(keys, c.key)
+		t.Run(strings.Join([]string{c.key, c.mode, c.format, c.output}, " "), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			us := b.key("us")
+			b.write("a.txt", []byte(text))
+			verify := b.signed("a.txt", "us", c.mode, c.format)
+			signed := string(b.read("signed"))
+			var one sync.Mutex
+			steptest.Run(t, steptest.Case{
+				Register: func(r *courier.Registry) { pgp.Register(r, b.keys) },
+				Key:      c.key,
+				Setup: func(w *steptest.World) {
+					if c.old {
+						w.Write(c.output+strings.Repeat("a.txt.signed", strings.Count(c.output[4:], "/")), "old")
+					}
+					w.Write("a.txt", text)
+					if c.key == "pgp.sign" {
+						w.Config = map[string]any{"input_path": "a.txt", "output_path": c.output, "signing_key_id": "us", "mode": c.mode, "output_format": c.format}
+						return
+					}
+					w.Write("signed", signed)
+					w.Config = map[string]any{"output_path": c.output, "require": "valid"}
+					for k, v := range verify {
+						w.Config.(map[string]any)[k] = v
+					}
+				},
+				Content: func(name string, content []byte) string {
+					if s := string(content); s == text || s == signed || s == "old" || c.key == "pgp.verify" {
+						return s
+					}
+					one.Lock()
+					defer one.Unlock()
+					b.write("signed", content)
+					out, err := b.verify(verify)
+					return fmt.Sprintf("valid %v by %s, %v", out.IsValid, fpr(us), err)
+				},
+				Outputs: func(_ *steptest.World, out map[string]any) {
+					if c.key == "pgp.sign" {
+						delete(out, "signature_timestamp")
+						delete(out, "size") // two signatures of one content have not one size
+					}
+				},
+				Tidy:   true,
+				Places: 10,
+			})
+		})
+	}
+	return keys
 }
 
 // opened is the plaintext of a message, or why it has none.

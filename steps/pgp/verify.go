@@ -1,230 +1,390 @@
 package pgp
 
 import (
+	"bufio"
+	"bytes"
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
+	"math"
+	"os"
+	"path"
 	"strings"
 	"time"
 
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Verify says what pgp.decrypt asks of a message's signature.
-type Verify string
+// Verify is the step pgp.verify: it checks the signature of one file, which
+// stands in a file of its own, in a message with the content, or below a
+// clearsigned text. What it finds out is an output, on which a job can branch;
+// the step fails on it only if require asks it to.
+//
+// The content of a signed message is written only if output_path is given, and
+// gets its final name only if the signature is valid.
+type Verify struct {
+	Keys Keys // where keys are looked up
+}
 
-// The values of [Verify].
+// VerifyConfig is the configuration of pgp.verify.
+type VerifyConfig struct {
+	InputPath             string      `json:"input_path" courier:"required" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
+	DetachedSignaturePath string      `json:"detached_signature_path" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
+	ExpectedSignerKeyIDs  []string    `json:"expected_signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	Require               Requirement `json:"require" default:"nothing" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
+	OutputPath            string      `json:"output_path" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
+	MaxOutputBytes        int64       `json:"max_output_bytes" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+}
+
+// Requirement is what pgp.verify asks for.
+type Requirement string
+
+// The values of [Requirement].
 const (
-	VerifyOff      Verify = "off"      // signatures are not looked at
-	VerifyOptional Verify = "optional" // a wrong signature fails; all else is reported and passes
-	VerifyRequired Verify = "required" // anything but a valid signature fails
+	RequireNothing Requirement = "nothing"
+	RequireValid   Requirement = "valid"
 )
 
 // UnmarshalText refuses other values.
-func (v *Verify) UnmarshalText(text []byte) (err error) {
-	*v, err = oneOf(text, VerifyOptional, VerifyRequired, VerifyOff)
+func (r *Requirement) UnmarshalText(text []byte) (err error) {
+	*r, err = oneOf(text, RequireNothing, RequireValid)
 	return err
 }
 
-// VerifyStatus is what was found out about a message's signature.
-type VerifyStatus string
-
-// The values of [VerifyStatus] in outputs. A signature that does not fit the
-// content is no value but a failure, unless nothing is verified.
-const (
-	StatusValid         VerifyStatus = "valid"          // by a key that counts, and good
-	StatusUnsigned      VerifyStatus = "unsigned"       // there is none
-	StatusUnknownSigner VerifyStatus = "unknown_signer" // by a key that is not there or does not count
-	StatusExpiredKey    VerifyStatus = "expired_key"    // the signer's key has expired
-	StatusRevokedKey    VerifyStatus = "revoked_key"    // the signer's key is revoked
-	StatusUnsafe        VerifyStatus = "unsafe"         // the signer's key or the hash is not safe any more
-	StatusNotChecked    VerifyStatus = "not_checked"    // verify is off
-)
-
-// statusWrong is a signature that does not fit, or can't be trusted.
-const statusWrong VerifyStatus = "invalid"
-
-// clockLeeway is how far the clock of a signer may be ahead.
-const clockLeeway = 5 * time.Minute
-
-// reading is how messages are read. Whether a key or a hash is safe enough is
-// judged afterwards, so that a weak signature can be told from a wrong one;
-// opening a message takes whatever key it was encrypted to.
-func reading(limit int64) *packet.Config {
-	return &packet.Config{
-		Time:                        func() time.Time { return time.Now().Add(clockLeeway) },
-		MaxDecompressedMessageSize:  &limit,
-		RejectPublicKeyAlgorithms:   map[packet.PublicKeyAlgorithm]bool{},
-		RejectHashAlgorithms:        map[crypto.Hash]bool{},
-		RejectMessageHashAlgorithms: map[crypto.Hash]bool{},
-	}
+// VerifyOutput is the output of pgp.verify.
+type VerifyOutput struct {
+	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, invalid, unknown_signer, expired_key or revoked_key"`
+	IsValid      bool         `json:"is_valid" doc:"whether verify_status is valid"`
+	// Reason says what is wrong, for people.
+	Reason string `json:"reason,omitempty" doc:"why the signature is not valid"`
+	// The first valid signature. Both are missing unless IsValid.
+	SignerFingerprint  string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
+	SignatureTimestamp *time.Time `json:"signature_timestamp,omitempty" doc:"when that signature says it was made"`
+	// SignerFingerprints are the keys of all valid signatures.
+	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
+	VerifiedFile       string   `json:"verified_file,omitempty" doc:"path of the content, if output_path is given and the signature is valid"`
+	Size               int64    `json:"size,omitempty" doc:"of the content that the signature covers, in bytes, if it is valid"`
 }
 
-// setSigners tells the ring whose signatures count.
-func (m *message) setSigners(ctx context.Context) error {
-	if m.cfg.Verify == "" {
-		m.cfg.Verify = VerifyOptional
-		if len(m.cfg.SignerKeyIDs) > 0 {
-			m.cfg.Verify = VerifyRequired
-		}
+// Execute implements [courier.Step].
+func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyConfig) (VerifyOutput, error) {
+	if err := cfg.check(); err != nil {
+		return VerifyOutput{}, err
 	}
-	if m.cfg.Verify == VerifyOff {
-		return nil
+	in, err := job.Open(cfg.InputPath)
+	if err != nil {
+		return VerifyOutput{}, fmt.Errorf("input: %w", err)
 	}
-	if len(m.cfg.SignerKeyIDs) == 0 {
-		m.ring.signer = func(id uint64) *loaded {
-			key, err := m.keys.find(ctx, keyID(id))
-			if err != nil {
-				if !errors.Is(err, courier.ErrNotFound) && m.hostErr == nil {
-					m.hostErr = fmt.Errorf("signer: %w", err)
-				}
-				return nil
-			}
-			return key
-		}
-		return nil
+	defer in.Close()
+	c := &checking{job: job, cfg: cfg, in: in, signed: cfg.InputPath, ring: new(ring)}
+	c.verifier = &verifier{keys: &loader{job: job, keys: v.Keys}, ids: cfg.ExpectedSignerKeyIDs, field: "expected_signer_key_ids", ring: c.ring}
+	if err := c.verifier.prepare(ctx); err != nil {
+		return VerifyOutput{}, err
 	}
-	var allowed []*loaded
-	for _, id := range m.cfg.SignerKeyIDs {
-		key, err := m.keys.find(ctx, id)
-		if errors.Is(err, courier.ErrNotFound) {
-			err = courier.Permanent(err)
-		}
-		if err != nil {
-			return fmt.Errorf("signer: %w", err)
-		}
-		allowed = append(allowed, key)
+	if cfg.OutputPath == "" {
+		return c.outcome(ctx, io.Discard)
 	}
-	m.ring.signer = func(id uint64) *loaded {
-		for _, key := range allowed {
-			if len(openpgp.EntityList{key.Entity}.EntitiesById(id)) > 0 {
-				return key
-			}
-		}
-		return nil
+	target, err := place(job, cfg.OutputPath, verifiedName(cfg.InputPath))
+	if err != nil {
+		return VerifyOutput{}, err
+	}
+	if err := distinct(job, in, target); err != nil {
+		return VerifyOutput{}, err
+	}
+	w, err := job.Create(target)
+	if err != nil {
+		return VerifyOutput{}, fmt.Errorf("output: %w", err)
+	}
+	defer w.Close()
+	out, err := c.outcome(ctx, w)
+	if err != nil || !out.IsValid {
+		return out, err
+	}
+	if err := w.Commit(); err != nil {
+		return VerifyOutput{}, fmt.Errorf("output: %w", err)
+	}
+	out.VerifiedFile, err = job.Path(target)
+	return out, err
+}
+
+// check looks at what no type can.
+func (cfg *VerifyConfig) check() error {
+	switch {
+	case cfg.MaxOutputBytes < 0:
+		return permanentf("max_output_bytes: must not be negative")
+	case cfg.DetachedSignaturePath != "" && cfg.OutputPath != "":
+		return permanentf("output_path: a detached signature comes without content; leave it out, and use the input")
 	}
 	return nil
 }
 
-// A verdict is what was found out about the signatures of one message.
-type verdict struct {
-	status  VerifyStatus
-	signers []string  // fingerprints, if valid
-	at      time.Time // of the first valid signature
-	why     string    // unless valid
-}
-
-// verdict looks at the signatures after the body was read to its end. The best
-// one counts; for a file with several signatures one that is valid is enough.
-func (m *message) verdict() verdict {
-	d := m.details
-	switch {
-	case m.cfg.Verify == VerifyOff:
-		return verdict{status: StatusNotChecked, why: "signatures are not verified"}
-	case !d.IsSigned || len(d.SignatureCandidates) == 0:
-		return verdict{status: StatusUnsigned, why: "it is not signed"}
-	case !d.IsVerified:
-		return verdict{status: statusWrong, why: "its signature was not verified"}
+// Validate implements [courier.Validator]: the paths are allowed, absolute
+// inputs are there, and so are the keys of the signers.
+func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyConfig) error {
+	var errs []error
+	if err := cfg.check(); err != nil {
+		errs = append(errs, err)
 	}
-	var best verdict
-	for _, c := range d.SignatureCandidates {
-		v := m.candidate(c)
-		switch {
-		case v.status == StatusValid && best.status == StatusValid:
-			if !slices.Contains(best.signers, v.signers[0]) {
-				best.signers = append(best.signers, v.signers[0])
-			}
-		case rank(v.status) > rank(best.status):
-			best = v
+	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
+		errs = append(errs, err)
+	}
+	if sig := cfg.DetachedSignaturePath; sig != "" && !job.Unresolved("detached_signature_path") {
+		if err := checkInput(job, sig); err != nil {
+			errs = append(errs, fmt.Errorf("signature: %w", err))
 		}
 	}
-	if best.status == StatusValid && d.SignatureError != nil {
-		return verdict{status: statusWrong, why: "its signature is not valid"}
+	if !job.Unresolved("expected_signer_key_ids") {
+		if _, err := (&loader{job: job, keys: v.Keys}).loadAll(ctx, cfg.ExpectedSignerKeyIDs, toVerify); err != nil {
+			errs = append(errs, fmt.Errorf("signer: %w", err))
+		}
 	}
-	return best
+	if len(errs) == 0 {
+		return nil
+	}
+	return joined(errs)
 }
 
-// rank orders what is told about a message with several signatures.
-func rank(s VerifyStatus) int {
-	switch s {
+// Cleanup implements [courier.Cleaner].
+func (v *Verify) Cleanup(_ context.Context, job *courier.Context, cfg VerifyConfig) error {
+	if cfg.OutputPath == "" {
+		return nil
+	}
+	return cleanup(job, cfg.OutputPath, verifiedName(cfg.InputPath))
+}
+
+// verifiedName is the name of the content in a directory.
+func verifiedName(input string) string {
+	base := baseName(input)
+	switch ext := path.Ext(base); strings.ToLower(ext) {
+	case ".signed", ".pgp", ".gpg", ".asc":
+		if base != ext {
+			return strings.TrimSuffix(base, ext)
+		}
+	}
+	return base + ".verified"
+}
+
+// A checking is one file while its signature is being checked.
+type checking struct {
+	job      *courier.Context
+	cfg      VerifyConfig
+	in       *os.File
+	signed   string // the file that an error is about
+	size     int64  // of in
+	ring     *ring
+	verifier *verifier
+	src      *source // may be nil
+	content  *kept   // may be nil
+}
+
+// A kept reader keeps its error, which the library does not always pass on.
+type kept struct {
+	r   io.Reader
+	err error
+}
+
+func (k *kept) Read(p []byte) (int, error) {
+	n, err := k.r.Read(p)
+	if err != nil && err != io.EOF {
+		k.err = err
+	}
+	return n, err
+}
+
+// outcome checks the signature, writes the content to w, and makes what was
+// found out an output or a failure.
+func (c *checking) outcome(ctx context.Context, w io.Writer) (VerifyOutput, error) {
+	found, size, err := c.verify(ctx, w)
+	switch {
+	case ctx.Err() != nil:
+		return VerifyOutput{}, context.Cause(ctx)
+	case c.verifier.hostErr != nil:
+		return VerifyOutput{}, c.verifier.hostErr
+	case err != nil && c.src != nil && c.src.err != nil:
+		err = c.src.err
+	case err != nil && c.content != nil && c.content.err != nil:
+		err = c.content.err
+	}
+	if m, ok := errors.AsType[messageError](err); ok {
+		found, err = verdict{status: StatusInvalid, why: "it " + m.Error()}, nil
+	}
+	if err != nil {
+		return VerifyOutput{}, err
+	}
+	out := VerifyOutput{VerifyStatus: found.status, IsValid: found.status == StatusValid, Reason: found.why}
+	switch found.status {
 	case StatusValid:
-		return 6
-	case statusWrong:
-		return 5
-	case StatusRevokedKey:
-		return 4
-	case StatusExpiredKey:
-		return 3
-	case StatusUnsafe:
-		return 2
-	case StatusUnknownSigner:
-		return 1
+		out.SignerFingerprints, out.SignerFingerprint, out.SignatureTimestamp, out.Size = found.signers, found.signers[0], new(found.at), size
+	case StatusUnsigned, StatusUnsafe:
+		out.VerifyStatus = StatusInvalid
 	}
-	return 0
+	if c.cfg.Require == RequireValid && !out.IsValid {
+		return VerifyOutput{}, permanentf("signature of %q: is not accepted (%s): %s; require is \"valid\"%s", c.signed, out.VerifyStatus, found.why, c.nothing())
+	}
+	return out, nil
 }
 
-// candidate judges one signature. Besides what the library asks, the key must
-// be good today, and by today's standards.
-func (m *message) candidate(c *openpgp.SignatureCandidate) verdict {
-	var key *loaded
-	for _, k := range m.ring.signers {
-		if k.Entity == c.SignedByEntity {
-			key = k
+// nothing ends a failure.
+func (c *checking) nothing() string {
+	if c.cfg.OutputPath == "" {
+		return ""
+	}
+	return "; nothing was written under the output's name"
+}
+
+// verify reads all that is signed.
+func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, error) {
+	info, err := c.in.Stat()
+	if err != nil {
+		return verdict{}, 0, fmt.Errorf("input: %w", err)
+	}
+	c.size = info.Size()
+	buffered := bufio.NewWriterSize(w, bufSize)
+	var details *openpgp.MessageDetails
+	var size int64
+	err = guard(func() error {
+		content, err := c.open(ctx, buffered)
+		if err != nil {
+			return err
 		}
+		details = content.details
+		to := &limited{w: content.to, left: c.limit()}
+		size, err = transfer.Copy(ctx, to, details.UnverifiedBody, func(done int64) {
+			c.job.Progress(min(done, c.size), c.size, c.cfg.InputPath)
+		})
+		switch {
+		case to.full:
+			return about("holds more than %d bytes; raise max_output_bytes if this is right", c.limit())
+		case to.err != nil:
+			return outputError(to.err)
+		}
+		return unreadable(err)
+	})
+	if err != nil {
+		return verdict{}, 0, err
 	}
-	if key == nil {
-		return verdict{status: StatusUnknownSigner, why: "it is signed by the key id " + keyID(c.IssuerKeyId) + ", which is not " + m.whoCounts()}
+	if err := buffered.Flush(); err != nil {
+		return verdict{}, 0, outputError(err)
 	}
-	wrong := verdict{status: statusWrong, why: "its signature by " + key.label() + " does not fit the content"}
-	// The library notes in the entity what held when it was signed.
-	today, err := (&material{data: key.data, from: key.from}).load(key.id)
-	if err != nil || c.CorrespondingSig == nil {
-		return wrong
-	}
-	now := time.Now()
-	if c.SignedBy == nil { // no key could have made the signature at its time
-		now = c.CorrespondingSig.CreationTime
-	}
-	switch status, why := today.signerUnfit(c.IssuerKeyId, now); {
-	case why != "" && (c.SignatureError == nil || c.SignedBy == nil):
-		return verdict{status: status, why: "its signer's " + key.label() + " " + why}
-	case errors.Is(c.SignatureError, pgperrors.ErrSignatureExpired):
-		return verdict{status: statusWrong, why: "its signature by " + key.label() + " is no longer or not yet valid"}
-	case c.SignatureError != nil || c.SignedBy == nil:
-		return wrong
-	case weakHashes()[c.CorrespondingSig.Hash]:
-		return verdict{status: StatusUnsafe, why: "its signature by " + key.label() + " is made with " + c.CorrespondingSig.Hash.String() + ", with which signatures can be forged"}
-	}
-	return verdict{
-		status:  StatusValid,
-		signers: []string{fingerprint(key.PrimaryKey)},
-		at:      c.CorrespondingSig.CreationTime.UTC(),
-	}
+	c.job.Progress(c.size, c.size, c.cfg.InputPath)
+	return c.verifier.verdict(details), size, nil
 }
 
-func (m *message) whoCounts() string {
-	if ids := m.cfg.SignerKeyIDs; len(ids) > 0 {
-		return "among signer_key_ids (" + plain(strings.Join(ids, ", "), 300) + ")"
+// limit is the largest size of the content.
+func (c *checking) limit() int64 {
+	if c.cfg.DetachedSignaturePath != "" {
+		return math.MaxInt64
 	}
-	return "among the keys that are there"
+	return limitFor(c.cfg.MaxOutputBytes, c.size)
 }
 
-// judge turns a verdict into the step's failure, or nil.
-func (m *message) judge(v verdict) error {
-	if m.hostErr != nil {
-		return m.hostErr
+// An opened file is one whose signature is checked as it is read.
+type opened struct {
+	details *openpgp.MessageDetails
+	to      io.Writer // what becomes of the content that is read
+}
+
+// open finds the signature in any of its forms.
+func (c *checking) open(ctx context.Context, w io.Writer) (opened, error) {
+	if c.cfg.DetachedSignaturePath != "" {
+		return c.detached(ctx)
 	}
+	head := make([]byte, headSize)
+	n, err := c.in.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return opened{}, fmt.Errorf("input: %w", err)
+	}
+	if isClearsigned(head[:n]) {
+		return c.clearsigned(ctx, w)
+	}
+	return c.inline(ctx, w)
+}
+
+func (c *checking) detached(ctx context.Context) (opened, error) {
+	f, err := c.job.Open(c.cfg.DetachedSignaturePath)
+	if err != nil {
+		return opened{}, fmt.Errorf("signature: %w", err)
+	}
+	defer f.Close()
+	sig, err := signaturePackets(transfer.NewReader(ctx, f, nil))
+	if err != nil {
+		return opened{}, inFile("signature", c.cfg.DetachedSignaturePath, err)
+	}
+	d, err := c.withSignature(transfer.NewReader(ctx, c.in, nil), sig)
+	return opened{d, io.Discard}, inFile("signature", c.cfg.DetachedSignaturePath, err)
+}
+
+// inFile says which of two files a messageError is about.
+func inFile(what, name string, err error) error {
+	if m, ok := errors.AsType[messageError](err); ok {
+		return about("has a %s (%q) that %w", what, name, m.error)
+	}
+	return err
+}
+
+// withSignature reads content by the side of its signature.
+func (c *checking) withSignature(content io.Reader, sig []byte) (*openpgp.MessageDetails, error) {
+	c.content = &kept{r: content}
+	d, err := openpgp.VerifyDetachedSignatureReader(c.ring, c.content, bytes.NewReader(sig), reading(math.MaxInt64))
+	if errors.Is(err, pgperrors.ErrUnknownIssuer) {
+		return nil, about("holds no signature, or none of a kind that can be checked")
+	}
+	return d, unreadable(err)
+}
+
+// clearsigned reads the file twice: to find the signature, and for the text.
+func (c *checking) clearsigned(ctx context.Context, w io.Writer) (opened, error) {
+	sig, err := clearSignature(transfer.NewReader(ctx, c.in, nil))
+	if err != nil {
+		return opened{}, err
+	}
+	if _, err := c.in.Seek(0, io.SeekStart); err != nil {
+		return opened{}, fmt.Errorf("input: %w", err)
+	}
+	d, err := c.withSignature(newTextReader(transfer.NewReader(ctx, c.in, nil), w), sig)
+	return opened{d, io.Discard}, err
+}
+
+func (c *checking) inline(ctx context.Context, w io.Writer) (opened, error) {
+	src, err := newSource(transfer.NewReader(ctx, c.in, nil), armorMessage)
+	if err != nil {
+		return opened{}, err
+	}
+	c.src = src
+	// The context is looked at above the buffer as well: see message.open.
+	d, err := openpgp.ReadMessage(transfer.NewReader(ctx, src, nil), c.ring, nil, reading(decompressed(c.limit())))
 	switch {
-	case v.status == StatusValid, v.status == StatusNotChecked && m.cfg.Verify == VerifyOff:
-		return nil
-	case m.cfg.Verify == VerifyOptional && v.status != statusWrong:
-		return nil
+	case errors.Is(err, pgperrors.ErrKeyIncorrect) || err == nil && d.IsEncrypted:
+		return opened{}, about("is encrypted; pgp.decrypt decrypts it and checks its signature")
+	case err == io.EOF:
+		return opened{}, about("holds no content")
+	case err != nil:
+		return opened{}, unreadable(err)
 	}
-	return about("was decrypted, but not accepted: %s (verify is %q)", v.why, m.cfg.Verify)
+	return opened{d, w}, nil
+}
+
+// unreadable tells what an error of the library means in what is not encrypted.
+func unreadable(err error) error {
+	var malformed pgperrors.ErrMalformedMessage
+	var unsupported pgperrors.UnsupportedError
+	var message messageError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &message):
+		return message
+	case errors.Is(err, pgperrors.ErrMessageTooLarge):
+		return about("unpacks to more than is allowed; raise max_output_bytes if this is right")
+	case errors.As(err, &malformed):
+		return about("holds something besides one complete message, or is cut short")
+	case errors.As(err, &unsupported):
+		return about("uses what is not supported: %s", plain(string(unsupported), 100))
+	}
+	return about("is damaged or cut short")
 }

@@ -1,0 +1,77 @@
+package pgp
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha1"
+	"crypto/subtle"
+)
+
+// The content of an encrypted packet is one stream in CFB mode that begins with
+// random bytes, the last two of them twice, and ends with a SHA-1 hash of all
+// before it. It is worked on in blocks, by several goroutines one after the
+// other, so that the speed is that of the slowest of them.
+const (
+	sealedBits = 18
+	sealedSize = 1 << sealedBits
+	// sealedBlocks is how many blocks there are for one message.
+	sealedBlocks = 8
+
+	prefixSize = aes.BlockSize + 2
+	// trailerSize is that of the packet with the hash: its header, and the hash.
+	trailerSize = 2 + sha1.Size
+	trailerTag  = newFormat | 19
+)
+
+// cfbPart is how much is worked on at once, so that it stays in the nearest
+// cache.
+const cfbPart = 4 << 10
+
+// A cfbEncrypter encrypts a stream. CFB is CBC of the plaintext that comes one
+// block later: what CBC puts out is then what the plaintext is combined with,
+// and CBC is what the standard library is fast at.
+type cfbEncrypter struct {
+	cbc  cipher.BlockMode
+	last [aes.BlockSize]byte // of the plaintext
+	part [cfbPart]byte
+}
+
+func newCFBEncrypter(c cipher.Block) *cfbEncrypter {
+	return &cfbEncrypter{cbc: cipher.NewCBCEncrypter(c, make([]byte, aes.BlockSize))}
+}
+
+// encrypt encrypts data in place. Only the last call may have data whose size
+// is not a multiple of the block size.
+func (e *cfbEncrypter) encrypt(data []byte) {
+	for len(data) > 0 {
+		n := min(len(data), cfbPart)
+		part := e.part[:(n+aes.BlockSize-1)&^(aes.BlockSize-1)]
+		copy(part, e.last[:])
+		copy(part[aes.BlockSize:], data[:n])
+		copy(e.last[:], data[max(0, n-aes.BlockSize):n])
+		e.cbc.CryptBlocks(part, part)
+		subtle.XORBytes(data, data[:n], part)
+		data = data[n:]
+	}
+}
+
+// A cfbDecrypter decrypts pieces of a stream, in any order.
+type cfbDecrypter struct {
+	c    cipher.Block
+	part [cfbPart]byte
+}
+
+// decrypt decrypts data in place; before is the ciphertext right before it.
+func (d *cfbDecrypter) decrypt(data []byte, before [aes.BlockSize]byte) {
+	for len(data) > 0 {
+		n := min(len(data), cfbPart)
+		part := d.part[:(n+aes.BlockSize-1)&^(aes.BlockSize-1)]
+		d.c.Encrypt(part, before[:])
+		for i := aes.BlockSize; i < len(part); i += aes.BlockSize {
+			d.c.Encrypt(part[i:i+aes.BlockSize], data[i-aes.BlockSize:i])
+		}
+		copy(before[:], data[max(0, n-aes.BlockSize):n])
+		subtle.XORBytes(data, data[:n], part)
+		data = data[n:]
+	}
+}

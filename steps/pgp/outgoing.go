@@ -1,0 +1,180 @@
+package pgp
+
+import (
+	"crypto/aes"
+	"crypto/rand"
+	"io"
+	"slices"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
+)
+
+// An outgoing is a message while it is being written: the session key for
+// each recipient, and inside the encrypted data, perhaps compressed, the
+// content between the two halves of its signature.
+type outgoing struct {
+	compression Compression
+	keys        []*packet.PublicKey // of the recipients
+	recipients  []*packet.Recipient // for the signature
+	cipher      packet.CipherFunction
+	suite       packet.CipherSuite
+	aead        bool
+	sig         *signer // may be nil
+
+	content io.Writer // takes what is to be encrypted, after open
+	literal *packetWriter
+	layers  []io.Closer // inside first, without literal
+	inside  io.Writer   // what the literal and the signature are written to
+	sealed  *sealer
+}
+
+// newOutgoing chooses what all recipients can read.
+func newOutgoing(cfg EncryptConfig, to []*loaded, key *loaded) (*outgoing, error) {
+	conf := policy()
+	m := &outgoing{compression: cfg.Compression, cipher: packet.CipherAES256, aead: cfg.AEAD != AEADOff}
+	suites := slices.Clone(aeadSuites)
+	for _, k := range to {
+		sub, err := k.EncryptionKeyWithError(conf.Now(), conf)
+		if err != nil {
+			return nil, permanentf("%s: has no key for encryption any more", k.label())
+		}
+		m.keys = append(m.keys, sub.PublicKey)
+		m.recipients = append(m.recipients, &packet.Recipient{KeyVersion: k.PrimaryKey.Version, Fingerprint: k.PrimaryKey.Fingerprint})
+		self, err := k.PrimarySelfSignature(conf.Now(), conf)
+		if err != nil {
+			return nil, permanentf("%s: has no valid signature of its own", k.label())
+		}
+		if !slices.Contains(self.PreferredSymmetric, uint8(packet.CipherAES256)) {
+			m.cipher = packet.CipherAES128
+		}
+		m.aead = m.aead && self.SEIPDv2
+		suites = slices.DeleteFunc(suites, func(s [2]uint8) bool { return !slices.Contains(self.PreferredCipherSuites, s) })
+	}
+	if len(suites) == 0 {
+		suites = [][2]uint8{{uint8(packet.CipherAES128), uint8(packet.AEADModeOCB)}} // which all must know
+	}
+	if m.aead {
+		m.suite = packet.CipherSuite{Cipher: packet.CipherFunction(suites[0][0]), Mode: packet.AEADMode(suites[0][1])}
+		m.cipher = m.suite.Cipher
+	}
+	if key != nil {
+		var err error
+		if m.sig, err = newSigner(key, false); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// aeadSuites are the ciphers and modes that are chosen from, the best first.
+var aeadSuites = [][2]uint8{
+	{uint8(packet.CipherAES256), uint8(packet.AEADModeGCM)},
+	{uint8(packet.CipherAES256), uint8(packet.AEADModeOCB)},
+	{uint8(packet.CipherAES256), uint8(packet.AEADModeEAX)},
+	{uint8(packet.CipherAES128), uint8(packet.AEADModeGCM)},
+	{uint8(packet.CipherAES128), uint8(packet.AEADModeOCB)},
+	{uint8(packet.CipherAES128), uint8(packet.AEADModeEAX)},
+}
+
+// open writes what stands before the content. After it abandon must be called.
+func (m *outgoing) open(w io.Writer) error {
+	session := make([]byte, m.cipher.KeySize())
+	defer clear(session)
+	rand.Read(session)
+	for _, k := range m.keys {
+		if err := packet.SerializeEncryptedKeyAEAD(w, k, m.cipher, m.aead, session, policy()); err != nil {
+			return err
+		}
+	}
+	if err := m.encrypt(w, session); err != nil {
+		return err
+	}
+	if err := m.compress(); err != nil {
+		return err
+	}
+	if m.sig != nil {
+		if err := m.sig.announce(m.inside); err != nil {
+			return err
+		}
+	}
+	var err error
+	m.literal, err = newLiteralWriter(m.inside)
+	m.content = m.literal
+	if m.sig != nil {
+		m.content = io.MultiWriter(m.sig, m.literal)
+	}
+	return err
+}
+
+func (m *outgoing) encrypt(w io.Writer, session []byte) error {
+	if m.aead {
+		sealed, err := packet.SerializeSymmetricallyEncrypted(w, m.cipher, true, m.suite, session, policy())
+		m.wrap(sealed)
+		return err
+	}
+	c, err := aes.NewCipher(session)
+	if err != nil {
+		return err
+	}
+	m.sealed = newSealer(w, c)
+	m.wrap(m.sealed)
+	return nil
+}
+
+// compressionLevel is the one that GnuPG takes.
+const compressionLevel = 6
+
+func (m *outgoing) compress() error {
+	if m.compression == "" || m.compression == CompressionNone {
+		return nil
+	}
+	m.wrap(newPacketWriter(m.inside, tagCompressed))
+	algorithm := packet.CompressionZIP
+	if m.compression == CompressionZlib {
+		algorithm = packet.CompressionZLIB
+	}
+	if _, err := m.inside.Write([]byte{byte(algorithm)}); err != nil {
+		return err
+	}
+	if algorithm == packet.CompressionZLIB {
+		z, err := zlib.NewWriterLevel(m.inside, compressionLevel)
+		m.wrap(z)
+		return err
+	}
+	z, err := flate.NewWriter(m.inside, compressionLevel)
+	m.wrap(z)
+	return err
+}
+
+// wrap makes w what is written to.
+func (m *outgoing) wrap(w io.WriteCloser) {
+	m.inside = w
+	m.layers = append([]io.Closer{w}, m.layers...)
+}
+
+// close writes what stands behind the content.
+func (m *outgoing) close() error {
+	if err := m.literal.Close(); err != nil {
+		return err
+	}
+	if m.sig != nil {
+		if err := m.sig.sign(m.inside, m.recipients); err != nil {
+			return err
+		}
+	}
+	for _, layer := range m.layers {
+		if err := layer.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon ends the goroutines, also after close.
+func (m *outgoing) abandon() {
+	if m.sealed != nil {
+		m.sealed.abandon()
+	}
+}

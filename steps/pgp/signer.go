@@ -1,0 +1,102 @@
+package pgp
+
+import (
+	"crypto"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+)
+
+// A signer makes one signature of the content that is written to it.
+type signer struct {
+	key     *packet.PrivateKey
+	sig     *packet.Signature
+	hash    hash.Hash
+	content io.Writer // the hash, for text with its line ends in one form
+}
+
+// newSigner returns a signer with a key that was loaded for signing. For text
+// the kind of line ends makes no difference.
+func newSigner(key *loaded, text bool) (*signer, error) {
+	conf := policy()
+	k, ok := key.SigningKey(conf.Now(), conf)
+	if !ok || k.PrivateKey == nil {
+		return nil, permanentf("%s: has no key for signatures any more", key.label())
+	}
+	s := &signer{key: k.PrivateKey, sig: &packet.Signature{
+		Version: k.PrivateKey.Version, SigType: packet.SigTypeBinary, PubKeyAlgo: k.PrivateKey.PubKeyAlgo, Hash: hashFor(k.PublicKey),
+		CreationTime: conf.Now(), IssuerKeyId: &k.PrivateKey.KeyId, IssuerFingerprint: k.PrivateKey.Fingerprint,
+		IssuerKeyVersion: uint8(k.PrivateKey.Version),
+	}}
+	if text {
+		s.sig.SigType = packet.SigTypeText
+	}
+	var err error
+	if s.hash, err = s.sig.PrepareSign(conf); err != nil {
+		return nil, permanentf("%s: %w", key.label(), err)
+	}
+	s.content = s.hash
+	if text {
+		s.content = openpgp.NewCanonicalTextHash(s.hash)
+	}
+	return s, nil
+}
+
+// hashFor is the hash function for signatures by a key: SHA-256, or a longer
+// one where the key is longer too.
+func hashFor(k *packet.PublicKey) crypto.Hash {
+	switch k.PubKeyAlgo {
+	case packet.PubKeyAlgoEd448, packet.PubKeyAlgoMldsa87Ed448, packet.PubKeyAlgoSlhdsaShake256s:
+		return crypto.SHA512
+	case packet.PubKeyAlgoECDSA, packet.PubKeyAlgoEdDSA:
+		switch curve, _ := k.Curve(); curve {
+		case packet.Curve448, packet.CurveNistP521, packet.CurveBrainpoolP512:
+			return crypto.SHA512
+		case packet.CurveNistP384, packet.CurveBrainpoolP384:
+			return crypto.SHA384
+		}
+	}
+	return crypto.SHA256
+}
+
+// hashName is the name of the hash in the head of a clearsigned text.
+func (s *signer) hashName() string {
+	switch s.sig.Hash {
+	case crypto.SHA384:
+		return "SHA384"
+	case crypto.SHA512:
+		return "SHA512"
+	}
+	return "SHA256"
+}
+
+// announce writes the packet that stands before content whose signature
+// follows it.
+func (s *signer) announce(w io.Writer) error {
+	ops := &packet.OnePassSignature{
+		Version: 3, SigType: s.sig.SigType, Hash: s.sig.Hash, PubKeyAlgo: s.sig.PubKeyAlgo, KeyId: s.key.KeyId, IsLast: true,
+	}
+	if s.key.Version == 6 {
+		ops.Version, ops.KeyFingerprint, ops.Salt = 6, s.key.Fingerprint, s.sig.Salt()
+	}
+	return ops.Serialize(w)
+}
+
+// Write takes content to be signed.
+func (s *signer) Write(p []byte) (int, error) { return s.content.Write(p) }
+
+// sign writes the signature. It names the recipients of a message, so that none
+// of them can pass it on to others as if it had been meant for them.
+func (s *signer) sign(w io.Writer, recipients []*packet.Recipient) error {
+	s.sig.IntendedRecipients = recipients
+	if err := s.sig.Sign(s.hash, s.key, policy()); err != nil {
+		return err
+	}
+	return s.sig.Serialize(w)
+}
+
+// signedAt is the time in the signature.
+func (s *signer) signedAt() time.Time { return s.sig.CreationTime.UTC().Truncate(time.Second) }

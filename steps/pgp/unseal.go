@@ -1,0 +1,196 @@
+package pgp
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha1"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+)
+
+// errIntegrity is the error of a stream whose hash does not fit.
+var errIntegrity = errors.New("the integrity check does not hold")
+
+// A sealedBlock is a part of the stream on its way.
+type sealedBlock struct {
+	data   []byte // of at most sealedSize bytes, and the trailer behind the last one
+	before [aes.BlockSize]byte
+	ready  chan struct{} // gets one element when data is decrypted
+	last   bool
+	err    error // of the last one
+}
+
+// An unsealer reads the plaintext of an encrypted packet with an integrity
+// check. It ends with io.EOF only if the check holds, but hands the plaintext
+// out before, so nobody may rely on it earlier. Close must be called.
+//
+// One goroutine reads, several decrypt, and one hashes; they have all of the
+// blocks between them.
+type unsealer struct {
+	r    io.Reader // of the packet's content, without the version
+	free chan *sealedBlock
+	work chan *sealedBlock // to be decrypted
+	line chan *sealedBlock // the same in their order
+	out  chan *sealedBlock // with the plaintext
+	stop chan struct{}
+	once sync.Once
+	all  sync.WaitGroup
+
+	now  *sealedBlock // that is being read
+	rest []byte       // of its plaintext
+	head int          // bytes that are not content
+	err  error        // once there is one
+}
+
+func newUnsealer(r io.Reader, c cipher.Block) *unsealer {
+	u := &unsealer{
+		r: r, head: prefixSize, free: make(chan *sealedBlock, sealedBlocks), work: make(chan *sealedBlock, sealedBlocks),
+		line: make(chan *sealedBlock, sealedBlocks), out: make(chan *sealedBlock, sealedBlocks), stop: make(chan struct{}),
+	}
+	for range sealedBlocks {
+		u.free <- &sealedBlock{ready: make(chan struct{}, 1)}
+	}
+	u.all.Go(u.fill)
+	for range min(4, runtime.GOMAXPROCS(0)) {
+		u.all.Go(func() {
+			d := cfbDecrypter{c: c}
+			for b := range u.work {
+				d.decrypt(b.data, b.before)
+				b.ready <- struct{}{}
+			}
+		})
+	}
+	u.all.Go(u.hash)
+	return u
+}
+
+// fill reads the ciphertext. It keeps a block back until it knows whether the
+// trailer has begun in it, so that the last one holds all of it.
+func (u *unsealer) fill() {
+	defer close(u.work)
+	defer close(u.line)
+	var before [aes.BlockSize]byte
+	send := func(b *sealedBlock) {
+		b.before = before
+		if n := len(b.data); n >= aes.BlockSize {
+			copy(before[:], b.data[n-aes.BlockSize:])
+		}
+		u.work <- b
+		u.line <- b
+	}
+	var back *sealedBlock
+	for {
+		var b *sealedBlock
+		select {
+		case b = <-u.free:
+		case <-u.stop:
+			return
+		}
+		err := b.read(u.r)
+		switch {
+		case err == io.EOF && back != nil && len(b.data) < trailerSize:
+			back.data = append(back.data, b.data...)
+			back.last = true
+			send(back)
+			return
+		case back != nil:
+			send(back)
+		}
+		back = b
+		if err != nil {
+			b.last = true
+			if err != io.EOF {
+				b.err = err
+			}
+			send(b)
+			return
+		}
+	}
+}
+
+// read fills a block. Its error is nil if the block is full.
+func (b *sealedBlock) read(r io.Reader) error {
+	if b.data == nil {
+		b.data = make([]byte, 0, sealedSize+trailerSize)
+	}
+	b.data, b.last, b.err = b.data[:0], false, nil
+	for len(b.data) < sealedSize {
+		n, err := r.Read(b.data[len(b.data):sealedSize])
+		b.data = b.data[:len(b.data)+n]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hash checks the plaintext as it passes by.
+func (u *unsealer) hash() {
+	defer close(u.out)
+	h := sha1.New()
+	size := int64(0)
+	for b := range u.line {
+		<-b.ready
+		size += int64(len(b.data))
+		switch {
+		case b.err != nil || !b.last:
+			h.Write(b.data)
+		case size < prefixSize+trailerSize:
+			b.data, b.err = b.data[:0], errIntegrity
+		default:
+			content, trailer := b.data[:len(b.data)-trailerSize], b.data[len(b.data)-trailerSize:]
+			h.Write(content)
+			h.Write(trailer[:2])
+			good := subtle.ConstantTimeCompare(h.Sum(nil), trailer[2:])
+			if good&subtle.ConstantTimeCompare(trailer[:2], []byte{trailerTag, sha1.Size}) != 1 {
+				b.err = errIntegrity
+			}
+			b.data = content
+		}
+		u.out <- b
+	}
+}
+
+// Read implements io.Reader.
+func (u *unsealer) Read(p []byte) (int, error) {
+	for len(u.rest) == 0 {
+		if u.err != nil {
+			return 0, u.err
+		}
+		if u.now != nil {
+			u.free <- u.now
+			u.now = nil
+		}
+		b, ok := <-u.out
+		if !ok {
+			u.err = errIntegrity // closed before its end
+			return 0, u.err
+		}
+		skip := min(u.head, len(b.data))
+		u.now, u.rest, u.head = b, b.data[skip:], u.head-skip
+		if b.last {
+			if u.err = b.err; u.err == nil {
+				u.err = io.EOF
+			}
+		}
+	}
+	n := copy(p, u.rest)
+	u.rest = u.rest[n:]
+	return n, nil
+}
+
+// checked reports whether all has been read and the check held.
+func (u *unsealer) checked() bool { return u.err == io.EOF && len(u.rest) == 0 }
+
+// Close ends the goroutines and waits for them; nothing reads from the packet
+// after it. Nil may be closed.
+func (u *unsealer) Close() {
+	if u == nil {
+		return
+	}
+	u.once.Do(func() { close(u.stop) })
+	u.all.Wait()
+}
