@@ -34,6 +34,7 @@ type rig struct {
 	t      testing.TB
 	net    ftpserver.Network
 	remote string // directory that the server serves
+	path   string // of remote on the server
 	work   string // workspace
 	conn   ftp.Connection
 	reg    courier.Registry
@@ -262,7 +263,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 
 // wantError fails unless err has all of the texts and is as permanent as it
 // should be.
-func wantError(t *testing.T, err error, permanent bool, texts ...string) {
+func wantError(t testing.TB, err error, permanent bool, texts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Errorf("no error, want one with %q", texts)
