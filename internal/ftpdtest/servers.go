@@ -84,7 +84,6 @@ func prepareProFTPD(s *Server, dir string, how Security) error {
 		uid, gid = s.uid, s.gid
 		identity = "User " + account + "\nGroup " + account + "\n"
 	}
-	// The hash is that of Password.
 	users := fmt.Sprintf("%s:$5$courier$%s:%d:%d::%s:/bin/false\n", s.User, hash, uid, gid, s.Dir)
 	text := fmt.Sprintf(`ServerType inetd
 ServerName test
@@ -126,7 +125,7 @@ TLSECCertificateKeyFile %[1]s/server.key
 	return os.WriteFile(config, []byte(text), 0o600)
 }
 
-// hash is the end of the password's entry.
+// hash is the SHA-256 form of Password that crypt makes with the salt "courier".
 const hash = "sPwHwLUt2v7RJcg/WdNf0.eBY8xDjQXcNqy75Etl2v7"
 
 // PureFTPD starts a Pure-FTPd. Only root can start it.
@@ -141,9 +140,11 @@ func preparePureFTPD(s *Server, dir string, how Security) error {
 		tool = base() + tool
 	}
 	users, database := filepath.Join(dir, "users"), filepath.Join(dir, "users.pdb")
-	add := exec.Command(tool, "useradd", s.User, "-u", fmt.Sprint(s.uid), "-g", fmt.Sprint(s.gid), "-d", s.Dir, "-f", users, "-F", database, "-m", "-C", "8", "-M", "128")
-	add.Stdin = strings.NewReader(s.Password + "\n" + s.Password + "\n")
-	if out, err := add.CombinedOutput(); err != nil {
+	entry := fmt.Sprintf("%s:$5$courier$%s:%d:%d::%s/./::::::::::::\n", s.User, hash, s.uid, s.gid, s.Dir)
+	if err := os.WriteFile(users, []byte(entry), 0o600); err != nil {
+		return err
+	}
+	if out, err := exec.Command(tool, "mkdb", database, "-f", users).CombinedOutput(); err != nil {
 		return fmt.Errorf("pure-pw: %w: %s", err, out)
 	}
 	s.args = []string{"-l", "puredb:" + database, "-E", "-H", "-u", "1", "-P", "198.51.100.7"}
