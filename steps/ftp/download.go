@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"path"
 	"strings"
@@ -395,7 +396,7 @@ func (s *session) retrieve(ctx context.Context, remote string, size int64, w io.
 	var got int64
 	err := s.transfer(ctx, "RETR", remote, offset, false, func(conn net.Conn) error {
 		var err error
-		limited := &io.LimitedReader{R: source{conn}, N: size - offset + 1}
+		limited := &io.LimitedReader{R: source{conn}, N: min(size-offset, math.MaxInt64-1) + 1}
 		got, err = transfer.Copy(ctx, w, limited, func(done int64) { m.at(offset + done) })
 		if err == nil && got > size-offset {
 			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, errChanged)

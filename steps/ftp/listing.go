@@ -322,13 +322,10 @@ func (s *session) listHere(ctx context.Context, hidden bool, f func(entry) error
 // know.
 func (s *session) lines(ctx context.Context, verb, argument string, f func(string) (bool, error)) (unknown int, err error) {
 	err = s.transfer(ctx, verb, argument, 0, false, func(conn net.Conn) error {
-		in := bufio.NewScanner(io.LimitReader(source{conn}, maxListingBytes+1))
+		limit := &io.LimitedReader{R: source{conn}, N: maxListingBytes + 1}
+		in := bufio.NewScanner(limit)
 		in.Buffer(make([]byte, 0, 4096), maxEntryLine)
-		total := 0
 		for in.Scan() {
-			if total += len(in.Bytes()) + 1; total > maxListingBytes {
-				break
-			}
 			if len(in.Bytes()) == 0 {
 				continue
 			}
@@ -345,7 +342,7 @@ func (s *session) lines(ctx context.Context, verb, argument string, f func(strin
 			return courier.Permanent(broken("an entry of a listing is longer than %d KiB", maxEntryLine>>10))
 		case err != nil:
 			return err
-		case total >= maxListingBytes:
+		case limit.N == 0:
 			return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", maxListingBytes>>20))
 		}
 		return nil
