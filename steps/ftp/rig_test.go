@@ -50,7 +50,7 @@ type rig struct {
 // newRig starts a server. A test in a bubble gets its own.
 func newRig(t testing.TB, opt ftpserver.Options) *rig {
 	t.Helper()
-	r := &rig{t: t, remote: filepath.Join(t.TempDir(), "remote"), work: filepath.Join(t.TempDir(), "work"), attempt: 1, res: &courier.Resources{}}
+	r := &rig{t: t, remote: filepath.Join(memory(t), "remote"), work: filepath.Join(memory(t), "work"), attempt: 1, res: &courier.Resources{}}
 	opt.Users, opt.Listen = map[string]string{user: password}, r.net.Listen
 	s, err := ftpserver.New(r.remote, &opt)
 	if err != nil {
@@ -69,6 +69,17 @@ func newRig(t testing.TB, opt ftpserver.Options) *rig {
 	r.conn = connection(&r.net, &opt)
 	ftp.Register(&r.reg, connections(func() ftp.Connection { return r.conn }))
 	return r
+}
+
+// memory returns a directory that ends with the test, in memory if possible.
+func memory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "ftp")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // connection leads to a server with the given options.
