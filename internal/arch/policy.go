@@ -73,6 +73,8 @@ var Rooms = []Room{
 
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/cron"},
+	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver"}, Outside: true},
+	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},
 	{Dir: "internal/memnet", Outside: true},
 	{Dir: "internal/pgproxy", Outside: true},
 	{Dir: "internal/pgtest", Libraries: []string{pgx}, Outside: true},

@@ -1,0 +1,15 @@
+//go:build unix
+
+package ftpdtest
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// group gives the command a process group of its own, since a server may start
+// processes for parts of its work.
+func group(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// end kills the processes of the command's group.
+func end(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,0 +1,323 @@
+package ftp
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// errConnectTimeout is the cause with which connecting ends after
+// Connection.ConnectTimeout.
+var errConnectTimeout = errors.New("the server was not ready in time")
+
+// dial opens a session.
+func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*session, error) {
+	s := &session{id: id, addr: c.address()}
+	fault := func(err error) error { return s.fault("connect", "", err) }
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, fault(courier.Permanent(err))
+	}
+	s.c = c
+	if s.password, err = secret(ctx, job, "password", c.Password); err == nil {
+		err = courier.Permanent(checkArgument("password", s.password))
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	key, err := secret(ctx, job, "client_key", c.ClientKey)
+	if err != nil {
+		return nil, fault(err)
+	}
+	if s.tls, err = c.tlsConfig(key); err != nil {
+		return nil, fault(courier.Permanent(err))
+	}
+	if err := s.connect(ctx); err != nil {
+		return nil, fault(err)
+	}
+	s.report(job)
+	return s, nil
+}
+
+// connect begins the session, the first time or again after its end. It leaves
+// nothing open unless it succeeds.
+func (s *session) connect(ctx context.Context) error {
+	timeout, cancel := context.WithTimeoutCause(ctx, s.c.ConnectTimeout,
+		fmt.Errorf("%w, which is %v (connect_timeout_seconds)", errConnectTimeout, s.c.ConnectTimeout))
+	defer cancel()
+	conn, err := s.dialTo(timeout, s.addr)
+	if err != nil {
+		return ended(timeout, presentable(err))
+	}
+	s.begin(conn)
+	stop := context.AfterFunc(timeout, func() { s.end(context.Cause(timeout)) })
+	err = s.login(timeout)
+	if !stop() && err == nil {
+		err = context.Cause(timeout)
+	}
+	if err != nil {
+		s.end(err)
+	}
+	return ended(timeout, err)
+}
+
+func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
+	if s.c.Dial != nil {
+		return s.c.Dial(ctx, "tcp", addr)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+// login takes the connection to the point at which commands about files can be
+// sent. Credentials follow only when the connection is as safe as it has to be.
+func (s *session) login(ctx context.Context) error {
+	if s.c.Security == securityImplicit {
+		if err := s.secure(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.greet(ctx); err != nil {
+		return err
+	}
+	if s.c.Security == securityExplicit {
+		if _, err := s.command(ctx, "AUTH", "TLS"); err != nil {
+			if isReply(err) {
+				return courier.Permanent(fmt.Errorf(`the server offers no TLS (AUTH TLS); have that changed, or if there is none but in plain sight, set security to "none": %w`, err))
+			}
+			return err
+		}
+		if err := s.secure(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.identify(ctx); err != nil {
+		return err
+	}
+	return s.settle(ctx)
+}
+
+func (s *session) greet(ctx context.Context) error {
+	for range maxMarks {
+		r, err := s.hear(ctx)
+		switch {
+		case isReply(err):
+			return fmt.Errorf("the server takes no connections: %w", err)
+		case err != nil:
+			return err
+		case r.code >= 200:
+			s.banner = r.text()
+			return nil
+		}
+	}
+	return broken("its greeting has no end")
+}
+
+// secure encrypts the connection.
+func (s *session) secure(ctx context.Context) error {
+	if n := s.line.r.Buffered(); n > 0 {
+		return broken("it sends %d bytes in plain sight after encryption was agreed on, as an attacker on the way would", n)
+	}
+	conn := tls.Client(s.conn, s.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return s.explainTLS(ended(ctx, err))
+	}
+	s.line = newLine(conn)
+	s.state = conn.ConnectionState()
+	return nil
+}
+
+// explainTLS says what to do about a handshake that failed.
+func (s *session) explainTLS(err error) error {
+	var record tls.RecordHeaderError
+	var verify *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &record) && s.c.Security == securityImplicit:
+		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, presentable(err)))
+	case errors.As(err, &verify):
+		print := "none"
+		if len(verify.UnverifiedCertificates) > 0 {
+			print = fingerprint(verify.UnverifiedCertificates[0])
+		}
+		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, presentable(verify.Err)))
+	case courier.IsPermanent(err):
+		return err
+	}
+	return fmt.Errorf("TLS: %w", presentable(err))
+}
+
+// identify logs in.
+func (s *session) identify(ctx context.Context) error {
+	r, err := s.command(ctx, "USER", s.c.Username)
+	if err == nil && r.code >= 300 {
+		r, err = s.command(ctx, "PASS", s.password)
+	}
+	if err == nil && r.code == 332 {
+		return courier.Permanent(errors.New("the server asks for an account (ACCT) besides the password, which is not supported; ask its operator for another login"))
+	}
+	if err == nil && r.code >= 300 {
+		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.conceal(r.text()))))
+	}
+	refusal, ok := errors.AsType[*replyError](err)
+	if !ok {
+		return err
+	}
+	refusal.text = s.conceal(refusal.text)
+	err = fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), refusal)
+	if refusal.code >= 500 && !refusal.passing() {
+		err = courier.Permanent(err)
+	}
+	return err
+}
+
+// conceal removes the password from words of the server, which may repeat it.
+func (s *session) conceal(text string) string {
+	if s.password == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, s.password, "[password]")
+}
+
+// settle agrees on how files are transferred.
+func (s *session) settle(ctx context.Context) error {
+	if s.c.Security != securityNone {
+		_, err := s.command(ctx, "PBSZ", "0")
+		if err == nil {
+			_, err = s.command(ctx, "PROT", "P")
+		}
+		if isReply(err) {
+			return courier.Permanent(fmt.Errorf("the server would send content in plain sight (PROT P): %w", err))
+		} else if err != nil {
+			return err
+		}
+	}
+	r, err := s.command(ctx, "FEAT", "")
+	if err != nil && !isReply(err) {
+		return err
+	}
+	s.features = make(map[string]string)
+	for _, text := range r.lines {
+		name, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+		s.features[strings.ToUpper(name)] = rest
+	}
+	if s.has("UTF8") {
+		if _, err := s.command(ctx, "OPTS", "UTF8 ON"); err != nil && !isReply(err) {
+			return err
+		}
+	}
+	if _, err := s.command(ctx, "TYPE", "I"); err != nil {
+		return fmt.Errorf("binary transfer (TYPE I): %w", err)
+	}
+	return nil
+}
+
+func (s *session) has(feature string) bool {
+	_, ok := s.features[feature]
+	return ok
+}
+
+// report writes down what was agreed on, and collects what to warn about.
+func (s *session) report(job *courier.Context) {
+	log := job.Log().With("connection", s.id, "host", s.addr)
+	attrs := []any{"server", safename.Quote(s.conceal(s.banner)), "security", s.c.Security}
+	if s.c.Security == securityNone {
+		s.warnings = append(s.warnings, `the connection is not encrypted (security "none"): whoever controls the network can read and change everything, credentials included`)
+	} else {
+		attrs = append(attrs, "tls", tls.VersionName(s.state.Version), "cipher", tls.CipherSuiteName(s.state.CipherSuite), "certificate", fingerprint(s.state.PeerCertificates[0]))
+	}
+	if s.c.CertificatePolicy == policyInsecure {
+		s.warnings = append(s.warnings, "the server's certificate "+fingerprint(s.state.PeerCertificates[0])+
+			` is not checked (certificate_policy "insecure"): whoever controls the network can read and change everything`)
+	}
+	log.Debug("connected", attrs...)
+}
+
+// fingerprint is the SHA-256 of a certificate.
+func fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// tlsConfig returns the configuration for the connections of one session. It
+// has a cache of its own: many servers demand that connections for content
+// resume the TLS session of the commands.
+func (c Connection) tlsConfig(key string) (*tls.Config, error) {
+	versions := map[string]uint16{"": 0, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	config := &tls.Config{
+		ServerName:         c.ServerName,
+		MinVersion:         max(tls.VersionTLS12, versions[c.MinTLS]),
+		MaxVersion:         versions[c.MaxTLS],
+		ClientSessionCache: tls.NewLRUClientSessionCache(8),
+	}
+	if config.MaxVersion != 0 && config.MaxVersion < config.MinVersion {
+		return nil, fmt.Errorf("max_tls %s is below min_tls %s", c.MaxTLS, c.MinTLS)
+	}
+	if config.ServerName == "" {
+		config.ServerName = c.hostname()
+	}
+	if c.Authorities != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(c.Authorities)) {
+			return nil, errors.New("authorities hold no certificate in PEM form")
+		}
+	}
+	if key != "" {
+		pair, err := tls.X509KeyPair([]byte(c.ClientCertificate), []byte(key))
+		if err != nil {
+			return nil, errors.New("client_certificate and client_key can't be read, or don't belong together; both must be in PEM form, the key without a passphrase")
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if c.CertificatePolicy == policySystem || c.CertificatePolicy == "" {
+		return config, nil
+	}
+	config.InsecureSkipVerify = true
+	if c.CertificatePolicy == policyPinned {
+		pins, err := c.pins()
+		if err != nil {
+			return nil, err
+		}
+		config.VerifyConnection = func(state tls.ConnectionState) error { return checkPin(state, pins) }
+	}
+	return config, nil
+}
+
+// pins returns the fingerprints in one spelling.
+func (c Connection) pins() ([]string, error) {
+	var pins []string
+	for _, p := range c.PinnedCertificates {
+		digits := strings.ToLower(strings.ReplaceAll(p, ":", ""))
+		if b, err := hex.DecodeString(digits); err != nil || len(b) != sha256.Size {
+			return nil, fmt.Errorf("pinned_certificates: %s is not the SHA-256 of a certificate, 64 hexadecimal digits", safename.Quote(p))
+		}
+		pins = append(pins, digits)
+	}
+	return pins, nil
+}
+
+func checkPin(state tls.ConnectionState, pins []string) error {
+	if got := fingerprint(state.PeerCertificates[0]); !slices.Contains(pins, got) {
+		return courier.Permanent(fmt.Errorf("the server's certificate has the SHA-256 %s, which is not among pinned_certificates; if the server's operator confirms that it was changed, add it", got))
+	}
+	return nil
+}
+
+// begin makes conn the session's connection.
+func (s *session) begin(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = newLiveConn(conn, s.c.OperationTimeout)
+	s.line = newLine(s.conn)
+	s.data, s.dead, s.home = nil, nil, ""
+	s.began = time.Now()
+}

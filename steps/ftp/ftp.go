@@ -1,0 +1,136 @@
+// Package ftp has the steps that work with files on FTP servers: ftp.list,
+// ftp.stat, ftp.download, ftp.upload, ftp.mkdir, ftp.rmdir, ftp.delete and
+// ftp.rename. Each also has a key that begins with "ftps"; whether and how a
+// connection is encrypted is up to the [Connection], not to the key.
+//
+// The steps of an execution share a few sessions per connection, since a
+// session of FTP moves one file at a time. They are opened when they are
+// needed, kept alive, and closed with the execution.
+//
+// A file gets its final name, here or there, when all of its content has
+// arrived and has been compared with the size of the source. Until then it has a
+// name that contains ".courier-tmp-". What an interrupted attempt leaves behind
+// is removed by the next, unless that goes on with it, or when the execution
+// fails or is cancelled.
+//
+// Everything that comes from a server is taken to be hostile: names that could
+// mean anything but one file are refused and never altered, the address for the
+// content is never taken from a reply, replies and listings have limits, and
+// the server's words appear in messages only in quotes. FTP tells reasons only
+// in words for people: a refusal may mean that there is no such file, or that
+// the account may not use it.
+//
+// The package speaks the protocol itself. See docs/design.md for the reason.
+package ftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// Register adds the steps of this package to r. They find their connections in
+// c. It panics if c is nil or a key is taken.
+func Register(r *courier.Registry, c Connections) {
+	if c == nil {
+		panic("ftp: register: connections are missing")
+	}
+	courier.Register(r, "ftp.list", List{c}, options("list", "Lists files in a directory on an FTP server."))
+	courier.Register(r, "ftp.stat", Stat{c}, options("stat", "Tells whether a file is on an FTP server, and how large and how old it is."))
+	courier.Register(r, "ftp.download", Download{c}, options("download", "Downloads files from an FTP server."))
+	courier.Register(r, "ftp.upload", Upload{c}, options("upload", "Uploads files to an FTP server."))
+	courier.Register(r, "ftp.mkdir", Mkdir{c}, options("mkdir", "Makes a directory on an FTP server."))
+	courier.Register(r, "ftp.rmdir", Rmdir{c}, options("rmdir", "Removes a directory on an FTP server."))
+	courier.Register(r, "ftp.delete", Delete{c}, options("delete", "Deletes files on an FTP server."))
+	courier.Register(r, "ftp.rename", Rename{c}, options("rename", "Renames or moves a file on an FTP server."))
+}
+
+// stall is the longest time without progress before a step is given up.
+const stall = 60 * time.Second
+
+func options(verb, doc string) *courier.TypeOptions {
+	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, Aliases: []string{"ftps." + verb}}
+}
+
+// oneOf reports a value of a configuration field that is none of the given.
+func oneOf(field, value string, values ...string) error {
+	for _, v := range values {
+		if v == value {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s is unknown; %s", field, safename.Quote(value), courier.DidYouMean(value, values))
+}
+
+// permanent joins what is wrong with a configuration.
+func permanent(errs ...error) error { return courier.Permanent(errors.Join(errs...)) }
+
+// A meter reports how far the transfer of one file is. Its last byte is
+// reported when the file has its final name.
+type meter struct {
+	job   *courier.Context
+	item  string
+	total int64 // -1 if not known
+	done  int64 // as reported
+}
+
+func (m *meter) at(done int64) {
+	if done < m.total || m.total < 0 {
+		m.done = done
+		m.job.Progress(done, m.total, m.item)
+	}
+}
+
+func (m *meter) finish() { m.job.Progress(m.total, m.total, m.item) }
+
+// For a while, finishing a file takes time without progress, such as when it
+// is made durable.
+const (
+	beatEvery = 15 * time.Second
+	maxBeats  = 20
+)
+
+// while calls f and keeps the stall timeout from firing meanwhile, for up to
+// five minutes.
+func (m *meter) while(f func() error) error {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		beat := time.NewTicker(beatEvery)
+		defer beat.Stop()
+		for range maxBeats {
+			select {
+			case <-beat.C:
+				m.job.Progress(m.done, m.total, m.item)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	return f()
+}
+
+// test connects, and calls f, if not nil, for further checks of a
+// configuration. It is what an operator knows as "test the connection".
+func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
+	if job.Unresolved("connection_id") {
+		return nil
+	}
+	return use(ctx, job, c, id, func(s *session) error {
+		if err := s.noop(ctx); err != nil {
+			return s.fault("test", "", err)
+		}
+		if f == nil {
+			return nil
+		}
+		return f(s)
+	})
+}

@@ -1,0 +1,138 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// List is the step "ftp.list". It lists a directory, or what a pattern finds
+// below it.
+type List struct {
+	Connections Connections // must not be nil
+}
+
+// ListConfig is the configuration of [List].
+type ListConfig struct {
+	ConnectionID       string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath         string `json:"remote_path" default:"." doc:"directory; taken from the login directory unless it begins with a slash"`
+	Pattern            string `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	IncludeDirectories bool   `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
+	OnUnsafeName       string `json:"on_unsafe_name" default:"skip" doc:"what to do about entries that can't be used: skip or fail"`
+}
+
+// ListOutput is the output of [List].
+type ListOutput struct {
+	FileList     []File `json:"file_list" doc:"the files, in the order of their paths"`
+	FileCount    int    `json:"file_count" doc:"length of file_list"`
+	SkippedCount int    `json:"skipped_count" doc:"entries left out because they can't be used or understood"`
+}
+
+var (
+	_ courier.Step[ListConfig, ListOutput] = List{}
+	_ courier.Validator[ListConfig]        = List{}
+)
+
+func (cfg ListConfig) search() search {
+	return search{cfg.Pattern, cfg.IncludeDirectories, cfg.OnUnsafeName}
+}
+
+func (cfg ListConfig) check() error {
+	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+}
+
+// Execute lists the directory. It changes nothing.
+func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig) (ListOutput, error) {
+	var out ListOutput
+	if err := cfg.check(); err != nil {
+		return out, err
+	}
+	err := use(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
+		files, skipped, err := s.find(ctx, job, cfg.RemotePath, cfg.search())
+		out = ListOutput{files, len(files), skipped}
+		return err
+	})
+	return out, err
+}
+
+// Validate logs in and checks that the directory can be listed.
+func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return test(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
+		if job.Unresolved("remote_path") {
+			return nil
+		}
+		return s.checkDirectory(ctx, cfg.RemotePath)
+	})
+}
+
+// checkDirectory reports why dir can't be listed. It lists, for that also tests
+// the connections for content.
+func (s *session) checkDirectory(ctx context.Context, dir string) error {
+	_, err := s.each(ctx, dir, false, func(entry) error { return nil })
+	return s.fault("list", dir, err)
+}
+
+// Stat is the step "ftp.stat". It looks at one path.
+type Stat struct {
+	Connections Connections // must not be nil
+}
+
+// StatConfig is the configuration of [Stat].
+type StatConfig struct {
+	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string `json:"remote_path" courier:"required" doc:"file or directory; taken from the login directory unless it begins with a slash"`
+	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"that there is nothing is no error; look at exists"`
+}
+
+// StatOutput is the output of [Stat].
+type StatOutput struct {
+	Exists      bool      `json:"exists" doc:"whether there is something with that path"`
+	Name        string    `json:"name" doc:"name within its directory"`
+	Path        string    `json:"path" doc:"remote path, as configured"`
+	Size        int64     `json:"size" doc:"bytes; 0 for a directory"`
+	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
+	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
+}
+
+var (
+	_ courier.Step[StatConfig, StatOutput] = Stat{}
+	_ courier.Validator[StatConfig]        = Stat{}
+)
+
+// Execute asks for the path. It changes nothing.
+func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig) (StatOutput, error) {
+	out := StatOutput{Path: cfg.RemotePath, Name: path.Base(cfg.RemotePath)}
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return out, err
+	}
+	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
+		n, err := s.stat(ctx, cfg.RemotePath)
+		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
+			return nil
+		}
+		if err != nil {
+			return s.fault("stat", cfg.RemotePath, err)
+		}
+		out.Exists, out.IsDirectory, out.Size, out.Modified = true, n.isDir, max(0, n.size), n.modified
+		if n.isDir {
+			out.Size = 0 // whatever the server means by it
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Validate logs in.
+func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfig) error {
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return err
+	}
+	return test(ctx, job, st.Connections, cfg.ConnectionID, nil)
+}

@@ -1,0 +1,198 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
+type Mkdir struct {
+	Connections Connections // must not be nil
+}
+
+// MkdirConfig is the configuration of [Mkdir].
+type MkdirConfig struct {
+	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath   string `json:"remote_path" courier:"required" doc:"the directory, taken from the login directory unless it begins with a slash; that it exists is no error"`
+}
+
+// MkdirOutput is the output of [Mkdir].
+type MkdirOutput struct {
+	CreatedDirectory string `json:"created_directory" doc:"the directory, whether it was there before or not"`
+}
+
+var (
+	_ courier.Step[MkdirConfig, MkdirOutput] = Mkdir{}
+	_ courier.Validator[MkdirConfig]         = Mkdir{}
+)
+
+// Execute makes the directory.
+func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
+	out := MkdirOutput{CreatedDirectory: cfg.RemotePath}
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return out, err
+	}
+	return out, use(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
+		return s.makeAll(ctx, cfg.RemotePath)
+	})
+}
+
+// makeAll makes a directory, and those above it that don't exist.
+func (s *session) makeAll(ctx context.Context, dir string) error {
+	dir = path.Clean(dir)
+	if dir == "." || dir == "/" {
+		return nil
+	}
+	n, err := s.stat(ctx, dir)
+	switch {
+	case err == nil && n.isDir:
+		return nil
+	case err == nil:
+		return s.fault("make directory", dir, courier.Permanent(errors.New("is a file")))
+	case !errors.Is(err, fs.ErrNotExist):
+		return s.fault("make directory", dir, err)
+	}
+	if err := s.makeAll(ctx, path.Dir(dir)); err != nil {
+		return err
+	}
+	err = s.makeDirectory(ctx, dir)
+	if isReply(err) { // another may have been first
+		if n, e := s.stat(ctx, dir); e == nil && n.isDir {
+			return nil
+		} else if e != nil && !isReply(e) {
+			err = e
+		}
+	}
+	return s.fault("make directory", dir, err)
+}
+
+// Validate logs in.
+func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return err
+	}
+	return test(ctx, job, m.Connections, cfg.ConnectionID, nil)
+}
+
+// Rmdir is the step "ftp.rmdir". It removes a directory.
+type Rmdir struct {
+	Connections Connections // must not be nil
+}
+
+// RmdirConfig is the configuration of [Rmdir].
+type RmdirConfig struct {
+	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string `json:"remote_path" courier:"required" doc:"the directory, taken from the login directory unless it begins with a slash"`
+	Recursive     bool   `json:"recursive,omitempty" doc:"remove everything in it too; without this it must be empty"`
+	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"that there is no such directory is no error"`
+}
+
+// RmdirOutput is the output of [Rmdir].
+type RmdirOutput struct {
+	RemovedDirectory string `json:"removed_directory" doc:"the directory"`
+}
+
+var (
+	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
+	_ courier.Validator[RmdirConfig]         = Rmdir{}
+)
+
+func (cfg RmdirConfig) check() error {
+	return permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
+}
+
+// checkTarget refuses to remove what can only be meant by mistake.
+func checkTarget(p string) error {
+	if clean := path.Clean(p); clean == "." || clean == "/" || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasSuffix(clean, "/..") {
+		return errors.New("remote_path: is the login directory, the root directory or one above; name what is to be removed")
+	}
+	return nil
+}
+
+// Execute removes the directory. If an earlier attempt may have done that, it
+// is no error that there is none.
+func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
+	out := RmdirOutput{RemovedDirectory: cfg.RemotePath}
+	if err := cfg.check(); err != nil {
+		return out, err
+	}
+	return out, use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		n, err := s.stat(ctx, cfg.RemotePath)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && (cfg.IgnoreMissing || job.Repeated()):
+			return nil
+		case err == nil && !n.isDir:
+			err = courier.Permanent(errors.New("is not a directory"))
+		}
+		if err == nil {
+			err = s.removeTree(ctx, job, strings.TrimRight(cfg.RemotePath, "/"), cfg.Recursive, 0)
+		}
+		return s.fault("remove directory", cfg.RemotePath, err)
+	})
+}
+
+// removeTree removes a directory, and what is in it if recursive is set. Links
+// are removed, not followed.
+func (s *session) removeTree(ctx context.Context, job *courier.Context, dir string, recursive bool, depth int) error {
+	if depth > maxDepth {
+		return courier.Permanent(errors.New("it has too many directories in directories"))
+	}
+	if recursive {
+		var found []entry
+		unparsed, err := s.each(ctx, dir, true, func(e entry) error {
+			if e.name == "." || e.name == ".." {
+				return nil
+			}
+			if len(found) == maxFiles {
+				return courier.Permanent(errors.New("it has too many files"))
+			}
+			found = append(found, e)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := checkRemovable(found, unparsed); err != nil {
+			return err
+		}
+		for _, e := range found {
+			job.Progress(0, -1, dir)
+			p := join(dir, e.name)
+			if e.isDir {
+				err = s.removeTree(ctx, job, p, true, depth+1)
+			} else {
+				err = s.remove(ctx, p)
+			}
+			if err != nil {
+				return s.fault("remove", p, err)
+			}
+		}
+	}
+	return s.removeDirectory(ctx, dir)
+}
+
+// checkRemovable refuses to remove anything where not everything is understood.
+func checkRemovable(found []entry, unparsed int) error {
+	if unparsed > 0 {
+		return courier.Permanent(errors.New("its listing has lines in no form that is known, so what is in it can't be told"))
+	}
+	for _, e := range found {
+		if e.name == "" || strings.Contains(e.name, "/") || checkArgument("", e.name) != nil {
+			return courier.Permanent(errors.New("it has an entry whose name can't be that of a file, so removing it could remove another"))
+		}
+	}
+	return nil
+}
+
+// Validate logs in.
+func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg RmdirConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return test(ctx, job, r.Connections, cfg.ConnectionID, nil)
+}

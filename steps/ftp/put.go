@@ -1,0 +1,275 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// A putting is the upload of one file.
+type putting struct {
+	job  *courier.Context
+	cfg  UploadConfig
+	file *localFile
+
+	src   *os.File
+	meter *meter
+	side  string // remote path until the file is complete
+	aside string // remote path of the file that was there before; empty unless it was moved
+}
+
+func (p *putting) run(ctx context.Context, s *session) error {
+	src, err := p.job.Open(p.file.local)
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	defer src.Close()
+	before, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	p.src, p.file.size = src, before.Size()
+	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
+	dir, name := split(p.file.final)
+	p.side = join(dir, p.job.SideName(name))
+	if p.cfg.Idempotency == idempotencyResume {
+		p.side = join(dir, partName(p.job, name))
+	}
+	if done, err := p.consult(ctx, s); done || err != nil {
+		return s.fault("upload", p.file.final, err)
+	}
+	err = p.write(ctx, s, before)
+	keep := err != nil && p.cfg.Idempotency == idempotencyResume && !isWrong(err)
+	if err == nil {
+		err = unchanged(src, before)
+	}
+	if err == nil && p.cfg.VerifyContent {
+		err = p.readBack(ctx, s)
+	}
+	if err == nil && p.cfg.PreserveTime {
+		err = p.setTime(ctx, s, before)
+	}
+	if err == nil {
+		err = p.publish(ctx, s)
+		keep = false
+	}
+	if err != nil {
+		if !keep && s.cause() == nil {
+			s.remove(ctx, p.side) // where that is no longer possible, Cleanup will
+		}
+		return s.fault("upload", p.file.final, err)
+	}
+	p.meter.finish()
+	return nil
+}
+
+// unchanged reports whether the local file is still what it was.
+func unchanged(f *os.File, before fs.FileInfo) error {
+	after, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("local file: %w", errChanged)
+	}
+	return nil
+}
+
+// consult looks at what has the final name, and decides whether there is
+// nothing to do.
+func (p *putting) consult(ctx context.Context, s *session) (done bool, err error) {
+	n, err := s.stat(ctx, p.file.final)
+	overwrite := p.cfg.Idempotency == idempotencyOverwrite || p.cfg.Idempotency == idempotencyResume
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case n.isDir:
+		return false, courier.Permanent(errors.New("is a directory"))
+	case overwrite:
+		return false, nil
+	}
+	if p.job.Repeated() {
+		// An earlier start may have finished without anybody getting to know.
+		// Nothing but the content tells.
+		if same, err := p.sameContent(ctx, s, p.file.final, n.size); same || err != nil {
+			return same, err
+		}
+	}
+	if p.cfg.Idempotency == idempotencySkip {
+		p.file.skipped = true
+		return true, nil
+	}
+	return false, errExists
+}
+
+// errDifferent ends a comparison.
+var errDifferent = errors.New("the contents differ")
+
+// sameContent reports whether a remote file, which has size bytes, has the
+// content of the local one.
+func (p *putting) sameContent(ctx context.Context, s *session, remote string, size int64) (bool, error) {
+	if size >= 0 && size != p.file.size {
+		return false, nil
+	}
+	c := &comparer{src: p.src}
+	err := s.transfer(ctx, "RETR", remote, 0, false, func(conn net.Conn) error {
+		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { p.job.Progress(p.meter.done, p.meter.total, p.meter.item) })
+		return err
+	})
+	switch {
+	case err == nil:
+		return c.off == p.file.size, nil
+	case errors.Is(err, errDifferent) && ctx.Err() == nil: // the session has ended in the middle
+		return false, s.again(ctx)
+	case isReply(err):
+		return false, nil
+	}
+	return false, err
+}
+
+// A comparer accepts only what src holds.
+type comparer struct {
+	src io.ReaderAt
+	off int64
+	buf []byte
+}
+
+// Write fails with errDifferent at the first difference.
+func (c *comparer) Write(p []byte) (int, error) {
+	if cap(c.buf) < len(p) {
+		c.buf = make([]byte, len(p))
+	}
+	buf := c.buf[:len(p)]
+	n, err := c.src.ReadAt(buf, c.off)
+	if n < len(p) && err != io.EOF {
+		return 0, err
+	}
+	if string(buf[:n]) != string(p) {
+		return 0, errDifferent
+	}
+	c.off += int64(len(p))
+	return len(p), nil
+}
+
+// A wrong error says that what the server has is of no use.
+type wrong struct{ err error }
+
+func (e *wrong) Error() string { return e.err.Error() }
+func (e *wrong) Unwrap() error { return e.err }
+
+func isWrong(err error) bool {
+	_, ok := errors.AsType[*wrong](err)
+	return ok
+}
+
+// write writes the side file, and makes sure that the server has all of it.
+func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error {
+	offset, err := p.begin(ctx, s, info)
+	if err != nil {
+		return err
+	}
+	p.meter.at(offset)
+	if offset < p.file.size || offset == 0 {
+		err = p.send(ctx, s, offset)
+	}
+	if err != nil {
+		if isReply(err) {
+			return p.explainRefusal(ctx, s, err)
+		}
+		return err
+	}
+	return p.meter.while(func() error {
+		n, err := s.stat(ctx, p.side)
+		if err != nil {
+			return fmt.Errorf("the size of what was written: %w", err)
+		}
+		if n.size != p.file.size {
+			return &wrong{fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", n.size, p.file.size)}
+		}
+		return nil
+	})
+}
+
+// begin returns how much of the side file the server has from an earlier
+// attempt, of the same local file as it is now.
+func (p *putting) begin(ctx context.Context, s *session, info fs.FileInfo) (int64, error) {
+	if p.cfg.Idempotency != idempotencyResume {
+		return 0, nil
+	}
+	var then proof
+	now := proof{Server: s.addr, Path: p.side, Size: info.Size(), Modified: info.ModTime()}
+	n := noteOn(p.job, p.side)
+	known, err := n.read(&then)
+	if err != nil {
+		return 0, err
+	}
+	if known && then.equal(now) {
+		there, err := s.stat(ctx, p.side)
+		if err == nil && !there.isDir && there.size >= 0 && there.size <= now.Size {
+			return there.size, nil
+		}
+		if err != nil && !isReply(err) {
+			return 0, err
+		}
+	}
+	if err := s.remove(ctx, p.side); err != nil && !isReply(err) {
+		return 0, err
+	}
+	return 0, n.write(now)
+}
+
+// send sends the content from offset on.
+func (p *putting) send(ctx context.Context, s *session, offset int64) error {
+	if _, err := p.src.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	verb := "STOR"
+	if offset > 0 {
+		verb = "APPE"
+	}
+	return s.transfer(ctx, verb, p.side, 0, true, func(conn net.Conn) error {
+		_, err := transfer.Copy(ctx, sink{conn}, p.src, func(done int64) { p.meter.at(offset + done) })
+		return err
+	})
+}
+
+// explainRefusal says whether the directory is there.
+func (p *putting) explainRefusal(ctx context.Context, s *session, err error) error {
+	dir, _ := split(p.file.final)
+	if s.cause() != nil || dir == "." || dir == "/" {
+		return err
+	}
+	if there, e := s.isDirectory(ctx, dir); e == nil && !there {
+		return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist, or is out of reach; have it made, or correct remote_path: %w", safename.Quote(dir), err))
+	}
+	return err
+}
+
+// readBack compares what the server has with what was sent.
+func (p *putting) readBack(ctx context.Context, s *session) error {
+	same, err := p.sameContent(ctx, s, p.side, p.file.size)
+	if err == nil && !same {
+		err = &wrong{errors.New("the server has other content than was sent, although it confirmed all of it")}
+	}
+	return err
+}
+
+// setTime sets the side file's time. That the server can't is no error.
+func (p *putting) setTime(ctx context.Context, s *session, info fs.FileInfo) error {
+	err := s.setTime(ctx, p.side, info.ModTime())
+	if err == errNoMFMT || isReply(err) {
+		p.job.Log().Debug("the time of a file can't be set", "file", p.file.final, "reason", err.Error())
+		return nil
+	}
+	return err
+}
