@@ -97,6 +97,17 @@ func (c *client) remove(ctx context.Context, path string) error {
 	return err
 }
 
+// mkdir makes a directory with the server's default permissions.
+func (c *client) mkdir(ctx context.Context, path string) error {
+	_, err := c.do(ctx, pathPacket(fxpMkdir, path).uint32(0), fxpStatus)
+	return err
+}
+
+func (c *client) rmdir(ctx context.Context, path string) error {
+	_, err := c.do(ctx, pathPacket(fxpRmdir, path), fxpStatus)
+	return err
+}
+
 // rename is meant to fail if the new path exists; not all servers comply.
 func (c *client) rename(ctx context.Context, oldpath, newpath string) error {
 	_, err := c.do(ctx, pathPacket(fxpRename, oldpath).string(newpath), fxpStatus)

@@ -29,6 +29,8 @@ const (
 	fxpOpendir       = 11
 	fxpReaddir       = 12
 	fxpRemove        = 13
+	fxpMkdir         = 14
+	fxpRmdir         = 15
 	fxpRealpath      = 16
 	fxpStat          = 17
 	fxpRename        = 18
