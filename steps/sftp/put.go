@@ -19,10 +19,12 @@ type putting struct {
 	cfg         UploadConfig
 	file        *localFile
 	clients     []*client // over which to move it
+	limit       *limiter
 
 	src   *os.File
 	meter *meter
-	side  string // remote path until the file is complete
+	side  string      // remote path until the file is complete
+	part  *uploadPart // of resume_partial; nil without
 }
 
 func (p *putting) run(ctx context.Context, s *session) error {
@@ -35,24 +37,36 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	p.src, p.file.size = src, before.Size()
+	p.src, p.file.size, p.file.was = src, before.Size(), identifyLocal(before)
 	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
 	dir, name := split(p.file.final)
 	p.side = join(dir, p.job.SideName(name))
-	if done, err := p.consult(ctx, s); done || err != nil {
+	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
+	}
+	if p.cfg.ResumePartial && p.job.StepDir() != "" {
+		if p.part, err = p.openPart(ctx, s); err != nil {
+			return s.fault("upload", p.file.final, err)
+		}
+		p.side = p.part.note.Part
 	}
 	err = p.write(ctx, s)
 	if err == nil {
 		err = unchanged(src, before)
 	}
-	if err == nil && p.cfg.VerifyContent {
+	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == checksumReadBack) {
 		err = p.readBack(ctx, s)
+	}
+	if err == nil {
+		err = p.preserve(ctx, s, before)
 	}
 	if err == nil {
 		err = p.publish(ctx, s)
 	}
-	if err != nil || p.file.skipped {
+	if p.part != nil && err != nil && isWorthKeeping(err) {
+		err = errors.Join(err, p.part.keep())
+	} else if err != nil || p.file.skipped {
+		err = errors.Join(err, p.part.forget())
 		p.discard(ctx, s)
 	}
 	if err != nil {
@@ -87,7 +101,7 @@ func unchanged(f *os.File, before fs.FileInfo) error {
 
 // consult looks at what has the final name, and decides whether there is
 // nothing to do.
-func (p *putting) consult(ctx context.Context, s *session) (done bool, err error) {
+func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
 	a, err := s.stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,6 +112,9 @@ func (p *putting) consult(ctx context.Context, s *session) (done bool, err error
 		return false, err
 	case a.isDir():
 		return false, courier.Permanent(errors.New("is a directory"))
+	case p.cfg.SkipIfSame && a.isFile() && a.flags&attrSize != 0 && a.size == uint64(local.Size()) &&
+		!a.modified().IsZero() && a.modified().Unix() == local.ModTime().Unix():
+		return true, nil
 	case p.cfg.IfExists == ifExistsOverwrite:
 		return false, nil
 	}
@@ -167,7 +184,17 @@ func (c *comparer) Write(p []byte) (int, error) {
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
-	open, err := s.openLanes(ctx, p.clients, p.side, flagWrite|flagCreate|flagTruncate)
+	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
+	if p.part != nil {
+		var err error
+		if start, err = p.resumeAt(ctx, s); err != nil {
+			return err
+		}
+		if start > 0 {
+			flags = flagWrite
+		}
+	}
+	open, err := s.openLanes(ctx, p.clients, p.side, flags)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			dir, _ := split(p.file.final)
@@ -175,8 +202,10 @@ func (p *putting) write(ctx context.Context, s *session) error {
 		}
 		return err
 	}
-	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at}
-	if err := w.run(ctx); err != nil {
+	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
+	err = w.run(ctx)
+	p.part.reached(w.acked, len(open))
+	if err != nil {
 		closeLanes(ctx, open)
 		return err
 	}
@@ -225,7 +254,7 @@ func (p *putting) readBack(ctx context.Context, s *session) error {
 	}
 	same, err := p.sameContent(ctx, s, p.side, a)
 	if err == nil && !same {
-		err = errors.New("the server has other content than was sent, although it confirmed all of it")
+		err = fmt.Errorf("the server has other content than was sent, although it confirmed all of it: %w", errOtherContent)
 	}
 	return err
 }

@@ -35,6 +35,21 @@ func TestContract(t *testing.T) {
 		cfg: object{"source_path": "dir/source", "destination_path": "dir/other"}}
 	all["rename unless there"] = trial{key: "sftp.rename", size: 100,
 		cfg: object{"source_path": "dir/source", "destination_path": "dir/new", "if_exists": "fail"}}
+	const big = 600_000
+	all["download resume"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume_partial": true}, size: big, old: "old"}
+	all["download resume here"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "resume_partial": true}, size: big}
+	all["download and delete"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": "dir", "after_transfer": "delete", "preserve": "all", "skip_if_same": true, "checksum": "read_back"}}
+	all["download and move"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": "dir/source", "local_path": "in/", "after_transfer": "move", "move_to": "archive/new", "done_file": "other"}}
+	all["download and move, no posix-rename"] = trial{key: "sftp.download", size: 1000, opt: sftpserver.Options{NoPosixRename: true},
+		cfg: object{"remote_path": "dir/source", "after_transfer": "move", "move_to": "dir/old", "resume_partial": true}}
+	all["upload resume"] = trial{key: "sftp.upload", size: big, old: "old",
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "resume_partial": true, "preserve": "all"}}
+	all["upload and delete"] = trial{key: "sftp.upload", size: 1000,
+		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "delete", "done_file": "*.done", "checksum": "sidecar"}}
+	all["upload and move"] = trial{key: "sftp.upload", size: 1000, old: "old",
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "after_transfer": "move", "move_to": "sent", "resume_partial": true}}
 	var keys []string
 	for name, tr := range all {
 		keys = append(keys, tr.key)

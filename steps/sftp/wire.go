@@ -26,6 +26,7 @@ const (
 	fxpWrite         = 6
 	fxpLstat         = 7
 	fxpFstat         = 8
+	fxpSetstat       = 9
 	fxpOpendir       = 11
 	fxpReaddir       = 12
 	fxpRemove        = 13
