@@ -506,5 +506,5 @@ func ExampleRegister() {
 		},
 	})
 	fmt.Println(steps.Keys())
-	// Output: [sftp.download sftp.list sftp.upload]
+	// Output: [sftp.delete sftp.download sftp.list sftp.mkdir sftp.rename sftp.rmdir sftp.stat sftp.upload]
 }

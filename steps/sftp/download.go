@@ -5,17 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
-	"os"
-	"path"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Download is the step "sftp.download". It downloads one file, or those files
@@ -33,6 +26,16 @@ type DownloadConfig struct {
 	ExpectedSize  *int64 `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 	OnUnsafeName  string `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
+
+	ResumePartial  bool   `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then"`
+	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
+	Preserve       string `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
+	Checksum       string `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete or move"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move moves them; it is made if it is missing"`
+	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
+	DoneFile       string `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
 // DownloadOutput is the output of [Download].
@@ -43,12 +46,14 @@ type DownloadOutput struct {
 	Size            int64     `json:"size" doc:"bytes of all files"`
 	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
 	SkippedCount    int       `json:"skipped_count" doc:"entries of the directory left out because their names can't be used"`
+	NotReadyCount   int       `json:"not_ready_count" doc:"files of the directory left out because of stable_seconds or done_file"`
 }
 
 var (
 	_ courier.Step[DownloadConfig, DownloadOutput] = Download{}
 	_ courier.Validator[DownloadConfig]            = Download{}
 	_ courier.Cleaner[DownloadConfig]              = Download{}
+	_ courier.Rollbacker[DownloadConfig]           = Download{}
 )
 
 func (cfg DownloadConfig) search() search {
@@ -60,7 +65,10 @@ func (cfg DownloadConfig) check() error {
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size)
+	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size,
+		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
+		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkPath("move_to", cfg.MoveTo),
+		checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.
@@ -69,6 +77,19 @@ type remoteFile struct {
 	local  string
 	size   int64
 	mtime  time.Time
+	was    identity
+}
+
+// A downloading is one execution of the step.
+type downloading struct {
+	Download
+	job   *courier.Context
+	cfg   DownloadConfig
+	limit *limiter
+
+	files    []remoteFile
+	skipped  int
+	notReady int
 }
 
 // Execute downloads the files. An existing local file is replaced when its
@@ -78,26 +99,51 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
-		files, skipped, err := s.toDownload(ctx, job, cfg)
-		if err != nil {
+	t := &downloading{Download: d, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	done, err := t.recall(ctx)
+	if err == nil && done {
+		done, err = t.claim(ctx)
+	}
+	if err == nil && !done {
+		err = t.all(ctx)
+	}
+	if err == nil && cfg.AfterTransfer != afterKeep {
+		err = t.after(ctx)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.SkippedCount, out.NotReadyCount = t.skipped, t.notReady
+	return out, out.add(job, t.files)
+}
+
+// all downloads the files, and goes on where it was when the connection was
+// lost, if that is wanted.
+func (t *downloading) all(ctx context.Context) error {
+	for n := 0; ; n++ {
+		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
+		if err == nil {
+			return t.note(ctx)
+		}
+		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
 			return err
 		}
-		var total int64
-		for _, f := range files {
-			total += f.size
-		}
-		clients := s.clients(ctx, total)
-		err = inParallel(ctx, len(files), manyFiles, func(ctx context.Context, i int) error {
-			return s.fetch(ctx, job, &files[i], cfg.ExpectedSize, share(clients, i, len(files)))
-		})
-		if err != nil {
-			return err
-		}
-		out.SkippedCount = skipped
-		return out.add(job, files)
+		t.job.Log().Info("the connection is lost, the download goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+	}
+}
+
+func (t *downloading) run(ctx context.Context, s *session) error {
+	if err := t.find(ctx, s); err != nil {
+		return err
+	}
+	var total int64
+	for _, f := range t.files {
+		total += f.size
+	}
+	clients := s.clients(ctx, total)
+	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
 	})
-	return out, err
 }
 
 func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
@@ -115,102 +161,9 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 	return nil
 }
 
-// toDownload finds out which files to download, and where to.
-func (s *session) toDownload(ctx context.Context, job *courier.Context, cfg DownloadConfig) ([]remoteFile, int, error) {
-	a, err := s.stat(ctx, cfg.RemotePath)
-	if err != nil {
-		if cfg.IgnoreMissing && errors.Is(err, fs.ErrNotExist) {
-			return nil, 0, nil
-		}
-		if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path.Base(cfg.RemotePath), "*?{") {
-			err = courier.Permanent(fmt.Errorf("%w; for several files set remote_path to their directory, and pattern to the pattern of their names", err))
-		}
-		return nil, 0, s.fault("download", cfg.RemotePath, err)
-	}
-	if a.isDir() {
-		return s.directoryToDownload(ctx, job, cfg)
-	}
-	if cfg.Pattern != "" {
-		return nil, 0, s.fault("download", cfg.RemotePath, courier.Permanent(errors.New("is not a directory, so there is nothing for pattern to choose from")))
-	}
-	local, err := cfg.singleTarget(job)
-	if err != nil {
-		return nil, 0, s.fault("download", cfg.RemotePath, err)
-	}
-	return []remoteFile{{remote: cfg.RemotePath, local: local, size: int64(min(a.size, math.MaxInt64))}}, 0, nil
-}
-
-// singleTarget is where a single file goes.
-func (cfg DownloadConfig) singleTarget(job *courier.Context) (string, error) {
-	dir := cfg.LocalPath
-	if dir == "" {
-		dir = job.Dir()
-	} else if !isLocalDirectory(job, dir) {
-		return dir, nil
-	}
-	_, name := split(cfg.RemotePath)
-	if err := safename.Check(name); err != nil {
-		return "", courier.Permanent(fmt.Errorf("%w, so it can't be the name of a local file; set local_path to a file", err))
-	}
-	return joinLocal(dir, name), nil
-}
-
-// isLocalDirectory reports whether a file is meant to go into p.
-func isLocalDirectory(job *courier.Context, p string) bool {
-	if os.IsPathSeparator(p[len(p)-1]) {
-		return true
-	}
-	info, err := job.Stat(p)
-	return err == nil && info.IsDir()
-}
-
-func joinLocal(dir, name string) string { return path.Join(filepath.ToSlash(dir), name) }
-
-func (s *session) directoryToDownload(ctx context.Context, job *courier.Context, cfg DownloadConfig) ([]remoteFile, int, error) {
-	fault := func(err error) error { return s.fault("download", cfg.RemotePath, courier.Permanent(err)) }
-	if cfg.ExpectedSize != nil {
-		return nil, 0, fault(errors.New("is a directory; expected_size is for a single file"))
-	}
-	dir := cfg.LocalPath
-	if dir == "" {
-		dir = job.Dir()
-	} else if info, err := job.Stat(dir); err == nil && !info.IsDir() {
-		return nil, 0, fault(fmt.Errorf("is a directory, so local_path must be one too, but %s is a file", safename.Quote(dir)))
-	}
-	found, skipped, err := s.files(ctx, job, cfg.RemotePath, cfg.search())
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(found) == 0 && !cfg.IgnoreMissing {
-		what := "no files"
-		if cfg.Pattern != "" {
-			what = "no files that match " + safename.Quote(cfg.Pattern)
-		}
-		return nil, 0, fault(fmt.Errorf("the directory has %s; if that is in order, set ignore_missing", what))
-	}
-	files := make([]remoteFile, len(found))
-	taken := make(map[string]string)
-	for i, f := range found {
-		files[i] = remoteFile{remote: f.Path, local: joinLocal(dir, f.Name), size: f.Size}
-		if other, ok := taken[localKey(f.Name)]; ok {
-			return nil, 0, fault(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.Name)))
-		}
-		taken[localKey(f.Name)] = f.Name
-	}
-	return files, skipped, nil
-}
-
-// localKey is equal for names that are the same file on this system.
-func localKey(name string) string {
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return strings.ToLower(name)
-	}
-	return name
-}
-
 // fetch downloads one file over the given channels and completes its
 // description.
-func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile, expected *int64, clients []*client) error {
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clients []*client) error {
 	before, err := s.stat(ctx, f.remote)
 	if err != nil {
 		return s.fault("download", f.remote, err)
@@ -222,20 +175,23 @@ func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile
 	if err != nil {
 		return s.fault("download", f.remote, courier.Permanent(err))
 	}
-	if expected != nil && *expected != size {
+	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
 		return s.fault("download", f.remote, fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected))
 	}
-	f.size, f.mtime = size, before.modified()
-	w, err := job.Create(f.local)
+	f.size, f.mtime, f.was = size, before.modified(), identify(before)
+	if t.cfg.SkipIfSame && t.isSame(f) {
+		return t.job.Wrote(f.local)
+	}
+	w, err := t.create(f)
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	defer w.Close() // discards, unless committed
-	m := &meter{job: job, item: f.remote, total: size}
-	if err := s.copyTo(ctx, clients, f.remote, before, w, m); err != nil {
+	defer w.Close() // discards, unless committed or kept for the next attempt
+	m := &meter{job: t.job, item: f.remote, total: size}
+	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	setTime(job, f.local, f.mtime)
+	t.preserve(f, before, w)
 	if err := m.while(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
@@ -243,44 +199,95 @@ func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile
 	return nil
 }
 
+// isSame reports whether the local file is what is to be downloaded, as far as
+// size and time tell.
+func (t *downloading) isSame(f *remoteFile) bool {
+	info, err := t.job.Stat(f.local)
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.size && !f.mtime.IsZero() && info.ModTime().Equal(f.mtime)
+}
+
+// create begins the local file, or goes on with it.
+func (t *downloading) create(f *remoteFile) (local, error) {
+	if !t.cfg.ResumePartial {
+		return t.job.Create(f.local)
+	}
+	return openPartial(t.job, f.local, partNote{f.remote, f.was})
+}
+
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (s *session) copyTo(ctx context.Context, clients []*client, remote string, before attrs, w *courier.PendingFile, m *meter) error {
-	open, err := s.openLanes(ctx, clients, remote, flagRead)
+func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *meter) error {
+	open, err := s.openLanes(ctx, clients, f.remote, flagRead)
 	if err != nil {
 		return err
 	}
-	r := reading{lanes: open, size: m.total, to: w, progress: m.at}
-	err = r.run(ctx)
+	r := reading{lanes: open, size: m.total, to: w, progress: m.at, limit: t.limit}
+	if p, ok := w.(*partial); ok {
+		err = p.checkTail(ctx, open, m.beat)
+		r.asked, r.wrote = p.start, p.start
+	}
+	if err == nil {
+		err = r.run(ctx)
+	}
+	if err == nil && t.cfg.Checksum == checksumReadBack {
+		err = compareWhole(ctx, open[0], w, m)
+	}
 	closeLanes(ctx, open)
 	if err != nil {
+		if p, ok := w.(*partial); ok && isChanged(err) {
+			err = errors.Join(err, p.restart())
+		}
 		return err
 	}
-	after, err := s.stat(ctx, remote)
+	if t.cfg.Checksum == checksumSidecar {
+		if err := s.checkSidecar(ctx, f.remote, w, m); err != nil {
+			if p, ok := w.(*partial); ok {
+				err = errors.Join(err, p.restart())
+			}
+			return err
+		}
+	}
+	after, err := s.stat(ctx, f.remote)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
 	case err != nil:
 		return err
 	case !before.sameFile(after):
+		if p, ok := w.(*partial); ok {
+			return errors.Join(errChanged, p.restart())
+		}
 		return errChanged
 	}
 	return nil
 }
 
-// setTime gives the file that is being written the time it has on the server.
-// Where that is impossible, it has the present time.
-func setTime(job *courier.Context, name string, mtime time.Time) {
-	if mtime.IsZero() {
+// isChanged reports whether what was downloaded is of no use.
+func isChanged(err error) bool {
+	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, errChanged) || errors.Is(err, errOtherContent)
+}
+
+// preserve gives the file that is being written the time and the mode that it
+// has on the server. Where that is impossible, it has the usual ones.
+func (t *downloading) preserve(f *remoteFile, before attrs, w local) {
+	if modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
+		if err := w.Chmod(fs.FileMode(before.mode)&0o777 | 0o600); err != nil {
+			t.job.Log().Debug("the mode of a file can't be set", "file", f.local, "error", err)
+		}
+	}
+	if !times(t.cfg.Preserve) || f.mtime.IsZero() {
 		return
 	}
-	root, rel, err := job.Root(name)
+	root, rel, err := t.job.Root(f.local)
 	if err != nil {
 		return
 	}
-	side := filepath.Join(filepath.Dir(rel), job.SideName(filepath.Base(rel)))
-	if err := root.Chtimes(side, mtime, mtime); err != nil {
-		job.Log().Debug("the time of a file can't be set", "file", name, "error", err)
+	side := filepath.Join(filepath.Dir(rel), t.job.SideName(filepath.Base(rel)))
+	if p, ok := w.(*partial); ok {
+		side = p.part
+	}
+	if err := root.Chtimes(side, f.mtime, f.mtime); err != nil {
+		t.job.Log().Debug("the time of a file can't be set", "file", f.local, "error", err)
 	}
 }
 
@@ -311,60 +318,4 @@ func (d Download) Validate(ctx context.Context, job *courier.Context, cfg Downlo
 		}
 		return s.fault("download", cfg.RemotePath, err)
 	})
-}
-
-// Cleanup removes the unfinished local files of earlier attempts. It needs no
-// connection.
-func (d Download) Cleanup(_ context.Context, job *courier.Context, cfg DownloadConfig) error {
-	if cfg.LocalPath == "" {
-		return cleanAttempts(job)
-	}
-	if isLocalDirectory(job, cfg.LocalPath) {
-		return cleanDirectory(job, cfg.LocalPath)
-	}
-	return job.RemoveSideFiles(cfg.LocalPath)
-}
-
-// cleanAttempts cleans the directories of all attempts so far.
-func cleanAttempts(job *courier.Context) error {
-	dir := job.Dir()
-	if dir == "." {
-		return cleanDirectory(job, dir)
-	}
-	var errs []error
-	for n := job.Attempt(); n >= 1; n-- {
-		errs = append(errs, cleanDirectory(job, path.Join(path.Dir(dir), strconv.Itoa(n))))
-	}
-	return errors.Join(errs...)
-}
-
-// cleanDirectory removes the side files of this step from a local directory.
-func cleanDirectory(job *courier.Context, dir string) error {
-	root, rel, err := job.Root(dir)
-	if err != nil {
-		return err
-	}
-	d, err := root.Open(rel)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	var errs []error
-	for _, name := range names {
-		if final, _, ok := strings.Cut(name, sideMark); ok && job.IsSideName(final, name) {
-			errs = append(errs, ignoreMissing(root.Remove(filepath.Join(rel, name))))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -18,6 +18,7 @@ type ListConfig struct {
 	Pattern            string `json:"pattern,omitempty" doc:"list only names that match, such as *.csv or {a,b}-*"`
 	IncludeDirectories bool   `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string `json:"on_unsafe_name" default:"skip" doc:"what to do about names that can't be used: skip or fail"`
+	StableSeconds      int    `json:"stable_seconds,omitempty" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].
@@ -25,6 +26,8 @@ type ListOutput struct {
 	FileList     []File `json:"file_list" doc:"the files, in the order of their names"`
 	FileCount    int    `json:"file_count" doc:"length of file_list"`
 	SkippedCount int    `json:"skipped_count" doc:"entries left out because their names can't be used"`
+	// NotReadyCount is 0 unless stable_seconds is set.
+	NotReadyCount int `json:"not_ready_count" doc:"files left out because of stable_seconds"`
 }
 
 var (
@@ -37,7 +40,7 @@ func (cfg ListConfig) search() search {
 }
 
 func (cfg ListConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), checkStable(cfg.StableSeconds))
 }
 
 // Execute lists the directory. It changes nothing.
@@ -48,10 +51,40 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 	}
 	err := use(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
 		files, skipped, err := s.files(ctx, job, cfg.RemotePath, cfg.search())
-		out = ListOutput{files, len(files), skipped}
-		return err
+		if err != nil {
+			return err
+		}
+		ready := files
+		if cfg.StableSeconds > 0 && len(files) > 0 {
+			if err := waitStable(ctx, job, cfg.StableSeconds, cfg.RemotePath); err != nil {
+				return err
+			}
+			if files, skipped, err = s.files(ctx, job, cfg.RemotePath, cfg.search()); err != nil {
+				return err
+			}
+			ready = unchangedFiles(ready, files)
+		}
+		out = ListOutput{ready, len(ready), skipped, len(files) - len(ready)}
+		return nil
 	})
 	return out, err
+}
+
+// unchangedFiles returns those files, of two listings, that are in both with
+// the same size and time. Directories need only be in both.
+func unchangedFiles(before, after []File) []File {
+	old := make(map[string]File, len(before))
+	for _, f := range before {
+		old[f.Name] = f
+	}
+	same := []File{}
+	for _, f := range after {
+		o, ok := old[f.Name]
+		if ok && o.IsDirectory == f.IsDirectory && (f.IsDirectory || o.Size == f.Size && o.Modified.Equal(f.Modified)) {
+			same = append(same, f)
+		}
+	}
+	return same
 }
 
 // Validate logs in and checks that the directory is there.

@@ -19,11 +19,12 @@ type putting struct {
 	cfg         UploadConfig
 	file        *localFile
 	clients     []*client // over which to move it
+	limit       *limiter
 
 	src   *os.File
 	meter *meter
-	side  string // remote path until the file is complete
-	aside string // remote path of the file that was there before; empty unless it was moved
+	side  string      // remote path until the file is complete
+	part  *uploadPart // of resume_partial; nil without
 }
 
 func (p *putting) run(ctx context.Context, s *session) error {
@@ -36,29 +37,54 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	p.src, p.file.size = src, before.Size()
+	p.src, p.file.size, p.file.was = src, before.Size(), identifyLocal(before)
 	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
 	dir, name := split(p.file.final)
 	p.side = join(dir, p.job.SideName(name))
-	if done, err := p.consult(ctx, s); done || err != nil {
+	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
+	}
+	if p.cfg.ResumePartial && p.job.StepDir() != "" {
+		if p.part, err = p.openPart(ctx, s); err != nil {
+			return s.fault("upload", p.file.final, err)
+		}
+		p.side = p.part.note.Part
 	}
 	err = p.write(ctx, s)
 	if err == nil {
 		err = unchanged(src, before)
 	}
-	if err == nil && p.cfg.VerifyContent {
+	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == checksumReadBack) {
 		err = p.readBack(ctx, s)
+	}
+	if err == nil {
+		err = p.preserve(ctx, s, before)
 	}
 	if err == nil {
 		err = p.publish(ctx, s)
 	}
-	if err != nil {
+	if p.part != nil && err != nil && isWorthKeeping(err) {
+		err = errors.Join(err, p.part.keep())
+	} else if err != nil || p.file.skipped {
+		err = errors.Join(err, p.part.forget())
 		p.discard(ctx, s)
+	}
+	if err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
 	p.meter.finish()
 	return nil
+}
+
+// publish gives the side file its final name.
+func (p *putting) publish(ctx context.Context, s *session) error {
+	r := renaming{
+		connections: p.connections, job: p.job, id: p.cfg.ConnectionID,
+		from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file",
+	}
+	err := r.run(ctx, s)
+	p.file.skipped = r.skipped
+	return err
 }
 
 // unchanged reports whether the local file is still what it was.
@@ -75,7 +101,7 @@ func unchanged(f *os.File, before fs.FileInfo) error {
 
 // consult looks at what has the final name, and decides whether there is
 // nothing to do.
-func (p *putting) consult(ctx context.Context, s *session) (done bool, err error) {
+func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
 	a, err := s.stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -86,6 +112,9 @@ func (p *putting) consult(ctx context.Context, s *session) (done bool, err error
 		return false, err
 	case a.isDir():
 		return false, courier.Permanent(errors.New("is a directory"))
+	case p.cfg.SkipIfSame && a.isFile() && a.flags&attrSize != 0 && a.size == uint64(local.Size()) &&
+		!a.modified().IsZero() && a.modified().Unix() == local.ModTime().Unix():
+		return true, nil
 	case p.cfg.IfExists == ifExistsOverwrite:
 		return false, nil
 	}
@@ -155,7 +184,17 @@ func (c *comparer) Write(p []byte) (int, error) {
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
-	open, err := s.openLanes(ctx, p.clients, p.side, flagWrite|flagCreate|flagTruncate)
+	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
+	if p.part != nil {
+		var err error
+		if start, err = p.resumeAt(ctx, s); err != nil {
+			return err
+		}
+		if start > 0 {
+			flags = flagWrite
+		}
+	}
+	open, err := s.openLanes(ctx, p.clients, p.side, flags)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			dir, _ := split(p.file.final)
@@ -163,8 +202,10 @@ func (p *putting) write(ctx context.Context, s *session) error {
 		}
 		return err
 	}
-	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at}
-	if err := w.run(ctx); err != nil {
+	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
+	err = w.run(ctx)
+	p.part.reached(w.acked, len(open))
+	if err != nil {
 		closeLanes(ctx, open)
 		return err
 	}
@@ -213,168 +254,9 @@ func (p *putting) readBack(ctx context.Context, s *session) error {
 	}
 	same, err := p.sameContent(ctx, s, p.side, a)
 	if err == nil && !same {
-		err = errors.New("the server has other content than was sent, although it confirmed all of it")
+		err = fmt.Errorf("the server has other content than was sent, although it confirmed all of it: %w", errOtherContent)
 	}
 	return err
-}
-
-// maxReconnects is how often publish connects again to learn the outcome.
-const maxReconnects = 2
-
-// publish gives the side file its final name. If the answer to that is lost or
-// unclear, it looks: only this attempt ever uses the name of the side file, so
-// if there is none any more, it was renamed.
-func (p *putting) publish(ctx context.Context, s *session) error {
-	err := p.tryPublish(ctx, s, false)
-	lost, again := err, false
-	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
-		again = true
-		err = use(ctx, p.job, p.connections, p.cfg.ConnectionID, func(other *session) error {
-			s = other
-			return p.tryPublish(ctx, s, true)
-		})
-	}
-	if err != nil && again {
-		err = fmt.Errorf("%w; connecting again to see the outcome: %w", lost, err)
-	}
-	if err == nil && p.aside != "" {
-		err = p.removeAside(ctx, s)
-	}
-	return err
-}
-
-// removeAside removes the file that was there before. If the server refuses,
-// the upload is complete nevertheless.
-func (p *putting) removeAside(ctx context.Context, s *session) error {
-	err := s.remove(ctx, p.aside)
-	if isStatus(err) && !errors.Is(err, fs.ErrNotExist) {
-		err = s.remove(ctx, p.aside)
-	}
-	if s.cause() != nil && ctx.Err() == nil {
-		err = use(ctx, p.job, p.connections, p.cfg.ConnectionID, func(again *session) error { return again.remove(ctx, p.aside) })
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.job.Log().Warn("the file that was there before can't be removed", "connection", p.cfg.ConnectionID, "file", p.aside, "reason", err.Error())
-	}
-	return nil
-}
-
-// tryPublish renames, after looking if that is already done.
-func (p *putting) tryPublish(ctx context.Context, s *session, look bool) error {
-	if look {
-		if renamed, err := p.renamed(ctx, s); renamed || err != nil {
-			return err
-		}
-	}
-	overwrite := p.cfg.IfExists == ifExistsOverwrite
-	replace := overwrite && s.canReplace()
-	rename := s.rename
-	if replace {
-		rename = s.replace
-	}
-	err := rename(ctx, p.side, p.file.final)
-	if err == nil {
-		return p.verify(ctx, s)
-	}
-	if !isStatus(err) {
-		return err
-	}
-	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
-		return e
-	}
-	err = fmt.Errorf("renaming the complete file: %w", err)
-	a, e := s.lstat(ctx, p.file.final)
-	switch {
-	case replace || errors.Is(e, fs.ErrNotExist):
-		return err
-	case e != nil:
-		return e
-	case a.isDir():
-		return courier.Permanent(errors.New("is a directory"))
-	case overwrite:
-		return p.swap(ctx, s)
-	case p.cfg.IfExists == ifExistsSkip:
-		p.discard(ctx, s)
-		p.file.skipped = true
-		return nil
-	}
-	return courier.Permanent(fmt.Errorf("has come to exist meanwhile, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
-}
-
-// renamed reports whether the side file is gone, and if so, checks what has
-// the final name. Whoever waits for the file may already have taken it away;
-// that is no error.
-func (p *putting) renamed(ctx context.Context, s *session) (bool, error) {
-	var found [2]attrs
-	var errs [2]error
-	paths := [2]string{p.side, p.file.final}
-	err := inParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
-		found[i], errs[i] = s.lstat(ctx, paths[i])
-		if isStatus(errs[i]) {
-			return nil
-		}
-		return errs[i]
-	})
-	switch {
-	case err != nil:
-		return false, err
-	case errs[0] == nil:
-		return false, nil
-	case !errors.Is(errs[0], fs.ErrNotExist):
-		return false, errs[0]
-	case errs[1] != nil:
-		p.job.Log().Debug("the uploaded file can't be looked at; somebody may have taken it", "file", p.file.final, "reason", errs[1].Error())
-		return true, nil
-	}
-	return true, sizeIs(found[1], p.file.size)
-}
-
-// verify makes sure that a renaming that the server has confirmed took place.
-func (p *putting) verify(ctx context.Context, s *session) error {
-	renamed, err := p.renamed(ctx, s)
-	if err == nil && !renamed {
-		err = errors.New("the server confirms that it has renamed the file, but it still has its temporary name")
-	}
-	return err
-}
-
-// swap moves what has the final name aside, and the side file there.
-func (p *putting) swap(ctx context.Context, s *session) error {
-	p.aside = asideName(p.job, p.file.final)
-	if err := s.rename(ctx, p.file.final, p.aside); err != nil {
-		if isStatus(err) {
-			p.aside = ""
-		}
-		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
-	}
-	err := s.rename(ctx, p.side, p.file.final)
-	if err == nil {
-		return p.verify(ctx, s)
-	}
-	if !isStatus(err) {
-		return err
-	}
-	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
-		return e
-	}
-	err = fmt.Errorf("renaming the complete file: %w", err)
-	if e := s.rename(ctx, p.aside, p.file.final); e != nil {
-		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(p.aside), e)
-	}
-	p.aside = ""
-	return err
-}
-
-// asideSuffix is added to the name of a file before it is moved aside.
-const asideSuffix = ".old"
-
-// asideName is where a file goes that is in the way of this attempt.
-func asideName(job *courier.Context, final string) string {
-	dir, name := split(final)
-	return join(dir, job.SideName(name+asideSuffix))
 }
 
 // discard removes the side file where that is still possible. Otherwise

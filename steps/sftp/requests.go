@@ -97,6 +97,30 @@ func (c *client) remove(ctx context.Context, path string) error {
 	return err
 }
 
+// setAttrs changes the permissions and times that a has.
+func (c *client) setAttrs(ctx context.Context, path string, a attrs) error {
+	p := pathPacket(fxpSetstat, path).uint32(a.flags & (attrPermissions | attrTimes))
+	if a.flags&attrPermissions != 0 {
+		p = p.uint32(a.mode)
+	}
+	if a.flags&attrTimes != 0 {
+		p = p.uint32(a.mtime).uint32(a.mtime)
+	}
+	_, err := c.do(ctx, p, fxpStatus)
+	return err
+}
+
+// mkdir makes a directory with the server's default permissions.
+func (c *client) mkdir(ctx context.Context, path string) error {
+	_, err := c.do(ctx, pathPacket(fxpMkdir, path).uint32(0), fxpStatus)
+	return err
+}
+
+func (c *client) rmdir(ctx context.Context, path string) error {
+	_, err := c.do(ctx, pathPacket(fxpRmdir, path), fxpStatus)
+	return err
+}
+
 // rename is meant to fail if the new path exists; not all servers comply.
 func (c *client) rename(ctx context.Context, oldpath, newpath string) error {
 	_, err := c.do(ctx, pathPacket(fxpRename, oldpath).string(newpath), fxpStatus)

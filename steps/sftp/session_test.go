@@ -373,6 +373,19 @@ func TestValidate(t *testing.T) {
 			{"sftp.upload", object{"local_path": "later", "remote_path": "none/"}, []string{`upload to "none/": no such file`}},
 			{"sftp.upload", object{"local_path": "later", "remote_path": "dir/file/x"}, []string{`upload to "dir/file`}},
 			{"sftp.upload", object{"local_path": "/later"}, []string{"local_path", "engine.Options.Roots"}},
+			{"sftp.stat", object{"remote_path": "none"}, nil},
+			{"sftp.mkdir", object{"remote_path": "none/x"}, nil},
+			{"sftp.mkdir", object{"remote_path": "dir/file"}, []string{"is not a directory"}},
+			{"sftp.rmdir", object{"remote_path": "dir"}, nil},
+			{"sftp.rmdir", object{"remote_path": "none"}, nil},
+			{"sftp.rmdir", object{"remote_path": "dir/file"}, []string{"files are for sftp.delete"}},
+			{"sftp.rmdir", object{"remote_path": "/"}, []string{"is not removed"}},
+			{"sftp.delete", object{"remote_path": "dir/file"}, nil},
+			{"sftp.delete", object{"remote_path": "none", "fail_if_not_found": true}, []string{`delete "none": no such file`}},
+			{"sftp.delete", object{"remote_path": "dir"}, []string{"is a directory"}},
+			{"sftp.delete", object{"remote_path": "none", "pattern": "*"}, []string{`list "none": no such file`}},
+			{"sftp.rename", object{"source_path": "dir/file", "destination_path": "x"}, nil},
+			{"sftp.rename", object{"source_path": "none", "destination_path": "x"}, []string{`rename "none": no such file`}},
 		} {
 			err := r.validate(t.Context(), test.key, test.cfg)
 			if test.texts == nil && err != nil {
@@ -382,7 +395,7 @@ func TestValidate(t *testing.T) {
 			}
 		}
 		wantTree(t, r.remote, "dir/file")
-		if r.Count("write", "remove", "rename", "posix-rename") > 0 {
+		if r.Count("write", "remove", "rename", "posix-rename", "mkdir", "rmdir") > 0 {
 			t.Error("Validate has changed something")
 		}
 	})

@@ -1,5 +1,6 @@
 // Package sftp has the steps that work with files on SFTP servers: sftp.list,
-// sftp.download and sftp.upload.
+// sftp.stat, sftp.download, sftp.upload, sftp.mkdir, sftp.rmdir, sftp.delete and
+// sftp.rename.
 //
 // The steps of an execution share one session per connection, which is opened
 // by the first that needs it. Servers prove who they are before credentials
@@ -41,6 +42,11 @@ func Register(r *courier.Registry, c Connections) {
 	courier.Register(r, "sftp.list", List{c}, options("Lists files in a directory on an SFTP server."))
 	courier.Register(r, "sftp.download", Download{c}, options("Downloads files from an SFTP server."))
 	courier.Register(r, "sftp.upload", Upload{c}, options("Uploads files to an SFTP server."))
+	courier.Register(r, "sftp.mkdir", Mkdir{c}, options("Makes a directory on an SFTP server, with those above it."))
+	courier.Register(r, "sftp.rmdir", Rmdir{c}, options("Removes a directory on an SFTP server."))
+	courier.Register(r, "sftp.delete", Delete{c}, options("Deletes files on an SFTP server."))
+	courier.Register(r, "sftp.rename", Rename{c}, options("Renames a file or directory on an SFTP server."))
+	courier.Register(r, "sftp.stat", Stat{c}, options("Looks at a file or directory on an SFTP server."))
 }
 
 // stall is the longest time without progress before a step is given up.

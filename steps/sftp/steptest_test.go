@@ -2,6 +2,7 @@ package sftp_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -18,9 +19,37 @@ import (
 // that reach the server are places at which they are disturbed.
 func TestContract(t *testing.T) {
 	all := trials(600_000)
-	all["list"] = trial{key: "sftp.list", cfg: object{"remote_path": "dir"}, size: 100}
 	all["download many"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir"}, size: 1000}
 	all["upload many"] = trial{key: "sftp.upload", cfg: object{"local_path": "*", "remote_path": "dir"}, size: 1000, old: "old"}
+	all["list"] = trial{key: "sftp.list", cfg: object{"remote_path": "dir"}, size: 100}
+	all["stat"] = trial{key: "sftp.stat", cfg: object{"remote_path": "dir/source"}, size: 100}
+	all["mkdir"] = trial{key: "sftp.mkdir", cfg: object{"remote_path": "dir/a/b/c"}, size: 100}
+	all["rmdir"] = trial{key: "sftp.rmdir", cfg: object{"remote_path": "tree/empty"}, size: 100}
+	all["rmdir recursive"] = trial{key: "sftp.rmdir", cfg: object{"remote_path": "tree", "recursive": true}, size: 100}
+	all["delete"] = trial{key: "sftp.delete", cfg: object{"remote_path": "dir/source"}, size: 100}
+	all["delete many"] = trial{key: "sftp.delete", cfg: object{"remote_path": "dir", "pattern": "*"}, size: 100}
+	rename := object{"source_path": "dir/source", "destination_path": "dir/target"}
+	all["rename"] = trial{key: "sftp.rename", cfg: rename, size: 100}
+	all["rename over"] = trial{key: "sftp.rename", cfg: object{"source_path": "dir/source", "destination_path": "dir/other"}, size: 100}
+	all["rename over, no posix-rename"] = trial{key: "sftp.rename", size: 100, opt: sftpserver.Options{NoPosixRename: true},
+		cfg: object{"source_path": "dir/source", "destination_path": "dir/other"}}
+	all["rename unless there"] = trial{key: "sftp.rename", size: 100,
+		cfg: object{"source_path": "dir/source", "destination_path": "dir/new", "if_exists": "fail"}}
+	const big = 600_000
+	all["download resume"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume_partial": true}, size: big, old: "old"}
+	all["download resume here"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "resume_partial": true}, size: big}
+	all["download and delete"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": "dir", "after_transfer": "delete", "preserve": "all", "skip_if_same": true, "checksum": "read_back"}}
+	all["download and move"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": "dir/source", "local_path": "in/", "after_transfer": "move", "move_to": "archive/new", "done_file": "other"}}
+	all["download and move, no posix-rename"] = trial{key: "sftp.download", size: 1000, opt: sftpserver.Options{NoPosixRename: true},
+		cfg: object{"remote_path": "dir/source", "after_transfer": "move", "move_to": "dir/old", "resume_partial": true}}
+	all["upload resume"] = trial{key: "sftp.upload", size: big, old: "old",
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "resume_partial": true, "preserve": "all"}}
+	all["upload and delete"] = trial{key: "sftp.upload", size: 1000,
+		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "delete", "done_file": "*.done", "checksum": "sidecar"}}
+	all["upload and move"] = trial{key: "sftp.upload", size: 1000, old: "old",
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "after_transfer": "move", "move_to": "sent", "resume_partial": true}}
 	var keys []string
 	for name, tr := range all {
 		keys = append(keys, tr.key)
@@ -60,6 +89,13 @@ func (tr trial) fill(w *steptest.World, remote string) {
 	default:
 		w.Write(at("dir/source"), string(content(tr.size)))
 		w.Write(at("dir/other"), string(content(10)))
+		if tr.key == "sftp.rmdir" {
+			w.Write(at("tree/sub/deep/x"), "x")
+			w.Write(at("tree/y"), "y")
+			if err := os.Mkdir(at("tree/empty"), 0o700); err != nil {
+				w.Fatal(err)
+			}
+		}
 		if tr.old != "" {
 			w.Write("target", tr.old)
 		}

@@ -6,15 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -41,6 +35,16 @@ type UploadConfig struct {
 	Glob          *bool  `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
 	VerifyContent bool   `json:"verify_content,omitempty" doc:"read each file back and compare it before it gets its name; its size is always compared"`
+
+	ResumePartial  bool   `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
+	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
+	Preserve       string `json:"preserve" default:"none" doc:"what the remote file takes over: none, times, modes or all"`
+	Checksum       string `json:"checksum" default:"none" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete or move"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move moves them; it is made if it is missing"`
+	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"upload only files whose size and time have not changed for so many seconds"`
+	DoneFile       string `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
 // UploadOutput is the output of [Upload].
@@ -58,6 +62,7 @@ var (
 	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
 	_ courier.Validator[UploadConfig]          = Upload{}
 	_ courier.Cleaner[UploadConfig]            = Upload{}
+	_ courier.Rollbacker[UploadConfig]         = Upload{}
 )
 
 // The values of if_exists.
@@ -69,7 +74,9 @@ const (
 
 func (cfg UploadConfig) check() error {
 	return permanent(checkPath("remote_path", cfg.RemotePath),
-		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail))
+		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
+		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
+		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
@@ -78,7 +85,20 @@ type localFile struct {
 	below   string // local path below the fixed part of the pattern, with slashes
 	final   string // remote path
 	size    int64
+	was     localIdentity
 	skipped bool
+	done    bool // this attempt has uploaded it
+}
+
+// An uploading is one execution of the step.
+type uploading struct {
+	Upload
+	job   *courier.Context
+	cfg   UploadConfig
+	limit *limiter
+
+	files   []localFile
+	several bool // local_path is a pattern
 }
 
 // Execute uploads the files.
@@ -87,36 +107,70 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		return out, err
+	t := &uploading{Upload: u, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	done, err := t.recall(ctx)
+	if err == nil && !done {
+		err = t.find(ctx)
+		if err == nil && len(t.files) == 0 {
+			return out, nil
+		}
+		if err == nil {
+			err = t.all(ctx)
+		}
 	}
-	err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		if err := s.setTargets(ctx, cfg, files, several); err != nil {
-			return err
-		}
-		var total int64
-		for _, f := range files {
-			total += f.size
-		}
-		clients := s.clients(ctx, total)
-		return inParallel(ctx, len(files), manyFiles, func(ctx context.Context, i int) error {
-			p := putting{connections: u.Connections, job: job, cfg: cfg, file: &files[i], clients: share(clients, i, len(files))}
-			return p.run(ctx, s)
-		})
-	})
 	if err == nil && job.Attempt() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-			return s.removeLeftovers(ctx, job, files, job.Attempt()-1)
+			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1)
 		})
+	}
+	if err == nil && cfg.AfterTransfer != afterKeep {
+		err = t.after(ctx)
 	}
 	if err != nil {
 		return out, err
 	}
-	out.add(files)
+	out.add(t.files)
 	return out, nil
+}
+
+// all uploads the files, and goes on where it was when the connection was lost,
+// if that is wanted.
+func (t *uploading) all(ctx context.Context) error {
+	for n := 0; ; n++ {
+		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
+		if err == nil {
+			err = t.companions(ctx)
+		}
+		if err == nil {
+			return t.note(ctx)
+		}
+		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
+			return err
+		}
+		t.job.Log().Info("the connection is lost, the upload goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+	}
+}
+
+func (t *uploading) run(ctx context.Context, s *session) error {
+	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
+		return err
+	}
+	var total int64
+	for _, f := range t.files {
+		total += f.size
+	}
+	clients := s.clients(ctx, total)
+	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+		if t.files[i].done {
+			return nil
+		}
+		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], clients: share(clients, i, len(t.files)), limit: t.limit}
+		err := p.run(ctx, s)
+		t.files[i].done = err == nil
+		return err
+	})
 }
 
 func (out *UploadOutput) add(files []localFile) {
@@ -137,109 +191,6 @@ func (out *UploadOutput) add(files []localFile) {
 	}
 }
 
-// sources finds the local files, in order. Several is set if local_path is a
-// pattern.
-func (cfg UploadConfig) sources(job *courier.Context) (files []localFile, several bool, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("local_path: %w", err)
-		}
-	}()
-	info, err := job.Stat(cfg.LocalPath)
-	missing := errors.Is(err, fs.ErrNotExist)
-	switch several = cfg.isPattern(missing); {
-	case several:
-		if files, err = cfg.matches(job); err != nil || len(files) > 0 || cfg.IgnoreMissing {
-			return files, true, err
-		}
-		return nil, true, courier.Permanent(fmt.Errorf("no file matches %s; if that is in order, set ignore_missing", safename.Quote(cfg.LocalPath)))
-	case missing && cfg.IgnoreMissing:
-		return nil, false, nil
-	case missing:
-		return nil, false, courier.Permanent(err)
-	case err != nil:
-		return nil, false, err
-	case info.IsDir():
-		return nil, false, courier.Permanent(fmt.Errorf("%s is a directory; for the files in it add /*", safename.Quote(cfg.LocalPath)))
-	}
-	single := cfg.single()
-	single.size = info.Size()
-	return []localFile{single}, false, nil
-}
-
-// isPattern reports whether local_path is a pattern. What exists under the very
-// name is none, unless the configuration says so.
-func (cfg UploadConfig) isPattern(missing bool) bool {
-	if cfg.Glob != nil {
-		return *cfg.Glob
-	}
-	return missing && strings.ContainsAny(cfg.LocalPath, "*?")
-}
-
-func (cfg UploadConfig) single() localFile {
-	return localFile{local: cfg.LocalPath, below: path.Base(filepath.ToSlash(cfg.LocalPath))}
-}
-
-// matches lists the regular files that local_path stands for as a pattern.
-func (cfg UploadConfig) matches(job *courier.Context) ([]localFile, error) {
-	pattern := filepath.ToSlash(cfg.LocalPath)
-	if !doublestar.ValidatePattern(pattern) {
-		return nil, courier.Permanent(fmt.Errorf("%s is malformed as a pattern", safename.Quote(cfg.LocalPath)))
-	}
-	base, rest := doublestar.SplitPattern(pattern)
-	root, rel, err := job.Root(base)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := fs.Sub(root.FS(), filepath.ToSlash(rel))
-	if err != nil {
-		return nil, err
-	}
-	found, err := doublestar.Glob(dir, rest, doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	slices.Sort(found)
-	var files []localFile
-	for _, f := range found {
-		info, err := fs.Stat(dir, f)
-		if err == nil && info.Mode().IsRegular() && !isSideFile(path.Base(f)) {
-			files = append(files, localFile{local: path.Join(base, f), below: f, size: info.Size()})
-		}
-	}
-	return files, nil
-}
-
-// setTargets gives each file its remote path.
-func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
-	fault := func(err error) error { return s.fault("upload to", cfg.RemotePath, err) }
-	into := cfg.RemotePath == "" || strings.HasSuffix(cfg.RemotePath, "/")
-	if !into {
-		a, err := s.stat(ctx, cfg.RemotePath)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault(err)
-		}
-		into = err == nil && a.isDir()
-		if several && !into {
-			return fault(courier.Permanent(errors.New("is not a directory, but local_path is a pattern for several files; remote_path must name an existing directory, or end in a slash")))
-		}
-	}
-	for i := range files {
-		f := &files[i]
-		if !into {
-			f.final = cfg.RemotePath
-			continue
-		}
-		for name := range strings.SplitSeq(f.below, "/") {
-			if err := safename.Check(name); err != nil {
-				return fault(courier.Permanent(fmt.Errorf("local file %s: %w, so it can't be used on the server; set remote_path to a file", safename.Quote(f.local), err)))
-			}
-		}
-		f.final = join(cfg.RemotePath, f.below)
-	}
-	return nil
-}
-
 // Validate logs in and checks that the remote directory is there.
 func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	if err := cfg.check(); err != nil {
@@ -248,6 +199,11 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 	if !job.Unresolved("local_path") {
 		if _, err := job.Path(cfg.LocalPath); err != nil {
 			return fmt.Errorf("local_path: %w", err)
+		}
+	}
+	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
+		if _, err := job.Path(cfg.MoveTo); err != nil {
+			return fmt.Errorf("move_to: %w", err)
 		}
 	}
 	return test(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
@@ -271,30 +227,5 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 			err = courier.Permanent(errors.New("is not a directory"))
 		}
 		return s.fault("upload to", dir, err)
-	})
-}
-
-// Cleanup removes the unfinished remote files of earlier attempts.
-func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		// The source is gone. What it was called is known only if it was one
-		// file.
-		if cfg.isPattern(true) {
-			return nil
-		}
-		files, several = []localFile{cfg.single()}, false
-	}
-	return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		err := s.setTargets(ctx, cfg, files, several)
-		if courier.IsPermanent(err) {
-			return nil // where nothing can be written, nothing was left
-		} else if err != nil {
-			return err
-		}
-		return s.removeLeftovers(ctx, job, files, job.Attempt())
 	})
 }

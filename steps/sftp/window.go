@@ -28,12 +28,15 @@ type reading struct {
 	size     int64       // which the file must have
 	to       io.Writer   // gets size bytes, unless there is an error
 	progress func(int64) // told how many bytes to has got
+	limit    *limiter
+	open     bool // the file may go on after size
+	refused  bool // to has failed
 
 	chunk   int      // bytes to ask for at once
 	turn    int      // of lanes
-	asked   int64    // all before is asked for
+	asked   int64    // all before is asked for; begins where reading does
 	probing bool     // the end is asked for
-	wrote   int64    // all before is written
+	wrote   int64    // all before is written; begins as asked
 	pieces  []*piece // that are asked for, in order
 	spare   [][]byte // buffers to use again
 }
@@ -49,11 +52,28 @@ type piece struct {
 }
 
 func (r *reading) run(ctx context.Context) error {
-	r.chunk = r.lanes[0].readChunk
+	err := r.loop(ctx)
+	if err != nil && !r.refused {
+		r.salvage()
+	}
+	return err
+}
+
+func (r *reading) loop(ctx context.Context) error {
+	r.chunk = r.limit.chunk(r.lanes[0].readChunk)
 	for {
 		for r.roomForMore() {
-			if err := r.ask(r.nextPiece()); err != nil {
+			p := r.nextPiece()
+			if err := r.limit.wait(ctx, len(p.buf)); err != nil {
+				r.pieces = r.pieces[:len(r.pieces)-1]
 				return err
+			}
+			if err := r.ask(p); err != nil {
+				r.pieces = r.pieces[:len(r.pieces)-1]
+				return err
+			}
+			if r.limit != nil {
+				break // what has come meanwhile doesn't wait
 			}
 		}
 		if len(r.pieces) == 0 {
@@ -65,8 +85,28 @@ func (r *reading) run(ctx context.Context) error {
 	}
 }
 
+// salvage writes what has come although the transfer has failed, so that nobody
+// has to ask for it again.
+func (r *reading) salvage() {
+	for _, p := range r.pieces {
+		select {
+		case a := <-p.answer:
+			if a.typ == fxpData {
+				p.n += a.n
+			}
+		default:
+		}
+		if p.n == 0 {
+			return
+		}
+		if n, err := r.to.Write(p.buf[:min(p.n, len(p.buf))]); err != nil || n < len(p.buf) {
+			return
+		}
+	}
+}
+
 func (r *reading) roomForMore() bool {
-	return !r.probing && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= int64(len(r.lanes))*windowBytes)
+	return !r.probing && !(r.open && r.asked == r.size) && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= int64(len(r.lanes))*windowBytes)
 }
 
 func (r *reading) nextPiece() *piece {
@@ -115,6 +155,7 @@ func (r *reading) settleFirst(ctx context.Context) error {
 		return r.ask(p)
 	}
 	if _, err := r.to.Write(p.buf); err != nil {
+		r.refused = true
 		return err
 	}
 	r.wrote += int64(len(p.buf))
@@ -151,12 +192,13 @@ type writing struct {
 	size     int64
 	from     io.ReaderAt // has size bytes
 	progress func(int64) // told how many bytes the server has confirmed
+	limit    *limiter
 
 	packet packet  // built anew for each request
 	turn   int     // of lanes
-	sent   int64   // all before is sent
+	sent   int64   // all before is sent; begins where writing does
 	under  []*part // under way, in order
-	acked  int64   // all before is confirmed
+	acked  int64   // all before is confirmed; begins as sent
 }
 
 // A part is a piece of the file that was sent.
@@ -169,8 +211,11 @@ type part struct {
 func (w *writing) run(ctx context.Context) error {
 	for w.acked < w.size {
 		for w.roomForMore() {
-			if err := w.sendNext(); err != nil {
+			if err := w.sendNext(ctx); err != nil {
 				return err
+			}
+			if w.limit != nil {
+				break
 			}
 		}
 		p := w.under[0]
@@ -195,10 +240,13 @@ func (w *writing) roomForMore() bool {
 	return w.sent < w.size && (len(w.under) == 0 || ahead <= int64(len(w.lanes))*windowBytes)
 }
 
-func (w *writing) sendNext() error {
+func (w *writing) sendNext(ctx context.Context) error {
 	l := w.lanes[w.turn%len(w.lanes)]
 	w.turn++
-	n := int(min(int64(l.writeChunk), w.size-w.sent))
+	n := int(min(int64(w.limit.chunk(l.writeChunk)), w.size-w.sent))
+	if err := w.limit.wait(ctx, n); err != nil {
+		return err
+	}
 	if w.packet == nil {
 		w.packet = newPacket(fxpWrite, len(l.handle)+16+n)
 	}

@@ -26,9 +26,12 @@ const (
 	fxpWrite         = 6
 	fxpLstat         = 7
 	fxpFstat         = 8
+	fxpSetstat       = 9
 	fxpOpendir       = 11
 	fxpReaddir       = 12
 	fxpRemove        = 13
+	fxpMkdir         = 14
+	fxpRmdir         = 15
 	fxpRealpath      = 16
 	fxpStat          = 17
 	fxpRename        = 18

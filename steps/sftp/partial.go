@@ -1,0 +1,247 @@
+package sftp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// The names of what resume_partial keeps: the part of a file that is there, and
+// what is known of the source.
+const (
+	partSuffix = ".part"
+	noteSuffix = ".note"
+)
+
+// partName is the name of the part of a file called base that attempts of this
+// step hand on to each other.
+func partName(job *courier.Context, base string) string {
+	side := job.SideName(base)
+	return side[:strings.LastIndexByte(side, '-')] + partSuffix
+}
+
+// A local is a local file under construction.
+type local interface {
+	io.Writer
+	io.ReaderAt
+	Chmod(mode fs.FileMode) error
+	Commit() error
+	Close() error // discards the file, or keeps it for the next attempt
+}
+
+var (
+	_ local = (*courier.PendingFile)(nil)
+	_ local = (*partial)(nil)
+)
+
+// A partial is a local file under construction that a later attempt can go on
+// with. Beside it is a note about the source to which it belongs.
+type partial struct {
+	*os.File
+	job   *courier.Context
+	root  *os.Root
+	name  string // final, as the Context takes it
+	rel   string // final, below root
+	part  string // present, below root
+	start int64  // bytes that an earlier attempt has left
+	done  bool
+}
+
+// A partNote says what a part is a part of.
+type partNote struct {
+	Remote string   `json:"remote"`
+	Was    identity `json:"was"`
+}
+
+// openPartial goes on with what an earlier attempt has left of the file called
+// name, if that belongs to the source that note describes, or begins anew.
+func openPartial(job *courier.Context, name string, note partNote) (*partial, error) {
+	if err := job.MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
+		return nil, err
+	}
+	root, rel, err := job.Root(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, base := filepath.Split(rel)
+	p := &partial{job: job, root: root, name: name, rel: rel, part: dir + partName(job, base)}
+	if err := p.adopt(name); err != nil {
+		return nil, err
+	}
+	want, err := json.Marshal(note)
+	if err != nil {
+		return nil, err
+	}
+	got, err := root.ReadFile(p.note())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !bytes.Equal(got, want) {
+		if err := p.remove(); err != nil {
+			return nil, err
+		}
+		if err := replaceFile(root, p.note(), want); err != nil {
+			return nil, err
+		}
+	}
+	if p.File, err = root.OpenFile(p.part, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	info, err := p.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > int64(note.Was.Size)) {
+		err = p.Truncate(0) // whatever it is
+	} else if err == nil {
+		p.start = info.Size()
+	}
+	if err == nil {
+		_, err = p.Seek(p.start, io.SeekStart)
+	}
+	if err != nil {
+		p.File.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) + noteSuffix }
+
+// adopt looks for the part in the directories of earlier attempts, if this one
+// has a directory of its own.
+func (p *partial) adopt(name string) error {
+	dir := p.job.Dir()
+	if dir == "." || path.Dir(filepath.ToSlash(name)) != dir {
+		return nil
+	}
+	if _, err := p.root.Lstat(p.part); err == nil {
+		return nil
+	}
+	for n := p.job.Attempt() - 1; n >= 1; n-- {
+		old := *p
+		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.Base(p.part))
+		if _, err := p.root.Lstat(old.part); err != nil {
+			continue
+		}
+		if err := p.root.Rename(old.note(), p.note()); err != nil {
+			return ignoreMissing(err)
+		}
+		return p.root.Rename(old.part, p.part)
+	}
+	return nil
+}
+
+// remove removes the part and its note.
+func (p *partial) remove() error {
+	return errors.Join(ignoreMissing(p.root.Remove(p.part)), ignoreMissing(p.root.Remove(p.note())))
+}
+
+// restart begins anew.
+func (p *partial) restart() error {
+	p.start = 0
+	if err := p.Truncate(0); err != nil {
+		return err
+	}
+	_, err := p.Seek(0, io.SeekStart)
+	return err
+}
+
+// Commit makes the content durable, renames the file to its final name, and
+// reports it.
+func (p *partial) Commit() error {
+	p.done = true
+	if err := errors.Join(p.Sync(), p.File.Close()); err != nil {
+		return err
+	}
+	if err := p.root.Rename(p.part, p.rel); err != nil {
+		return err
+	}
+	if err := ignoreMissing(p.root.Remove(p.note())); err != nil {
+		return err
+	}
+	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
+		if err := courier.SyncDir(p.root, dir); err != nil {
+			return err
+		}
+		if dir == "." || dir == filepath.Dir(dir) {
+			return p.job.Wrote(p.name)
+		}
+	}
+}
+
+// Close keeps the part for the next attempt, unless it was committed.
+func (p *partial) Close() error {
+	if p.done {
+		return nil
+	}
+	p.done = true
+	return p.File.Close()
+}
+
+// tailBytes is how much of the end of a part is compared with the source
+// before the rest is added.
+const tailBytes = 4 << 10
+
+// checkTail compares the end of the part with the remote file, and begins anew
+// if they differ.
+func (p *partial) checkTail(ctx context.Context, open []lane, beat func()) error {
+	if p.start == 0 {
+		return nil
+	}
+	off := max(0, p.start-tailBytes)
+	same, err := compareRange(ctx, open[0], p.File, off, p.start, beat)
+	if err == nil && same < p.start {
+		err = p.restart()
+	}
+	return err
+}
+
+// compareRange compares a remote file with a local one from off to end, and
+// returns the offset of the first packet with a difference, or end.
+func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, beat func()) (int64, error) {
+	c := &comparer{src: src, off: off}
+	r := reading{lanes: []lane{l}, size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
+	err := r.run(ctx)
+	switch {
+	case errors.Is(err, errDifferent), errors.Is(err, errShrank):
+		return c.off, nil
+	case err != nil:
+		return c.off, err
+	}
+	return end, nil
+}
+
+// removeParts removes what resume_partial has kept of the local file called
+// name.
+func removeParts(job *courier.Context, name string) error {
+	root, rel, err := job.Root(name)
+	if err != nil {
+		return err
+	}
+	dir, base := filepath.Split(rel)
+	p := &partial{root: root, part: dir + partName(job, base)}
+	return p.remove()
+}
+
+// removeAllParts removes what resume_partial has kept in the directories.
+func removeAllParts(job *courier.Context, dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, eachName(job, dir, func(root *os.Root, rel, name string) error {
+			base, _, ok := strings.Cut(name, sideMark)
+			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
+				return ignoreMissing(root.Remove(filepath.Join(rel, name)))
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,215 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Rename is the step "sftp.rename". It gives a remote file or directory another
+// name, in the same directory or in another one.
+//
+// An existing file is replaced without a moment in which there is none, if the
+// server offers posix-rename@openssh.com. Otherwise it is moved aside just
+// before, so that for a moment there is none under the name; if the renaming
+// fails, it is moved back.
+//
+// What is renamed is noted down before. So a retry knows that an earlier
+// attempt was done, even if a new file has come under the old name since.
+type Rename struct {
+	Connections Connections // must not be nil
+}
+
+// RenameConfig is the configuration of [Rename].
+type RenameConfig struct {
+	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	SourcePath      string `json:"source_path" courier:"required" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
+	DestinationPath string `json:"destination_path" courier:"required" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
+	IfExists        string `json:"if_exists" default:"overwrite" doc:"what to do if there is a file with the new name: overwrite, skip or fail"`
+}
+
+// RenameOutput is the output of [Rename].
+type RenameOutput struct {
+	RenamedFile string `json:"renamed_file" doc:"the new remote path"`
+	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
+	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+}
+
+var (
+	_ courier.Step[RenameConfig, RenameOutput] = Rename{}
+	_ courier.Validator[RenameConfig]          = Rename{}
+	_ courier.Cleaner[RenameConfig]            = Rename{}
+)
+
+func (cfg RenameConfig) check() error {
+	return permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
+		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail))
+}
+
+// A renameNote is what sftp.rename notes down before it renames.
+type renameNote struct {
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"` // as configured
+	Target      string   `json:"target"`      // as it was resolved
+	Was         identity `json:"was"`
+	Skipped     bool     `json:"skipped,omitempty"`
+}
+
+// Execute renames.
+func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameConfig) (RenameOutput, error) {
+	if err := cfg.check(); err != nil {
+		return RenameOutput{}, err
+	}
+	notes, err := openNotes(ctx, job, "rename")
+	if err != nil {
+		return RenameOutput{}, err
+	}
+	var note renameNote
+	noted, err := notes.read(&note)
+	if err != nil {
+		return RenameOutput{}, err
+	}
+	noted = noted && note.Source == cfg.SourcePath && note.Destination == cfg.DestinationPath
+	var out RenameOutput
+	err = use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		if !noted {
+			if note, err = s.planRename(ctx, cfg); err != nil {
+				return s.fault("rename", cfg.SourcePath, err)
+			}
+			if err := notes.write(note); err != nil {
+				return err
+			}
+		}
+		done, err := note.Skipped, error(nil)
+		if noted && !done {
+			done, err = s.wasRenamed(ctx, note)
+		}
+		if err == nil && !done {
+			size := int64(note.Was.Size)
+			if note.Was.Mode == modeDir || size < 0 {
+				size = -1
+			}
+			move := renaming{
+				connections: r.Connections, job: job, id: cfg.ConnectionID,
+				from: note.Source, to: note.Target, size: size, ifExists: cfg.IfExists, what: "the file",
+			}
+			err = move.run(ctx, s)
+			note.Skipped = move.skipped
+		}
+		if err == nil {
+			out = RenameOutput{RenamedFile: note.Target, Skipped: note.Skipped}
+		}
+		return s.fault("rename", cfg.SourcePath, err)
+	})
+	if out.Skipped {
+		out.Reason = "file_exists"
+	}
+	return out, err
+}
+
+// planRename finds out what is to be renamed, and how it shall be called.
+func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote, error) {
+	note := renameNote{Source: cfg.SourcePath, Destination: cfg.DestinationPath}
+	a, err := s.lstat(ctx, cfg.SourcePath)
+	if err != nil {
+		return note, err
+	}
+	note.Was = identify(a)
+	if note.Target, err = s.renameTarget(ctx, cfg); err != nil {
+		return note, err
+	}
+	if note.Target == trimSlashes(note.Source) {
+		return note, courier.Permanent(errors.New("the new name is the old one"))
+	}
+	there, err := s.lstat(ctx, note.Target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && cfg.IfExists == ifExistsOverwrite:
+		return note, nil
+	case err != nil:
+		return note, err
+	case cfg.IfExists == ifExistsSkip:
+		note.Skipped = true
+	case cfg.IfExists == ifExistsFail:
+		return note, courier.Permanent(fmt.Errorf("the new name is taken, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+	case there.isDir() != a.isDir():
+		return note, courier.Permanent(errors.New("a directory can't replace a file, nor a file a directory"))
+	}
+	return note, nil
+}
+
+func (s *session) renameTarget(ctx context.Context, cfg RenameConfig) (string, error) {
+	_, name := split(trimSlashes(cfg.SourcePath))
+	if strings.HasSuffix(cfg.DestinationPath, "/") {
+		return join(cfg.DestinationPath, name), nil
+	}
+	a, err := s.stat(ctx, cfg.DestinationPath)
+	switch {
+	case err == nil && a.isDir():
+		return join(cfg.DestinationPath, name), nil
+	case err != nil && !isStatus(err):
+		return "", err
+	}
+	return cfg.DestinationPath, nil
+}
+
+// wasRenamed reports whether an earlier attempt has renamed what it noted down.
+func (s *session) wasRenamed(ctx context.Context, note renameNote) (bool, error) {
+	source, sourceErr := s.lstat(ctx, note.Source)
+	if sourceErr != nil && !errors.Is(sourceErr, fs.ErrNotExist) {
+		return false, sourceErr
+	}
+	target, err := s.lstat(ctx, note.Target)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	case err == nil && identify(target) == note.Was:
+		// If both are there and alike, renaming once more changes nothing.
+		return sourceErr != nil || identify(source) != note.Was, nil
+	case sourceErr == nil:
+		return false, nil
+	case err != nil:
+		return false, courier.Permanent(fmt.Errorf("there is neither the old name nor the new one, %q: somebody has taken the file: %w", note.Target, fs.ErrNotExist))
+	}
+	return false, courier.Permanent(fmt.Errorf("the file is gone, and another has the new name, %q: %w", note.Target, fs.ErrNotExist))
+}
+
+// Validate logs in and checks that there is something to rename.
+func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return test(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		if job.Unresolved("source_path") {
+			return nil
+		}
+		_, err := s.lstat(ctx, cfg.SourcePath)
+		return s.fault("rename", cfg.SourcePath, err)
+	})
+}
+
+// Cleanup moves back what an interrupted attempt has moved aside, unless its
+// successor is in place.
+func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
+	if cfg.check() != nil {
+		return nil
+	}
+	notes, err := openNotes(ctx, job, "rename")
+	if err != nil {
+		return err
+	}
+	var note renameNote
+	if noted, err := notes.read(&note); err != nil || !noted || note.Skipped || note.Source != cfg.SourcePath {
+		return err
+	}
+	return use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		if s.canReplace() {
+			return nil
+		}
+		return s.fault("clean up", note.Target, s.restore(ctx, job, []localFile{{final: note.Target}}, job.Attempt()))
+	})
+}

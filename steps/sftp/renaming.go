@@ -1,0 +1,186 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// A renaming gives a remote file another name, once, whatever happens to the
+// answers of the server.
+type renaming struct {
+	connections Connections
+	job         *courier.Context
+	id          string // of the connection
+	from, to    string // remote paths
+	size        int64  // of the file; negative if it isn't compared
+	ifExists    string // what to do if there is a file called to
+	what        string // how messages call the file
+
+	skipped bool   // there was a file called to, and ifExists is "skip"
+	aside   string // remote path of the file that was there before; empty unless it was moved
+}
+
+// maxReconnects is how often a renaming connects again to learn the outcome.
+const maxReconnects = 2
+
+// run renames. If the answer to that is lost or unclear, it looks: nobody else
+// renames the file, so if it is gone, it was renamed.
+func (r *renaming) run(ctx context.Context, s *session) error {
+	err := r.try(ctx, s, false)
+	lost, again := err, false
+	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
+		again = true
+		err = use(ctx, r.job, r.connections, r.id, func(other *session) error {
+			s = other
+			return r.try(ctx, s, true)
+		})
+	}
+	if err != nil && again {
+		err = fmt.Errorf("%w; connecting again to see the outcome: %w", lost, err)
+	}
+	if err == nil && r.aside != "" {
+		err = r.removeAside(ctx, s)
+	}
+	return err
+}
+
+// removeAside removes the file that was there before. If the server refuses,
+// the work is done nevertheless.
+func (r *renaming) removeAside(ctx context.Context, s *session) error {
+	err := s.remove(ctx, r.aside)
+	if isStatus(err) && !errors.Is(err, fs.ErrNotExist) {
+		err = s.remove(ctx, r.aside)
+	}
+	if s.cause() != nil && ctx.Err() == nil {
+		err = use(ctx, r.job, r.connections, r.id, func(again *session) error { return again.remove(ctx, r.aside) })
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.job.Log().Warn("the file that was there before can't be removed", "connection", r.id, "file", r.aside, "reason", err.Error())
+	}
+	return nil
+}
+
+// try renames, after looking if that is already done.
+func (r *renaming) try(ctx context.Context, s *session, look bool) error {
+	if look {
+		if renamed, err := r.renamed(ctx, s); renamed || err != nil {
+			return err
+		}
+	}
+	overwrite := r.ifExists == ifExistsOverwrite
+	replace := overwrite && s.canReplace()
+	rename := s.rename
+	if replace {
+		rename = s.replace
+	}
+	err := rename(ctx, r.from, r.to)
+	if err == nil {
+		return r.verify(ctx, s)
+	}
+	if !isStatus(err) {
+		return err
+	}
+	if renamed, e := r.renamed(ctx, s); renamed || e != nil {
+		return e
+	}
+	err = fmt.Errorf("renaming %s: %w", r.what, err)
+	a, e := s.lstat(ctx, r.to)
+	switch {
+	case replace || errors.Is(e, fs.ErrNotExist):
+		return err
+	case e != nil:
+		return e
+	case a.isDir():
+		return courier.Permanent(errors.New("is a directory"))
+	case overwrite:
+		return r.swap(ctx, s)
+	case r.ifExists == ifExistsSkip:
+		r.skipped = true
+		return nil
+	}
+	return courier.Permanent(fmt.Errorf("has come to exist meanwhile, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+}
+
+// renamed reports whether the old name is gone, and if so, checks what has the
+// new one. Whoever waits for the file may already have taken it away; that is
+// no error.
+func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
+	var found [2]attrs
+	var errs [2]error
+	paths := [2]string{r.from, r.to}
+	err := inParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
+		found[i], errs[i] = s.lstat(ctx, paths[i])
+		if isStatus(errs[i]) {
+			return nil
+		}
+		return errs[i]
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case errs[0] == nil:
+		return false, nil
+	case !errors.Is(errs[0], fs.ErrNotExist):
+		return false, errs[0]
+	case errs[1] != nil:
+		r.job.Log().Debug("the renamed file can't be looked at; somebody may have taken it", "file", r.to, "reason", errs[1].Error())
+		return true, nil
+	case r.size < 0:
+		return true, nil
+	}
+	return true, sizeIs(found[1], r.size)
+}
+
+// verify makes sure that a renaming that the server has confirmed took place.
+func (r *renaming) verify(ctx context.Context, s *session) error {
+	renamed, err := r.renamed(ctx, s)
+	if err == nil && !renamed {
+		err = fmt.Errorf("the server confirms that it has renamed the file, but it is still called %s", safename.Quote(r.from))
+	}
+	return err
+}
+
+// swap moves what has the new name aside, and the file there.
+func (r *renaming) swap(ctx context.Context, s *session) error {
+	r.aside = asideName(r.job, r.to)
+	if err := s.rename(ctx, r.to, r.aside); err != nil {
+		if isStatus(err) {
+			r.aside = ""
+		}
+		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
+	}
+	err := s.rename(ctx, r.from, r.to)
+	if err == nil {
+		return r.verify(ctx, s)
+	}
+	if !isStatus(err) {
+		return err
+	}
+	if renamed, e := r.renamed(ctx, s); renamed || e != nil {
+		return e
+	}
+	err = fmt.Errorf("renaming %s: %w", r.what, err)
+	if e := s.rename(ctx, r.aside, r.to); e != nil {
+		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(r.aside), e)
+	}
+	r.aside = ""
+	return err
+}
+
+// asideSuffix is added to the name of a file before it is moved aside.
+const asideSuffix = ".old"
+
+// asideName is where a file goes that is in the way of this attempt.
+func asideName(job *courier.Context, final string) string {
+	dir, name := split(final)
+	return join(dir, job.SideName(name+asideSuffix))
+}

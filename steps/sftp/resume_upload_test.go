@@ -1,0 +1,263 @@
+package sftp_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/sftpserver"
+)
+
+// TestResumeUpload breaks the connection at the n-th write and counts what is
+// sent again.
+func TestResumeUpload(t *testing.T) {
+	const size = 2 << 20
+	for cut := 1; cut < 9; cut++ {
+		for _, after := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				var taken atomic.Int64
+				writes := 0
+				drop := func(o sftpserver.Op) error {
+					if o.Method == "write" {
+						if writes++; writes == cut {
+							return sftpserver.ErrDrop
+						}
+					}
+					return nil
+				}
+				opt := sftpserver.Options{Fault: drop, FaultAfter: moved(&taken, "write")}
+				if after {
+					opt = sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
+						return errors.Join(moved(&taken, "write")(o), drop(o))
+					}}
+				}
+				r := newRig(t, opt)
+				r.putLocal("x", content(size))
+				r.put("dir/x", []byte("old"))
+				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "dir/x", "resume_partial": true}))
+				if r.get("dir/x") != string(content(size)) {
+					t.Error("the content differs")
+				}
+				wantTree(t, r.remote, "dir/x")
+				if twice := taken.Load() - size; twice >= aChunk {
+					t.Errorf("cut at write %d: %d bytes were sent twice", cut, twice)
+				}
+			})
+		}
+	}
+}
+
+// TestResumeUploadCut cuts the connection at many bytes, for two attempts.
+func TestResumeUploadCut(t *testing.T) {
+	const size = 1 << 20
+	cfg := object{"local_path": "x", "remote_path": "dir/x", "resume_partial": true}
+	for n := int64(4000); n < size+size/4; n += 90_000 {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, sftpserver.Options{})
+			r.putLocal("x", content(size))
+			r.put("dir/x", []byte("old"))
+			r.net.SetLink(func(i int) memnet.Link {
+				if i > 4 {
+					return memnet.Link{}
+				}
+				return memnet.Link{Up: memnet.Flow{CutAfter: &n}}
+			})
+			_, err := r.run(t.Context(), "sftp.upload", cfg)
+			for range 2 {
+				if err == nil {
+					break
+				}
+				wantError(t, err, false, "lost")
+				if r.get("dir/x") != "old" {
+					t.Fatal("the final name shows something else too early")
+				}
+				_, err = r.retry(t.Context(), "sftp.upload", cfg)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.get("dir/x") != string(content(size)) {
+				t.Errorf("cut after %d: the content differs", n)
+			}
+			wantTree(t, r.remote, "dir/x")
+		})
+	}
+}
+
+// TestResumeUploadHole leaves a part with a hole, as a server may that works on
+// several requests at once, after the process was killed: the hole is filled.
+func TestResumeUploadHole(t *testing.T) {
+	const size = 6 << 20
+	for name, damage := range map[string]func(part []byte) []byte{
+		"hole":      func(b []byte) []byte { clear(b[len(b)-3<<20 : len(b)-2<<20]); return b },
+		"all wrong": func(b []byte) []byte { clear(b); return b },
+		"too long":  func(b []byte) []byte { return append(b, make([]byte, size)...) },
+		"gone":      func([]byte) []byte { return nil },
+		"right":     func(b []byte) []byte { return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var taken atomic.Int64
+				writes := 0
+				r := newRig(t, sftpserver.Options{FaultAfter: moved(&taken, "write"), Fault: func(o sftpserver.Op) error {
+					if o.Method == "write" {
+						if writes++; writes == 21 {
+							return sftpserver.ErrHang
+						}
+					}
+					return nil
+				}})
+				r.putLocal("x", content(size))
+				cfg := object{"local_path": "x", "resume_partial": true}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("killed"))
+				defer cancel()
+				_, err := r.run(ctx, "sftp.upload", cfg)
+				wantError(t, err, false, "killed")
+				parts := tree(t, r.remote)
+				if len(parts) != 1 || !strings.HasPrefix(parts[0], "x.courier-tmp-") {
+					t.Fatalf("%q, want a part", parts)
+				}
+				for _, f := range tree(t, r.work) { // a killed process has not noted down how far it was
+					if strings.Contains(f, "sftp-part-") {
+						text := read(r.work, f)
+						i := strings.Index(text, `"acked":`)
+						write(t, r.work, f, []byte(text[:i]+`"acked":0,"lanes":0}`))
+					}
+				}
+				part := damage([]byte(r.get(parts[0])))
+				if part == nil {
+					remove(r.remote, parts[0])
+				} else {
+					r.put(parts[0], part)
+				}
+				taken.Store(0)
+				r.must(r.retry(t.Context(), "sftp.upload", cfg))
+				if r.get("x") != string(content(size)) {
+					t.Error("the content differs")
+				}
+				wantTree(t, r.remote, "x")
+				if name == "right" && taken.Load() > size-20*aChunk {
+					t.Errorf("%d bytes were sent again", taken.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestResumeUploadChanged changes the source between two attempts, and cancels.
+func TestResumeUploadChanged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := true
+		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
+			if o.Method == "write" && o.Offset > 300_000 && broken {
+				return errBroken
+			}
+			return nil
+		}})
+		r.putLocal("x", content(1<<20))
+		cfg := object{"local_path": "x", "resume_partial": true}
+		_, err := r.run(t.Context(), "sftp.upload", cfg)
+		wantError(t, err, false, `upload "x"`)
+		first := tree(t, r.remote)
+		r.putLocal("x", content(1<<20+1))
+		_, err = r.retry(t.Context(), "sftp.upload", cfg)
+		wantError(t, err, false, `upload "x"`)
+		second := tree(t, r.remote)
+		if len(first) != 1 || len(second) != 1 || slices.Equal(first, second) {
+			t.Errorf("parts are %q and %q", first, second)
+		}
+		typ, _ := r.reg.Lookup("sftp.upload")
+		for _, cancelled := range []bool{false, true} {
+			job := courier.NewContext(courier.ContextConfig{
+				Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: 2, Workspace: r.work, Resources: r.res, Cancelled: cancelled,
+			})
+			if err := typ.Rollback(t.Context(), job, configOf(cfg)); err != nil {
+				t.Error(err)
+			}
+			job.Close()
+			if n := len(tree(t, r.remote)); n != map[bool]int{false: 1, true: 0}[cancelled] {
+				t.Errorf("cancelled=%v: %q", cancelled, tree(t, r.remote))
+			}
+		}
+		broken = false
+		r.must(r.retry(t.Context(), "sftp.upload", cfg))
+		wantTree(t, r.remote, "x")
+	})
+}
+
+// TestAfterUpload deletes or moves what was uploaded, and writes companions.
+func TestAfterUpload(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.putLocal("out/a", []byte("a"))
+		r.putLocal("out/sub/b", []byte("b"))
+		r.put("in/a", nil)
+		r.put("in/sub/keep", nil)
+		cfg := object{"local_path": "out/**", "remote_path": "in", "if_exists": "skip", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
+		r.must(r.run(t.Context(), "sftp.upload", cfg))
+		wantTree(t, r.remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b", "in/sub/keep")
+		wantTree(t, r.work, "3/sftp-upload.json", "out/a", "sent/sub/b")
+		sum := sha256.Sum256([]byte("b"))
+		if got := r.get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
+			t.Errorf("sidecar = %q", got)
+		}
+		// Again, after the answer was lost: nothing happens, and the outputs are the same.
+		r.putLocal("out/sub/b", []byte("new"))
+		out := r.must(r.retry(t.Context(), "sftp.upload", cfg))
+		if out["file_count"] != 1. || r.get("in/sub/b") != "b" || r.getLocal("out/sub/b") != "new" {
+			t.Errorf("%v", out)
+		}
+		if err := os.Remove(filepath.Join(r.work, "3/sftp-upload.json")); err != nil {
+			t.Fatal(err)
+		}
+		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
+		wantTree(t, r.work, "3/sftp-upload.json", "out/a", "sent/sub/b")
+		if r.get("in/sub/b") != "new" {
+			t.Error("the new file was not uploaded")
+		}
+	})
+}
+
+// TestTransferOptions checks what is said about wrong options.
+func TestTransferOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		for _, test := range []struct {
+			cfg  object
+			text string
+		}{
+			{object{"after_transfer": "archive"}, "after_transfer"},
+			{object{"after_transfer": "move"}, "move_to: is missing"},
+			{object{"move_to": "x"}, "after_transfer is \"keep\""},
+			{object{"preserve": "owner"}, "preserve"},
+			{object{"checksum": "md5"}, "checksum"},
+			{object{"done_file": "*"}, "done_file"},
+			{object{"done_file": "*.*"}, "done_file"},
+			{object{"done_file": "../*"}, "done_file"},
+			{object{"stable_seconds": -1}, "stable_seconds"},
+			{object{"bandwidth_limit": -5}, "bandwidth_limit"},
+		} {
+			for _, key := range []string{"sftp.download", "sftp.upload"} {
+				cfg := object{"remote_path": "x", "local_path": "y"}
+				for k, v := range test.cfg {
+					cfg[k] = v
+				}
+				_, err := r.run(t.Context(), key, cfg)
+				wantError(t, err, true, test.text)
+			}
+		}
+		if r.net.Dialed() != 0 {
+			t.Error("it has connected nevertheless")
+		}
+	})
+}

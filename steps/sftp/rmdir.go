@@ -1,0 +1,234 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// Rmdir is the step "sftp.rmdir". It removes an empty directory or, if
+// recursive is set, one with all that is in it. Links are removed, and never
+// followed.
+//
+// A retry doesn't remove a directory that has come to exist since an earlier
+// attempt was done with the removal.
+type Rmdir struct {
+	Connections Connections // must not be nil
+}
+
+// RmdirConfig is the configuration of [Rmdir].
+type RmdirConfig struct {
+	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath     string `json:"remote_path" courier:"required" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
+	Recursive      bool   `json:"recursive,omitempty" doc:"remove all that is in it too; otherwise it must be empty"`
+	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is no such directory is an error"`
+}
+
+// RmdirOutput is the output of [Rmdir].
+type RmdirOutput struct {
+	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
+}
+
+var (
+	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
+	_ courier.Validator[RmdirConfig]         = Rmdir{}
+)
+
+// What a directory to be removed may hold.
+const (
+	maxRemovals = 100_000
+	maxDepth    = 100
+)
+
+func (cfg RmdirConfig) check() error {
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return err
+	}
+	if dir := trimSlashes(cfg.RemotePath); dir == "/" || slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return part == "." || part == ".." }) {
+		return courier.Permanent(fmt.Errorf("remote_path: %s is not removed; write the path of one directory without . and ..", safename.Quote(cfg.RemotePath)))
+	}
+	return nil
+}
+
+// A rmdirNote says that an attempt has removed the directory.
+type rmdirNote struct {
+	Removed string `json:"removed"`
+}
+
+// Execute removes the directory.
+func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
+	if err := cfg.check(); err != nil {
+		return RmdirOutput{}, err
+	}
+	out := RmdirOutput{RemovedDirectory: trimSlashes(cfg.RemotePath)}
+	notes, err := openNotes(ctx, job, "rmdir")
+	if err != nil {
+		return RmdirOutput{}, err
+	}
+	var note rmdirNote
+	if _, err := notes.read(&note); err != nil {
+		return RmdirOutput{}, err
+	}
+	if note.Removed == out.RemovedDirectory {
+		return out, nil
+	}
+	err = use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		err := s.removeDirectory(ctx, job, out.RemovedDirectory, cfg.Recursive)
+		if errors.Is(err, fs.ErrNotExist) && (!cfg.FailIfNotFound || job.Repeated()) {
+			err = nil
+		}
+		return s.fault("remove directory", out.RemovedDirectory, err)
+	})
+	if err == nil {
+		err = notes.write(rmdirNote{out.RemovedDirectory})
+	}
+	if err != nil {
+		return RmdirOutput{}, err
+	}
+	return out, nil
+}
+
+// removeDirectory removes dir.
+func (s *session) removeDirectory(ctx context.Context, job *courier.Context, dir string, recursive bool) error {
+	a, err := s.lstat(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if !a.isDir() && a.mode&modeType != 0 {
+		return courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
+	}
+	if recursive {
+		c := clearing{session: s, job: job}
+		if err := c.clear(ctx, dir, 1); err != nil {
+			return err
+		}
+	}
+	err = s.rmdir(ctx, dir)
+	if !isStatus(err) || errors.Is(err, fs.ErrNotExist) || recursive {
+		return err
+	}
+	// Servers have no word of their own for it.
+	if s.holdsSomething(ctx, dir) {
+		return courier.Permanent(fmt.Errorf("the directory is not empty; set recursive to remove all that is in it: %w", err))
+	}
+	return err
+}
+
+// holdsSomething reports whether dir is known to have entries.
+func (s *session) holdsSomething(ctx context.Context, dir string) bool {
+	found := false
+	err := s.each(ctx, dir, func(e entry) error {
+		if e.name != "." && e.name != ".." {
+			found = true
+			return errFound
+		}
+		return nil
+	}, func() {})
+	return found && (err == nil || errors.Is(err, errFound))
+}
+
+var errFound = errors.New("found")
+
+// A clearing removes what is in a directory.
+type clearing struct {
+	*session
+	job     *courier.Context
+	removed int
+}
+
+// clear empties dir, which is depth levels below the start.
+func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
+	if depth > maxDepth {
+		return courier.Permanent(fmt.Errorf("%s: directories are nested more than %d levels deep", safename.Quote(dir), maxDepth))
+	}
+	var files, dirs []string
+	err := c.each(ctx, dir, func(e entry) error {
+		switch {
+		case e.name == "." || e.name == "..":
+			return nil
+		case e.name == "" || strings.ContainsAny(e.name, "/\x00"):
+			return courier.Permanent(fmt.Errorf("%s lists the name %s, which leads elsewhere; nothing more is removed", safename.Quote(dir), safename.Quote(e.name)))
+		}
+		if c.removed++; c.removed > maxRemovals {
+			return courier.Permanent(fmt.Errorf("more than %d files and directories; remove parts of it first", maxRemovals))
+		}
+		if p := join(dir, e.name); e.attrs.isDir() {
+			dirs = append(dirs, p)
+		} else {
+			files = append(files, p)
+		}
+		return nil
+	}, func() { c.job.Progress(0, -1, dir) })
+	if err != nil {
+		return err
+	}
+	err = inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+		return c.removeOne(ctx, files[i])
+	})
+	for _, d := range dirs {
+		if err == nil {
+			err = c.clearOne(ctx, d, depth)
+		}
+	}
+	return err
+}
+
+// clearOne removes what was listed as a directory. Some servers list links to
+// directories so.
+func (c *clearing) clearOne(ctx context.Context, dir string, depth int) error {
+	a, err := c.lstat(ctx, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", safename.Quote(dir), err)
+	case !a.isDir():
+		return c.removeOne(ctx, dir)
+	}
+	if err := c.clear(ctx, dir, depth+1); err != nil {
+		return err
+	}
+	err = c.rmdir(ctx, dir)
+	c.job.Progress(0, -1, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", safename.Quote(dir), err)
+	}
+	return nil
+}
+
+func (c *clearing) removeOne(ctx context.Context, p string) error {
+	err := c.remove(ctx, p)
+	c.job.Progress(0, -1, p)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", safename.Quote(p), err)
+	}
+	return nil
+}
+
+// Validate logs in and checks that the path is one of a directory.
+func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg RmdirConfig) error {
+	if !job.Unresolved("remote_path") {
+		if err := cfg.check(); err != nil {
+			return err
+		}
+	}
+	return test(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+		if job.Unresolved("remote_path") {
+			return nil
+		}
+		a, err := s.lstat(ctx, trimSlashes(cfg.RemotePath))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound:
+			return nil
+		case err == nil && !a.isDir() && a.mode&modeType != 0:
+			err = courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
+		}
+		return s.fault("remove directory", cfg.RemotePath, err)
+	})
+}

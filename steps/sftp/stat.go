@@ -1,0 +1,81 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Stat is the step "sftp.stat". It looks at one file or directory, so that a
+// flow.if can decide what to do about it. Links are followed.
+type Stat struct {
+	Connections Connections // must not be nil
+}
+
+// StatConfig is the configuration of [Stat].
+type StatConfig struct {
+	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath     string `json:"remote_path" courier:"required" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
+	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is nothing is an error"`
+}
+
+// StatOutput is the output of [Stat].
+type StatOutput struct {
+	Exists      bool      `json:"exists" doc:"whether there is a file or directory"`
+	Size        int64     `json:"size" doc:"bytes of the file; 0 for a directory"`
+	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
+	Mode        string    `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server tells them"`
+	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
+}
+
+var (
+	_ courier.Step[StatConfig, StatOutput] = Stat{}
+	_ courier.Validator[StatConfig]        = Stat{}
+)
+
+// Execute looks. It changes nothing.
+func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig) (StatOutput, error) {
+	var out StatOutput
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return out, err
+	}
+	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
+		a, err := s.stat(ctx, cfg.RemotePath)
+		if errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound {
+			return nil
+		}
+		if err == nil {
+			out, err = describe(a)
+		}
+		return s.fault("look at", cfg.RemotePath, err)
+	})
+	return out, err
+}
+
+func describe(a attrs) (StatOutput, error) {
+	out := StatOutput{Exists: true, Modified: a.modified(), IsDirectory: a.isDir()}
+	if a.flags&attrPermissions != 0 {
+		out.Mode = fmt.Sprintf("%04o", a.mode&0o7777)
+	}
+	if out.IsDirectory {
+		return out, nil
+	}
+	size, err := a.fileSize()
+	if err != nil {
+		return StatOutput{}, courier.Permanent(err)
+	}
+	out.Size = size
+	return out, nil
+}
+
+// Validate logs in. Whether there is something is for Execute to find out.
+func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfig) error {
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return err
+	}
+	return test(ctx, job, st.Connections, cfg.ConnectionID, nil)
+}
