@@ -1,0 +1,113 @@
+// Package note keeps what an attempt of a step has to tell later ones: a JSON
+// text under a name beside the attempts' directories. A note is on the disk
+// when Write returns, and lasts as long as the workspace.
+package note
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/courierhq/courier"
+)
+
+// suffix is in the names of notes, so that patterns do not find them.
+const suffix = "-note.courier-tmp"
+
+// ErrNoPlace is the error of a note where there is no workspace.
+var ErrNoPlace = errors.New("without a workspace nothing can be noted down for later attempts")
+
+// Read reads the note called name into v. It reports false if there is none,
+// or no workspace.
+func Read(job *courier.Context, name string, v any) (bool, error) {
+	root, rel, err := place(job, name)
+	if errors.Is(err, ErrNoPlace) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	text, err := root.ReadFile(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.UseNumber()
+		err = dec.Decode(v)
+	}
+	if err != nil {
+		return false, fmt.Errorf("note of an earlier attempt, %s in the workspace: %w", filepath.ToSlash(rel), err)
+	}
+	return true, nil
+}
+
+// Write replaces the note called name by v.
+func Write(job *courier.Context, name string, v any) error {
+	root, rel, err := place(job, name)
+	if err != nil {
+		return err
+	}
+	if err := write(root, rel, rel+".new"+strconv.Itoa(job.Attempt()), v); err != nil {
+		return fmt.Errorf("note for later attempts, %s in the workspace: %w", filepath.ToSlash(rel), err)
+	}
+	return nil
+}
+
+func write(root *os.Root, rel, side string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(rel)
+	if err := root.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(side, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := root.Rename(side, rel); err != nil {
+		return err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if err := courier.SyncDir(root, dir); err != nil || dir == "." {
+			return err
+		}
+	}
+}
+
+// Remove removes the note called name. That there is none is no error.
+func Remove(job *courier.Context, name string) error {
+	root, rel, err := place(job, name)
+	if errors.Is(err, ErrNoPlace) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// place is where the note called name is.
+func place(job *courier.Context, name string) (*os.Root, string, error) {
+	dir := job.StepDir()
+	if dir == "" {
+		return nil, "", ErrNoPlace
+	}
+	return job.Root(dir + "/" + name + suffix)
+}

@@ -1,0 +1,295 @@
+package safehttp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// A Request is what [Client.Do] sends.
+type Request struct {
+	Method string
+	URL    *url.URL
+	Header http.Header
+	// Body returns the body from its beginning; nil means none. It is called
+	// again if the body has to be sent again.
+	Body func() (io.ReadCloser, error)
+	Size int64 // of the body in bytes
+	// MaxRedirects is how many redirects are followed; at 0 a redirect is a
+	// response like any other.
+	MaxRedirects int
+	// Wait is the longest time from the last byte of the request to the last
+	// of the response's headers, and between two blocks of the request. 0
+	// means 60 s.
+	Wait time.Duration
+	// Once keeps the request from being sent again where a connection was lost,
+	// which otherwise happens if the server can't have seen it, or if it has an
+	// Idempotency-Key.
+	Once bool
+	// Beat, unless nil, is called every few seconds while a response is
+	// awaited, in a goroutine of its own that ends before Do returns.
+	Beat func()
+}
+
+const (
+	defaultWait = 60 * time.Second
+	beatEvery   = 15 * time.Second
+)
+
+// Do sends a request and follows redirects. The caller closes the body of the
+// response. When ctx ends, the error is its cause.
+//
+// A redirect to another origin takes along only what says which form of the
+// content is wanted, and no body. One from https to http is refused.
+func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
+	if err := c.opt.CheckURL(r.URL); err != nil {
+		return nil, err
+	}
+	r.Header = r.Header.Clone()
+	for n := 0; ; n++ {
+		resp, err := c.send(ctx, r)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, fmt.Errorf("%s %s: %w", r.Method, Origin(r.URL), plain(err))
+		}
+		if r.MaxRedirects <= 0 || !isRedirect(resp) {
+			return resp, nil
+		}
+		resp.Body.Close()
+		if n >= r.MaxRedirects {
+			return nil, &RefusedError{fmt.Sprintf("%s %s: the server redirects more than %d times", r.Method, Origin(r.URL), r.MaxRedirects)}
+		}
+		if r, err = c.redirect(r, resp); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func isRedirect(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return resp.Header.Get("Location") != ""
+	}
+	return false
+}
+
+// harmless are the headers that may follow a redirect to another origin.
+var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "If-Range", "Range", "User-Agent"}
+
+// redirect returns the request that a response asks for.
+func (c *Client) redirect(r Request, resp *http.Response) (Request, error) {
+	from := r.URL
+	refuse := func(text string) (Request, error) {
+		return r, &RefusedError{fmt.Sprintf("%s %s: the server redirects, but %s", r.Method, Origin(from), text)}
+	}
+	to, err := from.Parse(resp.Header.Get("Location"))
+	if err != nil {
+		return refuse("where to can't be understood")
+	}
+	if err := c.opt.CheckURL(to); err != nil {
+		return refuse(err.Error())
+	}
+	if from.Scheme == "https" && to.Scheme == "http" {
+		return refuse("from https to http, which would give away what is sent")
+	}
+	r.URL = to
+	switch status := resp.StatusCode; {
+	case status == http.StatusSeeOther && r.Method != http.MethodHead,
+		status <= http.StatusFound && r.Method == http.MethodPost:
+		r.Method, r.Body, r.Size = http.MethodGet, nil, 0
+		r.Header.Del("Content-Type")
+	}
+	if sameOrigin(from, to) {
+		return r, nil
+	}
+	if r.Body != nil {
+		return refuse(fmt.Sprintf("to %s, which is not meant to get the body of the request", Origin(to)))
+	}
+	kept := http.Header{}
+	for _, name := range harmless {
+		if v := r.Header.Values(name); len(v) > 0 {
+			kept[name] = v
+		}
+	}
+	r.Header = kept
+	return r, nil
+}
+
+var errNoAnswer = errors.New("the server does not answer in time")
+
+// send sends one request and waits for the headers of the response.
+func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopClient := context.AfterFunc(c.base, func() { cancel(errClosed) })
+	over := func() {
+		stopClient()
+		cancel(nil)
+	}
+	if r.Wait <= 0 {
+		r.Wait = defaultWait
+	}
+	patience := time.AfterFunc(r.Wait, func() { cancel(fmt.Errorf("%w, which is %v", errNoAnswer, r.Wait)) })
+	defer patience.Stop()
+	req, err := r.build(ctx, func() { patience.Reset(r.Wait) })
+	if err != nil {
+		over()
+		return nil, err
+	}
+	stopBeat := beat(r.Beat)
+	resp, err := c.transport.RoundTrip(req)
+	stopBeat()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		over()
+		return nil, err
+	}
+	resp.Body = newBody(resp.Body, ctx, cancel, over)
+	return resp, nil
+}
+
+// build makes the request for the standard library. progress is called for
+// each block of the body that is sent.
+func (r *Request) build(ctx context.Context, progress func()) (*http.Request, error) {
+	req := (&http.Request{Method: r.Method, URL: r.URL, Host: r.URL.Host, Header: r.Header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	if r.Once && (r.Body == nil || r.Size == 0) {
+		req.Body = io.NopCloser(strings.NewReader("")) // other than no body it is not sent again
+		return req, nil
+	}
+	if r.Body == nil {
+		return req, nil
+	}
+	if r.Size == 0 {
+		req.Body = http.NoBody
+		return req, nil
+	}
+	open := func() (io.ReadCloser, error) {
+		b, err := r.Body()
+		if err != nil {
+			return nil, err
+		}
+		return &sending{ReadCloser: b, progress: progress}, nil
+	}
+	body, err := open()
+	if err != nil {
+		return nil, err
+	}
+	req.Body, req.ContentLength = body, r.Size
+	if !r.Once {
+		req.GetBody = open
+	}
+	return req, nil
+}
+
+// Reach connects to the server of a URL and lets it prove who it is, without
+// requesting anything.
+func (c *Client) Reach(ctx context.Context, u *url.URL) error {
+	err := c.reach(ctx, u)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", Origin(u), plain(err))
+	}
+	return nil
+}
+
+func (c *Client) reach(ctx context.Context, u *url.URL) error {
+	if err := c.opt.CheckURL(u); err != nil {
+		return err
+	}
+	k, err := c.dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port(u)))
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	if u.Scheme != "https" {
+		return nil
+	}
+	cfg := c.transport.TLSClientConfig.Clone()
+	cfg.ServerName = u.Hostname()
+	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
+	defer cancel()
+	return tls.Client(k, cfg).HandshakeContext(ctx)
+}
+
+// sending is the body of a request.
+type sending struct {
+	io.ReadCloser
+	progress func()
+}
+
+// Read tells of each block.
+func (s *sending) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if n > 0 {
+		s.progress()
+	}
+	return n, err
+}
+
+// beat calls f every few seconds until the function that it returns is called.
+func beat(f func()) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				f()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// plain returns err without the URL that the standard library puts into some
+// messages, and in quotes if a server's text in it could act on a terminal.
+func plain(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused
+	}
+	return presentable(err)
+}
+
+// IsTimeout reports whether err says that a server was too slow.
+func IsTimeout(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errTooSlow) }
+
+// ParseURL parses a URL and takes care that no message shows it.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		if strings.ContainsAny(err.Error(), `"`) {
+			err = errors.New("it has a part that can't be understood")
+		}
+		return nil, &RefusedError{"the URL is malformed: " + err.Error()}
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}

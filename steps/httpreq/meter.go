@@ -1,0 +1,59 @@
+package httpreq
+
+import (
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A meter reports how far the step is, and can say it again where nothing
+// moves.
+type meter struct {
+	job *courier.Context
+
+	mu          sync.Mutex
+	item        string
+	done, total int64
+}
+
+func (m *meter) report(item string, done, total int64) {
+	m.mu.Lock()
+	m.item, m.done, m.total = item, done, total
+	m.mu.Unlock()
+	m.job.Progress(done, total, item)
+}
+
+// beat is a sign of life.
+func (m *meter) beat() {
+	m.mu.Lock()
+	item, done, total := m.item, m.done, m.total
+	m.mu.Unlock()
+	m.job.Progress(done, total, item)
+}
+
+// maxBeats bounds how long the end of a file may take.
+const maxBeats = 20
+
+// while calls f and gives signs of life meanwhile, for up to five minutes.
+func (m *meter) while(f func() error) error {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for range maxBeats {
+			select {
+			case <-tick.C:
+				m.beat()
+			case <-end:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(end)
+		<-ended
+	}()
+	return f()
+}

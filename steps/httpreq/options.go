@@ -1,0 +1,78 @@
+package httpreq
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/courierhq/courier/internal/safehttp"
+)
+
+// Options are what the host application allows. The zero value allows requests
+// by https to any public address.
+type Options struct {
+	// Networks are addresses that may be requested although they are not
+	// public, such as 10.1.0.0/16.
+	Networks []netip.Prefix
+	// TrustedHosts are names, or addresses, of hosts that may be requested
+	// wherever they are; "*.corp.example" stands for all names below. Whoever
+	// controls such a name in the DNS decides which address it leads to.
+	TrustedHosts []string
+	// Hosts are the only ones that may be requested at all, in the form of
+	// TrustedHosts. Nil means any. Since a job may send any secret that it can
+	// refer to, this is what keeps secrets from going elsewhere.
+	Hosts []string
+	// AllowPlain allows http without TLS.
+	AllowPlain bool
+
+	// MaxBytes limits a response that is written to a file. 0 means 10 GiB.
+	MaxBytes int64
+	// MaxOutput limits a response that becomes an output. 0 means 1 MiB.
+	MaxOutput int64
+
+	// RootCAs vouch for servers; nil means those of the system. Certificates
+	// are shown to servers that ask for one.
+	RootCAs      *x509.CertPool
+	Certificates []tls.Certificate
+
+	// ConnectTimeout limits connecting, TLS included. 0 means 30 s.
+	ConnectTimeout time.Duration
+
+	// Lookup finds the addresses of a name; nil means the system's resolver.
+	// Dial connects to an address "ip:port" that was found to be allowed; nil
+	// means [net.Dialer.DialContext].
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+const (
+	defaultMaxBytes  = 10 << 30
+	defaultMaxOutput = 1 << 20
+)
+
+func (o *Options) client() safehttp.Options {
+	return safehttp.Options{
+		Networks: o.Networks, TrustedHosts: o.TrustedHosts, Only: o.Hosts, AllowPlain: o.AllowPlain,
+		Lookup: o.Lookup, Dial: o.Dial, RootCAs: o.RootCAs, Certificates: o.Certificates, ConnectTimeout: o.ConnectTimeout,
+	}
+}
+
+// limit is the most bytes of a response's content.
+func (o *Options) limit(cfg *RequestConfig) int64 {
+	most := o.MaxOutput
+	if most <= 0 {
+		most = defaultMaxOutput
+	}
+	if cfg.OutputPath != "" {
+		if most = o.MaxBytes; most <= 0 {
+			most = defaultMaxBytes
+		}
+	}
+	if cfg.MaxBytes > 0 {
+		most = min(most, cfg.MaxBytes)
+	}
+	return most
+}

@@ -1,0 +1,206 @@
+package httpreq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safehttp"
+)
+
+// Request is the step type http.request. The zero Request has the default
+// options.
+type Request struct {
+	Options Options
+}
+
+// RequestConfig is the configuration of http.request.
+type RequestConfig struct {
+	Method  string            `json:"method" default:"GET" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS"`
+	URL     string            `json:"url" courier:"required" doc:"where to, with https:// in front and without credentials"`
+	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, escaped as needed"`
+	Headers map[string]string `json:"headers,omitempty" doc:"headers of the request"`
+
+	Body        string          `json:"body,omitempty" doc:"text to send"`
+	JSON        json.RawMessage `json:"json,omitempty" doc:"a value to send as JSON"`
+	BodyPath    string          `json:"body_path,omitempty" doc:"a file to send"`
+	ContentType string          `json:"content_type,omitempty" doc:"type of what is sent; application/json for json, text/plain for body and application/octet-stream for body_path by default"`
+
+	Username    string `json:"username,omitempty" doc:"for basic authentication"`
+	Password    string `json:"password,omitempty" doc:"for basic authentication; give it as secret:NAME"`
+	BearerToken string `json:"bearer_token,omitempty" doc:"token for bearer authentication; give it as secret:NAME"`
+
+	ExpectedStatus []Status `json:"expected_status,omitempty" doc:"statuses that count as success, such as 200, \"2xx\" or \"200-204\"; 2xx by default"`
+	MaxRedirects   *int     `json:"max_redirects,omitempty" doc:"redirects to follow, 10 at most; 5 by default, 0 none"`
+
+	OutputPath      string   `json:"output_path,omitempty" doc:"file for the content of the response; an existing file is replaced when all of it has arrived"`
+	Resume          bool     `json:"resume,omitempty" doc:"continue an interrupted download where it ended, if the server can tell that the content is still the same"`
+	SHA256          string   `json:"sha256,omitempty" doc:"hash that the content of the response must have, as 64 hexadecimal digits"`
+	MaxBytes        int64    `json:"max_bytes,omitempty" doc:"most bytes of content that are accepted; by default 1 MiB, and 10 GiB with output_path"`
+	ResponseHeaders []string `json:"response_headers,omitempty" doc:"headers of the response that become outputs"`
+
+	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" doc:"longest time until the server answers; 60 by default"`
+	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" doc:"longest time that the step waits where the server asks for it by Retry-After; 60 by default, 0 not at all"`
+	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; by default one of the step's own where the method is not GET, HEAD or OPTIONS; none for no header"`
+	Once                bool     `json:"once,omitempty" doc:"send at most once: where an earlier attempt was interrupted after sending, fail instead of sending again"`
+}
+
+// RequestOutput is the output of http.request.
+type RequestOutput struct {
+	Status         int               `json:"status" doc:"status of the response"`
+	Headers        map[string]string `json:"headers" doc:"those of response_headers that the response has, under the names given there"`
+	ContentType    string            `json:"content_type,omitempty" doc:"type of the content"`
+	Body           string            `json:"body,omitempty" doc:"content of the response, unless it went to a file"`
+	JSON           json.RawMessage   `json:"json,omitempty" doc:"content of the response as a value, if it is JSON and did not go to a file"`
+	DownloadedFile string            `json:"downloaded_file,omitempty" doc:"path of the file with the content"`
+	Size           int64             `json:"size" doc:"bytes of content"`
+	SHA256         string            `json:"sha256,omitempty" doc:"hash of the content, if it went to a file or sha256 is given"`
+}
+
+// Execute sends the request. A repetition sends it again with the same
+// Idempotency-Key, unless once is set.
+func (s Request) Execute(ctx context.Context, job *courier.Context, cfg RequestConfig) (RequestOutput, error) {
+	p, err := s.prepare(job, &cfg)
+	if err != nil {
+		return RequestOutput{}, err
+	}
+	out, err := p.run(ctx)
+	if err == nil {
+		return out, nil
+	}
+	if ctx.Err() != nil {
+		return RequestOutput{}, context.Cause(ctx)
+	}
+	if safehttp.IsPermanent(err) {
+		err = courier.Permanent(err)
+	}
+	return RequestOutput{}, p.mask.error(err)
+}
+
+// Validate checks the configuration, that the body is there if it lies outside
+// the workspace, and that the server can be reached and proves who it is. The
+// request itself is not sent.
+func (s Request) Validate(ctx context.Context, job *courier.Context, cfg RequestConfig) error {
+	for _, field := range []string{"url", "method", "query", "headers"} {
+		if job.Unresolved(field) {
+			return nil
+		}
+	}
+	p, err := s.prepare(job, &cfg)
+	if err != nil {
+		return err
+	}
+	if err := p.checkPaths(); err != nil {
+		return err
+	}
+	client, err := s.Options.open(ctx, job)
+	if err != nil {
+		return err
+	}
+	if err := client.Reach(ctx, p.url); err != nil {
+		if safehttp.IsPermanent(err) {
+			err = courier.Permanent(err)
+		}
+		return p.mask.error(err)
+	}
+	return nil
+}
+
+// Cleanup removes unfinished files of earlier attempts, but what resume needs.
+func (s Request) Cleanup(ctx context.Context, job *courier.Context, cfg RequestConfig) error {
+	if cfg.OutputPath == "" {
+		return nil
+	}
+	return job.RemoveSideFiles(cfg.OutputPath)
+}
+
+// run sends the request until there is a response that is no reason to wait.
+func (p *prepared) run(ctx context.Context) (RequestOutput, error) {
+	if p.cfg.Once {
+		return p.runOnce(ctx)
+	}
+	client, err := p.opt.open(ctx, p.job)
+	if err != nil {
+		return RequestOutput{}, err
+	}
+	for left := p.maxRetryWait; ; {
+		out, err := p.exchange(ctx, client)
+		wait, ok := errors.AsType[*waitError](err)
+		if !ok || wait.after <= 0 || wait.after > left {
+			return out, err
+		}
+		left -= wait.after
+		p.job.Log().Info("the server asks to wait", "status", wait.status, "seconds", wait.after.Seconds())
+		if err := p.sleep(ctx, wait.after); err != nil {
+			return out, err
+		}
+	}
+}
+
+// sleep waits for d and gives signs of life.
+func (p *prepared) sleep(ctx context.Context, d time.Duration) error {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		p.meter.beat()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end.C:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// exchange sends the request once and takes the response.
+func (p *prepared) exchange(ctx context.Context, client *safehttp.Client) (RequestOutput, error) {
+	if ctx.Err() != nil {
+		return RequestOutput{}, context.Cause(ctx)
+	}
+	part, err := p.openPart(ctx)
+	if err != nil {
+		return RequestOutput{}, err
+	}
+	defer part.close()
+	req, err := p.request()
+	if err != nil {
+		return RequestOutput{}, err
+	}
+	part.ask(req.Header)
+	resp, err := client.Do(ctx, req)
+	if err != nil {
+		return RequestOutput{}, err
+	}
+	defer resp.Body.Close()
+	p.meter.beat()
+	if part.stale(resp) {
+		if err := part.forget(); err != nil {
+			return RequestOutput{}, err
+		}
+		return p.exchange(ctx, client) // this time from the beginning
+	}
+	if err := p.accept(resp); err != nil {
+		return RequestOutput{}, err
+	}
+	out := RequestOutput{Status: resp.StatusCode, Headers: p.chosen(resp.Header), ContentType: storable(resp.Header.Get("Content-Type"))}
+	switch {
+	case p.method == http.MethodHead:
+	case p.cfg.OutputPath != "":
+		err = p.toFile(ctx, resp, part, &out)
+	default:
+		err = p.toOutput(ctx, resp, &out)
+	}
+	return out, err
+}
+
+// errf is fmt.Errorf for what repeating can't cure.
+func errf(format string, args ...any) error {
+	return courier.Permanent(fmt.Errorf(format, args...))
+}
