@@ -6,22 +6,30 @@ package steps
 import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/steps/ftp"
+	"github.com/courierhq/courier/steps/httpreq"
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
 // Options are what the step types need from the host application. The zero
-// value registers only what needs nothing.
+// value registers only what needs nothing: the file family.
 type Options struct {
-	// Connections are the servers that jobs may name. Nil leaves the sftp
+	// Connections are the SFTP servers that jobs may name. Nil leaves the sftp
 	// family out.
 	Connections sftp.Connections
+	// FTPConnections are the FTP and FTPS servers that jobs may name. Nil leaves
+	// the ftp family out.
+	FTPConnections ftp.Connections
 	// Keys are the OpenPGP keys that jobs may name. Nil leaves the pgp family
 	// out.
 	Keys pgp.Keys
 	// Limits bound what the file family takes on, such as the size of an
 	// unpacked archive.
 	Limits file.Limits
+	// HTTP says what http.request may reach. Nil leaves it out; new(httpreq.Options)
+	// lets it reach public addresses only.
+	HTTP *httpreq.Options
 }
 
 // Register adds all families to r. Like [courier.Register] it panics if a key
@@ -34,7 +42,13 @@ func Register(r *courier.Registry, opt *Options) {
 	if opt.Connections != nil {
 		sftp.Register(r, opt.Connections)
 	}
+	if opt.FTPConnections != nil {
+		ftp.Register(r, opt.FTPConnections)
+	}
 	if opt.Keys != nil {
 		pgp.Register(r, opt.Keys)
+	}
+	if opt.HTTP != nil {
+		httpreq.Register(r, opt.HTTP)
 	}
 }
