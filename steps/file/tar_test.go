@@ -24,6 +24,8 @@ func TestTar(t *testing.T) {
 				if err := os.Mkdir(s.path("A/in/none"), 0o755); err != nil {
 					t.Fatal(err)
 				}
+				at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+				os.Chtimes(s.path("A/in/none"), at, at)
 				if i == 1 {
 					os.Chmod(s.path("A/in/1"), 0o700)
 				}
