@@ -70,6 +70,10 @@ func TestZipPassword(t *testing.T) {
 	}
 	s.refuse(t, "file.unzip", m{"archive_path": "B/out.zip", "output_directory": "B/no", "password": "wrong"}, "!the password is wrong", `entry "in/1"`)
 	s.refuse(t, "file.unzip", m{"archive_path": "B/out.zip", "output_directory": "B/no"}, "!is encrypted; give its password")
+	_, err := s.execute(t.Context(), registry(file.Limits{}), "file.unzip", m{"archive_path": "B/out.zip", "output_directory": "B/no", "password": password + "x"})
+	if err == nil || strings.Contains(err.Error(), password) {
+		t.Errorf("error %v, want one without the password", err)
+	}
 }
 
 // What 7-Zip encrypts, file.unzip unpacks, in all strengths.
