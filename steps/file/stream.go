@@ -124,7 +124,7 @@ func (z *zstder) pack(b *block) (err error) {
 
 // encoder chooses the level that makes less of a sample.
 func (z *zstder) encoder(b *block) *zstd.Encoder {
-	const sample = 128 << 10
+	const sample = 64 << 10
 	if len(b.src) < 2*sample {
 		return z.enc[1]
 	}
