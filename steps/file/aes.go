@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-
-	"github.com/klauspost/compress/flate"
 )
 
 // Encryption of zip entries as WinZip specifies it: AES in counter mode with a
@@ -114,13 +112,16 @@ func (e *entry) checkEncryption(password bool) (err error) {
 
 // reader opens the entry's content. What an encrypted entry gives is proved
 // only when its end was reached without an error.
-func (e *entry) reader(password string) (io.ReadCloser, error) {
-	if e.aes.strength == 0 {
-		return e.Open()
-	}
+func (e *entry) reader(password string, inflate *inflater) (io.Reader, error) {
 	raw, err := e.OpenRaw()
 	if err != nil {
 		return nil, err
+	}
+	if e.aes.strength == 0 {
+		if e.Method == zip.Deflate {
+			return inflate.reader(raw), nil
+		}
+		return raw, nil
 	}
 	head := make([]byte, e.aes.saltBytes()+aesVerifier)
 	if _, err := io.ReadFull(raw, head); err != nil {
@@ -137,7 +138,7 @@ func (e *entry) reader(password string) (io.ReadCloser, error) {
 	r := &aesReader{key: k, tail: raw, raw: io.LimitReader(raw, int64(e.CompressedSize64-e.aes.overhead()))}
 	r.content = io.Reader((*aesStream)(r))
 	if e.aes.method == zip.Deflate {
-		r.content = flate.NewReader(r.content)
+		r.content = inflate.reader(r.content)
 	}
 	return r, nil
 }
@@ -216,8 +217,6 @@ func (r *aesReader) finish() error {
 	}
 	return nil
 }
-
-func (r *aesReader) Close() error { return nil }
 
 // An aesStream gives what is decrypted and still packed.
 type aesStream aesReader

@@ -26,6 +26,7 @@ const freeRatio = 1 << 20
 type archive struct {
 	name     string
 	password string
+	inflate  inflater
 	entries  []entry // in the order of the archive
 	total    int64   // unpacked size by what the entries say; reading gives no more
 }
@@ -61,7 +62,6 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 		return nil, courier.Permanent(fmt.Errorf("archive %q has %d entries; %d are allowed, see MaxFiles in file.Options", name, len(zr.File), limits.MaxFiles))
 	}
 	src.left = -1
-	inflateInTurn(zr)
 	var names tree
 	for _, f := range zr.File {
 		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
@@ -86,16 +86,22 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 	return a, a.checkRanges(src, info.Size())
 }
 
-// inflateInTurn makes zr use one decompressor for all entries, which then must
-// be read one after the other.
-func inflateInTurn(zr *zip.Reader) {
-	b := bufio.NewReaderSize(nil, 64<<10)
-	r := flate.NewReader(b)
-	zr.RegisterDecompressor(zip.Deflate, func(packed io.Reader) io.ReadCloser {
-		b.Reset(packed)
-		r.(flate.Resetter).Reset(b, nil) // fails for bad dictionaries only
-		return r
-	})
+// An inflater unpacks one stream after the other.
+type inflater struct {
+	b *bufio.Reader
+	r io.ReadCloser
+}
+
+// reader unpacks a stream. What it gave before ends.
+func (i *inflater) reader(packed io.Reader) io.Reader {
+	if i.r == nil {
+		i.b = bufio.NewReaderSize(packed, 64<<10)
+		i.r = flate.NewReader(i.b)
+		return i.r
+	}
+	i.b.Reset(packed)
+	i.r.(flate.Resetter).Reset(i.b, nil) // fails for bad dictionaries only
+	return i.r
 }
 
 // check calls room for every entry.
@@ -126,11 +132,10 @@ func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
 	if e.dir {
 		return u.mkdir(e.name)
 	}
-	r, err := e.reader(a.password)
+	r, err := e.reader(a.password, &a.inflate)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
 	sum := crc32.NewIEEE()
 	err = u.file(ctx, unpacked{e.name, e.size}, e.Modified, r, sum, func() {
 		u.job.Progress(u.done, max(a.total, u.done), a.name)

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -48,13 +49,23 @@ func startPackers(size, history int, newCodec func() (codec, error)) (*packers, 
 		}
 		p.ended.Go(func() {
 			for b := range p.in {
-				b.err = c.pack(b)
+				b.err = packSafely(c, b)
 				b.done <- struct{}{}
 			}
 		})
 		p.free = append(p.free, newBlock(), newBlock())
 	}
 	return p, nil
+}
+
+// packSafely keeps a fault in a codec from ending the process.
+func packSafely(c codec, b *block) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic while packing: %v", p)
+		}
+	}()
+	return c.pack(b)
 }
 
 func newBlock() *block { return &block{done: make(chan struct{}, 1)} }

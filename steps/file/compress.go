@@ -286,7 +286,13 @@ func decompressFailed(ctx context.Context, p pair, err error) error {
 func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile) (int64, error) {
 	var synced int64
 	var syncErr error
-	n, err := transfer.Copy(ctx, w, r, func(done int64) {
+	var from io.Reader = r
+	if r.src.size >= aheadFrom/4 {
+		a := readAhead(r)
+		defer a.stop()
+		from = a
+	}
+	n, err := transfer.Copy(ctx, w, from, func(done int64) {
 		if done-synced >= syncEvery && syncErr == nil {
 			synced, syncErr = done, w.Sync()
 		}

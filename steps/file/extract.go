@@ -236,9 +236,15 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 	if sum != nil {
 		to = io.MultiWriter(w, sum)
 	}
+	r = io.LimitReader(r, size+1)
+	if size >= aheadFrom {
+		a := readAhead(r)
+		defer a.stop()
+		r = a
+	}
 	var syncErr error
 	before := u.done
-	n, err := transfer.Copy(ctx, to, io.LimitReader(r, size+1), func(done int64) {
+	n, err := transfer.Copy(ctx, to, r, func(done int64) {
 		u.done = before + done
 		if u.done-u.synced >= syncEvery && syncErr == nil {
 			u.synced, syncErr = u.done, w.Sync()

@@ -46,14 +46,14 @@ type Options struct {
 // definition has bounded consequences. A field that is not positive stands for
 // its default.
 type Limits struct {
-	MaxFiles      int   // entries of an archive, directories included; 10,000
+	MaxFiles      int   // entries of an archive, directories included, or parts of a file; 10,000
 	MaxBytes      int64 // unpacked size of an archive; 10 GiB
-	MaxEntryBytes int64 // unpacked size of one entry; 10 GiB
+	MaxEntryBytes int64 // size of one entry or file when it is unpacked or joined; 10 GiB
 	// MaxRatio is how many times larger than its packed form an entry, or an
 	// archive, may be unpacked, beyond the first MiB; 200.
 	MaxRatio   int
 	MaxDeletes int // files and directories that one file.delete removes; 10,000
-	MaxMatches int // files that a pattern or a listing may find; 100,000
+	MaxMatches int // files that a pattern or a listing may find, or a manifest name; 100,000
 }
 
 // withDefaults returns l with a figure in every field.
@@ -77,7 +77,8 @@ func orDefault[T int | int64](v, otherwise T) T {
 // Register adds all steps of this package to r. A nil opt means the defaults.
 //
 // The steps that move bytes have no timeout by default; instead they end when
-// they make no progress for 60 seconds.
+// they make no progress for 60 seconds. file.wait has neither, but a limit of
+// its own.
 func Register(r *courier.Registry, opt *Options) {
 	if opt == nil {
 		opt = &Options{}

@@ -1,9 +1,12 @@
 package file_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/courierhq/courier"
@@ -18,6 +21,9 @@ func TestContract(t *testing.T) {
 		scenario{"verify", "file.verify", m{"manifest_path": "A/SUMS", "fail_if_bad": false}, sums(), nil},
 		scenario{"wait", "file.wait", m{"path": "A/*", "min_files": 2, "stable_seconds": 30}, map[string]string{"A/1": "1", "A/2": "2"}, nil},
 		scenario{"wait in vain", "file.wait", m{"path": "A/none", "timeout_seconds": 30, "on_timeout": "continue"}, nil, nil})
+	all = append(all, scenario{"zip with a password", "file.zip", m{"source_path": "A/in", "output_path": "B/x.zip", "password": password},
+		map[string]string{"A/in/1": "one", "A/in/2": medium()}, nil},
+		scenario{"unzip with a password", "file.unzip", m{"archive_path": "A/x.zip", "output_directory": "B/x", "password": password}, nil, locked})
 	var keys []string
 	for _, c := range all {
 		keys = append(keys, c.key)
@@ -51,8 +57,46 @@ func (c scenario) contract() steptest.Case {
 			w.Roots = []string{s.A, s.B}
 			w.Config = json.RawMessage(s.config(c.cfg))
 		},
-		Tidy:    true,
+		Tidy: true,
+		Content: func(name string, content []byte) string {
+			if strings.HasSuffix(name, "/x.zip") {
+				return unlocked(content)
+			}
+			return string(content)
+		},
 		Virtual: c.key == "file.wait",
 		Places:  places,
 	}
+}
+
+// locked puts an encrypted archive into A.
+func locked(t testing.TB, s *site) {
+	t.Helper()
+	s.write(t, map[string]string{"A/1": "one", "A/2": medium()})
+	job := courier.NewContext(courier.ContextConfig{Execution: "y", Workspace: s.A})
+	defer job.Close()
+	if _, err := (file.Zip{}).Execute(t.Context(), job, file.ZipConfig{SourcePath: "2", OutputPath: "x.zip", Password: password}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unlocked is what is in an encrypted archive, whose own bytes differ each time.
+func unlocked(content []byte) string {
+	dir, err := os.MkdirTemp("", "courier-test")
+	if err != nil {
+		return err.Error()
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "in"), content, 0o600); err != nil {
+		return err.Error()
+	}
+	job := courier.NewContext(courier.ContextConfig{Execution: "z", Workspace: dir})
+	defer job.Close()
+	out, err := file.Unzip{}.Execute(context.Background(), job, file.UnzipConfig{ArchivePath: "in", Password: password})
+	text := fmt.Sprint(err)
+	for _, name := range out.ExtractedFiles {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		text += fmt.Sprintf("; %s %q %v", name, b, err)
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -90,29 +91,50 @@ const zstdBlock = 2 << 20
 // startZstd starts packers that make a frame of each block.
 func startZstd() (*packers, error) {
 	return startPackers(zstdBlock, 0, func() (codec, error) {
-		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true),
-			zstd.WithWindowSize(zstdBlock), zstd.WithLowerEncoderMem(true))
-		if err != nil {
-			return nil, err
+		z := &zstder{}
+		for i, level := range []zstd.EncoderLevel{zstd.SpeedFastest, zstd.SpeedDefault} {
+			var err error
+			z.enc[i], err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true),
+				zstd.WithWindowSize(zstdBlock), zstd.WithLowerEncoderMem(true), zstd.WithEncoderLevel(level))
+			if err != nil {
+				return nil, err
+			}
 		}
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(zstdBlock))
-		return &zstder{enc: enc, dec: dec}, err
+		var err error
+		z.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(zstdBlock))
+		return z, err
 	})
 }
 
-// A zstder is the codec of the Zstandard format.
+// A zstder is the codec of the Zstandard format. It has two levels: for text
+// such as logs the faster one gives less, too.
 type zstder struct {
-	enc     *zstd.Encoder
+	enc     [2]*zstd.Encoder // the faster first
 	dec     *zstd.Decoder
 	scratch []byte
 }
 
 func (z *zstder) pack(b *block) (err error) {
-	b.dst = z.enc.EncodeAll(b.src, b.dst[:0])
+	b.dst = z.encoder(b).EncodeAll(b.src, b.dst[:0])
 	if z.scratch, err = z.dec.DecodeAll(b.dst, z.scratch[:0]); err != nil || !bytes.Equal(z.scratch, b.src) {
 		return errors.Join(errUnfaithful, err)
 	}
 	return nil
+}
+
+// encoder chooses the level that makes less of a sample.
+func (z *zstder) encoder(b *block) *zstd.Encoder {
+	const sample = 64 << 10
+	if len(b.src) < 2*sample {
+		return z.enc[1]
+	}
+	src := b.src[(len(b.src)-sample)/2:][:sample]
+	b.dst = z.enc[1].EncodeAll(src, b.dst[:0])
+	most := len(b.dst)
+	if b.dst = z.enc[0].EncodeAll(src, b.dst[:0]); len(b.dst) <= most {
+		return z.enc[0]
+	}
+	return z.enc[1]
 }
 
 // bounds limit what a packed file unpacks to.
@@ -138,14 +160,14 @@ type unpackStream struct {
 // A packedSource is a packed file that is being read.
 type packedSource struct {
 	r    io.Reader
-	read int64
+	read atomic.Int64
 	size int64
 	err  error
 }
 
 func (s *packedSource) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	s.read += int64(n)
+	s.read.Add(int64(n))
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
@@ -220,7 +242,8 @@ func (s *unpackStream) Read(p []byte) (int, error) {
 
 // progress reports how far the packed file was read.
 func (s *unpackStream) progress() {
-	s.job.Progress(s.src.read, max(s.src.size, s.src.read), s.name)
+	read := s.src.read.Load()
+	s.job.Progress(read, max(s.src.size, read), s.name)
 }
 
 // setModified gives the unfinished output the source's time of modification.

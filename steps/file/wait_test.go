@@ -14,7 +14,7 @@ import (
 
 // waits runs file.wait in virtual time, while script changes the files, and
 // returns how long it took.
-func waits(t *testing.T, s *site, cfg m, script func()) (out m, err error, took time.Duration) {
+func waits(t *testing.T, s *site, cfg m, script func()) (out m, took time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -27,7 +27,7 @@ func waits(t *testing.T, s *site, cfg m, script func()) (out m, err error, took 
 		took = time.Since(start)
 		<-ended
 	})
-	return out, err, took
+	return out, took, err
 }
 
 func TestWait(t *testing.T) {
@@ -82,7 +82,7 @@ func TestWait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t)
 			s.write(t, map[string]string{"A/there": "content"})
-			out, err, took := waits(t, s, c.cfg, func() { c.script(s) })
+			out, took, err := waits(t, s, c.cfg, func() { c.script(s) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,12 +109,12 @@ func TestWaitTimeout(t *testing.T) {
 		{m{"path": "A/*", "min_files": 2}, "1 of 2 files are there"},
 		{m{"path": "A/1", "stable_seconds": 4000}, "has not been stable for 4000 s"},
 	} {
-		_, err, took := waits(t, s, c.cfg, func() {})
+		_, took, err := waits(t, s, c.cfg, func() {})
 		if err == nil || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "on_timeout") || took != time.Hour {
 			t.Errorf("%v: error %v after %v", c.cfg, err, took)
 		}
 		c.cfg["on_timeout"], c.cfg["timeout_seconds"] = "continue", 90.5
-		out, err, took := waits(t, s, c.cfg, func() {})
+		out, took, err := waits(t, s, c.cfg, func() {})
 		if err != nil || took != 90500*time.Millisecond {
 			t.Errorf("%v: %v after %v", c.cfg, err, took)
 		}
