@@ -345,12 +345,16 @@ func TestSignaturesOfGnuPG(t *testing.T) {
 // TestSizesWithGnuPG exchanges messages of the sizes at which something changes.
 func TestSizesWithGnuPG(t *testing.T) {
 	g := newGnuPG(t)
-	g.generate("curve", "ed25519", "cv25519")
 	b := newBench(t)
-	b.addFrom(g, "curve", true)
+	kinds := []string{"cv25519", "nistp256", "nistp384", "nistp521", "rsa3072"}
+	for i, kind := range kinds {
+		g.generate(kind, []string{"ed25519", kind}[min(1, i)], kind)
+		b.addFrom(g, kind, true)
+	}
 	const block = 256 << 10 // of the layer that encrypts
 	for i, size := range []int{0, 1, 8171, 8192, 1<<16 - 6, 1<<16 + 1, block - 18 - 8, block - 7, block + 1, 2*block - 40, 3 * block} {
 		data := noise(size)
+		to := kinds[i%len(kinds)]
 		b.write("a.bin", data)
 		format, compression, args := "binary", "none", []string{"-z", "0"}
 		switch i % 3 {
@@ -359,7 +363,7 @@ func TestSizesWithGnuPG(t *testing.T) {
 		case 2:
 			compression, args = "zlib", nil
 		}
-		if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"curve"}, "output_format": format, "compression": compression}); err != nil {
+		if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{to}, "output_format": format, "compression": compression}); err != nil {
 			t.Fatal(err)
 		}
 		if got := g.run(b.read("a.pgp"), "--decrypt"); !bytes.Equal(got, data) {
@@ -370,7 +374,7 @@ func TestSizesWithGnuPG(t *testing.T) {
 			input []byte
 			file  []string
 		}{{"a pipe", data, nil}, {"a file", nil, []string{filepath.Join(b.dir, "a.bin")}}} {
-			b.write("g.pgp", g.run(from.input, append(append(args, "-r", "curve", "--output", "-", "--encrypt"), from.file...)...))
+			b.write("g.pgp", g.run(from.input, append(append(args, "-r", to, "--output", "-", "--encrypt"), from.file...)...))
 			if _, err := b.decrypt(map[string]any{"input_path": "g.pgp", "output_path": "b.bin"}); err != nil || !bytes.Equal(b.read("b.bin"), data) {
 				t.Errorf("%d bytes from %s of GnuPG: %v", size, from.how, err)
 			}
