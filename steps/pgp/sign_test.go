@@ -63,7 +63,7 @@ func TestSignVerify(t *testing.T) {
 	for name, e := range keys {
 		for what, text := range texts {
 			if name != "us" && what != "dashes" {
-				continue
+				continue // one text will do for them
 			}
 			b.write("a.txt", []byte(text))
 			for _, f := range signForms {
@@ -279,7 +279,7 @@ func TestVerifyDamage(t *testing.T) {
 	b.key("us")
 	text := []byte("one line\n- another\nand the last one\n")
 	b.write("a.txt", text)
-	for _, f := range signForms[1:] {
+	for n, f := range signForms[1:] {
 		cfg := b.signed("a.txt", "us", f.mode, f.format)
 		whole := b.read("signed")
 		name := "signed"
@@ -307,17 +307,17 @@ func TestVerifyDamage(t *testing.T) {
 		if f.mode != "detached" {
 			cfg["output_path"] = "final"
 		}
-		for i := range whole {
+		for i := n % 3; i < len(whole); i += 3 {
 			changed := bytes.Clone(whole)
 			changed[i] ^= 1
 			check(fmt.Sprintf("byte %d changed", i), changed, text)
-			if i > 0 {
+			if i > 0 && i%2 == 0 {
 				check(fmt.Sprintf("cut at %d", i), whole[:i], text)
 			}
 		}
 		b.write(name, whole)
 		if f.mode == "detached" {
-			for i := range text {
+			for i := 0; i < len(text); i += 5 {
 				changed := bytes.Clone(text)
 				changed[i] ^= 1
 				b.write("a.txt", changed)
