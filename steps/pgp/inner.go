@@ -3,7 +3,6 @@ package pgp
 import (
 	"bufio"
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
 	"errors"
 	"io"
@@ -38,7 +37,7 @@ func (env *envelope) session(keys []*loaded) (cipher.Block, openpgp.Key) {
 				if len(sent.Key) != sent.CipherFunc.KeySize() {
 					continue
 				}
-				if c, err := aes.NewCipher(sent.Key); err == nil {
+				if c, err := newSessionCipher(sent.Key); err == nil {
 					return c, own
 				}
 			}
@@ -56,9 +55,9 @@ type inner struct {
 	rest   *bufio.Reader // what follows it
 }
 
-// openInner decrypts the content of an encrypted packet. Close must be called,
-// also after an error.
-func openInner(r io.Reader, c cipher.Block) (*inner, error) {
+// openInner decrypts the content of an encrypted packet, of which at most limit
+// bytes are unpacked. Close must be called, also after an error.
+func openInner(r io.Reader, c cipher.Block, limit int64) (*inner, error) {
 	in := &inner{sealed: newUnsealer(r, c)}
 	in.rest = bufio.NewReaderSize(in.sealed, bufSize)
 	first, err := in.rest.Peek(1)
@@ -76,7 +75,7 @@ func openInner(r io.Reader, c cipher.Block) (*inner, error) {
 	if err != nil {
 		return in, err
 	}
-	in.ahead = readAhead(content)
+	in.ahead = readAhead(&packet.LimitReader{R: content, N: limit})
 	return in, nil
 }
 
@@ -124,7 +123,7 @@ func (in *inner) whole(ctx context.Context) error {
 // openInside makes the library read what is encrypted.
 func (m *message) openInside(ctx context.Context, env *envelope, c cipher.Block, own openpgp.Key) error {
 	var err error
-	if m.inner, err = openInner(env.sealed.Contents, c); err != nil {
+	if m.inner, err = openInner(env.sealed.Contents, c, decompressed(m.limit())); err != nil {
 		return m.broken(ctx, err)
 	}
 	err = guard(func() error {

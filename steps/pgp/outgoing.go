@@ -1,7 +1,6 @@
 package pgp
 
 import (
-	"crypto/aes"
 	"crypto/rand"
 	"io"
 	"slices"
@@ -114,7 +113,7 @@ func (m *outgoing) encrypt(w io.Writer, session []byte) error {
 		m.wrap(sealed)
 		return err
 	}
-	c, err := aes.NewCipher(session)
+	c, err := newSessionCipher(session)
 	if err != nil {
 		return err
 	}

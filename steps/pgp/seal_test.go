@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -23,7 +24,7 @@ func random(n int) []byte {
 // sealed encrypts data, which it writes in pieces of a size.
 func sealed(t testing.TB, key, data []byte, piece int) []byte {
 	t.Helper()
-	c, err := aes.NewCipher(key)
+	c, err := newSessionCipher(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func contents(t testing.TB, message []byte) *packet.SymmetricallyEncrypted {
 // unsealed decrypts the content of an encrypted packet.
 func unsealed(t testing.TB, key []byte, r io.Reader) ([]byte, error) {
 	t.Helper()
-	c, err := aes.NewCipher(key)
+	c, err := newSessionCipher(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestSeal(t *testing.T) {
 	sizes := []int{0, 1, 2, 13, 14, 15, 16, 17, 151, 152, 153, 4096, 8342, 8343, 8344, cfbPart - prefixSize, cfbPart}
 	for _, blocks := range []int{1, 2, 3, sealedBlocks, sealedBlocks + 1} {
 		for _, d := range []int{-trailerSize - prefixSize - 1, -trailerSize - prefixSize, -trailerSize - prefixSize + 1, -trailerSize, -prefixSize - 1, -prefixSize, -prefixSize + 1, -1, 0, 1} {
-			if blocks < sealedBlocks || d == -prefixSize {
+			if blocks < 3 || d == -prefixSize {
 				sizes = append(sizes, blocks*sealedSize+d)
 			}
 		}
@@ -115,7 +116,11 @@ func TestSeal(t *testing.T) {
 	for i, size := range sizes {
 		f := sealCiphers[i%len(sealCiphers)]
 		key, data := random(f.KeySize()), random(size)
-		own := sealed(t, key, data, []int{1 << 20, 1000, sealedSize, 7}[i%4])
+		piece := []int{1 << 20, 10_000, sealedSize, 100_000}[i%4]
+		if size < 10_000 {
+			piece = i + 1
+		}
+		own := sealed(t, key, data, piece)
 		if got, err := libraryUnsealed(f, key, contents(t, own)); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes: the library reads %d, %v", size, len(got), err)
 		}
@@ -125,12 +130,81 @@ func TestSeal(t *testing.T) {
 		if got, err := unsealed(t, key, contents(t, librarySealed(t, f, key, data)).Contents); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes of the library: %d are read, %v", size, len(got), err)
 		}
-		if size < 100_000 {
+		if size < 10_000 {
 			slow := iotest.OneByteReader(contents(t, own).Contents)
 			if got, err := unsealed(t, key, slow); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes one by one: %d are read, %v", size, len(got), err)
 			}
 		}
+	}
+}
+
+// TestCFB encrypts and decrypts by all ways there are, in pieces of different
+// sizes, against the standard library.
+func TestCFB(t *testing.T) {
+	for _, size := range []int{16, 24, 32} {
+		key := random(size)
+		plain, err := aes.NewCipher(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fast, err := newSessionCipher(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{0, 1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 160, 1000, cfbPart - 1, cfbPart, cfbPart + 1, cfbPart + 128, 3*cfbPart + 5} {
+			data := random(n)
+			want := bytes.Clone(data)
+			cipher.NewCFBEncrypter(plain, make([]byte, aes.BlockSize)).XORKeyStream(want, data) //lint:ignore SA1019 it is what is compared with
+			for _, c := range []cipher.Block{plain, fast} {
+				got := bytes.Clone(data)
+				e := newCFBEncrypter(c)
+				cut := n / 2 &^ 15
+				e.encrypt(got[:cut])
+				e.encrypt(got[cut:])
+				if !bytes.Equal(got, want) {
+					t.Errorf("key of %d bytes, %d bytes encrypted by a %T differ", size, n, c)
+				}
+				d := cfbDecrypter{c: c}
+				var before [aes.BlockSize]byte
+				if cut > 0 {
+					copy(before[:], got[cut-aes.BlockSize:])
+				}
+				d.decrypt(got[cut:], before)
+				d.decrypt(got[:cut], [aes.BlockSize]byte{})
+				if !bytes.Equal(got, data) {
+					t.Errorf("key of %d bytes, %d bytes decrypted by a %T differ", size, n, c)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkCFB(b *testing.B) {
+	plain, err := aes.NewCipher(random(32))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fast, err := newSessionCipher(random(32))
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, sealedSize)
+	for name, c := range map[string]cipher.Block{"plain": plain, "fast": fast} {
+		b.Run("encrypt/"+name, func(b *testing.B) {
+			e := newCFBEncrypter(c)
+			b.SetBytes(sealedSize)
+			for b.Loop() {
+				e.encrypt(data)
+			}
+		})
+		b.Run("decrypt/"+name, func(b *testing.B) {
+			d := cfbDecrypter{c: c}
+			b.SetBytes(sealedSize)
+			for b.Loop() {
+				d.decrypt(data, [aes.BlockSize]byte{})
+			}
+		})
 	}
 }
 
@@ -167,7 +241,7 @@ func TestUnsealDamage(t *testing.T) {
 
 // TestUnsealAbandoned ends early; no goroutine is left.
 func TestUnsealAbandoned(t *testing.T) {
-	c, err := aes.NewCipher(random(32))
+	c, err := newSessionCipher(random(32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +270,7 @@ func TestUnsealAbandoned(t *testing.T) {
 // TestSealFails writes to what breaks. The error comes at the end at the latest,
 // and nothing blocks.
 func TestSealFails(t *testing.T) {
-	c, err := aes.NewCipher(random(32))
+	c, err := newSessionCipher(random(32))
 	if err != nil {
 		t.Fatal(err)
 	}

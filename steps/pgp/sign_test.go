@@ -48,7 +48,6 @@ func TestSignVerify(t *testing.T) {
 	b := newBench(t)
 	keys := map[string]*openpgp.Entity{"us": b.key("us")}
 	for name, change := range map[string]func(*packet.Config){
-		"rsa":  func(c *packet.Config) { c.Algorithm, c.RSABits = packet.PubKeyAlgoRSA, 2048 },
 		"p256": func(c *packet.Config) { c.Algorithm, c.Curve = packet.PubKeyAlgoECDSA, packet.CurveNistP256 },
 		"p384": func(c *packet.Config) { c.Algorithm, c.Curve = packet.PubKeyAlgoECDSA, packet.CurveNistP384 },
 		"p521": func(c *packet.Config) { c.Algorithm, c.Curve = packet.PubKeyAlgoECDSA, packet.CurveNistP521 },
@@ -58,12 +57,12 @@ func TestSignVerify(t *testing.T) {
 	}
 	texts := map[string]string{
 		"empty": "", "one": "a", "newline": "\n", "lines": "one\ntwo\n", "open": "one\ntwo", "dashes": "-\n- a\n-----BEGIN PGP SIGNATURE-----\nFrom us\n",
-		"large": strings.Repeat("much of the same\n", 20_000),
+		"large": strings.Repeat("much of the same\n", 5_000),
 	}
 	for name, e := range keys {
 		for what, text := range texts {
 			if name != "us" && what != "dashes" {
-				continue
+				continue // one text will do for them
 			}
 			b.write("a.txt", []byte(text))
 			for _, f := range signForms {
@@ -279,7 +278,7 @@ func TestVerifyDamage(t *testing.T) {
 	b.key("us")
 	text := []byte("one line\n- another\nand the last one\n")
 	b.write("a.txt", text)
-	for _, f := range signForms[1:] {
+	for n, f := range signForms[1:] {
 		cfg := b.signed("a.txt", "us", f.mode, f.format)
 		whole := b.read("signed")
 		name := "signed"
@@ -307,17 +306,17 @@ func TestVerifyDamage(t *testing.T) {
 		if f.mode != "detached" {
 			cfg["output_path"] = "final"
 		}
-		for i := range whole {
+		for i := n % 3; i < len(whole); i += 3 {
 			changed := bytes.Clone(whole)
 			changed[i] ^= 1
 			check(fmt.Sprintf("byte %d changed", i), changed, text)
-			if i > 0 {
+			if i > 0 && i%2 == 0 {
 				check(fmt.Sprintf("cut at %d", i), whole[:i], text)
 			}
 		}
 		b.write(name, whole)
 		if f.mode == "detached" {
-			for i := range text {
+			for i := 0; i < len(text); i += 5 {
 				changed := bytes.Clone(text)
 				changed[i] ^= 1
 				b.write("a.txt", changed)

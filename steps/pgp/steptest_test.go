@@ -134,7 +134,7 @@ func contractOfSignatures(t *testing.T) []string {
 					}
 				},
 				Tidy:   true,
-				Places: 10,
+				Places: 5,
 			})
 		})
 	}

@@ -1,0 +1,145 @@
+//go:build !purego
+
+#include "textflag.h"
+
+// func hasAES() bool
+TEXT ·hasAES(SB), NOSPLIT, $0-1
+	MOVL $1, AX
+	XORL CX, CX
+	CPUID
+	SHRL $25, CX
+	ANDL $1, CX
+	MOVB CX, ret+0(FP)
+	RET
+
+// func subWord(x uint32) uint32
+TEXT ·subWord(SB), NOSPLIT, $0-12
+	MOVL   x+0(FP), AX
+	MOVL   AX, X0
+	PSHUFD $0, X0, X0
+	AESKEYGENASSIST $0, X0, X1
+	MOVL   X1, AX
+	MOVL   AX, ret+8(FP)
+	RET
+
+// func encryptEights(keys *byte, rounds int, dst, src *byte, eights int)
+TEXT ·encryptEights(SB), NOSPLIT, $0-40
+	MOVQ keys+0(FP), AX
+	MOVQ rounds+8(FP), BX
+	MOVQ dst+16(FP), DI
+	MOVQ src+24(FP), SI
+	MOVQ eights+32(FP), CX
+
+eight:
+	TESTQ CX, CX
+	JZ    done
+	MOVOU 0(SI), X0
+	MOVOU 16(SI), X1
+	MOVOU 32(SI), X2
+	MOVOU 48(SI), X3
+	MOVOU 64(SI), X4
+	MOVOU 80(SI), X5
+	MOVOU 96(SI), X6
+	MOVOU 112(SI), X7
+	MOVOU (AX), X8
+	PXOR  X8, X0
+	PXOR  X8, X1
+	PXOR  X8, X2
+	PXOR  X8, X3
+	PXOR  X8, X4
+	PXOR  X8, X5
+	PXOR  X8, X6
+	PXOR  X8, X7
+	LEAQ  16(AX), R8
+	MOVQ  BX, DX
+	DECQ  DX
+
+round:
+	MOVOU  (R8), X8
+	AESENC X8, X0
+	AESENC X8, X1
+	AESENC X8, X2
+	AESENC X8, X3
+	AESENC X8, X4
+	AESENC X8, X5
+	AESENC X8, X6
+	AESENC X8, X7
+	ADDQ   $16, R8
+	DECQ   DX
+	JNZ    round
+	MOVOU  (R8), X8
+	AESENCLAST X8, X0
+	AESENCLAST X8, X1
+	AESENCLAST X8, X2
+	AESENCLAST X8, X3
+	AESENCLAST X8, X4
+	AESENCLAST X8, X5
+	AESENCLAST X8, X6
+	AESENCLAST X8, X7
+	MOVOU  X0, 0(DI)
+	MOVOU  X1, 16(DI)
+	MOVOU  X2, 32(DI)
+	MOVOU  X3, 48(DI)
+	MOVOU  X4, 64(DI)
+	MOVOU  X5, 80(DI)
+	MOVOU  X6, 96(DI)
+	MOVOU  X7, 112(DI)
+	ADDQ   $128, SI
+	ADDQ   $128, DI
+	DECQ   CX
+	JMP    eight
+
+done:
+	RET
+
+// func encryptCFB256(keys, before, data *byte, blocks int)
+TEXT ·encryptCFB256(SB), NOSPLIT, $0-32
+	MOVQ  keys+0(FP), AX
+	MOVQ  before+8(FP), BX
+	MOVQ  data+16(FP), SI
+	MOVQ  blocks+24(FP), CX
+	MOVOU (BX), X0
+	MOVOU 16(AX), X1
+	MOVOU 32(AX), X2
+	MOVOU 48(AX), X3
+	MOVOU 64(AX), X4
+	MOVOU 80(AX), X5
+	MOVOU 96(AX), X6
+	MOVOU 112(AX), X7
+	MOVOU 128(AX), X8
+	MOVOU 144(AX), X9
+	MOVOU 160(AX), X10
+	MOVOU 176(AX), X11
+	MOVOU 192(AX), X12
+	MOVOU 208(AX), X13
+	MOVOU 224(AX), X14
+
+block:
+	TESTQ  CX, CX
+	JZ     end
+	MOVOU  (AX), X15
+	PXOR   X15, X0
+	AESENC X1, X0
+	AESENC X2, X0
+	AESENC X3, X0
+	AESENC X4, X0
+	AESENC X5, X0
+	AESENC X6, X0
+	AESENC X7, X0
+	AESENC X8, X0
+	AESENC X9, X0
+	AESENC X10, X0
+	AESENC X11, X0
+	AESENC X12, X0
+	AESENC X13, X0
+	MOVOU  (SI), X15
+	AESENCLAST X14, X0
+	PXOR   X15, X0
+	MOVOU  X0, (SI)
+	ADDQ   $16, SI
+	DECQ   CX
+	JMP    block
+
+end:
+	MOVOU X0, (BX)
+	RET
