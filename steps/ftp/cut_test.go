@@ -216,4 +216,3 @@ func TestInterrupted(t *testing.T) {
 		})
 	}
 }
-
