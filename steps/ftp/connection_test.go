@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,9 +182,9 @@ func TestUnknownConnection(t *testing.T) {
 // TestFewerSessions uses as many sessions as the server allows.
 func TestFewerSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, ftpserver.Options{Answer: on2("USER", func(c *ftpserver.Conn) bool {
-			if r.Logins() < 2 {
+		var users atomic.Int32
+		r := newRig(t, ftpserver.Options{Answer: on2("USER", func(c *ftpserver.Conn) bool {
+			if users.Add(1) <= 2 {
 				return false
 			}
 			c.Reply("421 too many of you")

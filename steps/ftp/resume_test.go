@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/memnet"
 )
 
 // TestOtherSource cuts a transfer, and changes the source before the next
@@ -30,6 +31,9 @@ func TestOtherSource(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
 					r := newRig(t, ftpserver.Options{})
+					r.net.SetLink(func(int, int) memnet.Link { // the server has most of what was sent
+						return memnet.Link{Up: memnet.Flow{Buffer: underWay}, Down: memnet.Flow{Buffer: underWay}}
+					})
 					source := filepath.Join(r.remote, "f")
 					if key == "ftp.upload" {
 						source = filepath.Join(r.work, "f")
@@ -43,6 +47,7 @@ func TestOtherSource(t *testing.T) {
 					if err := change(source); err != nil {
 						t.Fatal(err)
 					}
+					time.Sleep(time.Second) // until the server has written what it got
 					r.reports = nil
 					r.must(r.retry(t.Context(), key, cfg))
 					if r.get("f") != r.getLocal("f") {
@@ -55,6 +60,41 @@ func TestOtherSource(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLateWriter goes on with an upload to a server that is still writing what
+// it got from the attempt before: what it has is not what it will have.
+func TestLateWriter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+		late := false
+		var r *rig
+		r = newRig(t, ftpserver.Options{Answer: on2("APPE", func(*ftpserver.Conn) bool {
+			late = true
+			for _, name := range tree(t, r.remote) {
+				f, err := os.OpenFile(filepath.Join(r.remote, name), os.O_APPEND|os.O_WRONLY, 0)
+				if err == nil {
+					_, err = f.Write(content(5000))
+					err = errors.Join(err, f.Close())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		})})
+		r.net.SetLink(func(int, int) memnet.Link { return memnet.Link{Up: memnet.Flow{Buffer: underWay}} })
+		r.putLocal("f", content(cutSize))
+		if !(cut{kind: "killed"}).kill(t, r, 1<<20, "ftp.upload", cfg) {
+			t.Fatal("the attempt was not killed")
+		}
+		time.Sleep(time.Second) // until the server has written what it got
+		r.must(r.retry(t.Context(), "ftp.upload", cfg))
+		if !late || r.get("f") != string(content(cutSize)) {
+			t.Errorf("the content differs; the attempt went on: %v", late)
+		}
+		wantTree(t, r.remote, "f")
+	})
 }
 
 // TestNoRestart goes on with a server that can't: from the beginning.

@@ -152,7 +152,7 @@ func (p *pool) get(ctx context.Context, open func(context.Context) (*session, er
 		}
 		p.mu.Lock()
 		p.open--
-		others := p.open > 0
+		others := p.open > 0 || len(p.idle) > 0
 		p.mu.Unlock()
 		if !others || courier.IsPermanent(err) || ctx.Err() != nil {
 			p.slots <- struct{}{}
