@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/ftpserver"
@@ -104,6 +105,7 @@ func (c cut) test(t *testing.T, at int64) {
 		t.Fatalf("cut at %d: the attempt succeeded", at)
 	}
 	first.Store(false)
+	time.Sleep(time.Second) // until the server has written what it got
 	target := r.getLocal("f")
 	if c.up {
 		target = r.get("f")
@@ -188,6 +190,9 @@ func TestInterrupted(t *testing.T) {
 			at := int64(100_000)
 			cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
 			r := newRig(t, ftpserver.Options{})
+			r.net.SetLink(func(int, int) memnet.Link {
+				return memnet.Link{Up: memnet.Flow{Buffer: underWay}, Down: memnet.Flow{Buffer: underWay}}
+			})
 			r.put("keep", nil)
 			if key == "ftp.upload" {
 				r.putLocal("f", content(cutSize))
@@ -216,4 +221,3 @@ func TestInterrupted(t *testing.T) {
 		})
 	}
 }
-

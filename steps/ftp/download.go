@@ -127,7 +127,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	})
 	if err == nil {
 		err = inParallel(ctx, len(all.Files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
-			return use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
+			return more(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
 				return s.fetch(ctx, job, &all.Files[i], cfg)
 			})
 		})

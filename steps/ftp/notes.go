@@ -97,18 +97,6 @@ func (n note) write(v any) error {
 	}
 }
 
-// remove removes the note. That there is none is no error.
-func (n note) remove() error {
-	if n.name == "" {
-		return nil
-	}
-	root, rel, err := n.job.Root(n.name)
-	if err != nil {
-		return err
-	}
-	return ignoreMissing(root.Remove(rel))
-}
-
 // A proof says of what a partial file is the beginning.
 type proof struct {
 	Server   string    `json:"server,omitempty"`

@@ -161,7 +161,7 @@ func (c *comparer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A wrong error says that what the server has is of no use.
+// A wrong is the error that what the server has is of no use.
 type wrong struct{ err error }
 
 func (e *wrong) Error() string { return e.err.Error() }
@@ -172,21 +172,32 @@ func isWrong(err error) bool {
 	return ok
 }
 
-// write writes the side file, and makes sure that the server has all of it.
+// write writes the side file, and makes sure that the server has all of it. If
+// going on with what an earlier attempt left leads to something else, because
+// the server was still writing that, it begins anew.
 func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error {
 	offset, err := p.begin(ctx, s, info)
-	if err != nil {
+	if err == nil {
+		err = p.complete(ctx, s, offset)
+	}
+	if offset == 0 || !isWrong(err) {
 		return err
 	}
+	if err := s.remove(ctx, p.side); err != nil {
+		return err
+	}
+	return p.complete(ctx, s, 0)
+}
+
+// complete sends what lies behind offset, and compares the sizes.
+func (p *putting) complete(ctx context.Context, s *session, offset int64) error {
 	p.meter.at(offset)
 	if offset < p.file.size || offset == 0 {
-		err = p.send(ctx, s, offset)
-	}
-	if err != nil {
-		if isReply(err) {
+		if err := p.send(ctx, s, offset); isReply(err) {
 			return p.explainRefusal(ctx, s, err)
+		} else if err != nil {
+			return err
 		}
-		return err
 	}
 	return p.meter.while(func() error {
 		n, err := s.stat(ctx, p.side)

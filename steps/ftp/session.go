@@ -152,7 +152,7 @@ func (p *pool) get(ctx context.Context, open func(context.Context) (*session, er
 		}
 		p.mu.Lock()
 		p.open--
-		others := p.open > 0
+		others := p.open > 0 || len(p.idle) > 0
 		p.mu.Unlock()
 		if !others || courier.IsPermanent(err) || ctx.Err() != nil {
 			p.slots <- struct{}{}
@@ -248,6 +248,15 @@ func (p *pool) Close() error {
 // none is idle. While f runs, the end of ctx ends the session, so that f
 // returns.
 func use(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
+	return more(ctx, job, c, id, func(s *session) error {
+		s.warn(job.Log())
+		return f(s)
+	})
+}
+
+// more is use for the second time in an attempt and later: what the
+// configuration of the connection gives up has been said.
+func more(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	conn, err := c.Connection(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("connection %q: %w", id, err)
@@ -270,7 +279,6 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 	if err != nil {
 		return err
 	}
-	s.warn(job.Log())
 	stop := context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
 	returned := false
 	defer func() {

@@ -87,7 +87,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	})
 	if err == nil {
 		err = inParallel(ctx, len(files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
-			return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
+			return more(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 				p := putting{job: job, cfg: cfg, file: &files[i]}
 				return p.run(ctx, s)
 			})
@@ -96,7 +96,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err == nil && job.Attempt() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
-		err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
+		err = more(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 			return s.removeLeftovers(ctx, job, files, job.Attempt()-1, false)
 		})
 	}

@@ -102,7 +102,7 @@ func (c *liveConn) Read(p []byte) (int, error) {
 
 // Write writes p, in parts, so that a slow line is not taken for a dead one.
 func (c *liveConn) Write(p []byte) (int, error) {
-	const part = 64 << 10
+	const part = 256 << 10
 	done := 0
 	for {
 		c.Conn.SetWriteDeadline(time.Now().Add(time.Duration(c.silence.Load())))

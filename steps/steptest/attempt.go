@@ -60,7 +60,6 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 		stopped: make(chan struct{}), stuck: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{}),
 	}
 	a.probe = &probe{at: at, act: func(p *place) error { return act(a, p) }}
-	w.probe.Store(a.probe)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
 	defer func() { w.begun = true }()
@@ -85,6 +84,7 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 			return a.probe.reach(file, func() string { return fmt.Sprintf("%s %q", operation, strings.TrimPrefix(name, w.Dir)) })
 		},
 	})
+	w.probe.Store(a.probe) // an outside system may be at work already, for an attempt before
 	return a
 }
 
