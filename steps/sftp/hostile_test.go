@@ -150,6 +150,7 @@ func TestHostileEndless(t *testing.T) {
 	for i := range many {
 		many[i].Name = fmt.Sprintf("%d-%s", i, strings.Repeat("n", 200))
 	}
+	words := strings.Repeat("l", 2_000) // so that the limit of bytes is reached with few answers
 	for name, script := range map[string]sftpserver.Script{
 		"same names": {Endless: true, Entries: []sftpserver.Entry{{Name: "a"}, {Name: "b"}}},
 		"long names": {Endless: true, Entries: many},
@@ -160,7 +161,7 @@ func TestHostileEndless(t *testing.T) {
 			}
 			return r.Method == "readdir"
 		}},
-		"dots": {Endless: true, Entries: []sftpserver.Entry{{Name: "."}, {Name: ".."}}},
+		"dots": {Endless: true, Entries: []sftpserver.Entry{{Name: ".", LongName: words}, {Name: "..", LongName: words}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
