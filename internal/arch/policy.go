@@ -73,6 +73,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/cron"},
+	{Dir: "internal/hostile", Outside: true},
 	{Dir: "internal/memnet", Outside: true},
 	{Dir: "internal/pgproxy", Outside: true},
 	{Dir: "internal/pgtest", Libraries: []string{pgx}, Outside: true},

@@ -251,6 +251,9 @@ func parseConnections(text []byte) (Map, error) {
 		if err == nil {
 			err = c.check()
 		}
+		if _, there := raw[c.Jump]; err == nil && c.Jump != "" && !there {
+			err = fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), courier.DidYouMean(c.Jump, slices.Sorted(maps.Keys(raw))))
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("connection %q: %w", id, err))
 		}
