@@ -96,6 +96,7 @@ func benches() []bench {
 	list = append(list, enqueue()...)
 	list = append(list, pickup()...)
 	list = append(list, cost()...)
+	list = append(list, sftp()...)
 	list = append(list, xmin()...)
 	list = append(list, history()...)
 	return list
