@@ -223,7 +223,7 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 
 // far moves the file both ways over a long line.
 func (l *sftpLab) far(ctx context.Context, who string) (float64, error) {
-	l.bytes /= 4
+	l.bytes /= 2
 	p, err := openFarLine(l.port)
 	if err != nil {
 		return 0, err
