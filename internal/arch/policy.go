@@ -77,6 +77,7 @@ var Rooms = []Room{
 	{Dir: "internal/cron"},
 	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver"}, Outside: true},
 	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},
+	{Dir: "internal/hostile", Outside: true},
 	{Dir: "internal/memnet", Outside: true},
 	{Dir: "internal/note", Imports: []string{"."}},
 	{Dir: "internal/pgproxy", Outside: true},

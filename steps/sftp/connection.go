@@ -1,7 +1,6 @@
 package sftp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,12 +9,13 @@ import (
 	"maps"
 	"net"
 	"os"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
@@ -33,8 +33,8 @@ type Connections interface {
 // Credentials belong to the host in the same Connection: no step can send them
 // elsewhere. Formatting or logging a Connection shows no credentials.
 //
-// At least one of HostKeys and KnownHosts is needed, or nothing works; the
-// error shows what the server presents.
+// At least one of HostKeys, KnownHosts and TrustOnFirstUse is needed, or nothing
+// works; the error shows what the server presents.
 type Connection struct {
 	Host     string `json:"host"`     // name or address
 	Port     int    `json:"port"`     // 0 means 22
@@ -46,6 +46,27 @@ type Connection struct {
 	Password   string `json:"-"` // also answers a server that asks one hidden question
 	PrivateKey string `json:"-"` // in PEM form, as OpenSSH writes it
 	Passphrase string `json:"-"` // of PrivateKey
+	// Certificate is the SSH certificate for PrivateKey, as the text of a file
+	// such as id_ed25519-cert.pub, or "secret:NAME". Empty means none.
+	Certificate string `json:"-"`
+	// AgentSocket is the path of the socket of an SSH agent, whose keys are
+	// tried one after the other; the environment is never asked for it. Empty
+	// means no agent.
+	AgentSocket string `json:"agent_socket"`
+	// Agent returns an SSH agent in another way than AgentSocket does. It is
+	// called for every connection, and is closed after the login if it is an
+	// [io.Closer]. Nil means none.
+	Agent func(ctx context.Context) (agent.Agent, error) `json:"-"`
+	// Challenge answers what a server asks by the keyboard-interactive method,
+	// such as for a second factor. Texts come from the server; echoed[i] tells
+	// whether an answer is meant to be seen. Nil means that only one hidden
+	// question is answered, with Password.
+	Challenge func(ctx context.Context, instruction string, questions []string, echoed []bool) ([]string, error) `json:"-"`
+
+	// Jump is the id of the connection to an SSH server through which this one
+	// is reached, with its own credentials and host keys. Empty means that it
+	// is reached directly.
+	Jump string `json:"jump"`
 
 	// HostKeys are the server's keys: fingerprints such as "SHA256:pjZ...", or
 	// public keys such as "ssh-ed25519 AAAA...". One of them must be presented.
@@ -55,6 +76,14 @@ type Connection struct {
 	// KnownHosts is the path of a file in the form of OpenSSH's known_hosts.
 	// A key that it revokes is refused in any case.
 	KnownHosts string `json:"known_hosts"`
+	// TrustOnFirstUse keeps the keys of servers that are trusted because they
+	// were the first to answer. It takes effect for a server of which neither
+	// HostKeys, nor KnownHosts, nor the store itself has a key: then any key is
+	// accepted, and put into the store when the login has succeeded. Whoever
+	// controls the network at that time can pretend to be the server for ever.
+	// Every such use is logged as a warning. Nil means that no server is
+	// trusted so.
+	TrustOnFirstUse HostKeyStore `json:"-"`
 	// InsecureIgnoreHostKey accepts any key, so that whoever controls the
 	// network can read and change everything, credentials included. Every use
 	// is logged as a warning.
@@ -119,8 +148,12 @@ func (c Connection) withDefaults() (Connection, error) {
 		return c, fmt.Errorf("port %d is out of range", c.Port)
 	case c.Username == "":
 		return c, errors.New("username is missing")
-	case c.Password == "" && c.PrivateKey == "":
-		return c, errors.New("password and private_key are both missing; one of them is needed to log in")
+	case c.Password == "" && c.PrivateKey == "" && c.AgentSocket == "" && c.Agent == nil && c.Challenge == nil:
+		return c, errors.New("password and private_key are both missing; one of them, or agent_socket, is needed to log in")
+	case c.Certificate != "" && c.PrivateKey == "":
+		return c, errors.New("certificate is given, but no private_key that it belongs to")
+	case c.Jump != "" && c.Dial != nil:
+		return c, errors.New("jump and Dial exclude each other")
 	case c.Passphrase != "" && c.PrivateKey == "":
 		return c, errors.New("passphrase is given, but no private_key that it belongs to")
 	case c.Channels < 0 || c.Channels > maxChannels:
@@ -165,112 +198,6 @@ func (c Connection) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
 
 // LogValue returns what String returns.
 func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) }
-
-// UnmarshalJSON reads the form {"host": "files.example.com", "port": 22,
-// "username": "acme", "password": "secret:acme", "host_keys": ["SHA256:..."]}.
-// The names are those of the fields in snake case; times are numbers of
-// seconds: connect_timeout_seconds, keep_alive_seconds,
-// operation_timeout_seconds. Unknown names are errors.
-func (c *Connection) UnmarshalJSON(text []byte) error {
-	type plain Connection // without this method
-	var f struct {
-		plain
-		Password                string   `json:"password"`
-		PrivateKey              string   `json:"private_key"`
-		Passphrase              string   `json:"passphrase"`
-		ConnectTimeoutSeconds   float64  `json:"connect_timeout_seconds"`
-		KeepAliveSeconds        *float64 `json:"keep_alive_seconds"`
-		OperationTimeoutSeconds float64  `json:"operation_timeout_seconds"`
-	}
-	if err := decodeStrict(text, &f); err != nil {
-		return err
-	}
-	*c = Connection(f.plain)
-	c.Password, c.PrivateKey, c.Passphrase = f.Password, f.PrivateKey, f.Passphrase
-	c.ConnectTimeout = seconds(f.ConnectTimeoutSeconds)
-	c.OperationTimeout = seconds(f.OperationTimeoutSeconds)
-	if f.KeepAliveSeconds != nil {
-		c.KeepAlive = new(seconds(*f.KeepAliveSeconds))
-	}
-	return nil
-}
-
-// seconds keeps the sign of n, however small or large it is, since 0 means
-// something else.
-func seconds(n float64) time.Duration {
-	const most = 1 << 62
-	d := time.Duration(max(-most, min(n*float64(time.Second), most)))
-	switch {
-	case n > 0:
-		return max(d, 1)
-	case n < 0:
-		return min(d, -1)
-	}
-	return 0
-}
-
-// decodeStrict decodes JSON into v and refuses unknown names.
-func decodeStrict(text []byte, v any) error {
-	if !utf8.Valid(text) {
-		return errUTF8
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		return nil
-	}
-	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
-		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(t.Field, "plain."), jsonKind(t.Type), t.Value)
-	}
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	if quoted, ok := strings.CutPrefix(message, "unknown field "); ok {
-		if name, err := strconv.Unquote(quoted); err == nil {
-			names := jsonNames(reflect.TypeOf(v).Elem())
-			slices.Sort(names)
-			names = slices.Compact(names) // host_keys are a field of the algorithms too
-			return fmt.Errorf("unknown field %s; %s", safename.Quote(name), courier.DidYouMean(name, names))
-		}
-	}
-	return errors.New(message)
-}
-
-// errUTF8 is about text in which package json would replace characters, such as
-// those of a password.
-var errUTF8 = errors.New("is not valid UTF-8; save the file in that form")
-
-// jsonKind is how a message calls what JSON must have for a type.
-func jsonKind(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	}
-	return "a number"
-}
-
-// jsonNames lists the names that a struct and those in it have in JSON.
-func jsonNames(t reflect.Type) []string {
-	var names []string
-	for f := range t.Fields() {
-		name := f.Tag.Get("json")
-		if name == "-" {
-			continue
-		}
-		if name != "" {
-			names = append(names, name)
-		}
-		if f.Type.Kind() == reflect.Struct {
-			names = append(names, jsonNames(f.Type)...)
-		}
-	}
-	return names
-}
 
 // A Map holds connections by id. It must not be changed while it is in use.
 type Map map[string]Connection
@@ -323,6 +250,9 @@ func parseConnections(text []byte) (Map, error) {
 		err := json.Unmarshal(raw[id], &c)
 		if err == nil {
 			err = c.check()
+		}
+		if _, there := raw[c.Jump]; err == nil && c.Jump != "" && !there {
+			err = fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), courier.DidYouMean(c.Jump, slices.Sorted(maps.Keys(raw))))
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("connection %q: %w", id, err))

@@ -407,7 +407,8 @@ func TestReadConnections(t *testing.T) {
 	m, err := parse(`{"acme": {"host": "files.example.com", "port": 2222, "username": "ada", "password": "secret:acme", "private_key": "pem", "passphrase": "sesame",
 		"host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"], "known_hosts": "/etc/known", "insecure_ignore_host_key": true,
 		"connect_timeout_seconds": 1.5, "keep_alive_seconds": 0, "operation_timeout_seconds": 60, "algorithms": {"macs": ["hmac-sha2-256"]}},
-		"bare": {"host": "::1", "username": "x", "password": "y"}}`)
+		"bare": {"host": "::1", "username": "x", "password": "y"},
+		"inner": {"host": "h", "username": "x", "private_key": "k", "certificate": "secret:cert", "agent_socket": "/run/agent", "jump": "bare"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,6 +417,9 @@ func TestReadConnections(t *testing.T) {
 		c.Passphrase != "sesame" || len(c.HostKeys) != 1 || c.KnownHosts != "/etc/known" || !c.InsecureIgnoreHostKey || c.ConnectTimeout != 1500*time.Millisecond ||
 		c.KeepAlive == nil || *c.KeepAlive != 0 || c.OperationTimeout != time.Minute || c.Algorithms.MACs[0] != "hmac-sha2-256" {
 		t.Errorf("acme is %#v, %v", struct{ sftp.Connection }{c}, err)
+	}
+	if c, _ := m.Connection(t.Context(), "inner"); c.Certificate != "secret:cert" || c.AgentSocket != "/run/agent" || c.Jump != "bare" {
+		t.Errorf("inner is %#v", struct{ sftp.Connection }{c})
 	}
 	if c, _ := m.Connection(t.Context(), "bare"); c.String() != "sftp://x@[::1]:22" {
 		t.Errorf("bare = %s", c)
@@ -434,6 +438,7 @@ func TestReadConnections(t *testing.T) {
 		`{"a": {"host": "h", "password": "p"}}`:                                                    "username is missing",
 		`{"a": {"host": "h", "username": "x"}}`:                                                    "password and private_key are both missing",
 		`{"a": {"host": "h", "username": "x", "password": "p", "passphrase": "q"}}`:                "no private_key",
+		`{"acme": {"host": "h", "username": "x", "password": "p", "jump": "acne"}}`:                `jump: no connection "acne"; did you mean "acme"?`,
 		`{"a": {"host": "h", "username": "x", "password": "p", "port": 70000}}`:                    "out of range",
 		`{"a": {"host": "h", "username": "x", "password": "p", "keep_alive_seconds": -1}}`:         "negative",
 		`{"a": {"host": "h", "username": "x", "password": "p", "host_keys": ["MD5:aa"]}}`:          "host_keys[0]",

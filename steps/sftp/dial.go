@@ -23,17 +23,28 @@ import (
 var errConnectTimeout = errors.New("the server was not ready in time")
 
 // dial opens a session.
-func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*session, error) {
-	s := &session{id: id, addr: c.address()}
+func dial(ctx context.Context, job *courier.Context, all Connections, id string, c Connection) (*session, error) {
+	return dialVia(ctx, job, all, id, c, true)
+}
+
+// dialVia opens a session, or with files false only the SSH connection of one
+// that others are reached through. Above are the ids of the connections that
+// wait for this one.
+func dialVia(ctx context.Context, job *courier.Context, all Connections, id string, c Connection, files bool, above ...string) (*session, error) {
+	s := &session{id: id, addr: c.address(), speaks: files}
 	fault := func(err error) error { return s.fault("connect", "", err) }
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, fault(courier.Permanent(err))
 	}
-	config, check, err := c.clientConfig(ctx, job)
+	if c.Jump != "" {
+		c.Dial = through(job, all, c.Jump, append(above, id))
+	}
+	config, check, done, err := c.clientConfig(ctx, job)
 	if err != nil {
 		return nil, fault(err)
 	}
+	defer done()
 	timeout, cancel := context.WithTimeoutCause(ctx, c.ConnectTimeout,
 		fmt.Errorf("%w, which is %v (connect_timeout_seconds)", errConnectTimeout, c.ConnectTimeout))
 	defer cancel()
@@ -45,6 +56,11 @@ func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*
 	}
 	if check.mayRetry(err) && len(check.seen) > 0 {
 		err = check.refusal()
+	}
+	if err == nil {
+		if err = check.remember(timeout); err != nil {
+			s.Close()
+		}
 	}
 	if err != nil {
 		return nil, fault(ended(timeout, err))
@@ -61,18 +77,22 @@ func (h *hostKeyCheck) mayRetry(err error) bool {
 }
 
 // clientConfig prepares what all handshakes have in common.
-func (c Connection) clientConfig(ctx context.Context, job *courier.Context) (*ssh.ClientConfig, *hostKeyCheck, error) {
+// The function that it returns ends what is needed for the login only.
+func (c Connection) clientConfig(ctx context.Context, job *courier.Context) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
 	algorithms, err := c.Algorithms.resolve()
 	if err != nil {
-		return nil, nil, courier.Permanent(err)
+		return nil, nil, nil, courier.Permanent(err)
 	}
 	check, err := c.hostKeyCheck(algorithms.HostKeys)
 	if err != nil {
-		return nil, nil, courier.Permanent(err)
+		return nil, nil, nil, courier.Permanent(err)
 	}
-	auth, err := c.auth(ctx, job)
+	if err := check.recall(ctx, c.TrustOnFirstUse); err != nil {
+		return nil, nil, nil, err
+	}
+	auth, done, err := c.auth(ctx, job)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	return &ssh.ClientConfig{
 		Config: ssh.Config{
@@ -84,76 +104,15 @@ func (c Connection) clientConfig(ctx context.Context, job *courier.Context) (*ss
 		Auth:            auth,
 		ClientVersion:   "SSH-2.0-Courier",
 		HostKeyCallback: check.verify,
-	}, check, nil
-}
-
-// auth returns the ways to log in, the private key first.
-func (c Connection) auth(ctx context.Context, job *courier.Context) ([]ssh.AuthMethod, error) {
-	password, err := secret(ctx, job, "password", c.Password)
-	if err != nil {
-		return nil, err
-	}
-	key, err := secret(ctx, job, "private_key", c.PrivateKey)
-	if err != nil {
-		return nil, err
-	}
-	passphrase, err := secret(ctx, job, "passphrase", c.Passphrase)
-	if err != nil {
-		return nil, err
-	}
-	var methods []ssh.AuthMethod
-	if key != "" {
-		signer, err := parseKey(key, passphrase)
-		if err != nil {
-			return nil, courier.Permanent(err)
-		}
-		methods = append(methods, ssh.PublicKeys(signer))
-	}
-	if password != "" {
-		methods = append(methods, ssh.Password(password), ssh.KeyboardInteractive(answerHidden(password)))
-	}
-	return methods, nil
-}
-
-func parseKey(key, passphrase string) (ssh.Signer, error) {
-	signer, err := ssh.ParsePrivateKey([]byte(key))
-	if _, encrypted := errors.AsType[*ssh.PassphraseMissingError](err); encrypted {
-		if passphrase == "" {
-			return nil, errors.New("private_key is encrypted, and passphrase is missing")
-		}
-		if signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(key), []byte(passphrase)); err != nil {
-			return nil, errors.New("private_key can't be decrypted; check passphrase")
-		}
-	}
-	if err != nil {
-		return nil, errors.New("private_key can't be read; it must be the whole text of a key file in OpenSSH's or another PEM form")
-	}
-	return signer, nil
-}
-
-// errQuestions ends a login in which the server asks for more than is known.
-var errQuestions = errors.New("the server asks for more than a password")
-
-// answerHidden answers the one question that asks for a password. Whatever
-// else the server asks stays unanswered.
-func answerHidden(password string) ssh.KeyboardInteractiveChallenge {
-	asked := false
-	return func(_, _ string, questions []string, echos []bool) ([]string, error) {
-		if len(questions) == 0 {
-			return nil, nil
-		}
-		if asked || len(questions) != 1 || echos[0] {
-			return nil, errQuestions
-		}
-		asked = true
-		return []string{password}, nil
-	}
+	}, check, done, nil
 }
 
 // connect makes one attempt. It leaves nothing open unless it succeeds.
 func (s *session) connect(ctx context.Context, c Connection, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	conn, err := c.Dial(ctx, "tcp", s.addr)
-	if err != nil {
+	if isFault(err) {
+		return err // of the connection in between
+	} else if err != nil {
 		return presentable(err)
 	}
 	s.conn = newLiveConn(conn)
@@ -188,8 +147,13 @@ func (s *session) handshake(c Connection, config *ssh.ClientConfig, check *hostK
 	s.silence = c.OperationTimeout
 	s.lanes = lanes{width: c.Channels, opening: newToken()}
 	live := s.conn
+	f := newFate(func() { live.Close() })
 	s.client = nil
-	s.client, err = s.openClient(newFate(func() { live.Close() }))
+	if !s.speaks {
+		s.client = &client{fate: f}
+		return nil
+	}
+	s.client, err = s.openClient(f)
 	return err
 }
 
@@ -229,7 +193,9 @@ func (s *session) openClient(f *fate) (*client, error) {
 // serve starts what serves the connection from now on.
 func (s *session) serve(keepAlive time.Duration) {
 	s.conn.roll(keepAliveMisses * keepAlive)
-	s.running.Go(s.client.receive)
+	if s.speaks {
+		s.running.Go(s.client.receive)
+	}
 	if keepAlive > 0 {
 		s.running.Go(func() { s.keepAlive(keepAlive) })
 	}
@@ -265,8 +231,12 @@ func (s *session) report(log *slog.Logger, check *hostKeyCheck) {
 	log = log.With("connection", s.id, "host", s.addr)
 	algorithms := s.ssh.(ssh.AlgorithmsConnMetadata).Algorithms()
 	log.Debug("connected", "server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen,
-		"key_exchange", algorithms.KeyExchange, "cipher", algorithms.Read.Cipher,
-		"read_bytes", s.readChunk, "write_bytes", s.writeChunk)
+		"key_exchange", algorithms.KeyExchange, "cipher", algorithms.Read.Cipher)
+	s.facts = []any{"server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen[len(check.seen)-1],
+		"key_exchange", algorithms.KeyExchange, "cipher", algorithms.Read.Cipher, "mac", algorithms.Read.MAC}
+	if check.first {
+		log.Warn("the server's host key is trusted because it is the first that was seen (TrustOnFirstUse)", "host_key", check.seen[len(check.seen)-1])
+	}
 	if check.insecure && !check.matched {
 		s.warnings = append(s.warnings, "the server's host key "+check.seen[len(check.seen)-1]+
 			" is not checked (insecure_ignore_host_key): whoever controls the network can read and change everything")

@@ -14,40 +14,20 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/hostile"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/sftpserver"
 )
 
-// hostileNames is what a server may send instead of names.
-func hostileNames() []string {
-	names := []string{
-		"", ".", "..", "/", "//", "///", "./", "../", "x/..", "x/.", "./x", "../x", "/x", "x/", "x//y", "/etc/passwd", "//host/share",
-		"../../../../etc/cron.d/x", "a/../../../../../root/.ssh/authorized_keys", "....//x", "..././x", "sub/file", "~/x",
-		`\`, `..\`, `..\..\win.ini`, `a\b`, `\\host\share`, `C:\x`, `\x`, `x\..`, "..\\../x", "/..", "/.", "x/../..",
-		"\x00", "a\x00b", "a.csv\x00.exe", "\x00/etc/passwd", "..\x00", "x\x00/..",
-		"\n", "new\nline", "new\r\nline", "\r", "tab\there", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "bell\x07", "\b\b\b", "del\x7f", "\v", "\f", "\x01", "\x1f",
-		"c1\u0080", "next\u0085line", "\u009b2J",
-		"exe\u202Efdp.exe", "\u202Dx", "\u2066x\u2069", "\u200Ex", "\u200Fx", "\u061Cx", "line\u2028x", "para\u2029x",
-		"\xff", "\xfe\xff", "latin1-\xe9.csv", "cut\xc3", "\x80abc", "overlong\xc0\xaf", "\xc0\xae\xc0\xae/", "\xed\xa0\x80", "\xf4\x90\x80\x80", "replaced\uFFFD",
-		"dot.", "dots..", "...", "....", "space ", "spaces   ", " ", "  ", "x. ", "x .",
-		strings.Repeat("n", 256), strings.Repeat("n", 70_000), strings.Repeat("é", 128), strings.Repeat("../", 1000), strings.Repeat("/", 1000),
-	}
-	for c := range 32 {
-		names = append(names, fmt.Sprintf("ctl%cx", c), fmt.Sprintf("%c", c))
-	}
-	return names
-}
-
 // TestHostileNames lists and downloads from a server that sends such names
 // among good ones. Only the good ones may have any effect.
 func TestHostileNames(t *testing.T) {
-	bad := hostileNames()
-	if len(bad) < 150 {
-		t.Fatalf("only %d names", len(bad))
-	}
-	good := []string{"-rf", "good.csv", "größe 見積.csv", "${context:params.x}", "secret:db", "*", "[x]", "'; DROP TABLE x; --", "$(reboot)", "`id`", "CON", "a:b", "x.courier", ".hidden", "...x"}
+	bad := hostile.Names()
+	good := hostile.Odd()
 	if runtime.GOOS == "windows" {
-		good = []string{"-rf", "good.csv", "größe 見積.csv", ".hidden"}
+		bad = append(bad, hostile.Windows()...)
+	} else {
+		good = append(good, hostile.Windows()...)
 	}
 	var entries []sftpserver.Entry
 	for i, name := range append(append([]string{}, bad...), good...) {
@@ -105,6 +85,30 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
+// TestHostileDelete lists such names to the steps that delete. Only the good
+// ones may be asked for.
+func TestHostileDelete(t *testing.T) {
+	bad := hostile.Names()
+	var entries []sftpserver.Entry
+	for _, name := range append(bad, "good.csv") {
+		entries = append(entries, sftpserver.Entry{Name: name})
+	}
+	bubble(t, func(t *testing.T) {
+		r := newHostile(t, sftpserver.Script{Dir: "/in", Entries: entries, Content: []byte("12345")})
+		out := r.must(r.run(t.Context(), "sftp.delete", object{"remote_path": "/in", "pattern": "*"}))
+		if out["deleted_count"] != 1. || out["deleted_file"] != "/in/good.csv" {
+			t.Errorf("%v", out)
+		}
+		_, err := r.run(t.Context(), "sftp.rmdir", object{"remote_path": "/in", "recursive": true})
+		wantError(t, err, true, "leads elsewhere")
+		for _, o := range r.Ops() {
+			if o.Method == "remove" && o.Path != "/in/good.csv" || o.Method == "rmdir" {
+				t.Errorf("it asked for %v", o)
+			}
+		}
+	})
+}
+
 // TestHostileAttributes lists impossible sizes and times.
 func TestHostileAttributes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -150,6 +154,7 @@ func TestHostileEndless(t *testing.T) {
 	for i := range many {
 		many[i].Name = fmt.Sprintf("%d-%s", i, strings.Repeat("n", 200))
 	}
+	words := strings.Repeat("l", 2_000) // so that the limit of bytes is reached with few answers
 	for name, script := range map[string]sftpserver.Script{
 		"same names": {Endless: true, Entries: []sftpserver.Entry{{Name: "a"}, {Name: "b"}}},
 		"long names": {Endless: true, Entries: many},
@@ -160,7 +165,7 @@ func TestHostileEndless(t *testing.T) {
 			}
 			return r.Method == "readdir"
 		}},
-		"dots": {Endless: true, Entries: []sftpserver.Entry{{Name: "."}, {Name: ".."}}},
+		"dots": {Endless: true, Entries: []sftpserver.Entry{{Name: ".", LongName: words}, {Name: "..", LongName: words}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -52,7 +52,10 @@ type hostKeyCheck struct {
 	file     string                // of known
 	insecure bool
 
-	allowed []string // algorithms that may be negotiated at all
+	allowed []string     // algorithms that may be negotiated at all
+	store   HostKeyStore // of keys that are trusted on first use; may be nil
+	first   bool         // nothing is known of the server, so any key is trusted
+	last    ssh.PublicKey
 	seen    []string // keys that the server presented, for people
 	matched bool     // the last key presented was one that is known
 	err     error    // why the last key was refused; nil if it was not
@@ -159,7 +162,8 @@ func (h *hostKeyCheck) accept(key ssh.PublicKey) error {
 	for _, p := range h.pins {
 		h.matched = h.matched || p.fingerprint == ssh.FingerprintSHA256(key)
 	}
-	if h.matched || h.insecure {
+	h.last = key
+	if h.matched || h.insecure || h.first {
 		return nil
 	}
 	return errHostKey

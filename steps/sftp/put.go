@@ -101,7 +101,13 @@ func unchanged(f *os.File, before fs.FileInfo) error {
 
 // consult looks at what has the final name, and decides whether there is
 // nothing to do.
+//
+// A small file that will replace what is there is sent without looking: what
+// can't be replaced shows when it is renamed.
 func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
+	if p.cfg.IfExists == ifExistsOverwrite && !p.cfg.SkipIfSame && s.canReplace() && p.file.size <= defaultChunk {
+		return false, nil
+	}
 	a, err := s.stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

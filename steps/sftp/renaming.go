@@ -95,6 +95,8 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 	err = fmt.Errorf("renaming %s: %w", r.what, err)
 	a, e := s.lstat(ctx, r.to)
 	switch {
+	case e == nil && a.isDir() && r.size >= 0:
+		return courier.Permanent(errors.New("is a directory"))
 	case replace || errors.Is(e, fs.ErrNotExist):
 		return err
 	case e != nil:
@@ -141,10 +143,14 @@ func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
 }
 
 // verify makes sure that a renaming that the server has confirmed took place.
+// If so, what has the new name is what had the old one.
 func (r *renaming) verify(ctx context.Context, s *session) error {
-	renamed, err := r.renamed(ctx, s)
-	if err == nil && !renamed {
-		err = fmt.Errorf("the server confirms that it has renamed the file, but it is still called %s", safename.Quote(r.from))
+	_, err := s.lstat(ctx, r.from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		return fmt.Errorf("the server confirms that it has renamed the file, but it is still called %s", safename.Quote(r.from))
 	}
 	return err
 }

@@ -95,6 +95,7 @@ func TestResumeOnce(t *testing.T) {
 			r := newRig(t, sftpserver.Options{FaultAfter: moved(&sent, "read"), Fault: func(o sftpserver.Op) error {
 				if o.Method == "read" {
 					if reads++; reads == cut {
+						time.Sleep(time.Second) // what was sent arrives
 						return sftpserver.ErrDrop
 					}
 				}

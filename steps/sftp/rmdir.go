@@ -51,7 +51,7 @@ func (cfg RmdirConfig) check() error {
 		return err
 	}
 	if dir := trimSlashes(cfg.RemotePath); dir == "/" || slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return part == "." || part == ".." }) {
-		return courier.Permanent(fmt.Errorf("remote_path: %s is not removed; write the path of one directory without . and ..", safename.Quote(cfg.RemotePath)))
+		return courier.Permanent(fmt.Errorf("remote_path: %s is not removed; name one directory, with neither \".\" nor \"..\" in its path", safename.Quote(cfg.RemotePath)))
 	}
 	return nil
 }

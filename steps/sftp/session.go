@@ -26,6 +26,8 @@ type session struct {
 	*client // on the first channel
 	lanes
 
+	speaks   bool           // whether SFTP is spoken, or other connections are reached through this one
+	facts    []any          // about the server and what was agreed on, for a log
 	silence  time.Duration  // longest time for which the server may leave all requests unanswered
 	warnings []string       // what the configuration gives up
 	running  sync.WaitGroup // whatever serves the connection
@@ -145,7 +147,7 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 			}
 			return nil, err
 		}
-		return dial(ctx, job, id, conn)
+		return dial(ctx, job, c, id, conn)
 	})
 	if err != nil {
 		return err

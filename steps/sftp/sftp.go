@@ -129,9 +129,11 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 		return nil
 	}
 	return use(ctx, job, c, id, func(s *session) error {
+		began := time.Now()
 		if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
 			return s.fault("test", "", err)
 		}
+		job.Log().With("connection", id, "host", s.addr).Info("the connection works", append(s.facts, "round_trip", time.Since(began))...)
 		if f == nil {
 			return nil
 		}

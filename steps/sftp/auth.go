@@ -1,0 +1,169 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/courierhq/courier"
+)
+
+// auth returns the ways to log in, the private key first, and a function that
+// ends what they need.
+func (c Connection) auth(ctx context.Context, job *courier.Context) ([]ssh.AuthMethod, func(), error) {
+	var texts [4]string
+	for i, f := range []struct{ field, text string }{
+		{"password", c.Password}, {"private_key", c.PrivateKey}, {"passphrase", c.Passphrase}, {"certificate", c.Certificate},
+	} {
+		var err error
+		if texts[i], err = secret(ctx, job, f.field, f.text); err != nil {
+			return nil, nil, err
+		}
+	}
+	password, key, passphrase, certificate := texts[0], texts[1], texts[2], texts[3]
+	var signers []ssh.Signer
+	if key != "" {
+		signer, err := parseKey(key, passphrase)
+		if err == nil && certificate != "" {
+			signer, err = certify(signer, certificate)
+		}
+		if err != nil {
+			return nil, nil, courier.Permanent(err)
+		}
+		signers = append(signers, signer)
+	}
+	more, done, err := c.agentSigners(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var methods []ssh.AuthMethod
+	if signers = append(signers, more...); len(signers) > 0 {
+		methods = append(methods, ssh.PublicKeys(signers...))
+	}
+	if password != "" {
+		methods = append(methods, ssh.Password(password))
+	}
+	switch {
+	case c.Challenge != nil:
+		methods = append(methods, ssh.KeyboardInteractive(func(_, instruction string, questions []string, echoed []bool) ([]string, error) {
+			if len(questions) == 0 {
+				return nil, nil
+			}
+			return c.Challenge(ctx, instruction, questions, echoed)
+		}))
+	case password != "":
+		methods = append(methods, ssh.KeyboardInteractive(answerHidden(password)))
+	}
+	return methods, done, nil
+}
+
+// certify joins a private key with the certificate of its public key.
+func certify(signer ssh.Signer, text string) (ssh.Signer, error) {
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
+	cert, ok := key.(*ssh.Certificate)
+	if err != nil || !ok {
+		return nil, errors.New("certificate can't be read; it must be the whole text of a file such as id_ed25519-cert.pub")
+	}
+	if cert.CertType != ssh.UserCert {
+		return nil, errors.New("certificate is one for hosts, not for users")
+	}
+	s, err := ssh.NewCertSigner(cert, signer)
+	if err != nil {
+		return nil, errors.New("certificate belongs to another key than private_key")
+	}
+	return s, nil
+}
+
+// maxAgentKeys is how many keys of an agent are tried. Servers end a connection
+// after a few that they don't know.
+const maxAgentKeys = 5
+
+// agentSigners returns the keys of the agent, if there is one. They can be used
+// until the function is called.
+func (c Connection) agentSigners(ctx context.Context) ([]ssh.Signer, func(), error) {
+	a, err := agent.Agent(nil), error(nil)
+	what := "agent"
+	switch {
+	case c.Agent != nil:
+		a, err = c.Agent(ctx)
+	case c.AgentSocket != "":
+		what = "agent_socket"
+		var conn net.Conn
+		if conn, err = (&net.Dialer{}).DialContext(ctx, "unix", c.AgentSocket); err == nil {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			a = &socketAgent{agent.NewClient(conn), conn, stop}
+		}
+	default:
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", what, err)
+	}
+	done := func() {
+		if closer, ok := a.(io.Closer); ok {
+			closer.Close()
+		}
+	}
+	signers, err := a.Signers()
+	if err == nil && len(signers) == 0 {
+		err = errors.New("it holds no keys; add one with ssh-add")
+	}
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("%s: %w", what, ended(ctx, err))
+	}
+	return signers[:min(len(signers), maxAgentKeys)], done, nil
+}
+
+// A socketAgent is an agent on a connection of its own.
+type socketAgent struct {
+	agent.Agent
+	conn net.Conn
+	stop func() bool
+}
+
+// Close ends the connection.
+func (a *socketAgent) Close() error {
+	a.stop()
+	return a.conn.Close()
+}
+
+func parseKey(key, passphrase string) (ssh.Signer, error) {
+	signer, err := ssh.ParsePrivateKey([]byte(key))
+	if _, encrypted := errors.AsType[*ssh.PassphraseMissingError](err); encrypted {
+		if passphrase == "" {
+			return nil, errors.New("private_key is encrypted, and passphrase is missing")
+		}
+		if signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(key), []byte(passphrase)); err != nil {
+			return nil, errors.New("private_key can't be decrypted; check passphrase")
+		}
+	}
+	if err != nil {
+		return nil, errors.New("private_key can't be read; it must be the whole text of a key file in OpenSSH's or another PEM form")
+	}
+	return signer, nil
+}
+
+// errQuestions ends a login in which the server asks for more than is known.
+var errQuestions = errors.New("the server asks for more than a password")
+
+// answerHidden answers the one question that asks for a password. Whatever
+// else the server asks stays unanswered.
+func answerHidden(password string) ssh.KeyboardInteractiveChallenge {
+	asked := false
+	return func(_, _ string, questions []string, echos []bool) ([]string, error) {
+		if len(questions) == 0 {
+			return nil, nil
+		}
+		if asked || len(questions) != 1 || echos[0] {
+			return nil, errQuestions
+		}
+		asked = true
+		return []string{password}, nil
+	}
+}
