@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps/exec"
@@ -53,6 +54,8 @@ func act(args []string) int {
 		}
 		io.Copy(w, io.LimitReader(zeros{}, int64(n)))
 		fmt.Fprint(w, "the end")
+	case "wait":
+		time.Sleep(time.Minute)
 	case "exit":
 		fmt.Fprintln(os.Stderr, strings.Join(args[2:], " "))
 		n, _ := strconv.Atoi(args[1])
