@@ -81,7 +81,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("CANARY", "of the host")
 	b := newBench(t)
 	out, err := b.run(object{"args": []string{"env"}, "env": object{"GIVEN": "by the job", "OTHER": "too"}})
-	if want := "FIXED=fixed\nGIVEN=by the job\nOTHER=too\n"; err != nil || out.Stdout != want {
+	if want := "FIXED=fixed\nGIVEN=by the job\nGORACE=atexit_sleep_ms=0\nOTHER=too\n"; err != nil || out.Stdout != want {
 		t.Errorf("the environment is %q (%v), want %q", out.Stdout, err, want)
 	}
 	b.fails(object{"args": []string{"env"}, "env": object{"LD_PRELOAD": "evil.so"}}, true, `"LD_PRELOAD" may not be set`)

@@ -79,7 +79,7 @@ func self(t testing.TB) *exec.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &exec.Options{Programs: map[string]exec.Program{"self": {Path: path, Args: []string{"act"}, AllowEnv: []string{"GIVEN", "OTHER"}, Env: []string{"FIXED=fixed", "OTHER=host"}}}}
+	return &exec.Options{Programs: map[string]exec.Program{"self": {Path: path, Args: []string{"act"}, AllowEnv: []string{"GIVEN", "OTHER"}, Env: []string{"FIXED=fixed", "OTHER=host", "GORACE=atexit_sleep_ms=0"}}}}
 }
 
 // TestContract holds the step against the contract for retries.
