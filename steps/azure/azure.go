@@ -1,0 +1,218 @@
+// Package azure has the step azure_function.execute, which runs a function in
+// Azure Functions and waits until it has completed.
+//
+// # How a function is run
+//
+// With an HTTP trigger: the step posts to /api/<function> with a function key.
+// An answer of 2xx is the outcome. A function that takes longer than the 230 s
+// that Azure's front end waits has to be a durable one: it answers 202 with
+// statusQueryGetUri, which the step asks until the orchestration has ended.
+//
+// By the admin endpoint, for functions with another trigger: the step posts to
+// /admin/functions/<function> with the master key, which may do anything to the
+// app. The answer tells nothing but that the function was started, so the step
+// asks Application Insights, or a Log Analytics workspace, for the request that
+// it made. Telemetry comes up to five minutes late, and may be sampled away
+// unless host.json excludes requests from sampling. If several runs could be
+// meant the step fails, unless allow_ambiguous is set.
+//
+// # Repetition
+//
+// Each step has a trace id of its own, the same for all of its attempts, which
+// goes along as traceparent and x-ms-client-request-id. Before the function is
+// called a note is written to the workspace, and another one with the status
+// URI when that is known. A repetition takes up the status URI; without one it
+// looks for the trace id in the telemetry. Only where that finds nothing for
+// telemetry_delay_seconds, or there is no telemetry, is the function called
+// again, or with once the step fails. So a function may run twice if the worker
+// dies between the call and the note of the answer, and telemetry is not
+// configured or lost. It runs twice too if the status URI of a durable function
+// was lost in that way; one that takes the trace id, or the Idempotency-Key, for
+// the id of its instance prevents that. The status URI has a key in it; it is
+// sealed with the key of the connection before it is noted down.
+//
+// When the execution is cancelled, a durable run is terminated.
+//
+// # Tokens
+//
+// The query APIs want a token of Microsoft Entra, which a [TokenSource] gets.
+// [ClientCredentials] is one. A credential of the Azure SDK for Go becomes one
+// by a method that calls GetToken with the scope and returns Token and
+// ExpiresOn; managed identities work in that way.
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safehttp"
+)
+
+// Register adds azure_function.execute to r. It panics if the key is taken. A
+// nil opt allows the step, which then fails since it finds no connection.
+func Register(r *courier.Registry, opt *Options) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	courier.Register(r, "azure_function.execute", Execute{Options: *opt}, &courier.TypeOptions{
+		Timeout: new(time.Duration(0)), Stall: new(stall),
+		Doc: "Runs a function in Azure Functions and waits until it has completed.",
+	})
+}
+
+// stall is the longest time without a sign of life; one is given at each poll.
+const stall = 5 * time.Minute
+
+// Connections knows function apps by the ids that job definitions use. [Map] is
+// the ready form.
+type Connections interface {
+	// Connection returns the app called id. If there is none, the error matches
+	// [courier.ErrNotFound].
+	Connection(ctx context.Context, id string) (Connection, error)
+}
+
+// A Connection is a function app and how to ask about its runs. Formatting it
+// shows no keys.
+type Connection struct {
+	// URL is the app's, such as https://acme.azurewebsites.net.
+	URL string
+	// FunctionKey is for HTTP triggers, MasterKey for the admin endpoint. They
+	// are the key itself, or "secret:NAME" for one that the engine's Secrets
+	// resolve.
+	FunctionKey, MasterKey string
+
+	// AppID is the application id of Application Insights, WorkspaceID the id
+	// of a Log Analytics workspace. One of them is needed for runs by the admin
+	// endpoint.
+	AppID, WorkspaceID string
+	// Tokens are for these; required with one of them.
+	Tokens TokenSource
+	// QueryURL is where to ask; empty means Azure's public cloud.
+	QueryURL string
+}
+
+// String returns the URL.
+func (c Connection) String() string { return c.URL }
+
+// Format writes what String returns, whatever the verb.
+func (c Connection) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
+
+// A Map holds connections by id. It must not be changed while it is in use.
+type Map map[string]Connection
+
+var _ Connections = Map(nil)
+
+// Connection returns the connection called id.
+func (m Map) Connection(_ context.Context, id string) (Connection, error) {
+	c, ok := m[id]
+	if !ok {
+		names := make([]string, 0, len(m))
+		for n := range m {
+			names = append(names, n)
+		}
+		return c, fmt.Errorf("connection %q: %w; %s", id, courier.ErrNotFound, courier.DidYouMean(id, names))
+	}
+	return c, nil
+}
+
+// Options are what the step needs from the host application.
+type Options struct {
+	Connections Connections
+	// HTTP says what may be reached besides public addresses, for apps in a
+	// private network.
+	HTTP HTTP
+}
+
+// app is a connection that was checked, with its keys.
+type app struct {
+	Connection
+	id          string
+	base, query *url.URL
+	functionKey string
+	masterKey   string
+}
+
+const (
+	insightsURL  = "https://api.applicationinsights.io"
+	workspaceURL = "https://api.loganalytics.io"
+)
+
+// app looks a connection up.
+func (o *Options) app(ctx context.Context, job *courier.Context, id string) (*app, error) {
+	if o.Connections == nil {
+		return nil, errf("connection_id: the host application has no connections; it has to set azure.Options.Connections")
+	}
+	c, err := o.Connections.Connection(ctx, id)
+	if err != nil {
+		if errors.Is(err, courier.ErrNotFound) {
+			err = courier.Permanent(err)
+		}
+		return nil, fmt.Errorf("connection_id: %w", err)
+	}
+	a := &app{Connection: c, id: id}
+	fail := func(field string, err error) (*app, error) {
+		return nil, courier.Permanent(fmt.Errorf("connection %q: %s: %w", id, field, err))
+	}
+	if a.base, err = parseBase(c.URL); err != nil {
+		return fail("url", err)
+	}
+	query := c.QueryURL
+	switch {
+	case c.AppID != "" && c.WorkspaceID != "":
+		return fail("app_id", errors.New("give it or workspace_id"))
+	case (c.AppID != "" || c.WorkspaceID != "") && c.Tokens == nil:
+		return fail("tokens", errors.New("are missing; without them telemetry can't be asked for"))
+	case query == "" && c.WorkspaceID != "":
+		query = workspaceURL
+	case query == "":
+		query = insightsURL
+	}
+	if a.query, err = parseBase(query); err != nil {
+		return fail("query_url", err)
+	}
+	if a.functionKey, err = secret(ctx, job, c.FunctionKey); err != nil {
+		return nil, fmt.Errorf("connection %q: function_key: %w", id, err)
+	}
+	if a.masterKey, err = secret(ctx, job, c.MasterKey); err != nil {
+		return nil, fmt.Errorf("connection %q: master_key: %w", id, err)
+	}
+	return a, nil
+}
+
+// telemetry reports whether runs can be looked up.
+func (a *app) telemetry() bool { return a.Tokens != nil && (a.AppID != "" || a.WorkspaceID != "") }
+
+func parseBase(text string) (*url.URL, error) {
+	u, err := safehttp.ParseURL(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "":
+		return nil, errors.New("must be like https://acme.azurewebsites.net")
+	case u.Path == "":
+		u.Path = "/"
+	}
+	return u, nil
+}
+
+// secret returns what the text of a key stands for.
+func secret(ctx context.Context, job *courier.Context, text string) (string, error) {
+	if strings.HasPrefix(text, "$secret:") {
+		return text[1:], nil
+	}
+	name, ok := strings.CutPrefix(text, "secret:")
+	if !ok {
+		return text, nil
+	}
+	return job.Secret(ctx, name)
+}
+
+// errf is fmt.Errorf for what repeating can't cure.
+func errf(format string, args ...any) error {
+	return courier.Permanent(fmt.Errorf(format, args...))
+}

@@ -1,0 +1,277 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/safehttp"
+)
+
+// Execute is the step type azure_function.execute.
+type Execute struct {
+	Options Options
+}
+
+// ExecuteConfig is the configuration of azure_function.execute.
+type ExecuteConfig struct {
+	ConnectionID    string          `json:"connection_id" courier:"required" doc:"the function app"`
+	FunctionName    string          `json:"function_name" courier:"required" doc:"the function"`
+	Trigger         string          `json:"trigger,omitempty" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
+	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, a value; the admin endpoint gets it as text"`
+	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`
+	MaxWaitSec      float64         `json:"max_wait_sec" default:"3600" doc:"longest time to wait for completion"`
+	PollIntervalSec float64         `json:"poll_interval_sec" default:"5" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
+	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" doc:"how late telemetry may come: for so long a repetition looks for an earlier call before it calls again"`
+	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"a function that fails is no failure of the step; see function_success"`
+	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"if telemetry shows several runs and can't tell which one was meant, take the first"`
+	Once            bool            `json:"once,omitempty" doc:"call at most once: where it can't be found out whether an earlier attempt has called, fail instead of calling again"`
+}
+
+// ExecuteOutput is the output of azure_function.execute.
+type ExecuteOutput struct {
+	FunctionSuccess bool            `json:"function_success" doc:"whether the function has succeeded, as far as was waited for"`
+	CallbackResult  json.RawMessage `json:"callback_result,omitempty" doc:"what the function returned; not known from telemetry"`
+	HTTPStatus      int             `json:"http_status" doc:"status of the answer to the call, or of the function's result in telemetry"`
+	InstanceID      string          `json:"instance_id,omitempty" doc:"of a durable orchestration"`
+	TraceID         string          `json:"trace_id" doc:"the operation id in telemetry"`
+}
+
+// A record is what an attempt notes down.
+type record struct {
+	Run      int            `json:"run"`              // how many runs have failed before
+	Called   time.Time      `json:"called,omitzero"`  // when the function was called, or was about to be
+	Accepted bool           `json:"accepted"`         // the call was answered
+	Status   string         `json:"status,omitempty"` // status URI, sealed
+	Stop     string         `json:"stop,omitempty"`   // terminate URI, sealed
+	Instance string         `json:"instance,omitempty"`
+	Outcome  *ExecuteOutput `json:"outcome,omitempty"`
+}
+
+const noteName = "azure"
+
+// A call is one execution of the step.
+type call struct {
+	job     *courier.Context
+	cfg     *ExecuteConfig
+	app     *app
+	session *session
+	record  record
+	trace   string
+	until   time.Time // when waiting ends
+	sealer  sealer
+}
+
+// names of functions, which go into queries and URLs.
+var functionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,126}$`)
+
+const maxWait = 30 * 24 * 60 * 60 // seconds
+
+func (cfg *ExecuteConfig) check() error {
+	switch {
+	case !functionName.MatchString(cfg.FunctionName):
+		return errf("function_name: must begin with a letter and have letters, digits, _ and - only")
+	case cfg.MaxWaitSec <= 0 || cfg.MaxWaitSec > maxWait:
+		return errf("max_wait_sec: must be above 0 and at most %d", maxWait)
+	case cfg.PollIntervalSec < 0.1 || cfg.PollIntervalSec > 3600:
+		return errf("poll_interval_sec: must be between 0.1 and 3600")
+	case cfg.TelemetryDelay < 0 || cfg.TelemetryDelay > 86400:
+		return errf("telemetry_delay_seconds: must be between 0 and 86400")
+	case cfg.Trigger != "" && cfg.Trigger != "http" && cfg.Trigger != "admin":
+		return errf(`trigger: must be "http" or "admin"`)
+	}
+	return nil
+}
+
+// open prepares a call and reads what earlier attempts have noted down.
+func (s Execute) open(ctx context.Context, job *courier.Context, cfg *ExecuteConfig) (*call, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	a, err := s.Options.app(ctx, job, cfg.ConnectionID)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Trigger == "" {
+		cfg.Trigger = "admin"
+		if a.functionKey != "" {
+			cfg.Trigger = "http"
+		}
+	}
+	key := a.functionKey
+	if cfg.Trigger == "admin" {
+		if key = a.masterKey; key == "" {
+			return nil, errf("connection %q: the admin endpoint needs its master_key", a.id)
+		}
+		if cfg.WaitForCallback && !a.telemetry() {
+			return nil, errf("connection %q: to wait for a run by the admin endpoint it needs app_id or workspace_id, and tokens; or set wait_for_callback to false", a.id)
+		}
+	}
+	client, err := courier.Keep(ctx, job, "azure."+a.id, func(context.Context) (*safehttp.Client, error) {
+		return safehttp.New(s.Options.HTTP.options(a.base, a.query)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &call{job: job, cfg: cfg, app: a, sealer: newSealer(key)}
+	c.session = &session{client: client, masked: []string{a.functionKey, a.masterKey}, beat: c.beat}
+	if _, err := note.Read(job, noteName, &c.record); err != nil {
+		return nil, err
+	}
+	c.trace = traceID(job, c.record.Run)
+	return c, nil
+}
+
+// beat is a sign of life.
+func (c *call) beat() { c.job.Progress(0, -1, c.cfg.FunctionName) }
+
+// save notes down what is known. Without a workspace there is nobody to tell.
+func (c *call) save() error {
+	if c.job.StepDir() == "" {
+		return nil
+	}
+	return note.Write(c.job, noteName, c.record)
+}
+
+// Execute calls the function and waits for its end. A repetition takes up what
+// an earlier attempt has begun; see the package's documentation.
+func (s Execute) Execute(ctx context.Context, job *courier.Context, cfg ExecuteConfig) (ExecuteOutput, error) {
+	c, err := s.open(ctx, job, &cfg)
+	if err != nil {
+		return ExecuteOutput{}, ended(ctx, err)
+	}
+	c.until = time.Now().Add(time.Duration(cfg.MaxWaitSec * float64(time.Second)))
+	const margin = 5 * time.Second
+	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(c.until) {
+		c.until = d.Add(-margin) // so that the error is ours, and says more
+	}
+	out, err := c.run(ctx)
+	if err != nil {
+		return ExecuteOutput{}, ended(ctx, err)
+	}
+	return out, nil
+}
+
+// ended returns the cause with which ctx ended, and otherwise err.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// run takes the call to its end from wherever it is.
+func (c *call) run(ctx context.Context) (ExecuteOutput, error) {
+	if ctx.Err() != nil {
+		return ExecuteOutput{}, context.Cause(ctx)
+	}
+	if c.record.Outcome != nil {
+		return *c.record.Outcome, nil
+	}
+	if !c.record.Accepted {
+		out, err := c.begin(ctx)
+		if out != nil || err != nil {
+			return c.finish(out, err)
+		}
+	}
+	switch {
+	case !c.cfg.WaitForCallback:
+		return c.finish(&ExecuteOutput{FunctionSuccess: true, HTTPStatus: 202, InstanceID: c.record.Instance, TraceID: c.trace}, nil)
+	case c.record.Status != "":
+		return c.finish(c.followDurable(ctx))
+	case !c.app.telemetry():
+		return ExecuteOutput{}, errf("function %q: an earlier attempt has called it, but how it ended can't be found out: the answer had no statusQueryGetUri, and the connection has no telemetry", c.cfg.FunctionName)
+	}
+	return c.finish(c.followTelemetry(ctx, c.until, nil))
+}
+
+// begin calls the function, unless an earlier attempt is known to have done so.
+func (c *call) begin(ctx context.Context) (*ExecuteOutput, error) {
+	if c.record.Called.IsZero() {
+		return c.trigger(ctx)
+	}
+	if c.app.telemetry() {
+		until := time.Now()
+		if late := c.record.Called.Add(time.Duration(c.cfg.TelemetryDelay * float64(time.Second))); late.After(until) {
+			until = late
+		}
+		c.job.Log().Info("an earlier attempt may have called the function; it is looked for in the telemetry", "trace", c.trace)
+		out, err := c.followTelemetry(ctx, until, errNothing)
+		// A durable function that was only started has to be started again, for
+		// the status URI is lost.
+		if lost := out != nil && c.cfg.Trigger == "http" && out.HTTPStatus == 202; err != errNothing && !lost {
+			return out, err
+		}
+	}
+	if c.cfg.Once {
+		return nil, errf("function %q: an earlier attempt may have called it, and what became of that can't be found out; with once it is not called again; look for the operation %s, then run the job again or go on after this step", c.cfg.FunctionName, c.trace)
+	}
+	return c.trigger(ctx)
+}
+
+// finish notes the outcome down. A failed run is over: the next attempt makes a
+// new one.
+func (c *call) finish(out *ExecuteOutput, err error) (ExecuteOutput, error) {
+	switch {
+	case err != nil:
+		return ExecuteOutput{}, err
+	case !out.FunctionSuccess && !c.cfg.AllowFailure:
+		c.record = record{Run: c.record.Run + 1}
+		if err := c.save(); err != nil {
+			return ExecuteOutput{}, err
+		}
+		return ExecuteOutput{}, fmt.Errorf("function %q: it has failed%s (operation %s)", c.cfg.FunctionName, c.result(out), out.TraceID)
+	}
+	c.record.Outcome, c.record.Status, c.record.Stop = out, "", ""
+	return *out, c.save()
+}
+
+// Validate checks the connection: that the app is there and proves who it is,
+// and that a token can be had and telemetry be asked for.
+func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg ExecuteConfig) error {
+	if job.Unresolved("connection_id") {
+		return nil
+	}
+	for field, value := range map[string]*string{"function_name": &cfg.FunctionName, "trigger": &cfg.Trigger} {
+		if job.Unresolved(field) {
+			*value = map[string]string{"function_name": "unresolved"}[field]
+		}
+	}
+	c, err := s.open(ctx, job, &cfg)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	if err := c.session.client.Reach(ctx, c.app.base); err != nil {
+		return c.session.fault(ctx, err)
+	}
+	if c.app.telemetry() {
+		if _, err := c.query(ctx, "print 1"); err != nil {
+			return ended(ctx, err)
+		}
+	}
+	return nil
+}
+
+// Rollback terminates a durable orchestration that is still under way when the
+// execution is cancelled. Otherwise it keeps what a resume needs.
+func (s Execute) Rollback(ctx context.Context, job *courier.Context, cfg ExecuteConfig) error {
+	if !job.Cancelled() {
+		return nil
+	}
+	var r record
+	if found, err := note.Read(job, noteName, &r); err != nil || !found || r.Stop == "" || r.Outcome != nil {
+		return err
+	}
+	c, err := s.open(ctx, job, &cfg)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	if err := c.terminate(ctx); err != nil {
+		return ended(ctx, err)
+	}
+	return note.Remove(job, noteName)
+}

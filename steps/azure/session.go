@@ -1,0 +1,147 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// HTTP says what may be reached. The zero value allows public addresses by
+// https, and is right for apps in Azure's public cloud.
+type HTTP struct {
+	Networks   []netip.Prefix // networks that may be reached although they are not public
+	AllowPlain bool           // allow http without TLS, which gives away the keys
+	RootCAs    *x509.CertPool // who may vouch for servers; nil means the system's
+	// Lookup finds the addresses of a name, and Dial connects to one; nil means
+	// the system's.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// options allow only the hosts of the given URLs.
+func (h *HTTP) options(only ...*url.URL) safehttp.Options {
+	opt := safehttp.Options{Networks: h.Networks, AllowPlain: h.AllowPlain, RootCAs: h.RootCAs, Lookup: h.Lookup, Dial: h.Dial}
+	for _, u := range only {
+		opt.Only = append(opt.Only, u.Hostname())
+	}
+	return opt
+}
+
+// A session makes requests and keeps keys out of messages.
+type session struct {
+	client *safehttp.Client
+	masked []string
+	beat   func()
+}
+
+// A response is one that was read.
+type response struct {
+	session *session
+	where   string
+	status  int
+	header  http.Header
+	body    []byte
+}
+
+const (
+	maxAnswer = 1 << 20
+	// answerWait is more than the time for which Azure's front end waits.
+	answerWait = 4 * time.Minute
+)
+
+// do sends a request and reads the response. Redirects are not followed, for
+// keys go along.
+func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Header, body []byte) (*response, error) {
+	r := safehttp.Request{Method: method, URL: u, Header: h, Wait: answerWait, Beat: s.beat}
+	if body != nil {
+		r.Body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Size = int64(len(body))
+	}
+	resp, err := s.client.Do(ctx, r)
+	if err != nil {
+		return nil, s.fault(ctx, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	where := method + " " + safehttp.Origin(u)
+	if err != nil {
+		return nil, s.fault(ctx, fmt.Errorf("%s: the answer: %w", where, err))
+	}
+	if len(text) > maxAnswer {
+		return nil, errf("%s: the answer has more than %d bytes", where, maxAnswer)
+	}
+	return &response{s, where, resp.StatusCode, resp.Header, text}, nil
+}
+
+// fault is an error of a request, without keys.
+func (s *session) fault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	permanent := safehttp.IsPermanent(err)
+	if clean := s.clean(err.Error()); clean != err.Error() {
+		err = errors.New(clean)
+	}
+	if permanent {
+		return courier.Permanent(err)
+	}
+	return err
+}
+
+func (s *session) clean(text string) string {
+	for _, m := range s.masked {
+		if len(m) >= 4 {
+			text = strings.ReplaceAll(text, m, "[secret]")
+		}
+	}
+	return text
+}
+
+// failure is the error of a response that was not hoped for.
+func (r *response) failure(what string) error {
+	const excerpt = 500
+	text := fmt.Sprintf("%s: %s: status %d", r.where, what, r.status)
+	words := r.session.clean(strings.ToValidUTF8(string(r.body[:min(len(r.body), excerpt)]), "\uFFFD"))
+	if words = strings.TrimSpace(words); words != "" {
+		text += ": " + safename.Quote(words)
+	}
+	switch {
+	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden:
+		text += "; check the key or the permissions of the connection"
+	case r.status == http.StatusNotFound:
+		text += "; check the url of the connection and the function's name"
+	}
+	if r.passing() {
+		return errors.New(text)
+	}
+	return errf("%s", text)
+}
+
+// passing reports whether the response is about the moment.
+func (r *response) passing() bool {
+	return r.status >= 500 || r.status == http.StatusRequestTimeout || r.status == http.StatusTooManyRequests
+}
+
+// after is how long to wait before asking again: as the server says, if that is
+// between a second and a minute, or else otherwise.
+func (r *response) after(otherwise time.Duration) time.Duration {
+	n, err := strconv.Atoi(strings.TrimSpace(r.header.Get("Retry-After")))
+	if err != nil || n < 1 {
+		return otherwise
+	}
+	return min(time.Duration(min(n, 60))*time.Second, time.Minute)
+}

@@ -1,0 +1,174 @@
+// Package exec has the step exec.run, which runs a program of the host's.
+//
+// # What may run
+//
+// Nothing, unless the host application names programs in [Options]: a job says
+// "report", and the host says which file that is, by an absolute path. There is
+// no shell, and no search along PATH. The environment is empty but for what the
+// host lets through and the job sets under names that the host allows. The
+// program starts in a directory of the workspace, as a process group of its
+// own, with what the host application itself may do: courier does not lock it
+// in.
+//
+// # Its end
+//
+// When the step's context ends, the group is asked to end by SIGTERM, and after
+// a grace period by SIGKILL. Whatever is left of the group when the program
+// itself has ended is killed too, before the step returns. A program that makes
+// a group of its own, as a daemon does, escapes that. If the worker itself is
+// killed, then so is the program, on Linux; what the program started may go on.
+//
+// # Repetition
+//
+// A step runs at least once, so a program must be safe to repeat: courier can't
+// tell what a program has done. For one that isn't, once keeps notes in the
+// workspace: a completed run is not repeated, its outputs are returned again,
+// and where a run was interrupted, the step fails instead of running the
+// program again. The files that the step itself writes appear complete under
+// their names, or not at all, and are written again by a repetition.
+//
+// # Systems
+//
+// On Unix all of this holds but limits, which are for Linux. On Windows there
+// are no process groups of this kind: the program is killed at once, without
+// grace, and what it started is not.
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Register adds exec.run to r. It panics if the key is taken, or if a program's
+// path is not absolute. A nil opt allows no program.
+func Register(r *courier.Registry, opt *Options) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	for name, p := range opt.Programs {
+		if !filepath.IsAbs(p.Path) {
+			panic(fmt.Sprintf("exec: register: the path of program %q, %q, is not absolute", name, p.Path))
+		}
+	}
+	courier.Register(r, "exec.run", Run{Options: *opt}, &courier.TypeOptions{
+		Doc: "Runs a program that the host application allows, without a shell.",
+	})
+}
+
+// Options are what the host application allows. The zero value allows nothing.
+type Options struct {
+	// Programs are what may run, by the names that jobs use.
+	Programs map[string]Program
+	// MaxOutput is the most bytes of standard output, and of standard error,
+	// that become outputs. 0 means 1 MiB.
+	MaxOutput int
+	// MaxBytes is the most bytes that go to a file. 0 means 10 GiB.
+	MaxBytes int64
+	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 s, and 8 s is
+	// the most, since a step is cut off 10 s after its context has ended.
+	Grace time.Duration
+}
+
+// A Program is one that may run.
+type Program struct {
+	Path string   // absolute
+	Args []string // that stand before those of the job
+	// Env is its environment besides what jobs set, as "NAME=value".
+	Env []string
+	// AllowEnv are the names that jobs may set. LD_PRELOAD and the like are in
+	// there only if the host says so.
+	AllowEnv []string
+	// Limits are those that hold unless a job asks for lower ones.
+	Limits Limits
+}
+
+// Limits bound what a process may use; each process of the program's has its
+// own. 0 means no limit. They work on Linux; elsewhere a step with limits fails.
+type Limits struct {
+	CPUSeconds int64 `json:"cpu_seconds,omitempty" doc:"processor time"`
+	Memory     int64 `json:"memory_bytes,omitempty" doc:"address space"`
+	FileSize   int64 `json:"file_bytes,omitempty" doc:"size of a file that it writes"`
+	Files      int64 `json:"open_files,omitempty" doc:"open files"`
+	Processes  int64 `json:"processes,omitempty" doc:"processes of the user that it runs as"`
+}
+
+// lower returns the lower of each two limits.
+func (l Limits) lower(m Limits) (Limits, error) {
+	var err error
+	pick := func(a, b int64, name string) int64 {
+		switch {
+		case b < 0:
+			err = fmt.Errorf("limits: %s must not be negative", name)
+		case a == 0 || b != 0 && b < a:
+			return b
+		}
+		return a
+	}
+	return Limits{
+		CPUSeconds: pick(l.CPUSeconds, m.CPUSeconds, "cpu_seconds"), Memory: pick(l.Memory, m.Memory, "memory_bytes"),
+		FileSize: pick(l.FileSize, m.FileSize, "file_bytes"), Files: pick(l.Files, m.Files, "open_files"),
+		Processes: pick(l.Processes, m.Processes, "processes"),
+	}, err
+}
+
+const (
+	defaultMaxOutput = 1 << 20
+	defaultMaxBytes  = 10 << 30
+	defaultGrace     = 5 * time.Second
+	maxGrace         = 8 * time.Second
+	maxArgs          = 1000
+	maxArgBytes      = 100_000
+)
+
+// program returns the program that a job names.
+func (o *Options) program(name string) (Program, error) {
+	if len(o.Programs) == 0 {
+		return Program{}, errf("program: no programs are allowed; the host application has to name them in exec.Options.Programs")
+	}
+	p, ok := o.Programs[name]
+	if !ok {
+		names := make([]string, 0, len(o.Programs))
+		for n := range o.Programs {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		return p, errf("program: %q is not allowed; %s", name, courier.DidYouMean(name, names))
+	}
+	if !filepath.IsAbs(p.Path) {
+		return p, errf("program %q: its path is not absolute; correct it in exec.Options.Programs", name)
+	}
+	return p, nil
+}
+
+// environment returns the environment of a program.
+func (p *Program) environment(set map[string]string) ([]string, error) {
+	env := slices.Clone(p.Env)
+	for name, value := range set {
+		switch {
+		case !slices.Contains(p.AllowEnv, name):
+			return nil, fmt.Errorf("env: %q may not be set for this program; allowed are %q", name, p.AllowEnv)
+		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00"):
+			return nil, fmt.Errorf("env: %q has a name or a value that no environment can hold", name)
+		}
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	if env == nil {
+		env = []string{} // nil would be that of this process
+	}
+	return env, nil
+}
+
+// errf is fmt.Errorf for what repeating can't cure.
+func errf(format string, args ...any) error {
+	return courier.Permanent(fmt.Errorf(format, args...))
+}
+
+var errTooLarge = errors.New("the output is too large")

@@ -1,0 +1,81 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// waitDelay is how long a pipe may stay open in a process that escaped.
+const waitDelay = time.Second
+
+// process starts the program and waits for its end, which it brings about when
+// ctx ends. When it returns, nothing of the program's group is left.
+func (r *run) process(ctx context.Context, cmd *exec.Cmd) error {
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The system kills a program when the thread that started it ends, and
+		// lets only that thread set its limits.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := start(cmd, r.limits)
+		started <- err
+		if err == nil {
+			ended <- wait(cmd)
+		}
+	}()
+	if err := <-started; err != nil {
+		return r.notStarted(err)
+	}
+	r.started = true
+	err := r.await(ctx, cmd, ended)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if _, exit := errors.AsType[*exec.ExitError](err); err == nil || exit || errors.Is(err, exec.ErrWaitDelay) {
+		return nil // how it ended is in the state
+	}
+	return fmt.Errorf("program %q: %w", r.cfg.Program, err)
+}
+
+// await waits for the program's end.
+func (r *run) await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace := r.opt.Grace
+	if grace <= 0 {
+		grace = defaultGrace
+	}
+	terminate(cmd)
+	timer := time.NewTimer(min(grace, maxGrace))
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+	}
+	kill(cmd)
+	return <-ended
+}
+
+// notStarted is the error of a program that could not be started.
+func (r *run) notStarted(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	err = fmt.Errorf("program %q can't be started: %w", r.cfg.Program, err)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		err = courier.Permanent(fmt.Errorf("%w; check its path in exec.Options.Programs, and that it may be executed", err))
+	}
+	return err
+}

@@ -1,0 +1,304 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Run is the step type exec.run. The zero Run allows no program.
+type Run struct {
+	Options Options
+}
+
+// RunConfig is the configuration of exec.run.
+type RunConfig struct {
+	Program   string            `json:"program" courier:"required" doc:"name of a program that the host application allows"`
+	Args      []string          `json:"args,omitempty" doc:"arguments, as they are and without a shell; other users of the machine can see them, so give secrets by env or stdin"`
+	Env       map[string]string `json:"env,omitempty" doc:"environment; only names that the host application allows for the program"`
+	Directory string            `json:"directory,omitempty" doc:"where the program starts, below the workspace, which is the default; it is created if needed"`
+
+	Stdin     string `json:"stdin,omitempty" doc:"text for standard input"`
+	StdinPath string `json:"stdin_path,omitempty" doc:"file for standard input"`
+
+	StdoutPath  string   `json:"stdout_path,omitempty" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
+	StderrPath  string   `json:"stderr_path,omitempty" doc:"file for standard error, in the same way"`
+	OutputFiles []string `json:"output_files,omitempty" doc:"files that the program writes; they must be there when it has ended, and a resume checks that they still are"`
+
+	SuccessCodes []int  `json:"success_codes,omitempty" doc:"exit codes that count as success; 0 by default"`
+	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`
+	Once         bool   `json:"once,omitempty" doc:"run at most once: return the outputs of a completed run again, and where a run was interrupted or failed, fail instead of running the program again"`
+}
+
+// RunOutput is the output of exec.run.
+type RunOutput struct {
+	ExitCode        int      `json:"exit_code" doc:"the program's exit code"`
+	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; what is no text is replaced"`
+	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; what is no text is replaced"`
+	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning"`
+	StderrTruncated bool     `json:"stderr_truncated" doc:"whether stderr is only the end"`
+	StdoutFile      string   `json:"stdout_file,omitempty" doc:"path of the file with standard output"`
+	StderrFile      string   `json:"stderr_file,omitempty" doc:"path of the file with standard error"`
+	OutputFiles     []string `json:"output_files" doc:"paths of output_files"`
+}
+
+// Execute runs the program. A repetition runs it again, unless once is set.
+func (s Run) Execute(ctx context.Context, job *courier.Context, cfg RunConfig) (RunOutput, error) {
+	r, err := s.prepare(job, &cfg)
+	if err != nil {
+		return RunOutput{}, err
+	}
+	if ctx.Err() != nil {
+		return RunOutput{}, context.Cause(ctx)
+	}
+	run := r.run
+	if cfg.Once {
+		run = r.runOnce
+	}
+	out, err := run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return RunOutput{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return RunOutput{}, err
+	}
+	return out, nil
+}
+
+// Validate checks that the program is allowed and there, and what the job sets.
+func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) error {
+	if job.Unresolved("program") || job.Unresolved("env") || job.Unresolved("limits") {
+		return nil
+	}
+	r, err := s.prepare(job, &cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(r.program.Path); err != nil {
+		return fmt.Errorf("program %q: %w", cfg.Program, err)
+	}
+	for field, name := range map[string]string{"stdout_path": cfg.StdoutPath, "stderr_path": cfg.StderrPath, "stdin_path": cfg.StdinPath} {
+		if name == "" || job.Unresolved(field) {
+			continue
+		}
+		if _, err := job.Path(name); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+	}
+	return nil
+}
+
+// Cleanup removes unfinished files of earlier attempts. What the program itself
+// left stays.
+func (s Run) Cleanup(_ context.Context, job *courier.Context, cfg RunConfig) error {
+	var errs []error
+	for _, name := range []string{cfg.StdoutPath, cfg.StderrPath} {
+		if name != "" {
+			errs = append(errs, job.RemoveSideFiles(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A run is one with a configuration that has been checked.
+type run struct {
+	job     *courier.Context
+	cfg     *RunConfig
+	opt     *Options
+	program Program
+	env     []string
+	limits  Limits
+	started bool // the program may have done something
+}
+
+func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
+	r := &run{job: job, cfg: cfg, opt: &s.Options}
+	var err error
+	if r.program, err = s.Options.program(cfg.Program); err != nil {
+		return nil, err
+	}
+	if r.env, err = r.program.environment(cfg.Env); err != nil {
+		return nil, courier.Permanent(err)
+	}
+	if r.limits, err = r.program.Limits.lower(cfg.Limits); err != nil {
+		return nil, courier.Permanent(err)
+	}
+	if r.limits != (Limits{}) && !canLimit {
+		return nil, errf("limits: this system has none of this kind, only Linux has; leave them out")
+	}
+	size := 0
+	for _, a := range cfg.Args {
+		if size += len(a); strings.Contains(a, "\x00") {
+			return nil, errf("args: an argument contains a NUL character")
+		}
+	}
+	switch {
+	case len(cfg.Args) > maxArgs || size > maxArgBytes:
+		return nil, errf("args: more than %d arguments, or %d bytes; give the data by stdin", maxArgs, maxArgBytes)
+	case cfg.Stdin != "" && cfg.StdinPath != "":
+		return nil, errf("stdin and stdin_path: give one of them")
+	case cfg.StdoutPath != "" && cfg.StdoutPath == cfg.StderrPath:
+		return nil, errf("stdout_path and stderr_path: must not be the same file")
+	}
+	return r, nil
+}
+
+// directory returns where the program starts.
+func (r *run) directory() (string, error) {
+	name := r.cfg.Directory
+	if name == "" {
+		name = "."
+	}
+	if filepath.IsAbs(filepath.FromSlash(name)) {
+		return "", errf("directory: must lie below the workspace, so give it without the path of the workspace")
+	}
+	root, rel, err := r.job.Root(name)
+	if err == nil {
+		err = r.job.MkdirAll(name)
+	}
+	if err == nil {
+		_, err = root.Stat(rel) // follows links, but not out of the workspace
+	}
+	if err != nil {
+		return "", fmt.Errorf("directory: %w", err)
+	}
+	return filepath.Abs(filepath.Join(root.Name(), rel))
+}
+
+// run runs the program.
+func (r *run) run(ctx context.Context) (out RunOutput, err error) {
+	dir, err := r.directory()
+	if err != nil {
+		return out, err
+	}
+	cmd := &exec.Cmd{
+		Path: r.program.Path, Args: slices.Concat([]string{r.program.Path}, r.program.Args, r.cfg.Args),
+		Env: r.env, Dir: dir, WaitDelay: waitDelay,
+	}
+	stdin, err := r.stdin()
+	if err != nil {
+		return out, err
+	}
+	if stdin != nil {
+		cmd.Stdin = stdin
+		if f, ok := stdin.(io.Closer); ok {
+			defer f.Close()
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stdout, err := r.capture("stdout_path", r.cfg.StdoutPath, false, cancel)
+	if err != nil {
+		return out, err
+	}
+	defer stdout.close()
+	stderr, err := r.capture("stderr_path", r.cfg.StderrPath, true, cancel)
+	if err != nil {
+		return out, err
+	}
+	defer stderr.close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	r.job.Log().Debug("a program is started", "program", r.cfg.Program)
+	if err := r.process(ctx, cmd); err != nil {
+		return out, err
+	}
+	if err := r.judge(cmd, stdout, stderr); err != nil {
+		return out, err
+	}
+	out.ExitCode = cmd.ProcessState.ExitCode()
+	return out, r.collect(&out, stdout, stderr)
+}
+
+// stdin returns standard input; nil for none.
+func (r *run) stdin() (io.Reader, error) {
+	if r.cfg.StdinPath == "" {
+		if r.cfg.Stdin == "" {
+			return nil, nil
+		}
+		return strings.NewReader(r.cfg.Stdin), nil
+	}
+	f, err := r.job.Open(r.cfg.StdinPath)
+	if err != nil {
+		return nil, fmt.Errorf("stdin_path: %w", err)
+	}
+	return f, nil
+}
+
+// judge returns nil if the program has succeeded.
+func (r *run) judge(cmd *exec.Cmd, stdout, stderr *capture) error {
+	if err := errors.Join(stdout.failure(), stderr.failure()); err != nil {
+		return err
+	}
+	state := cmd.ProcessState
+	codes := r.cfg.SuccessCodes
+	if len(codes) == 0 {
+		codes = []int{0}
+	}
+	if state.Exited() && slices.Contains(codes, state.ExitCode()) {
+		return nil
+	}
+	text := fmt.Sprintf("program %q: ended with %s", r.cfg.Program, state)
+	if r.limits != (Limits{}) && !state.Exited() {
+		text += ", perhaps because of its limits"
+	}
+	if tail := r.clean(stderr.tail()); tail != "" {
+		text += "; standard error ends with: " + tail
+	}
+	return errors.New(text)
+}
+
+// clean makes what a program says fit for a message. What was set in its
+// environment may be secret.
+func (r *run) clean(text string) string {
+	const minSecret = 4
+	for _, e := range r.env {
+		if _, v, ok := strings.Cut(e, "="); ok && len(v) >= minSecret {
+			text = strings.ReplaceAll(text, v, "[secret]")
+		}
+	}
+	if s := r.cfg.Stdin; len(s) >= minSecret {
+		text = strings.ReplaceAll(text, strings.TrimSpace(s), "[secret]")
+	}
+	return printable(strings.TrimSpace(text))
+}
+
+// collect makes outputs of what the program has made.
+func (r *run) collect(out *RunOutput, stdout, stderr *capture) (err error) {
+	if out.StdoutFile, err = stdout.commit(); err != nil {
+		return fmt.Errorf("stdout_path: %w", err)
+	}
+	if out.StderrFile, err = stderr.commit(); err != nil {
+		return fmt.Errorf("stderr_path: %w", err)
+	}
+	out.Stdout, out.StdoutTruncated = stdout.text()
+	out.Stderr, out.StderrTruncated = stderr.text()
+	out.OutputFiles = []string{}
+	return r.report(out)
+}
+
+// report reports the files that the program has written.
+func (r *run) report(out *RunOutput) error {
+	out.OutputFiles = out.OutputFiles[:0]
+	for _, name := range r.cfg.OutputFiles {
+		if err := r.job.Wrote(name); err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				err = fmt.Errorf("the program has not written it: %w", err)
+			}
+			return fmt.Errorf("output_files: %w", err)
+		}
+		p, err := r.job.Path(name)
+		if err != nil {
+			return fmt.Errorf("output_files: %w", err)
+		}
+		out.OutputFiles = append(out.OutputFiles, p)
+	}
+	return nil
+}
