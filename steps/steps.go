@@ -5,6 +5,8 @@ package steps
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/azure"
+	"github.com/courierhq/courier/steps/exec"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/httpreq"
@@ -30,6 +32,11 @@ type Options struct {
 	// HTTP says what http.request may reach. Nil leaves it out; new(httpreq.Options)
 	// lets it reach public addresses only.
 	HTTP *httpreq.Options
+	// Exec are the programs that exec.run may run. Nil leaves it out.
+	Exec *exec.Options
+	// Azure are the function apps that azure_function.execute may call. Nil
+	// leaves it out.
+	Azure *azure.Options
 }
 
 // Register adds all families to r. Like [courier.Register] it panics if a key
@@ -50,5 +57,11 @@ func Register(r *courier.Registry, opt *Options) {
 	}
 	if opt.HTTP != nil {
 		httpreq.Register(r, opt.HTTP)
+	}
+	if opt.Exec != nil {
+		exec.Register(r, opt.Exec)
+	}
+	if opt.Azure != nil {
+		azure.Register(r, opt.Azure)
 	}
 }

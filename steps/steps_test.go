@@ -15,6 +15,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps"
+	"github.com/courierhq/courier/steps/azure"
+	"github.com/courierhq/courier/steps/exec"
+	"github.com/courierhq/courier/steps/ftp"
+	"github.com/courierhq/courier/steps/httpreq"
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/sftp"
 )
@@ -23,14 +27,23 @@ var update = flag.Bool("update", false, "write docs/step-types.md")
 
 func registry() *courier.Registry {
 	reg := new(courier.Registry)
-	steps.Register(reg, &steps.Options{Connections: sftp.Map{}, Keys: new(pgp.Keyring)})
+	steps.Register(reg, &steps.Options{
+		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
+		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options),
+	})
 	return reg
 }
 
 func TestRegisterAddsAllFamilies(t *testing.T) {
 	want := []string{
-		"file.copy", "file.delete", "file.list", "file.move", "file.rename", "file.unzip", "file.zip",
-		"pgp.decrypt", "pgp.encrypt", "sftp.download", "sftp.list", "sftp.upload",
+		"azure_function.execute", "exec.run",
+		"file.copy", "file.delete", "file.gunzip", "file.gzip", "file.hash", "file.join", "file.list", "file.mkdir", "file.move",
+		"file.rename", "file.split", "file.tar", "file.untar", "file.unzip", "file.unzstd", "file.verify", "file.wait", "file.zip",
+		"file.zstd",
+		"ftp.delete", "ftp.download", "ftp.list", "ftp.mkdir", "ftp.rename", "ftp.rmdir", "ftp.stat", "ftp.upload",
+		"ftps.delete", "ftps.download", "ftps.list", "ftps.mkdir", "ftps.rename", "ftps.rmdir", "ftps.stat", "ftps.upload",
+		"http.request", "pgp.decrypt", "pgp.encrypt", "pgp.sign", "pgp.verify",
+		"sftp.delete", "sftp.download", "sftp.list", "sftp.mkdir", "sftp.rename", "sftp.rmdir", "sftp.stat", "sftp.upload",
 	}
 	if got := registry().Keys(); !slices.Equal(got, want) {
 		t.Errorf("Keys() = %v, want %v", got, want)
@@ -47,9 +60,16 @@ func TestRegisterAddsAllFamilies(t *testing.T) {
 // Every family holds all of its types against the contract for retries: its
 // TestContract runs the cases and has steptest.Cover find the types without one.
 func TestContracts(t *testing.T) {
-	families := make(map[string][]string)
-	for _, key := range registry().Keys() {
+	reg, families := registry(), make(map[string][]string)
+	packages := map[string]string{"http": "httpreq", "azure_function": "azure"}
+	for _, key := range reg.Keys() {
+		if typ, _ := reg.Lookup(key); typ.Key() != key {
+			continue
+		}
 		family, _, _ := strings.Cut(key, ".")
+		if name, ok := packages[family]; ok {
+			family = name
+		}
 		families[family] = append(families[family], key)
 	}
 	for family, keys := range families {
