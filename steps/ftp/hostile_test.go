@@ -109,9 +109,8 @@ func TestEndlessListing(t *testing.T) {
 	for name, h := range map[string]lie{
 		"entries":   {answer: sends("MLSD", forever("type=file;size=1; x\r\n")), want: "more than 100000 files"},
 		"one line":  {answer: sends("MLSD", forever("type=file;size=1; xxxxx")), want: "longer than 16 KiB"},
-		"not asked": {answer: sends("MLSD", forever("type=file;size=1; .courier-tmp-\r\n")), want: "longer than 64 MiB"},
-		"nonsense":  {answer: sends("LIST", forever("nonsense\r\n")), opt: ftpserver.Options{NoMLSD: true}, want: "longer than 64 MiB"},
-		"blank":     {answer: sends("LIST", forever("\r\n")), opt: ftpserver.Options{NoMLSD: true}, want: "longer than 64 MiB"},
+		"not asked": {answer: sends("MLSD", forever("type=file;size=1; .courier-tmp-"+strings.Repeat("x", 4000)+"\r\n")), want: "longer than 64 MiB"},
+		"nonsense":  {answer: sends("LIST", forever(strings.Repeat("nonsense", 500)+"\r\n")), opt: ftpserver.Options{NoMLSD: true}, want: "longer than 64 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.opt.Answer = h.answer
