@@ -58,7 +58,7 @@ type RequestOutput struct {
 	JSON           json.RawMessage   `json:"json,omitempty" doc:"content of the response as a value, if it is JSON and did not go to a file"`
 	DownloadedFile string            `json:"downloaded_file,omitempty" doc:"path of the file with the content"`
 	Size           int64             `json:"size" doc:"bytes of content"`
-	SHA256         string            `json:"sha256,omitempty" doc:"hash of the content, if it went to a file or sha256 is given"`
+	SHA256         string            `json:"sha256,omitempty" doc:"hash of the content, if sha256 is given"`
 }
 
 // Execute sends the request. A repetition sends it again with the same
