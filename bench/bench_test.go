@@ -66,6 +66,7 @@ func TestNames(t *testing.T) {
 		"latency-10x1/commits", "enqueue-single/river", "enqueue-batch/river", "enqueue-tx/dbos",
 		"pickup-50-p50/river-defaults", "pickup-50-p99/river",
 		"history-1m-steps-10x64/empty", "history-5m-executions-1x100/empty", "history-5m-claim-p99/empty",
+		"sftp-up-1g/openssh", "sftp-down-1g/openssh", "sftp-small-up/openssh", "sftp-small-down/openssh", "sftp-20ms/openssh",
 		"xmin-steps-10x64/free", "xmin-executions-1x100/free",
 		"pgp-encrypt/gnupg", "pgp-decrypt/gnupg", "pgp-encrypt-armored/gnupg", "pgp-decrypt-armored/gnupg",
 		"pgp-encrypt-compressed/gnupg", "pgp-decrypt-compressed/gnupg",

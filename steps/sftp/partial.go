@@ -94,7 +94,7 @@ func openPartial(job *courier.Context, name string, note partNote) (*partial, er
 			return nil, err
 		}
 	}
-	if p.File, err = root.OpenFile(p.part, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if p.File, err = root.OpenFile(p.part, os.O_RDWR|os.O_CREATE, p.mode()); err != nil {
 		return nil, err
 	}
 	info, err := p.Stat()
@@ -111,6 +111,14 @@ func openPartial(job *courier.Context, name string, note partNote) (*partial, er
 		return nil, err
 	}
 	return p, nil
+}
+
+// mode keeps what lies in the workspace from other users of the machine.
+func (p *partial) mode() fs.FileMode {
+	if at, err := p.job.Path(p.name); err == nil && p.job.StepDir() != "" && !filepath.IsAbs(at) {
+		return 0o600
+	}
+	return 0o666
 }
 
 func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) + noteSuffix }

@@ -388,3 +388,32 @@ func TestPreserve(t *testing.T) {
 		})
 	}
 }
+
+// TestResumeModes gives files the modes that they have without resume_partial.
+func TestResumeModes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, sftpserver.Options{})
+		r.put("x", content(10))
+		outside := t.TempDir()
+		for _, dir := range []string{"", outside + "/"} {
+			var modes [2]os.FileMode
+			for i, resume := range []bool{false, true} {
+				name := fmt.Sprintf("%sx%d", dir, i)
+				typ, _ := r.reg.Lookup("sftp.download")
+				job := courier.NewContext(courier.ContextConfig{Execution: "e", Workspace: r.work, Roots: []string{outside}, Resources: r.res})
+				if _, err := typ.Execute(t.Context(), job, configOf(object{"remote_path": "x", "local_path": name, "resume_partial": resume})); err != nil {
+					t.Fatal(err)
+				}
+				info, err := job.Stat(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				modes[i] = info.Mode()
+				job.Close()
+			}
+			if modes[0] != modes[1] {
+				t.Errorf("in %q: mode %v, want %v", dir, modes[1], modes[0])
+			}
+		}
+	})
+}
