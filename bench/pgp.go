@@ -99,8 +99,13 @@ func (h *harness) pgpFiles(ctx context.Context) (*pgpWork, error) {
 	if h.turn < time.Second { // in tests
 		p.size = 2
 	}
+	for _, make := range []func() error{func() error { return p.makeKey(ctx) }, p.makeRandom, p.makeText} {
+		if err := make(); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
 	h.pgp = p
-	return p, errors.Join(p.makeKey(ctx), p.makeRandom(), p.makeText())
+	return p, nil
 }
 
 func (p *pgpWork) close() error {

@@ -314,6 +314,15 @@ func TestSecretsStaySecret(t *testing.T) {
 		if name == "us" && err != nil {
 			t.Error(err)
 		}
+		for _, f := range signForms[4:] {
+			sign := map[string]any{"input_path": "a.txt", "output_path": "signed", "signing_key_id": "us", "mode": f.mode, "output_format": f.format}
+			signed, err := b.sign(sign)
+			fmt.Fprintf(&said, "%+v %v %v\n", signed, err, b.validate("pgp.sign", sign))
+			for _, verify := range []map[string]any{{"input_path": "a.txt", "detached_signature_path": "signed"}, {"input_path": "damaged.pgp"}} {
+				found, err := b.verify(verify)
+				fmt.Fprintf(&said, "%+v %v %v\n", found, err, b.validate("pgp.verify", verify))
+			}
+		}
 		text := said.String() + b.log.String() + fmt.Sprint(b.moved)
 		for _, f := range b.files() {
 			text += f + string(b.read(f))
