@@ -173,7 +173,7 @@ func (f *files) random() error {
 	})
 }
 
-// zipped makes "in.zip" an archive of a log, as Info-ZIP packs it.
+// zipped makes "in.zip" an archive of a log.
 func (f *files) zipped() error {
 	if f.zip {
 		return nil
@@ -181,10 +181,10 @@ func (f *files) zipped() error {
 	if err := f.logs(); err != nil {
 		return err
 	}
-	cmd := exec.Command("zip", "-q", "in.zip", "in")
-	cmd.Dir = f.dir
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("zip: %w: %s", err, said)
+	job := courier.NewContext(courier.ContextConfig{Execution: "bench", Workspace: f.dir})
+	defer job.Close()
+	if _, err := (file.Zip{}).Execute(context.Background(), job, file.ZipConfig{SourcePath: "in", OutputPath: "in.zip"}); err != nil {
+		return err
 	}
 	f.zip = true
 	return nil

@@ -41,5 +41,5 @@ func ExampleRegister() {
 	file.Register(&registry, &file.Options{Limits: file.Limits{MaxBytes: 1 << 30}})
 	fmt.Println(registry.Keys())
 	// Output:
-	// [file.copy file.delete file.list file.move file.rename file.unzip file.zip]
+	// [file.copy file.delete file.gunzip file.gzip file.hash file.join file.list file.mkdir file.move file.rename file.split file.tar file.untar file.unzip file.unzstd file.verify file.wait file.zip file.zstd]
 }
