@@ -83,6 +83,7 @@ var Rooms = []Room{
 	{Dir: "internal/pgproxy", Outside: true},
 	{Dir: "internal/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/planted", Outside: true},
+	{Dir: "internal/raced", Outside: true},
 	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},

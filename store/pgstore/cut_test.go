@@ -16,21 +16,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/raced"
 )
 
 var (
-	cuts    = flag.String("cuts", unraced("300", "1600"), "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
+	cuts    = flag.String("cuts", raced.Or("300", "1600"), "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
 	cutSeed = flag.Uint64("cutseed", 1, "chooses the cuts that TestCuts tries")
 	onlyCut = flag.String("cut", "", "try only this cut, as TestCuts names it, or all whose names begin so")
 )
-
-// unraced returns what holds with the race detector, or what does without.
-func unraced[T any](with, without T) T {
-	if raced {
-		return with
-	}
-	return without
-}
 
 const (
 	leastCuts = 1500 // that must happen in a run without flags

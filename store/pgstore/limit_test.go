@@ -16,12 +16,13 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-var claimsFlag = flag.Int("claims", unraced(20_000, 100_000), "how many executions TestLimitStress claims")
+var claimsFlag = flag.Int("claims", raced.Or(20_000, 100_000), "how many executions TestLimitStress claims")
 
 // openPool is open, with the pool for what a test looks at itself.
 func openPool(t testing.TB, url string, opt *pgstore.Options) (*pgstore.Store, *pgxpool.Pool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storetest"
@@ -38,7 +39,7 @@ func TestModes(t *testing.T) {
 		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
 		{name: "bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
 	} {
-		if raced && !m.bouncer && m.opt == nil {
+		if raced.On && !m.bouncer && m.opt == nil {
 			continue // pgx's affair, and that of the run without the race detector
 		}
 		// Most cases wait most of the time, so the modes take turns.
