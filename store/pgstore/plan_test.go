@@ -38,6 +38,13 @@ func (r *recorder) note(name, sql string, args []any) {
 	r.last[name] = sent{sql, args}
 }
 
+// of returns the last statement of a name, empty if there was none.
+func (r *recorder) of(name string) sent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last[name]
+}
+
 // recorded returns a store and the statements it sends from now on.
 func recorded(t *testing.T, u string) (*pgstore.Store, *recorder) {
 	t.Helper()
@@ -82,10 +89,10 @@ func TestOldSnapshot(t *testing.T) {
 	exec(t, pool, "update courier.job_executions set state = 'completed' where state = 'queued'")
 	const nobody = "00000000-0000-0000-0000-000000000000"
 	read := func(due time.Duration) int {
-		q := sent.last["claim_busy"]
+		q := sent.of("claim_busy")
 		q.args = slices.Clone(q.args)
 		q.args[7], q.args[8], q.args[9] = []int32{0}, []string{time.Now().Add(-due).Format(time.RFC3339Nano)}, []string{nobody}
-		sent.last["claim_busy"] = q
+		sent.note("claim_busy", q.sql, q.args)
 		return pages(t, pool, sent)["claim_busy"]
 	}
 	all, behind := read(2*time.Hour), read(time.Hour-51*time.Second)
@@ -140,7 +147,7 @@ func TestPlan(t *testing.T) {
 				"retain_jobs":   {"job_executions_job"},
 				"retain":        {"job_executions_job"},
 			} {
-				if _, ok := sent.last[name]; !ok {
+				if sent.of(name).sql == "" {
 					t.Errorf("%s was not sent", name)
 					continue
 				}
@@ -230,7 +237,7 @@ func (r *recorder) inTx(t *testing.T, pool *pgxpool.Pool, name string, f func(tx
 	}
 	defer tx.Rollback(context.Background())
 	if strings.HasPrefix(name, "retain") {
-		if _, err := tx.Exec(t.Context(), r.last["retain_begin"].sql, r.last["retain_begin"].args...); err != nil {
+		if _, err := tx.Exec(t.Context(), r.of("retain_begin").sql, r.of("retain_begin").args...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,7 +247,7 @@ func (r *recorder) inTx(t *testing.T, pool *pgxpool.Pool, name string, f func(tx
 // customPlan is how a statement is carried out for its arguments.
 func (r *recorder) customPlan(t *testing.T, pool *pgxpool.Pool, name string) (plan string) {
 	t.Helper()
-	r.inTx(t, pool, name, func(tx pgx.Tx) { plan = explained(t, tx, "explain "+r.last[name].sql, r.last[name].args...) })
+	r.inTx(t, pool, name, func(tx pgx.Tx) { plan = explained(t, tx, "explain "+r.of(name).sql, r.of(name).args...) })
 	return plan
 }
 
@@ -249,7 +256,7 @@ var parameter = regexp.MustCompile(`\$(\d+)`)
 // genericPlan is how a statement is carried out for any arguments.
 func (r *recorder) genericPlan(t *testing.T, pool *pgxpool.Pool, name string) (plan string) {
 	t.Helper()
-	sql, most := r.last[name].sql, 0
+	sql, most := r.of(name).sql, 0
 	for _, p := range parameter.FindAllStringSubmatch(sql, -1) {
 		n, _ := strconv.Atoi(p[1])
 		most = max(most, n)
@@ -312,8 +319,9 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for name, q := range r.last {
-		if !slices.Contains([]string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest"}, name) {
+	for _, name := range []string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest"} {
+		q := r.of(name)
+		if q.sql == "" {
 			continue
 		}
 		var plan string
@@ -351,7 +359,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 		}
 		for _, name := range []string{"claim_busy", "claim_free", "claim_limited"} {
 			sent.inTx(t, pool, name, func(tx pgx.Tx) {
-				q := sent.last[name]
+				q := sent.of(name)
 				if _, err := tx.Exec(t.Context(), q.sql, q.args...); err != nil {
 					t.Fatal(err)
 				}
