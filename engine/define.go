@@ -39,6 +39,7 @@ func (e *Engine) Define(ctx context.Context, job courier.Job) (courier.Job, erro
 		return courier.Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	e.programs.keep(p)
+	e.programs.saw(p)
 	job.Version = d.Version
 	return job, nil
 }
@@ -149,6 +150,8 @@ type programs struct {
 	reg *courier.Registry
 	mu  sync.Mutex
 	all map[programKey]*program
+	// newest are the latest versions, as far as known here.
+	newest map[string]*program
 }
 
 type programKey struct {
@@ -196,6 +199,25 @@ func (p *programs) keep(got *program) {
 	p.all[programKey{got.job.Name, got.version}] = got
 }
 
+// latest returns the latest version of a job that is known here, or nil.
+func (p *programs) latest(name string) *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest[name]
+}
+
+// saw notes that a program was the latest version.
+func (p *programs) saw(got *program) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.newest == nil || len(p.newest) >= maxPrograms {
+		p.newest = make(map[string]*program)
+	}
+	if last := p.newest[got.job.Name]; last == nil || last.version < got.version {
+		p.newest[got.job.Name] = got
+	}
+}
+
 // program loads a version of a job, or the latest for version 0. A version never
 // changes, so one that is known need not be asked for.
 func (e *Engine) program(ctx context.Context, name string, version int) (*program, error) {
@@ -212,6 +234,9 @@ func (e *Engine) program(ctx context.Context, name string, version int) (*progra
 	p, err := e.programs.of(&d)
 	if err != nil {
 		return nil, fmt.Errorf("load job %q version %d: %w", name, d.Version, err)
+	}
+	if version == 0 {
+		e.programs.saw(p)
 	}
 	return p, nil
 }

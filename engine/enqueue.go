@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,11 +36,19 @@ type EnqueueOptions struct {
 // whatever its state, or [courier.ErrConflict] if it has other parameters. A nil
 // opt means the defaults.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
-	n, err := e.prepare(ctx, job, opt)
+	n, err := e.prepare(ctx, job, opt, true)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
 	}
 	got, err := e.create(ctx, []store.NewExecution{n})
+	if errors.Is(err, store.ErrOutdated) {
+		id := n.ID // it may have been created, by a call whose answer was lost
+		if n, err = e.prepare(ctx, job, opt, false); err != nil {
+			return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+		}
+		n.ID = id
+		got, err = e.create(ctx, []store.NewExecution{n})
+	}
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
 	}
@@ -68,25 +77,35 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // the latest now; for a version that is given, the store is asked but once. A
 // nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
-	n, err := e.prepare(ctx, job, opt)
+	n, err := e.prepare(ctx, job, opt, false)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("prepare: %w", err)
 	}
 	return n, nil
 }
 
-func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
+// prepare makes an execution. Known says that the latest version that is known
+// here will do, if it still is the latest when the execution is created.
+func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, known bool) (store.NewExecution, error) {
 	if opt == nil {
 		opt = &EnqueueOptions{}
 	}
-	p, err := e.program(ctx, job, opt.Version)
-	if err != nil {
-		return store.NewExecution{}, err
+	var p *program
+	if known = known && opt.Version == 0; known {
+		p = e.programs.latest(job)
+		known = p != nil
+	}
+	if p == nil {
+		var err error
+		if p, err = e.program(ctx, job, opt.Version); err != nil {
+			return store.NewExecution{}, err
+		}
 	}
 	n, err := p.execution(courier.ExecutionID(e.ids.New()), opt)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}
+	n.Latest = known
 	return n, nil
 }
 

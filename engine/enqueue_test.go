@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -214,4 +215,43 @@ func TestPrepareAsksOnceForAVersion(t *testing.T) {
 	if loads != 4 {
 		t.Errorf("the store was asked %d times for the latest version, want 3", loads-1)
 	}
+}
+
+// TestEnqueueUsesTheLatest defines a job by one engine and enqueues it by
+// another, which knows it: while nothing changes that asks the store but once,
+// and when there is a newer version it takes that one, with its parameters.
+func TestEnqueueUsesTheLatest(t *testing.T) {
+	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		define(t, h)
+		var calls []string
+		other := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			calls = append(calls, c.Method)
+			return do(ctx)
+		}), h.Registry, &engine.Options{Workspace: t.TempDir()})
+		enqueue := func(key, params string, version int, want ...string) {
+			t.Helper()
+			calls = nil
+			x, err := other.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Version != version || string(x.Params) != params || !slices.Equal(calls, want) {
+				t.Errorf("version %d with %s by %q, want version %d with %s by %q", x.Version, x.Params, calls, version, params, want)
+			}
+		}
+		enqueue("", `{"day":1}`, 1, "Load", "Enqueue")
+		enqueue("", `{"day":1}`, 1, "Enqueue")
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		enqueue("x", `{"day":2}`, 2, "Enqueue", "Load", "Enqueue") // what exists is that of the new version
+		enqueue("", `{"day":2}`, 2, "Enqueue")
+		calls = nil
+		if _, err := other.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Version: 1}); err != nil || !slices.Equal(calls, []string{"Enqueue"}) {
+			t.Errorf("a version that was asked for: %q, %v", calls, err)
+		}
+	})
 }

@@ -72,7 +72,9 @@ type Queue interface {
 	// is used for the same job, is not created: its result is the existing one,
 	// whatever its state. If that is of another job or has other params (byte by
 	// byte), Enqueue creates nothing and returns ErrConflict. An unknown version
-	// of a job is ErrNotFound.
+	// of a job is ErrNotFound. Where one with Latest is not created because its
+	// version is not the latest, or would be a conflict for that, the error is
+	// ErrOutdated.
 	Enqueue(ctx context.Context, list []NewExecution) ([]Enqueued, error)
 	// Claim leases executions to a worker; it is the only way into running. See
 	// [ClaimRequest] for which and in which order.
@@ -197,6 +199,10 @@ type NewExecution struct {
 	ID      courier.ExecutionID // made by the caller, so that a repeated Enqueue is recognised
 	Job     string
 	Version int
+	// Latest says that Version was the latest when the caller last looked, and
+	// has to be when the execution is created. So callers need not look each
+	// time.
+	Latest bool
 	// StepTypes are the keys of all step types of the version, in order, without
 	// flow markers. Only workers that know them all claim the execution.
 	StepTypes []string
@@ -215,6 +221,11 @@ type NewExecution struct {
 	Timeout        time.Duration
 	By             string
 }
+
+// ErrOutdated says that an execution was to be of the latest version of its job,
+// and there is a newer one; see [NewExecution.Latest]. Nothing was created. It
+// matches [courier.ErrConflict].
+var ErrOutdated = fmt.Errorf("store: there is a newer version of the job: %w", courier.ErrConflict)
 
 // Enqueued is the result of one [NewExecution].
 type Enqueued struct {

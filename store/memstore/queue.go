@@ -54,6 +54,8 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	switch {
 	case x != nil && x.Job != n.Job:
 		return nil, true, fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
+	case n.Latest && s.outdated(n) && (x == nil || !bytes.Equal(x.Params, n.Params)):
+		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
 	case x != nil && !bytes.Equal(x.Params, n.Params):
 		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
 	case x != nil:
@@ -79,6 +81,11 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
 	}
 	return x, false, nil
+}
+
+// outdated reports whether there is a newer version of the job.
+func (s *Store) outdated(n *store.NewExecution) bool {
+	return len(s.definitions[store.Job][n.Job]) > n.Version
 }
 
 // forget undoes add.

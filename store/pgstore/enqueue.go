@@ -132,6 +132,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	params, bys, idem := make([]string, n), make([]string, n), make([]string, n)
 	versions, limits, priorities := make([]int32, n), make([]int32, n), make([]int32, n)
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
+	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
 	for i, at := range part {
 		e := &list[at]
@@ -139,6 +140,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		params[i], bys[i], idem[i] = string(e.Params), e.By, e.IdempotencyKey
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
+		latest[i] = e.Latest
 		if e.First != nil {
 			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
 		}
@@ -147,7 +149,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest}
 }
 
 // texts returns a list as JSON.
@@ -203,17 +205,34 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	}
 	for _, i := range rest {
 		n, x := &list[i], got[i]
+		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
+		if n.Latest && !same && (x == nil || x.Job == n.Job) {
+			if err := s.newest(ctx, db, n); err != nil {
+				return err
+			}
+		}
 		switch {
 		case x == nil:
 			return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)}
 		case x.Job != n.Job:
 			return answer{fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)}
-		case !bytes.Equal(x.Params, n.Params):
+		case !same:
 			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
 	return nil
+}
+
+// newest returns an error if there is a newer version of a job.
+func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
+	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
+		return version, rows.Scan(&version)
+	}, s.q.newest, n.Job)
+	if err == nil && len(versions) == 1 && versions[0] > n.Version {
+		return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
+	}
+	return err
 }
 
 // enqueued tells who waits for work of what was created.

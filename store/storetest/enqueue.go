@@ -83,6 +83,44 @@ var enqueueCases = []testCase{
 		n.Version = 5
 		k.same("result", k.existing(n), e)
 	}},
+	{"latest_version_is_created", func(k *kit) {
+		n := k.with(func(n *store.NewExecution) { n.Version, n.Latest = 2, true })
+		k.saveAll(store.Job, "job", `{"v": 2}`)
+		k.same("version", k.add(n)[0].Version, 2)
+	}},
+	{"outdated_version_is_refused", func(k *kit) {
+		old, other := k.with(func(n *store.NewExecution) { n.Latest = true }), k.new()
+		k.saveAll(store.Job, "job", `{"v": 2}`)
+		k.refused("a version that is not the latest", store.ErrOutdated, old)
+		k.refused("one of a list", store.ErrOutdated, other, old)
+		k.same("executions", len(k.all()), 0)
+		old.Latest = false
+		k.same("version", k.add(old)[0].Version, 1)
+	}},
+	{"outdated_but_existing_is_returned", func(k *kit) {
+		n := k.with(func(n *store.NewExecution) { n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`) })
+		e := k.add(n)[0]
+		k.saveAll(store.Job, "job", `{"v": 2}`)
+		k.same("by its id", k.existing(n), e)
+		again := n
+		again.ID = courier.ExecutionID(k.ids.New())
+		k.same("by its key", k.existing(again), e)
+	}},
+	{"outdated_with_other_params_is_no_mere_conflict", func(k *kit) {
+		n := k.with(func(n *store.NewExecution) { n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`) })
+		k.add(n)
+		n.ID, n.Params = courier.ExecutionID(k.ids.New()), json.RawMessage(`{"a": 2}`)
+		k.refused("the latest version", courier.ErrConflict, n)
+		k.saveAll(store.Job, "job", `{"v": 2}`)
+		k.refused("a version that is not the latest", store.ErrOutdated, n)
+		k.job("other")
+		n.Job = "other"
+		k.add(n)
+	}},
+	{"latest_of_an_unknown_version_is_not_found", func(k *kit) {
+		k.refused("a version to come", courier.ErrNotFound, k.with(func(n *store.NewExecution) { n.Version, n.Latest = 7, true }))
+		k.refused("an unknown job", courier.ErrNotFound, k.with(func(n *store.NewExecution) { n.Job, n.Latest = "nowhere", true }))
+	}},
 	{"key_returns_the_existing_one", func(k *kit) {
 		e := k.add(k.keyed("x", `{"a": 1}`))[0]
 		got := k.existing(k.keyed("x", `{"a": 1}`))
