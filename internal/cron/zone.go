@@ -1,0 +1,174 @@
+package cron
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Zone knows when its clocks are put forward and back. It is made by
+// [LoadZone] or [NewZone], never changes, and may be used by several goroutines
+// at once. Making one takes some microseconds and a few kilobytes, so those who
+// have many schedules keep a Zone for each name.
+type Zone struct {
+	location *time.Location
+	changes  []change // the first is before all times
+}
+
+// A change begins a period in which local time is UTC plus an offset.
+type change struct{ at, offset int64 }
+
+var utc = Zone{time.UTC, []change{{at: math.MinInt64}}}
+
+// NewZone returns the zone of a location.
+func NewZone(location *time.Location) *Zone {
+	z := &Zone{location: location}
+	t := time.Unix(earliest, 0).In(location)
+	at := int64(math.MinInt64)
+	for {
+		_, offset := t.Zone()
+		if n := len(z.changes); n == 0 || z.changes[n-1].offset != int64(offset) {
+			z.changes = append(z.changes, change{at, int64(offset)})
+		}
+		_, end := t.ZoneBounds()
+		if end.IsZero() || !end.After(t) || end.Unix() > latest {
+			return z
+		}
+		t, at = end, end.Unix()
+	}
+}
+
+// Location returns what the zone was made from.
+func (z *Zone) Location() *time.Location { return z.location }
+
+// String returns the name of the zone.
+func (z *Zone) String() string { return z.location.String() }
+
+// period returns the index of the period in which an instant lies.
+func (z *Zone) period(at int64) int {
+	low, high := 0, len(z.changes)
+	for low+1 < high {
+		if middle := int(uint(low+high) >> 1); z.changes[middle].at <= at {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// end returns the end of period i.
+func (z *Zone) end(i int) int64 {
+	if i == len(z.changes)-1 {
+		return never
+	}
+	return z.changes[i+1].at
+}
+
+//go:embed zones.txt
+var zoneList string
+
+// zoneNames returns the names of the tz database. They serve to say what was
+// meant by a name that isn't one, also on a machine that has no database; a name
+// that is new since is found by [LoadZone] all the same.
+func zoneNames() []string { return strings.Fields(zoneList) }
+
+// LoadZone returns the zone of a name in the tz database, such as Europe/Berlin.
+// The empty name is UTC. "Local" is refused: it is another zone on every machine.
+// The error for an unknown name has the nearest names.
+func LoadZone(name string) (*Zone, error) {
+	if name == "Local" {
+		return nil, errors.New(`time zone "Local" is another one on every machine; write its name, such as "Europe/Berlin"`)
+	}
+	location, err := time.LoadLocation(name)
+	if err == nil {
+		return NewZone(location), nil
+	}
+	if slices.Contains(zoneNames(), name) {
+		return nil, fmt.Errorf("time zone %q is not in the time zone database of this machine; install its package tzdata, or import time/tzdata into the program", name)
+	}
+	if len(name) > maxShown {
+		name = name[:maxShown] + "..."
+	}
+	return nil, fmt.Errorf("there is no time zone %q; %s", name, meantZone(name))
+}
+
+// meantZone says what somebody who wrote name probably meant.
+func meantZone(name string) string {
+	if zone, ok := abbreviations[strings.ToUpper(name)]; ok {
+		return fmt.Sprintf("it is short for a time of the year; did you mean %q?", zone)
+	}
+	if zone, ok := fixedOffset(name); ok {
+		return fmt.Sprintf("did you mean %q, where the sign is the other way round?", zone)
+	}
+	switch found := nearestZones(name); len(found) {
+	case 0:
+		return `names are those of the tz database, such as "Europe/Berlin" or "UTC"`
+	case 1:
+		return didYouMean(found[0])
+	default:
+		n := len(found) - 1
+		return fmt.Sprintf("did you mean %q or %q?", strings.Join(found[:n], `", "`), found[n])
+	}
+}
+
+// nearestZones returns up to three zones with a similar name, or whose last part,
+// mostly a city, is.
+func nearestZones(name string) []string {
+	names := zoneNames()
+	name = strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
+	var found []string
+	for _, n := range names {
+		if strings.EqualFold(n, name) || strings.EqualFold(city(n), city(name)) {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		found = nearestNames(name, names, 3)
+	}
+	if len(found) == 0 {
+		cities := make([]string, len(names))
+		for i, n := range names {
+			cities[i] = city(n)
+		}
+		for _, c := range nearestNames(city(name), cities, 3) {
+			found = append(found, names[slices.Index(cities, c)])
+		}
+	}
+	slices.SortStableFunc(found, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	return found[:min(3, len(found))]
+}
+
+// city returns the last part of a zone's name.
+func city(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// fixedOffset returns the zone that is always so many hours from UTC, for names
+// such as UTC+2 or +02:00.
+func fixedOffset(name string) (string, bool) {
+	s := strings.ToUpper(strings.ReplaceAll(name, " ", ""))
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "UTC"), "GMT")
+	s = strings.TrimSuffix(strings.TrimSuffix(s, ":00"), "00")
+	if len(s) < 2 || len(s) > 3 || s[0] != '+' && s[0] != '-' {
+		return "", false
+	}
+	sign := "-"
+	if s[0] == '-' {
+		sign = "+"
+	}
+	zone := "Etc/GMT" + sign + strings.TrimPrefix(s[1:], "0")
+	return zone, slices.Contains(zoneNames(), zone)
+}
+
+// abbreviations are names of times that people take for names of zones.
+var abbreviations = map[string]string{
+	"AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "AWST": "Australia/Perth",
+	"BST": "Europe/London", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "KST": "Asia/Seoul", "SGT": "Asia/Singapore",
+	"CEST": "Europe/Berlin", "EEST": "Europe/Helsinki", "WEST": "Europe/Lisbon", "MSK": "Europe/Moscow",
+	"EDT": "America/New_York", "CST": "America/Chicago", "CDT": "America/Chicago", "MDT": "America/Denver",
+	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "AKST": "America/Anchorage", "BRT": "America/Sao_Paulo",
+	"NZST": "Pacific/Auckland", "NZDT": "Pacific/Auckland",
+}
