@@ -22,18 +22,21 @@ func (e *ParseError) Column() int {
 // Error says everything in one line, which shows at most 100 bytes of the
 // expression.
 func (e *ParseError) Error() string {
-	text := e.Expression
-	if len(text) > maxShown {
-		text = text[:maxShown] + "..."
-	}
-	s := fmt.Sprintf("cron expression %q, column %d: %s", text, e.Column(), e.Problem)
+	s := fmt.Sprintf("cron expression %q, column %d: %s", shown(e.Expression), e.Column(), e.Problem)
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}
 	return s
 }
 
-const maxShown = 100
+// shown cuts a text that is too long for a message.
+func shown(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
 
 // Caret returns two lines for a terminal, the expression and a "^" below the
 // wrong character. Of a long expression it shows what is near. Characters that

@@ -6,7 +6,8 @@ import (
 )
 
 // nearestNames returns the names that somebody who wrote s most likely meant,
-// the nearest first, at most so many. Letter case does not count.
+// the nearest first, at most so many, without those that are clearly farther than
+// the nearest. Letter case does not count.
 func nearestNames(s string, names []string, most int) []string {
 	const longest = 60 // what is longer is no typing mistake
 	if len(s) > longest {
@@ -17,7 +18,7 @@ func nearestNames(s string, names []string, most int) []string {
 		distance int
 	}
 	s = strings.ToLower(s)
-	limit := max(len(s)/3, 1)
+	limit := min(max(len(s)/3, 1), 3)
 	var found []near
 	for _, n := range names {
 		if d := distance(s, strings.ToLower(n)); d <= limit {
@@ -27,7 +28,9 @@ func nearestNames(s string, names []string, most int) []string {
 	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
 	var result []string
 	for _, f := range found[:min(most, len(found))] {
-		result = append(result, f.name)
+		if f.distance <= found[0].distance+1 {
+			result = append(result, f.name)
+		}
 	}
 	return result
 }

@@ -18,30 +18,32 @@ const (
 
 // next is Next in seconds since 1970.
 //
-// It looks at one period of the zone after the other, from one change of its
-// clocks to the next, and works with local time, which has no changes within.
+// It looks at periods of the zone, each from one change of its clocks to the next,
+// and works with local time, which has no changes within.
 func (e *Expression) next(after int64, z *Zone) (int64, bool) {
 	if after >= latest {
 		return 0, false
 	}
 	from := max(after, earliest) + 1
-	i := z.period(from)
-	for first := true; ; first = false {
+	for i := z.period(from); ; {
 		at, local, ok := e.within(z, i, from)
 		if ok {
 			return at, true
 		}
-		if i == len(z.changes)-1 || local == never && !first {
+		end := z.end(i)
+		switch {
+		case end == never:
 			return 0, false
+		case e.interval && from+z.changes[i].offset > end+z.changes[i+1].offset:
+			// The clock is put back to before from, and shows once more what was
+			// not looked at.
+			i, from = i+1, end
+		case local == never:
+			return 0, false
+		default:
+			from = max(end, local-farthest)
+			i = z.period(from)
 		}
-		// There is nothing to fire before local. The next period needs a look
-		// all the same, if it is the first after from: its clock may have been
-		// put back to before from.
-		i++
-		if !first && local != never {
-			i = max(i, z.period(local-farthest))
-		}
-		from = z.changes[i].at
 	}
 }
 

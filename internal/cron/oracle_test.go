@@ -38,6 +38,11 @@ func (o *oracle) names(local int64) bool {
 	if !o.ofDay[local%daySeconds/60] || !o.ofMinute[local%60] {
 		return false
 	}
+	return o.day(local)
+}
+
+// day reports whether the expression names the day of a local time.
+func (o *oracle) day(local int64) bool {
 	is, known := o.dates[local/daySeconds]
 	if !known {
 		is = o.date(time.Unix(local, 0).UTC())
@@ -103,6 +108,9 @@ func isWeekday(s string, t time.Time) bool {
 
 // inList reports whether a list of values, ranges and steps has v.
 func inList(list string, v, low, high int, names string) bool {
+	if v < low || v > high {
+		return false
+	}
 	for _, s := range strings.Split(list, ",") {
 		s, step, stepped := strings.Cut(s, "/")
 		from, to, ranged := strings.Cut(s, "-")
@@ -130,8 +138,12 @@ func inList(list string, v, low, high int, names string) bool {
 
 // number reads a number or a name of three letters in a row of such.
 func number(s, names string) int {
-	if i := strings.Index(names, s); i >= 0 && len(s) == 3 {
-		return i/3 + 1
+	if len(s) >= 3 && names != "" && s[0] >= 'A' {
+		for i := 0; i < len(names); i += 3 {
+			if names[i:i+3] == s[:3] {
+				return i/3 + 1
+			}
+		}
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {

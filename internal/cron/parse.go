@@ -274,7 +274,7 @@ func (p *parser) last() (term, *ParseError) {
 			return t, err
 		}
 		if t.low = n; n > 30 {
-			return t, p.fail(at, "", "no month has a day that is %s before its last", p.text[at:p.at])
+			return t, p.fail(at, "", "no month has a day that is %s before its last", shown(p.text[at:p.at]))
 		}
 	}
 	if p.peek()|0x20 == 'w' {
@@ -337,7 +337,7 @@ func (p *parser) step() (int, *ParseError) {
 		if next := p.index + 1; p.index < dayOfMonth && n%(p.unit.max+1) == 0 {
 			hint = fmt.Sprintf("a step of %d belongs into the field of %s, the next", n/(p.unit.max+1), units[next].name)
 		}
-		return 0, p.fail(at, hint, "a step of %s is more than there are %s, %d at most", p.text[at:p.at], p.unit.name, p.unit.most)
+		return 0, p.fail(at, hint, "a step of %s is more than there are %s, %d at most", shown(p.text[at:p.at]), p.unit.name, p.unit.most)
 	}
 	return n, nil
 }
@@ -371,7 +371,7 @@ func (p *parser) outside(at, n int) *ParseError {
 	case p.index == year && n < 100:
 		hint = didYouMean(fmt.Sprint(2000 + n))
 	}
-	return p.fail(at, hint, "%s are %d to %d, not %s", p.unit.name, p.unit.min, p.unit.max, p.text[at:p.at])
+	return p.fail(at, hint, "%s are %d to %d, not %s", p.unit.name, p.unit.min, p.unit.max, shown(p.text[at:p.at]))
 }
 
 // number reads digits. What is expected in their place is for the message.

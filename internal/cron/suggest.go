@@ -138,35 +138,34 @@ func crontabDays(list string) string {
 
 // unknown complains about a word that is not the name of a value.
 func (p *parser) unknown(at int, name string) *ParseError {
-	word := strings.ToUpper(name)
-	if len(word) > maxShown {
-		word = word[:maxShown] + "..."
+	word := strings.ToUpper(shown(name))
+	hint := ""
+	for i := range units {
+		if _, ok := units[i].value(name); ok {
+			hint = fmt.Sprintf("it is a %s, which is field %d", units[i].one, i+1)
+		}
 	}
 	if p.unit.names == nil {
-		hint := ""
-		for i := range units {
-			if _, ok := units[i].value(name); ok {
-				hint = fmt.Sprintf("it is a %s, which is field %d", units[i].one, i+1)
-			}
-		}
 		return p.fail(at, hint, "%s is not expected in the field of %s, which are %d to %d", word, p.unit.name, p.unit.min, p.unit.max)
 	}
-	var names, known []string
-	for i, full := range p.unit.names {
-		names = append(names, p.unit.short(p.unit.min+i), full)
-		known = append(known, p.unit.short(p.unit.min+i))
-	}
-	hint := ""
-	for _, short := range known {
-		if strings.HasPrefix(word, short) {
-			hint = didYouMean(short)
-		}
-	}
-	if found := nearestNames(name, names, 1); hint == "" && len(found) > 0 {
-		hint = didYouMean(strings.ToUpper(found[0][:3]))
-	}
 	if hint == "" {
-		hint = "known are " + strings.Join(known, ", ")
+		hint = p.unit.meant(name)
 	}
 	return p.fail(at, hint, "%s is no %s", word, p.unit.one)
+}
+
+// meant says which name was probably meant by a word.
+func (u *unit) meant(word string) string {
+	var names, known []string
+	for v := u.min; v <= u.max; v++ {
+		short := u.short(v)
+		names, known = append(names, short, u.names[v-u.min]), append(known, short)
+		if strings.HasPrefix(strings.ToUpper(word), short) {
+			return didYouMean(short)
+		}
+	}
+	if found := nearestNames(word, names, 1); len(found) > 0 {
+		return didYouMean(strings.ToUpper(found[0][:3]))
+	}
+	return "known are " + strings.Join(known, ", ")
 }

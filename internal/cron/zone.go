@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,20 +28,33 @@ var utc = Zone{time.UTC, []change{{at: math.MinInt64}}}
 
 // NewZone returns the zone of a location.
 func NewZone(location *time.Location) *Zone {
-	z := &Zone{location: location}
 	t := time.Unix(earliest, 0).In(location)
-	at := int64(math.MinInt64)
-	for {
-		_, offset := t.Zone()
-		if n := len(z.changes); n == 0 || z.changes[n-1].offset != int64(offset) {
-			z.changes = append(z.changes, change{at, int64(offset)})
+	z := &Zone{location, []change{{math.MinInt64, offset(t)}}}
+	for t.Unix() < latest {
+		_, next := t.ZoneBounds()
+		if next.IsZero() {
+			break
 		}
-		_, end := t.ZoneBounds()
-		if end.IsZero() || !end.After(t) || end.Unix() > latest {
-			return z
+		if !next.After(t) { // as it may be said of the last day of a year
+			next = t.Add(daySeconds * time.Second)
 		}
-		t, at = end, end.Unix()
+		if offset(next) != offset(t) {
+			// ZoneBounds gives the first second of the new time, or an end within
+			// the old one.
+			n := sort.Search(int(next.Unix()-t.Unix()), func(n int) bool {
+				return offset(t.Add(time.Duration(n)*time.Second)) == offset(next)
+			})
+			z.changes = append(z.changes, change{t.Unix() + int64(n), offset(next)})
+		}
+		t = next
 	}
+	return z
+}
+
+// offset returns by how many seconds local time is ahead of UTC.
+func offset(t time.Time) int64 {
+	_, seconds := t.Zone()
+	return int64(seconds)
 }
 
 // Location returns what the zone was made from.
@@ -85,16 +100,18 @@ func LoadZone(name string) (*Zone, error) {
 		return nil, errors.New(`time zone "Local" is another one on every machine; write its name, such as "Europe/Berlin"`)
 	}
 	location, err := time.LoadLocation(name)
-	if err == nil {
-		return NewZone(location), nil
+	if err != nil {
+		return nil, unknownZone(name)
 	}
+	return NewZone(location), nil
+}
+
+// unknownZone is the error for a name that the machine doesn't know.
+func unknownZone(name string) error {
 	if slices.Contains(zoneNames(), name) {
-		return nil, fmt.Errorf("time zone %q is not in the time zone database of this machine; install its package tzdata, or import time/tzdata into the program", name)
+		return fmt.Errorf("time zone %q is not in the time zone database of this machine; install its package tzdata, or import time/tzdata into the program", name)
 	}
-	if len(name) > maxShown {
-		name = name[:maxShown] + "..."
-	}
-	return nil, fmt.Errorf("there is no time zone %q; %s", name, meantZone(name))
+	return fmt.Errorf("there is no time zone %q; %s", shown(name), meantZone(name))
 }
 
 // meantZone says what somebody who wrote name probably meant.
@@ -105,15 +122,14 @@ func meantZone(name string) string {
 	if zone, ok := fixedOffset(name); ok {
 		return fmt.Sprintf("did you mean %q, where the sign is the other way round?", zone)
 	}
-	switch found := nearestZones(name); len(found) {
-	case 0:
-		return `names are those of the tz database, such as "Europe/Berlin" or "UTC"`
-	case 1:
-		return didYouMean(found[0])
-	default:
-		n := len(found) - 1
-		return fmt.Sprintf("did you mean %q or %q?", strings.Join(found[:n], `", "`), found[n])
+	found := nearestZones(name)
+	for i, zone := range found {
+		found[i] = strconv.Quote(zone)
 	}
+	if len(found) == 0 {
+		return `names are those of the tz database, such as "Europe/Berlin" or "UTC"`
+	}
+	return "did you mean " + join(found, "or") + "?"
 }
 
 // nearestZones returns up to three zones with a similar name, or whose last part,
