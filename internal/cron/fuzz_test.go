@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/courierhq/courier/internal/raced"
 )
 
 // randomField returns a list of values, ranges, steps and what else a field may
@@ -94,6 +96,14 @@ func FuzzParse(f *testing.F) {
 var fuzzZones = []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca",
 	"Pacific/Apia", "Asia/Tehran", "Antarctica/Troll", "Antarctica/Casey", "Pacific/Kwajalein", "America/Caracas"}
 
+func loadFuzzZones(t testing.TB) []*Zone {
+	zones := make([]*Zone, len(fuzzZones))
+	for i, name := range fuzzZones {
+		zones[i] = mustLoad(t, name)
+	}
+	return zones
+}
+
 // FuzzNext compares with the oracle in UTC, and holds Next to its promises in
 // zones where it has more to do: a time strictly later, that the expression names
 // or that the clock skipped, and none before it.
@@ -101,10 +111,7 @@ func FuzzNext(f *testing.F) {
 	for i, s := range []string{"0 30 2 * * ?", "* * * * * ?", "0 0/15 1-3 ? * SUN", "0 0 0 L-3W * ?", "59 59 23 31 12 ? 2099", "0 0 0 29 2 ?", "0 0 12 30 12 ?"} {
 		f.Add(s, int64(1_700_000_000+i*10_000_000), byte(i))
 	}
-	zones := make([]*Zone, len(fuzzZones))
-	for i, name := range fuzzZones {
-		zones[i] = mustLoad(f, name)
-	}
+	zones := loadFuzzZones(f)
 	f.Fuzz(func(t *testing.T, text string, after int64, zone byte) {
 		e, err := Parse(text)
 		if err != nil {
@@ -149,13 +156,13 @@ func checkNext(t *testing.T, e *Expression, text string, z *Zone, after int64) {
 
 // TestFuzzed does what FuzzNext does, with random expressions that are right.
 func TestFuzzed(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	for i := range 2000 {
+	random, zones := rand.New(rand.NewPCG(3, 4)), loadFuzzZones(t)
+	for i := range raced.Or(300, 1500) {
 		text := randomExpression(random)
 		if i%2 == 0 { // about changes of clocks
 			text = fmt.Sprintf("0 %s %d %s", randomField(random, minute), random.IntN(4), "* * ?")
 		}
-		z := mustLoad(t, fuzzZones[random.IntN(len(fuzzZones))])
+		z := zones[random.IntN(len(zones))]
 		after := random.Int64N(130 * 365 * daySeconds)
 		if n := len(z.changes); n > 1 {
 			after = z.changes[1+random.IntN(n-1)].at + random.Int64N(2*daySeconds) - daySeconds

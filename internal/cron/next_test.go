@@ -202,7 +202,7 @@ func TestCalendar(t *testing.T) {
 // look at one day after the other.
 func TestRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range raced.Or(400, 4000) {
+	for range raced.Or(300, 1500) {
 		text := randomExpression(random)
 		e, err := Parse(text)
 		if err != nil {

@@ -38,13 +38,14 @@ func NewZone(location *time.Location) *Zone {
 		if !next.After(t) { // as it may be said of the last day of a year
 			next = t.Add(daySeconds * time.Second)
 		}
-		if offset(next) != offset(t) {
-			// ZoneBounds gives the first second of the new time, or an end within
-			// the old one.
-			n := sort.Search(int(next.Unix()-t.Unix()), func(n int) bool {
-				return offset(t.Add(time.Duration(n)*time.Second)) == offset(next)
-			})
-			z.changes = append(z.changes, change{t.Unix() + int64(n), offset(next)})
+		if now := offset(next); now != offset(t) {
+			at := next.Unix()
+			if offset(next.Add(-time.Second)) == now { // the end was within the new time
+				at = t.Unix() + int64(sort.Search(int(at-t.Unix()), func(n int) bool {
+					return offset(t.Add(time.Duration(n)*time.Second)) == now
+				}))
+			}
+			z.changes = append(z.changes, change{at, now})
 		}
 		t = next
 	}
