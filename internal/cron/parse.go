@@ -111,9 +111,12 @@ func (p *parser) fail(at int, hint, format string, args ...any) *ParseError {
 	return &ParseError{Offset: at, Problem: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// peek returns the next character, 0 at the end of the field.
+// done reports whether the field ends here.
+func (p *parser) done() bool { return p.at == len(p.text) }
+
+// peek returns the next character, and one that means nothing at the end.
 func (p *parser) peek() byte {
-	if p.at == len(p.text) {
+	if p.done() {
 		return 0
 	}
 	return p.text[p.at]
@@ -138,9 +141,9 @@ func (p *parser) field(f *field) *ParseError {
 		}
 		f.terms = append(f.terms, t)
 		switch {
-		case t.kind == unspecified && (len(f.terms) > 1 || p.peek() != 0):
+		case t.kind == unspecified && (len(f.terms) > 1 || !p.done()):
 			return p.fail(at, "", `"?" must stand alone in its field`)
-		case p.peek() == 0:
+		case p.done():
 			return nil
 		case !p.accept(','):
 			return p.unexpected()
@@ -236,7 +239,7 @@ func (p *parser) star() (t term, err *ParseError) {
 	star := p.accept('*')
 	if star && isDigit(p.peek()) {
 		n := p.at
-		for p.at < len(p.text) && isDigit(p.peek()) {
+		for isDigit(p.peek()) {
 			p.at++
 		}
 		return t, p.fail(n, didYouMean("*/"+p.text[n:p.at]), `"*" is every value`)
@@ -382,7 +385,7 @@ func (p *parser) number(what string) (int, *ParseError) {
 	}
 	if p.at == at {
 		found := "the field ends"
-		if at < len(p.text) {
+		if !p.done() {
 			found = "there is " + quoteFirst(p.text[at:])
 		}
 		return 0, p.fail(at, "", "%s is expected where %s", what, found)

@@ -105,6 +105,8 @@ func TestParseErrors(t *testing.T) {
 		{"0 0 3 ? * MON-", "column 15: a value is expected where the field ends"},
 		{"0 0 3, * * ?", "column 7: a value is expected where the field ends"},
 		{"0 0 3,,4 * * ?", "column 7: a value is expected where there is ','"},
+		{"0 0 3\x00 * * ?", `column 6: '\x00' is not expected after an hour`},
+		{"0 0 3 *\x00 * ?", `column 8: '\x00' is not expected after a day of month`},
 		{"0 0 -3 * * ?", "column 5: a value is expected where there is '-'"},
 		{"0 0 ３ * * ?", "column 5: a value is expected where there is '３'"},
 		{"0 0 3 \xff * ?", "column 7: a value is expected where there is '�'"},
