@@ -53,7 +53,11 @@ func Register(r *courier.Registry, c Connections) {
 const stall = 60 * time.Second
 
 func options(verb, doc string) *courier.TypeOptions {
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, Aliases: []string{"ftps." + verb}}
+	r := repetitions[verb]
+	return &courier.TypeOptions{
+		Timeout: new(time.Duration(0)), Stall: new(stall), Aliases: []string{"ftps." + verb},
+		Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup,
+	}
 }
 
 // oneOf reports a value of a configuration field that is none of the given.

@@ -39,21 +39,22 @@ func Register(r *courier.Registry, c Connections) {
 	if c == nil {
 		panic("sftp: register: connections are missing")
 	}
-	courier.Register(r, "sftp.list", List{c}, options("Lists files in a directory on an SFTP server."))
-	courier.Register(r, "sftp.download", Download{c}, options("Downloads files from an SFTP server."))
-	courier.Register(r, "sftp.upload", Upload{c}, options("Uploads files to an SFTP server."))
-	courier.Register(r, "sftp.mkdir", Mkdir{c}, options("Makes a directory on an SFTP server, with those above it."))
-	courier.Register(r, "sftp.rmdir", Rmdir{c}, options("Removes a directory on an SFTP server."))
-	courier.Register(r, "sftp.delete", Delete{c}, options("Deletes files on an SFTP server."))
-	courier.Register(r, "sftp.rename", Rename{c}, options("Renames a file or directory on an SFTP server."))
-	courier.Register(r, "sftp.stat", Stat{c}, options("Looks at a file or directory on an SFTP server."))
+	courier.Register(r, "sftp.list", List{c}, options("list", "Lists files in a directory on an SFTP server."))
+	courier.Register(r, "sftp.download", Download{c}, options("download", "Downloads files from an SFTP server."))
+	courier.Register(r, "sftp.upload", Upload{c}, options("upload", "Uploads files to an SFTP server."))
+	courier.Register(r, "sftp.mkdir", Mkdir{c}, options("mkdir", "Makes a directory on an SFTP server, with those above it."))
+	courier.Register(r, "sftp.rmdir", Rmdir{c}, options("rmdir", "Removes a directory on an SFTP server."))
+	courier.Register(r, "sftp.delete", Delete{c}, options("delete", "Deletes files on an SFTP server."))
+	courier.Register(r, "sftp.rename", Rename{c}, options("rename", "Renames a file or directory on an SFTP server."))
+	courier.Register(r, "sftp.stat", Stat{c}, options("stat", "Looks at a file or directory on an SFTP server."))
 }
 
 // stall is the longest time without progress before a step is given up.
 const stall = 60 * time.Second
 
-func options(doc string) *courier.TypeOptions {
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc}
+func options(verb, doc string) *courier.TypeOptions {
+	r := repetitions[verb]
+	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
 }
 
 // oneOf reports a value of a configuration field that is none of the given.
