@@ -298,7 +298,7 @@ func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile
 	}
 	w, offset, err := cfg.begin(job, f, now)
 	if err != nil {
-		return fmt.Errorf("local file: %w", err)
+		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close()
 	m := &meter{job: job, item: f.Remote, total: n.size}

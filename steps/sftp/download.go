@@ -184,7 +184,7 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clie
 	}
 	w, err := t.create(f)
 	if err != nil {
-		return fmt.Errorf("local file: %w", err)
+		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
 	m := &meter{job: t.job, item: f.remote, total: size}
