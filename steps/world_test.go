@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -347,3 +348,8 @@ func noise(n int) string {
 	rand.NewChaCha8([32]byte{1}).Read(b)
 	return string(b)
 }
+
+// newListener is one on loopback, for what uses sockets.
+func newListener() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+
+func port(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

@@ -58,7 +58,7 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	case r.status == http.StatusAccepted:
 		return nil, c.accepted(r)
 	case r.status >= 200 && r.status <= 299 && c.cfg.Trigger == "http":
-		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value(r.body), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	case r.status == http.StatusInternalServerError && c.cfg.Trigger == "http":
 		return &ExecuteOutput{CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	}

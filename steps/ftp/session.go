@@ -90,6 +90,9 @@ func (s *session) fault(op, path string, err error) error {
 	if err == nil || isFault(err) {
 		return err
 	}
+	if reply, ok := errors.AsType[*replyError](err); ok {
+		reply.text = s.conceal(reply.text)
+	}
 	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
 	if courier.IsPermanent(err) {
 		e = courier.Permanent(e)
