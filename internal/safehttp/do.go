@@ -52,7 +52,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if err := c.opt.CheckURL(r.URL); err != nil {
 		return nil, err
 	}
-	r.Header = r.Header.Clone()
+	if r.Header = r.Header.Clone(); r.Header == nil {
+		r.Header = http.Header{}
+	}
 	for n := 0; ; n++ {
 		resp, err := c.send(ctx, r)
 		if err != nil {
