@@ -51,11 +51,13 @@ func (s *site) left(dir string) {
 
 func TestIdempotency(t *testing.T) {
 	rows := map[string]func(t *testing.T){
-		"sftp.upload":   func(t *testing.T) { overwritesRemotely(t, "sftp.upload", "sftp") },
-		"ftp.upload":    func(t *testing.T) { overwritesRemotely(t, "ftp.upload", "ftp") },
-		"sftp.download": func(t *testing.T) { resumes(t, "sftp.download", "sftp", object{"resume_partial": true, "skip_if_same": true}) },
-		"ftp.download":  func(t *testing.T) { resumes(t, "ftp.download", "ftp", object{"idempotency": "resume"}) },
-		"pgp.encrypt":   encryptsAgain,
+		"sftp.upload": func(t *testing.T) { overwritesRemotely(t, "sftp.upload", "sftp") },
+		"ftp.upload":  func(t *testing.T) { overwritesRemotely(t, "ftp.upload", "ftp") },
+		"sftp.download": func(t *testing.T) {
+			resumes(t, "sftp.download", "sftp", object{"resume_partial": true, "skip_if_same": true})
+		},
+		"ftp.download": func(t *testing.T) { resumes(t, "ftp.download", "ftp", object{"idempotency": "resume"}) },
+		"pgp.encrypt":  encryptsAgain,
 		"pgp.decrypt": func(t *testing.T) {
 			s := newSite(t, map[string]string{"W/f": noise(largeSize)})
 			s.must("pgp.encrypt", object{"input_path": "f", "output_path": "f.pgp", "recipient_key_ids": []string{"us"}})

@@ -56,6 +56,8 @@ type world struct {
 	sftp *sftpserver.Server
 	ftp  *ftpserver.Server
 	ends []func() error
+	// header may add to what the HTTP server answers, by the parameter n.
+	header func(h http.Header, n string)
 }
 
 // newWorld opens a world in dir, in which it makes what is missing. The
@@ -136,7 +138,13 @@ func (w *world) serve(run, stop func() error) {
 // listen starts the HTTP server, to which all names lead.
 func (w *world) listen() *memnet.Listener {
 	mux := http.NewServeMux()
-	mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(filepath.Join(w.dir, "http")))))
+	files := http.StripPrefix("/files/", http.FileServer(http.Dir(filepath.Join(w.dir, "http"))))
+	mux.HandleFunc("GET /files/", func(rw http.ResponseWriter, r *http.Request) {
+		if w.header != nil {
+			w.header(rw.Header(), r.URL.Query().Get("n"))
+		}
+		files.ServeHTTP(rw, r)
+	})
 	mux.HandleFunc("POST /api/{name}", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, `{"done": true}`) })
 	net, s := memnet.Listen(), &http.Server{Handler: mux}
 	w.serve(func() error {
@@ -245,6 +253,16 @@ type site struct {
 // directory, which others than root can get to.
 func newSite(t testing.TB, files map[string]string) *site {
 	t.Helper()
+	s := newSiteWith(t, sftpserver.Options{}, ftpserver.Options{})
+	for name, content := range files {
+		s.write(name, content)
+	}
+	return s
+}
+
+// newSiteWith is newSite with servers that may misbehave.
+func newSiteWith(t testing.TB, sopt sftpserver.Options, fopt ftpserver.Options) *site {
+	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "world") // in memory, if possible
 	if err != nil {
 		dir = t.TempDir()
@@ -255,7 +273,7 @@ func newSite(t testing.TB, files map[string]string) *site {
 			t.Fatal(err)
 		}
 	}
-	w, err := newWorld(dir, sftpserver.Options{}, ftpserver.Options{})
+	w, err := newWorld(dir, sopt, fopt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,11 +282,7 @@ func newSite(t testing.TB, files map[string]string) *site {
 			t.Error(err)
 		}
 	})
-	s := &site{world: w, TB: t}
-	for name, content := range files {
-		s.write(name, content)
-	}
-	return s
+	return &site{world: w, TB: t}
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }

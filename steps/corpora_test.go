@@ -1,0 +1,61 @@
+package steps_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/courierhq/courier/internal/hostile"
+)
+
+// TestCorpora fails if hostile input is taken away from the tests: the corpora
+// have at least the sizes that were promised, and each package that takes such
+// input runs its own.
+func TestCorpora(t *testing.T) {
+	for _, corpus := range []struct {
+		what string
+		min  int
+		got  int
+	}{
+		{"names", 150, len(hostile.Names())},
+		{"zip and tar archives", 40, elements(t, "file/hostile_test.go", "[]hostileArchive") + elements(t, "file/hostiletar_test.go", "[]hostileArchive")},
+		{"zip archives", 20, elements(t, "file/hostile_test.go", "[]hostileArchive")},
+		{"tar archives", 20, elements(t, "file/hostiletar_test.go", "[]hostileArchive")},
+		{"OpenPGP messages", 40, elements(t, "pgp/hostile_test.go", "[]hostileMessage")},
+		{"FTP servers", 30, elements(t, "ftp/hostile_test.go", "map[string]lie")},
+		{"SFTP servers", 30, elements(t, "sftp/hostile_test.go", "map[string]func(r sftpserver.Request) []byte") + elements(t, "sftp/hostile_test.go", "map[string]sftpserver.Script")},
+		{"HTTP servers", 20, elements(t, "httpreq/hostile_test.go", "[]struct{name string; serve func(c net.Conn); permanent bool; want string}")},
+	} {
+		t.Logf("%d %s", corpus.got, corpus.what)
+		if corpus.got < corpus.min {
+			t.Errorf("there are %d hostile %s, at least %d were promised", corpus.got, corpus.what, corpus.min)
+		}
+	}
+	names := hostile.Names()
+	slices.Sort(names)
+	if n := len(slices.Compact(names)); n < 150 {
+		t.Errorf("only %d of the names differ", n)
+	}
+}
+
+// elements counts the elements of the literals of a type in a test file.
+func elements(t *testing.T, file, typ string) int {
+	t.Helper()
+	syntax, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, 0)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	n := 0
+	ast.Inspect(syntax, func(node ast.Node) bool {
+		if lit, ok := node.(*ast.CompositeLit); ok && lit.Type != nil && types.ExprString(lit.Type) == typ {
+			n += len(lit.Elts)
+		}
+		return true
+	})
+	return n
+}
