@@ -59,3 +59,31 @@ func elements(t *testing.T, file, typ string) int {
 	})
 	return n
 }
+
+// TestFuzzTargets fails if one of the fuzz targets that were promised is gone.
+func TestFuzzTargets(t *testing.T) {
+	for what, at := range map[string][2]string{
+		"names of files":            {"../internal/safename", "FuzzCheck"},
+		"patterns, local":           {"file", "FuzzPattern"},
+		"patterns, remote":          {"sftp", "FuzzPattern"},
+		"extraction of zip":         {"file", "FuzzUnzip"},
+		"extraction of tar":         {"file", "FuzzUntar"},
+		"lines of FTP listings":     {"ftp", "FuzzList"},
+		"replies of FTP servers":    {"ftp", "FuzzReply"},
+		"opening OpenPGP messages":  {"pgp", "FuzzDecrypt"},
+		"responses of HTTP servers": {"../internal/safehttp", "FuzzResponse"},
+		"downloads by HTTP":         {"httpreq", "FuzzServer"},
+		"URLs":                      {"../internal/safehttp", "FuzzURL"},
+	} {
+		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(at[0]), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			return err == nil && syntax.Scope.Lookup(at[1]) != nil
+		}) {
+			t.Errorf("%s: no %s in %s", what, at[1], at[0])
+		}
+	}
+}

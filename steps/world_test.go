@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +57,9 @@ type world struct {
 	sftp *sftpserver.Server
 	ftp  *ftpserver.Server
 	ends []func() error
+
+	sconn sftp.Connection // called "sftp"
+	fconn ftp.Connection  // called "ftp"
 	// header may add to what the HTTP server answers, by the parameter n.
 	header func(h http.Header, n string)
 }
@@ -81,6 +85,7 @@ func newWorld(dir string, sopt sftpserver.Options, fopt ftpserver.Options) (*wor
 	if err != nil {
 		return nil, err
 	}
+	w.sconn, w.fconn = sconn, fconn
 	web := w.listen()
 	lookup := func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
@@ -367,3 +372,13 @@ func noise(n int) string {
 func newListener() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
 func port(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// newKey returns a private key of nobody's.
+func newKey(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

@@ -34,7 +34,7 @@ func traceID(job *courier.Context, run int) string {
 // trigger calls the function. The output is nil if its end has to be waited
 // for.
 func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
-	if err := c.session.client.Reach(ctx, c.app.base); err != nil {
+	if _, err := c.session.client.Reach(ctx, c.app.base); err != nil {
 		return nil, c.session.fault(ctx, err) // nothing was called
 	}
 	u, h, body, err := c.request()

@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -129,9 +130,23 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 		return nil
 	}
 	return use(ctx, job, c, id, func(s *session) error {
+		began := time.Now()
 		if err := s.noop(ctx); err != nil {
 			return s.fault("test", "", err)
 		}
+		facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+		// Listing tests the connections for content too. The account need not be
+		// allowed to.
+		entries := 0
+		_, err := s.each(ctx, ".", false, func(entry) error { entries++; return nil })
+		if refusal, ok := errors.AsType[*replyError](err); ok && refusal.code >= 500 {
+			facts = append(facts, "entries", "refused")
+		} else if err != nil {
+			return s.fault("test", "", err)
+		} else {
+			facts = append(facts, "entries", entries)
+		}
+		job.Log().With("connection", id, "host", s.addr).Info("the connection works", facts...)
 		if f == nil {
 			return nil
 		}

@@ -34,6 +34,7 @@ type session struct {
 	hidden   string // the argument with which LIST shows all files, once that is known
 	began    time.Time
 	warnings []string // what the configuration gives up
+	facts    []any    // about the server and what was agreed on, for a log
 
 	mu   sync.Mutex
 	data io.Closer // the connection for content, while there is one

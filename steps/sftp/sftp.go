@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -134,10 +135,34 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 		if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
 			return s.fault("test", "", err)
 		}
-		job.Log().With("connection", id, "host", s.addr).Info("the connection works", append(s.facts, "round_trip", time.Since(began))...)
+		facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+		switch entries, err := s.peek(ctx, "."); {
+		case err == nil:
+			facts = append(facts, "entries", entries)
+		case isStatus(err): // the account need not be allowed to
+			facts = append(facts, "entries", "refused")
+		default:
+			return s.fault("test", "", err)
+		}
+		job.Log().With("connection", id, "host", s.addr).Info("the connection works", facts...)
 		if f == nil {
 			return nil
 		}
 		return f(s)
 	})
+}
+
+// peek counts the first entries of a directory that the server tells in one
+// answer.
+func (s *session) peek(ctx context.Context, dir string) (int, error) {
+	h, err := s.opendir(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	defer s.closeHandle(ctx, h)
+	entries, _, err := s.readdir(ctx, h)
+	if status, ok := err.(*statusError); ok && status.code == statusEOF {
+		err = nil
+	}
+	return len(entries), err
 }
