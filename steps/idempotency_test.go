@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/internal/confined"
+	"github.com/courierhq/courier/internal/raced"
 )
 
 // The tests in this file are the table "Idempotency Rules by Step Type" of the
@@ -16,9 +17,9 @@ import (
 // when the first one's reply was lost. docs/testing.md tells how each row is
 // met, and where that is more than the table asks for.
 
-const (
-	largeSize = 6 << 20
-	middle    = 2 << 20
+var (
+	largeSize = raced.Or(3<<20, 6<<20)
+	middle    = int64(1 << 20)
 )
 
 // killed runs an attempt that dies in the middle.
