@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -126,7 +127,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 		return err
 	})
 	if err == nil {
-		err = inParallel(ctx, len(all.Files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
+		err = remote.InParallel(ctx, len(all.Files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
 			return more(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
 				return s.fetch(ctx, job, &all.Files[i], cfg)
 			})

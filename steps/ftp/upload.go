@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -86,7 +87,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 		return s.setTargets(ctx, cfg, files, several)
 	})
 	if err == nil {
-		err = inParallel(ctx, len(files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
+		err = remote.InParallel(ctx, len(files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
 			return more(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 				p := putting{job: job, cfg: cfg, file: &files[i]}
 				return p.run(ctx, s)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -302,7 +303,7 @@ func (t *downloading) after(ctx context.Context) error {
 				return s.fault("move to", t.cfg.MoveTo, err)
 			}
 		}
-		return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+		return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 			return s.fault(t.cfg.AfterTransfer, t.files[i].remote, t.afterOne(ctx, s, &t.files[i]))
 		})
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Download is the step "sftp.download". It downloads one file, or those files
@@ -141,7 +142,7 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 		total += f.size
 	}
 	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A channel of SSH lets about 2 MiB through per round trip, whatever the line
@@ -49,7 +51,7 @@ func (s *session) openMore(n int) {
 	limit := time.AfterFunc(s.silence, func() { s.fail(errSilence) })
 	defer limit.Stop()
 	opened := make([]*client, n)
-	inParallel(context.Background(), n, n, func(_ context.Context, i int) error {
+	remote.InParallel(context.Background(), n, n, func(_ context.Context, i int) error {
 		c, err := s.openClient(s.fate)
 		if err == nil {
 			s.running.Go(c.receive)
@@ -109,7 +111,7 @@ func (s *session) openLanes(ctx context.Context, clients []*client, path string,
 	}
 	first := lane{clients[0], h}
 	more := make([]lane, len(clients)-1)
-	err = inParallel(ctx, len(more), len(more), func(ctx context.Context, i int) error {
+	err = remote.InParallel(ctx, len(more), len(more), func(ctx context.Context, i int) error {
 		c := clients[i+1]
 		h, err := c.open(ctx, path, flags&^(flagCreate|flagTruncate))
 		if err == nil {
@@ -138,7 +140,7 @@ func (s *session) openLanes(ctx context.Context, clients []*client, path string,
 func closeLanes(ctx context.Context, open []lane) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	inParallel(ctx, len(open), len(open), func(ctx context.Context, i int) error {
+	remote.InParallel(ctx, len(open), len(open), func(ctx context.Context, i int) error {
 		open[i].close(ctx, open[i].handle)
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // fewNames is up to how many names it is cheaper to remove files by guessing
@@ -31,7 +32,7 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 		if len(names) > fewNames {
 			names = s.present(ctx, dir, names)
 		}
-		err := inParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
+		err := remote.InParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
 			p := join(dir, names[i])
 			err := s.remove(ctx, p)
 			if !isStatus(err) {
@@ -91,7 +92,7 @@ func sideNames(job *courier.Context, final string, last int) []string {
 // restore moves back what an attempt moved aside, unless its successor is in
 // place.
 func (s *session) restore(ctx context.Context, job *courier.Context, files []localFile, last int) error {
-	return inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+	return remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
 		dir, name := split(files[i].final)
 		for _, old := range sideNames(job, name+asideSuffix, last) {
 			old = join(dir, old)

@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -206,7 +207,7 @@ func (s *session) follow(ctx context.Context, dir string, entries []entry) error
 			links = append(links, &entries[i])
 		}
 	}
-	return inParallel(ctx, len(links), manyRequests, func(ctx context.Context, i int) error {
+	return remote.InParallel(ctx, len(links), manyRequests, func(ctx context.Context, i int) error {
 		a, err := s.stat(ctx, join(dir, links[i].name))
 		if isStatus(err) {
 			return nil

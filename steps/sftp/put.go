@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -229,7 +230,7 @@ func (p *putting) write(ctx context.Context, s *session) error {
 // write in earnest, and report a full disk, only now.
 func finishLanes(ctx context.Context, open []lane) error {
 	first, others := open[0], open[1:]
-	err := inParallel(ctx, len(others), len(others), func(ctx context.Context, i int) error {
+	err := remote.InParallel(ctx, len(others), len(others), func(ctx context.Context, i int) error {
 		return others[i].close(ctx, others[i].handle)
 	})
 	if err == nil {

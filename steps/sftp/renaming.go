@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -119,7 +120,7 @@ func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
 	var found [2]attrs
 	var errs [2]error
 	paths := [2]string{r.from, r.to}
-	err := inParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
+	err := remote.InParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
 		found[i], errs[i] = s.lstat(ctx, paths[i])
 		if isStatus(errs[i]) {
 			return nil

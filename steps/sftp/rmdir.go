@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -168,7 +169,7 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 	if err != nil {
 		return err
 	}
-	err = inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+	err = remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
 		return c.removeOne(ctx, files[i])
 	})
 	for _, d := range dirs {

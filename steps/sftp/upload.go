@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -162,7 +163,7 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 		total += f.size
 	}
 	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
 		}
