@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A node is what the server tells of a file or directory.
@@ -128,7 +129,7 @@ func (s *session) enter(ctx context.Context, path string) error {
 func (s *session) leave(ctx context.Context) error {
 	_, err := s.command(ctx, "CWD", s.home)
 	if isReply(err) {
-		return s.end(&lostError{err})
+		return s.end(&remote.LostError{Err: err})
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -58,7 +59,7 @@ func (s *session) connect(ctx context.Context) error {
 	defer cancel()
 	conn, err := s.dialTo(timeout, s.addr)
 	if err != nil {
-		return ended(timeout, presentable(err))
+		return remote.Ended(timeout, remote.Presentable(err))
 	}
 	s.begin(conn)
 	stop := context.AfterFunc(timeout, func() { s.end(context.Cause(timeout)) })
@@ -69,7 +70,7 @@ func (s *session) connect(ctx context.Context) error {
 	if err != nil {
 		s.end(err)
 	}
-	return ended(timeout, err)
+	return remote.Ended(timeout, err)
 }
 
 func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
@@ -130,7 +131,7 @@ func (s *session) secure(ctx context.Context) error {
 	}
 	conn := tls.Client(s.conn, s.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return s.explainTLS(ended(ctx, err))
+		return s.explainTLS(remote.Ended(ctx, err))
 	}
 	s.line = newLine(conn)
 	s.state = conn.ConnectionState()
@@ -143,17 +144,17 @@ func (s *session) explainTLS(err error) error {
 	var verify *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &record) && s.c.Security == securityImplicit:
-		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, presentable(err)))
+		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, remote.Presentable(err)))
 	case errors.As(err, &verify):
 		print := "none"
 		if len(verify.UnverifiedCertificates) > 0 {
 			print = fingerprint(verify.UnverifiedCertificates[0])
 		}
-		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, presentable(verify.Err)))
+		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, remote.Presentable(verify.Err)))
 	case courier.IsPermanent(err):
 		return err
 	}
-	return fmt.Errorf("TLS: %w", presentable(err))
+	return fmt.Errorf("TLS: %w", remote.Presentable(err))
 }
 
 // identify logs in.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A session is a login at an FTP server. It does one thing at a time, for one
@@ -41,7 +42,7 @@ type session struct {
 }
 
 // errClosed ends a session that nobody needs any more.
-var errClosed = &lostError{net.ErrClosed}
+var errClosed = &remote.LostError{Err: net.ErrClosed}
 
 // end ends the session, unless it has ended, and returns why it has.
 func (s *session) end(cause error) error {

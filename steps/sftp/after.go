@@ -77,7 +77,7 @@ func isDoneName(pattern, name string) bool {
 
 // isLost reports whether err ends a connection, so that another may do better.
 func isLost(err error) bool {
-	_, lost := errors.AsType[*lostError](err)
+	_, lost := errors.AsType[*remote.LostError](err)
 	return lost || errors.Is(err, errSilence)
 }
 

@@ -9,6 +9,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A pipe is a channel to a server that has written its answers in advance.
@@ -18,7 +20,7 @@ type pipe struct {
 }
 
 func newTestClient(in io.Reader) *client {
-	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &lostError{err} })
+	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &remote.LostError{Err: err} })
 }
 
 // FuzzClient lets the client read whatever a server may send. It must not
