@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -231,20 +230,4 @@ func checkArgument(field, text string) error {
 		}
 	}
 	return nil
-}
-
-// secret returns what the text of a credential stands for.
-func secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
-	if strings.HasPrefix(text, "$secret:") {
-		return text[1:], nil
-	}
-	name, ok := strings.CutPrefix(text, "secret:")
-	if !ok {
-		return text, nil
-	}
-	value, err := job.Secret(ctx, name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
-	}
-	return value, nil
 }

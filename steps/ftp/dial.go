@@ -31,13 +31,13 @@ func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*
 		return nil, fault(courier.Permanent(err))
 	}
 	s.c = c
-	if s.password, err = secret(ctx, job, "password", c.Password); err == nil {
+	if s.password, err = remote.Secret(ctx, job, "password", c.Password); err == nil {
 		err = courier.Permanent(checkArgument("password", s.password))
 	}
 	if err != nil {
 		return nil, fault(err)
 	}
-	key, err := secret(ctx, job, "client_key", c.ClientKey)
+	key, err := remote.Secret(ctx, job, "client_key", c.ClientKey)
 	if err != nil {
 		return nil, fault(err)
 	}

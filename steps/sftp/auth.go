@@ -22,7 +22,7 @@ func (c Connection) auth(ctx context.Context, job *courier.Context) ([]ssh.AuthM
 		{"password", c.Password}, {"private_key", c.PrivateKey}, {"passphrase", c.Passphrase}, {"certificate", c.Certificate},
 	} {
 		var err error
-		if texts[i], err = secret(ctx, job, f.field, f.text); err != nil {
+		if texts[i], err = remote.Secret(ctx, job, f.field, f.text); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -1,7 +1,6 @@
 package sftp
 
 import (
-	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A fuzzKey is the host key made of a seed of 32 equal bytes.
@@ -60,7 +60,7 @@ func FuzzConnections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var loose map[string]map[string]any
 		json.Unmarshal(text, &loose)
-		m, err := parseConnections(text)
+		m, err := remote.ParseConnections(text, Connection.checkAmong)
 		shown := ""
 		if err != nil {
 			if shown = err.Error(); !isPlain(shown) {
@@ -248,34 +248,6 @@ func FuzzPattern(f *testing.F) {
 		}
 		if want, err := path.Match(pattern, name); err == nil && got != want && simple.MatchString(pattern) && utf8.ValidString(name) {
 			t.Errorf("%q matches %q: %t, want %t", pattern, name, got, want)
-		}
-	})
-}
-
-// FuzzSecret checks what the text of a credential stands for.
-func FuzzSecret(f *testing.F) {
-	for _, s := range []string{"", "secret:acme", "$secret:acme", "$$secret:x", "secret:", "word"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		asked := ""
-		job := courier.NewContext(courier.ContextConfig{Secrets: func(_ context.Context, name string) (string, error) {
-			asked = "secret:" + name
-			return "resolved", nil
-		}})
-		defer job.Close()
-		got, err := secret(t.Context(), job, "password", text)
-		switch {
-		case err != nil:
-			if !strings.HasPrefix(text, "secret:") {
-				t.Errorf("%q: %v", text, err)
-			}
-		case asked != "":
-			if asked != text || got != "resolved" {
-				t.Errorf("%q asks for %q and is %q", text, asked, got)
-			}
-		case got != text && "$"+got != text:
-			t.Errorf("%q is %q", text, got)
 		}
 	})
 }
