@@ -18,6 +18,7 @@ type Advice struct {
 	Text string // without a full stop
 }
 
+// Error ends with the advice.
 func (e *Advice) Error() string { return e.Err.Error() + "; " + e.Text }
 
 // Unwrap returns the error without the advice.
@@ -27,6 +28,7 @@ func (e *Advice) Unwrap() error { return e.Err }
 // for that.
 type Hostile struct{ Err error }
 
+// Error is in quotes.
 func (e *Hostile) Error() string { return safename.Quote(e.Err.Error()) }
 
 // Unwrap returns the error as it was.
@@ -43,6 +45,7 @@ func Presentable(err error) error {
 // A LostError says that a connection has ended.
 type LostError struct{ Err error }
 
+// Error says how the connection has ended.
 func (e *LostError) Error() string {
 	switch {
 	case errors.Is(e.Err, os.ErrDeadlineExceeded):
@@ -73,3 +76,6 @@ func Ended(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// ErrChanged says that a file isn't what it was before it was transferred.
+var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt begins anew")

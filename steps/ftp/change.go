@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -43,7 +44,7 @@ func (cfg DeleteConfig) search() search {
 }
 
 func (cfg DeleteConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
 }
 
 // Execute deletes the files. What an earlier attempt has found and written down
@@ -157,8 +158,8 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkPath("new_path", cfg.NewPath), checkTarget(cfg.RemotePath),
-		oneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("new_path", cfg.NewPath), checkTarget(cfg.RemotePath),
+		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail))
 }
 
 // A renaming is what is written down before the renaming.
@@ -203,7 +204,7 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 	now := renaming{To: cfg.NewPath, Dir: from.isDir, Size: from.size}
 	target, err := s.stat(ctx, cfg.NewPath)
 	if strings.HasSuffix(cfg.NewPath, "/") || err == nil && target.isDir {
-		now.To = join(cfg.NewPath, path.Base(cfg.RemotePath))
+		now.To = remote.Join(cfg.NewPath, path.Base(cfg.RemotePath))
 		target, err = s.stat(ctx, now.To)
 	}
 	out.RenamedFile = now.To

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -171,10 +172,10 @@ func (c Connection) problem() error {
 		return err
 	}
 	return errors.Join(
-		oneOf("security", c.Security, securityExplicit, securityImplicit, securityNone),
-		oneOf("certificate_policy", c.CertificatePolicy, policySystem, policyPinned, policyInsecure),
-		oneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
-		oneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
+		remote.OneOf("security", c.Security, securityExplicit, securityImplicit, securityNone),
+		remote.OneOf("certificate_policy", c.CertificatePolicy, policySystem, policyPinned, policyInsecure),
+		remote.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
+		remote.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
 }
 
 func (c Connection) defaultPort() int {

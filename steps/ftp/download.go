@@ -76,8 +76,8 @@ func (cfg DownloadConfig) check() error {
 	if cfg.Idempotency == idempotencyResume && cfg.LocalPath == "" {
 		place = errors.New("idempotency: resume needs local_path, since each attempt has a directory of its own")
 	}
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size, place, checkParallel(cfg.ParallelFiles),
-		oneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyResume))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size, place, checkParallel(cfg.ParallelFiles),
+		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyResume))
 }
 
 func checkParallel(n int) error {
@@ -231,14 +231,14 @@ func (cfg DownloadConfig) singleTarget(job *courier.Context) (string, error) {
 	dir := cfg.LocalPath
 	if dir == "" {
 		dir = job.Dir()
-	} else if !isLocalDirectory(job, dir) {
+	} else if !remote.IsLocalDirectory(job, dir) {
 		return dir, nil
 	}
-	_, name := split(cfg.RemotePath)
+	_, name := remote.Split(cfg.RemotePath)
 	if err := safename.Check(name); err != nil {
 		return "", courier.Permanent(fmt.Errorf("%w, so it can't be the name of a local file; set local_path to a file", err))
 	}
-	return joinLocal(dir, name), nil
+	return remote.JoinLocal(dir, name), nil
 }
 
 func (s *session) directoryToDownload(ctx context.Context, job *courier.Context, cfg DownloadConfig) ([]remoteFile, int, error) {
@@ -266,11 +266,11 @@ func (s *session) directoryToDownload(ctx context.Context, job *courier.Context,
 	files := make([]remoteFile, len(found))
 	taken := make(map[string]string)
 	for i, f := range found {
-		files[i] = remoteFile{Remote: f.Path, local: joinLocal(dir, f.below), Size: f.Size}
-		if other, ok := taken[localKey(f.below)]; ok {
+		files[i] = remoteFile{Remote: f.Path, local: remote.JoinLocal(dir, f.below), Size: f.Size}
+		if other, ok := taken[remote.LocalKey(f.below)]; ok {
 			return nil, 0, fault(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.below)))
 		}
-		taken[localKey(f.below)] = f.below
+		taken[remote.LocalKey(f.below)] = f.below
 	}
 	return files, skipped, nil
 }
@@ -302,7 +302,7 @@ func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile
 		return fmt.Errorf("local file: %w", err)
 	}
 	defer w.Close()
-	m := &meter{job: job, item: f.Remote, total: n.size}
+	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size}
 	if err := s.copyTo(ctx, f.Remote, n, w, offset, m); err != nil {
 		return fault(err)
 	}
@@ -313,10 +313,10 @@ func (s *session) fetch(ctx context.Context, job *courier.Context, f *remoteFile
 			return err
 		}
 	}
-	if err := m.while(w.Commit); err != nil {
+	if err := m.While(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	m.finish()
+	m.Finish()
 	return nil
 }
 
@@ -354,26 +354,23 @@ func (cfg DownloadConfig) there(job *courier.Context, f *remoteFile, now proof) 
 	return false, nil
 }
 
-// errChanged says that a file has changed while it was transferred.
-var errChanged = errors.New("the file was changed while it was transferred; the next attempt begins anew")
-
 // copyTo writes the content of a remote file from offset on to w. It fails if
 // the file isn't, after that, the one that was seen before.
-func (s *session) copyTo(ctx context.Context, remote string, before node, w destination, offset int64, m *meter) error {
-	err := s.retrieve(ctx, remote, before.size, w, offset, m)
+func (s *session) copyTo(ctx context.Context, file string, before node, w destination, offset int64, m *remote.Meter) error {
+	err := s.retrieve(ctx, file, before.size, w, offset, m)
 	part, _ := w.(*partFile)
 	if _, refused := errors.AsType[*restartError](err); refused {
 		if err = part.restart(); err == nil {
-			err = s.retrieve(ctx, remote, before.size, w, 0, m)
+			err = s.retrieve(ctx, file, before.size, w, 0, m)
 		}
 	}
 	if err != nil {
-		if part != nil && errors.Is(err, errChanged) {
+		if part != nil && errors.Is(err, remote.ErrChanged) {
 			part.discard()
 		}
 		return missing(err)
 	}
-	after, err := s.stat(ctx, remote)
+	after, err := s.stat(ctx, file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
@@ -383,24 +380,24 @@ func (s *session) copyTo(ctx context.Context, remote string, before node, w dest
 		if part != nil {
 			part.discard()
 		}
-		return errChanged
+		return remote.ErrChanged
 	}
 	return nil
 }
 
 // retrieve writes what lies between offset and size to w.
-func (s *session) retrieve(ctx context.Context, remote string, size int64, w io.Writer, offset int64, m *meter) error {
-	m.at(offset)
+func (s *session) retrieve(ctx context.Context, file string, size int64, w io.Writer, offset int64, m *remote.Meter) error {
+	m.At(offset)
 	if offset == size && offset > 0 {
 		return nil
 	}
 	var got int64
-	err := s.transfer(ctx, "RETR", remote, offset, false, func(conn net.Conn) error {
+	err := s.transfer(ctx, "RETR", file, offset, false, func(conn net.Conn) error {
 		var err error
 		limited := &io.LimitedReader{R: source{conn}, N: min(size-offset, math.MaxInt64-1) + 1}
-		got, err = transfer.Copy(ctx, w, limited, func(done int64) { m.at(offset + done) })
+		got, err = transfer.Copy(ctx, w, limited, func(done int64) { m.At(offset + done) })
 		if err == nil && got > size-offset {
-			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, errChanged)
+			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, remote.ErrChanged)
 		}
 		return err
 	})
@@ -439,7 +436,7 @@ func (d Download) Cleanup(_ context.Context, job *courier.Context, cfg DownloadC
 	switch {
 	case cfg.LocalPath == "":
 		return cleanAttempts(job)
-	case isLocalDirectory(job, cfg.LocalPath):
+	case remote.IsLocalDirectory(job, cfg.LocalPath):
 		return cleanDirectory(job, cfg.LocalPath, resume && job.Cancelled())
 	}
 	if resume && job.Cancelled() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // List is the step "ftp.list". It lists a directory, or what a pattern finds
@@ -42,7 +43,7 @@ func (cfg ListConfig) search() search {
 }
 
 func (cfg ListConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
 }
 
 // Execute lists the directory. It changes nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -121,7 +122,7 @@ func (s *session) find(ctx context.Context, job *courier.Context, dir string, q 
 func (f *finder) walk(ctx context.Context, below string, depth int) error {
 	dir := f.top
 	if below != "" {
-		dir = join(f.top, below)
+		dir = remote.Join(f.top, below)
 	}
 	fault := func(err error) error { return f.s.fault("list", dir, err) }
 	if depth > maxDepth {
@@ -133,7 +134,7 @@ func (f *finder) walk(ctx context.Context, below string, depth int) error {
 		if err := f.count(e, len(found)); err != nil {
 			return err
 		}
-		if e.name == "." || e.name == ".." || isSideFile(e.name) {
+		if e.name == "." || e.name == ".." || remote.IsSideFile(e.name) {
 			return nil
 		}
 		at := path.Join(below, e.name)
@@ -188,7 +189,7 @@ func (f *finder) add(ctx context.Context, below string, e entry) error {
 	if !f.matches(at) || e.odd || e.isDir && !f.directories {
 		return nil
 	}
-	file := File{Name: e.name, Path: join(f.top, at), Modified: e.modified, IsDirectory: e.isDir, below: at}
+	file := File{Name: e.name, Path: remote.Join(f.top, at), Modified: e.modified, IsDirectory: e.isDir, below: at}
 	n := e.node
 	if e.link || !e.isDir && e.size < 0 {
 		var err error
@@ -235,11 +236,6 @@ func (f *finder) complain() error {
 	}
 	return nil
 }
-
-// sideMark is in the name of every file that a Courier is still uploading.
-const sideMark = ".courier-tmp-"
-
-func isSideFile(name string) bool { return strings.Contains(name, sideMark) }
 
 // each calls f with every entry of a directory, as the server sends it, and
 // returns how many lines are in no form that is known. If hidden is set, files

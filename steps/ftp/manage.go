@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
@@ -103,7 +104,7 @@ var (
 )
 
 func (cfg RmdirConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
 }
 
 // checkTarget refuses to remove what can only be meant by mistake.
@@ -162,7 +163,7 @@ func (s *session) removeTree(ctx context.Context, job *courier.Context, dir stri
 		}
 		for _, e := range found {
 			job.Progress(0, -1, dir)
-			p := join(dir, e.name)
+			p := remote.Join(dir, e.name)
 			if e.isDir {
 				err = s.removeTree(ctx, job, p, true, depth+1)
 			} else {

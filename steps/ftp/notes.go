@@ -129,10 +129,3 @@ func boot() string {
 func partName(job *courier.Context, base string) string {
 	return strings.TrimRight(job.SideName(base), "0123456789") + "part"
 }
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}

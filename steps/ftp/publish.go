@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -125,7 +124,7 @@ func (p *putting) verify(ctx context.Context, s *session) error {
 
 // swap moves what has the final name aside, and the side file there.
 func (p *putting) swap(ctx context.Context, s *session) error {
-	p.aside = asideName(p.job, p.file.final)
+	p.aside = remote.AsideName(p.job, p.file.final)
 	if err := s.rename(ctx, p.file.final, p.aside); err != nil {
 		if isReply(err) {
 			p.aside = ""
@@ -150,31 +149,6 @@ func (p *putting) swap(ctx context.Context, s *session) error {
 	return err
 }
 
-// asideSuffix is added to the name of a file before it is moved aside.
-const asideSuffix = ".old"
-
-// asideName is where a file goes that is in the way of this attempt.
-func asideName(job *courier.Context, final string) string {
-	dir, name := split(final)
-	return join(dir, job.SideName(name+asideSuffix))
-}
-
-// maxAttempts bounds how many earlier attempts are cleaned up after.
-const maxAttempts = 50
-
-// sideNames returns the names of the side files for final of the attempts up
-// to last, the latest first.
-func sideNames(job *courier.Context, final string, last int) []string {
-	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.Attempt()))
-	var names []string
-	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
-		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // removeLeftovers removes the side files of the attempts up to last, with parts
 // also what is kept for the next attempt. Their names are known, so this works
 // where listing is not allowed.
@@ -184,13 +158,13 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 		if err := s.restore(ctx, job, f.final, last); err != nil {
 			return s.fault("clean up", f.final, err)
 		}
-		dir, name := split(f.final)
-		names := sideNames(job, name, last)
+		dir, name := remote.Split(f.final)
+		names := remote.SideNames(job, name, last)
 		if parts {
 			names = append(names, partName(job, name))
 		}
 		for _, side := range names {
-			if err := s.removeSide(ctx, job, join(dir, side)); err != nil {
+			if err := s.removeSide(ctx, job, remote.Join(dir, side)); err != nil {
 				return s.fault("clean up", f.final, err)
 			}
 		}
@@ -218,9 +192,9 @@ func (s *session) removeSide(ctx context.Context, job *courier.Context, p string
 // restore moves back what an attempt moved aside, unless its successor is in
 // place.
 func (s *session) restore(ctx context.Context, job *courier.Context, final string, last int) error {
-	dir, name := split(final)
-	for _, old := range sideNames(job, name+asideSuffix, last) {
-		old = join(dir, old)
+	dir, name := remote.Split(final)
+	for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
+		old = remote.Join(dir, old)
 		_, err := s.stat(ctx, old)
 		if err == nil {
 			if _, e := s.stat(ctx, final); errors.Is(e, fs.ErrNotExist) {

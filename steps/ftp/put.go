@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -21,7 +22,7 @@ type putting struct {
 	file *localFile
 
 	src   *os.File
-	meter *meter
+	meter *remote.Meter
 	side  string // remote path until the file is complete
 	aside string // remote path of the file that was there before; empty unless it was moved
 }
@@ -37,11 +38,11 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		return fmt.Errorf("local file: %w", err)
 	}
 	p.src, p.file.size = src, before.Size()
-	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
-	dir, name := split(p.file.final)
-	p.side = join(dir, p.job.SideName(name))
+	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size}
+	dir, name := remote.Split(p.file.final)
+	p.side = remote.Join(dir, p.job.SideName(name))
 	if p.cfg.Idempotency == idempotencyResume {
-		p.side = join(dir, partName(p.job, name))
+		p.side = remote.Join(dir, partName(p.job, name))
 	}
 	if done, err := p.consult(ctx, s); done || err != nil {
 		return s.fault("upload", p.file.final, err)
@@ -49,7 +50,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	err = p.write(ctx, s, before)
 	keep := err != nil && p.cfg.Idempotency == idempotencyResume && !isWrong(err)
 	if err == nil {
-		err = unchanged(src, before)
+		err = remote.Unchanged(src, before)
 	}
 	if err == nil && p.cfg.VerifyContent {
 		err = p.readBack(ctx, s)
@@ -67,19 +68,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		}
 		return s.fault("upload", p.file.final, err)
 	}
-	p.meter.finish()
-	return nil
-}
-
-// unchanged reports whether the local file is still what it was.
-func unchanged(f *os.File, before fs.FileInfo) error {
-	after, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("local file: %w", err)
-	}
-	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("local file: %w", errChanged)
-	}
+	p.meter.Finish()
 	return nil
 }
 
@@ -123,7 +112,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, remote string, si
 	}
 	c := &comparer{src: p.src}
 	err := s.transfer(ctx, "RETR", remote, 0, false, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { p.job.Progress(p.meter.done, p.meter.total, p.meter.item) })
+		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { p.job.Progress(p.meter.Done, p.meter.Total, p.meter.Item) })
 		return err
 	})
 	switch {
@@ -191,7 +180,7 @@ func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error
 
 // complete sends what lies behind offset, and compares the sizes.
 func (p *putting) complete(ctx context.Context, s *session, offset int64) error {
-	p.meter.at(offset)
+	p.meter.At(offset)
 	if offset < p.file.size || offset == 0 {
 		if err := p.send(ctx, s, offset); isReply(err) {
 			return p.explainRefusal(ctx, s, err)
@@ -199,7 +188,7 @@ func (p *putting) complete(ctx context.Context, s *session, offset int64) error 
 			return err
 		}
 	}
-	return p.meter.while(func() error {
+	return p.meter.While(func() error {
 		n, err := s.stat(ctx, p.side)
 		if err != nil {
 			return fmt.Errorf("the size of what was written: %w", err)
@@ -249,14 +238,14 @@ func (p *putting) send(ctx context.Context, s *session, offset int64) error {
 		verb = "APPE"
 	}
 	return s.transfer(ctx, verb, p.side, 0, true, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, sink{conn}, p.src, func(done int64) { p.meter.at(offset + done) })
+		_, err := transfer.Copy(ctx, sink{conn}, p.src, func(done int64) { p.meter.At(offset + done) })
 		return err
 	})
 }
 
 // explainRefusal says whether the directory is there.
 func (p *putting) explainRefusal(ctx context.Context, s *session, err error) error {
-	dir, _ := split(p.file.final)
+	dir, _ := remote.Split(p.file.final)
 	if s.cause() != nil || dir == "." || dir == "/" {
 		return err
 	}

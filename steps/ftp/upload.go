@@ -11,7 +11,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Upload is the step "ftp.upload". It uploads one file, or all that a pattern
@@ -60,8 +59,8 @@ var (
 )
 
 func (cfg UploadConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
-		oneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail, idempotencyResume))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
+		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail, idempotencyResume))
 }
 
 // A localFile is a file to upload.
@@ -79,10 +78,11 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
+	sources, several, err := cfg.sources().Find(job)
+	if err != nil || len(sources) == 0 {
 		return out, err
 	}
+	files := localFiles(sources)
 	err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 		return s.setTargets(ctx, cfg, files, several)
 	})
@@ -126,34 +126,35 @@ func (out *UploadOutput) add(files []localFile) {
 	}
 }
 
+func (cfg UploadConfig) sources() remote.Sources {
+	return remote.Sources{LocalPath: cfg.LocalPath, Glob: cfg.Glob, IgnoreMissing: cfg.IgnoreMissing}
+}
+
+func localFiles(sources []remote.Source) []localFile {
+	files := make([]localFile, len(sources))
+	for i, f := range sources {
+		files[i] = localFile{local: f.Local, below: f.Below, size: f.Size}
+	}
+	return files
+}
+
 // setTargets gives each file its remote path.
 func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
-	fault := func(err error) error { return s.fault("upload to", cfg.RemotePath, err) }
-	into := cfg.RemotePath == "" || strings.HasSuffix(cfg.RemotePath, "/")
-	if !into {
+	sources := make([]remote.Source, len(files))
+	for i, f := range files {
+		sources[i] = remote.Source{Local: f.local, Below: f.below}
+	}
+	targets, err := cfg.sources().Targets(sources, several, cfg.RemotePath, func() (bool, bool, error) {
 		n, err := s.stat(ctx, cfg.RemotePath)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault(err)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, false, nil
 		}
-		into = err == nil && n.isDir
-		if several && !into {
-			return fault(courier.Permanent(errors.New("is not a directory, but local_path is a pattern for several files; remote_path must name an existing directory, or end in a slash")))
-		}
+		return err == nil, n.isDir, err
+	})
+	for i, target := range targets {
+		files[i].final = target
 	}
-	for i := range files {
-		f := &files[i]
-		if !into {
-			f.final = cfg.RemotePath
-			continue
-		}
-		for name := range strings.SplitSeq(f.below, "/") {
-			if err := safename.Check(name); err != nil {
-				return fault(courier.Permanent(fmt.Errorf("local file %s: %w, so it can't be used on the server; set remote_path to a file", safename.Quote(f.local), err)))
-			}
-		}
-		f.final = join(cfg.RemotePath, f.below)
-	}
-	return nil
+	return s.fault("upload to", cfg.RemotePath, err)
 }
 
 // Validate logs in and checks that the remote directory is there.
@@ -202,15 +203,11 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		// The source is gone. What it was called is known only if it was one
-		// file.
-		if cfg.isPattern(true) {
-			return nil
-		}
-		files, several = []localFile{cfg.single()}, false
+	sources, several := cfg.sources().Former(job)
+	if len(sources) == 0 {
+		return nil
 	}
+	files := localFiles(sources)
 	return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 		err := s.setTargets(ctx, cfg, files, several)
 		if courier.IsPermanent(err) {

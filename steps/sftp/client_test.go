@@ -138,19 +138,6 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-func TestPaths(t *testing.T) {
-	for _, test := range [][3]string{{"", "x", "x"}, {".", "x", "x"}, {"/", "x", "/x"}, {"a", "x", "a/x"}, {"a/", "x", "a/x"}, {"/a/b", "x", "/a/b/x"}} {
-		if got := join(test[0], test[1]); got != test[2] {
-			t.Errorf("join(%q, %q) = %q, want %q", test[0], test[1], got, test[2])
-		}
-	}
-	for _, test := range [][3]string{{"x", ".", "x"}, {"/x", "/", "x"}, {"a/x", "a", "x"}, {"/a/b/x", "/a/b", "x"}, {"a/", "a", ""}, {"", ".", ""}} {
-		if dir, name := split(test[0]); dir != test[1] || name != test[2] {
-			t.Errorf("split(%q) = %q, %q, want %q, %q", test[0], dir, name, test[1], test[2])
-		}
-	}
-}
-
 // TestIDs lets the ids of requests wrap around past one that waits.
 func TestIDs(t *testing.T) {
 	c := newTestClient(bytes.NewReader(nil))

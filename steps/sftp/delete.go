@@ -50,7 +50,7 @@ func (cfg DeleteConfig) search() search {
 }
 
 func (cfg DeleteConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
 }
 
 // A deletePlan is what sftp.delete notes down.

@@ -61,15 +61,19 @@ func (cfg DownloadConfig) search() search {
 	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
 }
 
+func (cfg DownloadConfig) after() remote.After {
+	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+}
+
 func (cfg DownloadConfig) check() error {
 	var size error
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size,
-		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
-		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkPath("move_to", cfg.MoveTo),
-		checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size,
+		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
+		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
+		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.
@@ -86,11 +90,12 @@ type downloading struct {
 	Download
 	job   *courier.Context
 	cfg   DownloadConfig
-	limit *limiter
+	limit *remote.Limiter
 
 	files    []remoteFile
 	skipped  int
 	notReady int
+	at       time.Time // when all was downloaded
 }
 
 // Execute downloads the files. An existing local file is replaced when its
@@ -100,7 +105,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &downloading{Download: d, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && done {
 		done, err = t.claim(ctx)
@@ -108,7 +113,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err == nil && !done {
 		err = t.all(ctx)
 	}
-	if err == nil && cfg.AfterTransfer != afterKeep {
+	if err == nil && cfg.AfterTransfer != remote.AfterKeep {
 		err = t.after(ctx)
 	}
 	if err != nil {
@@ -188,15 +193,15 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clie
 		return fmt.Errorf("local file: %w", err)
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &meter{job: t.job, item: f.remote, total: size}
+	m := &remote.Meter{Job: t.job, Item: f.remote, Total: size}
 	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
 	t.preserve(f, before, w)
-	if err := m.while(w.Commit); err != nil {
+	if err := m.While(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	m.finish()
+	m.Finish()
 	return nil
 }
 
@@ -217,20 +222,20 @@ func (t *downloading) create(f *remoteFile) (local, error) {
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *meter) error {
+func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *remote.Meter) error {
 	open, err := s.openLanes(ctx, clients, f.remote, flagRead)
 	if err != nil {
 		return err
 	}
-	r := reading{lanes: open, size: m.total, to: w, progress: m.at, limit: t.limit}
+	r := reading{lanes: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open, m.beat)
+		err = p.checkTail(ctx, open, m.Beat)
 		r.asked, r.wrote = p.start, p.start
 	}
 	if err == nil {
 		err = r.run(ctx)
 	}
-	if err == nil && t.cfg.Checksum == checksumReadBack {
+	if err == nil && t.cfg.Checksum == remote.ChecksumReadBack {
 		err = compareWhole(ctx, open[0], w, m)
 	}
 	closeLanes(ctx, open)
@@ -240,7 +245,7 @@ func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client,
 		}
 		return err
 	}
-	if t.cfg.Checksum == checksumSidecar {
+	if t.cfg.Checksum == remote.ChecksumSidecar {
 		if err := s.checkSidecar(ctx, f.remote, w, m); err != nil {
 			if p, ok := w.(*partial); ok {
 				err = errors.Join(err, p.restart())
@@ -256,27 +261,27 @@ func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client,
 		return err
 	case !before.sameFile(after):
 		if p, ok := w.(*partial); ok {
-			return errors.Join(errChanged, p.restart())
+			return errors.Join(remote.ErrChanged, p.restart())
 		}
-		return errChanged
+		return remote.ErrChanged
 	}
 	return nil
 }
 
 // isChanged reports whether what was downloaded is of no use.
 func isChanged(err error) bool {
-	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, errChanged) || errors.Is(err, errOtherContent)
+	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, remote.ErrChanged) || errors.Is(err, errOtherContent)
 }
 
 // preserve gives the file that is being written the time and the mode that it
 // has on the server. Where that is impossible, it has the usual ones.
 func (t *downloading) preserve(f *remoteFile, before attrs, w local) {
-	if modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
+	if remote.Modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
 		if err := w.Chmod(fs.FileMode(before.mode)&0o777 | 0o600); err != nil {
 			t.job.Log().Debug("the mode of a file can't be set", "file", f.local, "error", err)
 		}
 	}
-	if !times(t.cfg.Preserve) || f.mtime.IsZero() {
+	if !remote.Times(t.cfg.Preserve) || f.mtime.IsZero() {
 		return
 	}
 	root, rel, err := t.job.Root(f.local)

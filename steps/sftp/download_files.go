@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path"
-	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -51,8 +49,7 @@ func (t *downloading) find(ctx context.Context, s *session) (err error) {
 // awaitReady reports why a single file can't be downloaded yet.
 func (t *downloading) awaitReady(ctx context.Context, s *session, first attrs) error {
 	if t.cfg.DoneFile != "" {
-		dir, name := split(t.cfg.RemotePath)
-		done := join(dir, doneName(t.cfg.DoneFile, name))
+		done := remote.DonePath(t.cfg.DoneFile, t.cfg.RemotePath)
 		if _, err := s.stat(ctx, done); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("is not ready: its done_file %s is not there yet", safename.Quote(done))
 		} else if err != nil {
@@ -62,7 +59,7 @@ func (t *downloading) awaitReady(ctx context.Context, s *session, first attrs) e
 	if t.cfg.StableSeconds == 0 {
 		return nil
 	}
-	if err := waitStable(ctx, t.job, t.cfg.StableSeconds, t.cfg.RemotePath); err != nil {
+	if err := remote.WaitStable(ctx, t.job, t.cfg.StableSeconds, t.cfg.RemotePath); err != nil {
 		return err
 	}
 	second, err := s.stat(ctx, t.cfg.RemotePath)
@@ -77,26 +74,15 @@ func (cfg DownloadConfig) singleTarget(job *courier.Context) (string, error) {
 	dir := cfg.LocalPath
 	if dir == "" {
 		dir = job.Dir()
-	} else if !isLocalDirectory(job, dir) {
+	} else if !remote.IsLocalDirectory(job, dir) {
 		return dir, nil
 	}
-	_, name := split(cfg.RemotePath)
+	_, name := remote.Split(cfg.RemotePath)
 	if err := safename.Check(name); err != nil {
 		return "", courier.Permanent(fmt.Errorf("%w, so it can't be the name of a local file; set local_path to a file", err))
 	}
-	return joinLocal(dir, name), nil
+	return remote.JoinLocal(dir, name), nil
 }
-
-// isLocalDirectory reports whether a file is meant to go into p.
-func isLocalDirectory(job *courier.Context, p string) bool {
-	if os.IsPathSeparator(p[len(p)-1]) {
-		return true
-	}
-	info, err := job.Stat(p)
-	return err == nil && info.IsDir()
-}
-
-func joinLocal(dir, name string) string { return path.Join(filepath.ToSlash(dir), name) }
 
 func (t *downloading) findInDirectory(ctx context.Context, s *session) ([]remoteFile, int, error) {
 	cfg := t.cfg
@@ -127,11 +113,11 @@ func (t *downloading) findInDirectory(ctx context.Context, s *session) ([]remote
 	files := make([]remoteFile, len(found))
 	taken := make(map[string]string)
 	for i, f := range found {
-		files[i] = remoteFile{remote: f.Path, local: joinLocal(dir, f.Name), size: f.Size}
-		if other, ok := taken[localKey(f.Name)]; ok {
+		files[i] = remoteFile{remote: f.Path, local: remote.JoinLocal(dir, f.Name), size: f.Size}
+		if other, ok := taken[remote.LocalKey(f.Name)]; ok {
 			return nil, 0, fault(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.Name)))
 		}
-		taken[localKey(f.Name)] = f.Name
+		taken[remote.LocalKey(f.Name)] = f.Name
 	}
 	return files, skipped, nil
 }
@@ -148,7 +134,7 @@ func (t *downloading) ready(ctx context.Context, s *session) ([]File, int, error
 		return nil, 0, err
 	}
 	if t.cfg.StableSeconds > 0 && len(all) > 0 {
-		if err := waitStable(ctx, t.job, t.cfg.StableSeconds, t.cfg.RemotePath); err != nil {
+		if err := remote.WaitStable(ctx, t.job, t.cfg.StableSeconds, t.cfg.RemotePath); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -170,8 +156,8 @@ func (t *downloading) ready(ctx context.Context, s *session) ([]File, int, error
 	t.notReady = 0
 	for _, f := range all {
 		switch old, seen := before[f.Name]; {
-		case !wanted.matches(f.Name), isDoneName(t.cfg.DoneFile, f.Name), t.cfg.Checksum == checksumSidecar && strings.HasSuffix(f.Name, sidecarSuffix):
-		case t.cfg.DoneFile != "" && !names[doneName(t.cfg.DoneFile, f.Name)],
+		case !wanted.matches(f.Name), remote.IsDoneName(t.cfg.DoneFile, f.Name), t.cfg.Checksum == remote.ChecksumSidecar && strings.HasSuffix(f.Name, remote.SidecarSuffix):
+		case t.cfg.DoneFile != "" && !names[remote.DonePath(t.cfg.DoneFile, f.Name)],
 			t.cfg.StableSeconds > 0 && (!seen || old.Size != f.Size || !old.Modified.Equal(f.Modified)):
 			t.notReady++
 		default:
@@ -179,12 +165,4 @@ func (t *downloading) ready(ctx context.Context, s *session) ([]File, int, error
 		}
 	}
 	return found, skipped, nil
-}
-
-// localKey is equal for names that are the same file on this system.
-func localKey(name string) string {
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return strings.ToLower(name)
-	}
-	return name
 }

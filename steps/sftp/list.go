@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // List is the step "sftp.list". It lists one directory.
@@ -40,7 +41,7 @@ func (cfg ListConfig) search() search {
 }
 
 func (cfg ListConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), checkStable(cfg.StableSeconds))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), remote.CheckStable(cfg.StableSeconds))
 }
 
 // Execute lists the directory. It changes nothing.
@@ -56,7 +57,7 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 		}
 		ready := files
 		if cfg.StableSeconds > 0 && len(files) > 0 {
-			if err := waitStable(ctx, job, cfg.StableSeconds, cfg.RemotePath); err != nil {
+			if err := remote.WaitStable(ctx, job, cfg.StableSeconds, cfg.RemotePath); err != nil {
 				return err
 			}
 			if files, skipped, err = s.files(ctx, job, cfg.RemotePath, cfg.search()); err != nil {

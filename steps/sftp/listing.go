@@ -81,7 +81,7 @@ func (s *session) files(ctx context.Context, job *courier.Context, dir string, q
 		if e.name == "." || e.name == ".." {
 			return nil
 		}
-		if !q.matches(e.name) || isSideFile(e.name) {
+		if !q.matches(e.name) || remote.IsSideFile(e.name) {
 			return nil
 		}
 		reason := safename.Check(e.name)
@@ -111,7 +111,7 @@ func (s *session) files(ctx context.Context, job *courier.Context, dir string, q
 		if !isDir && !e.attrs.isFile() || isDir && !q.directories {
 			continue
 		}
-		f := File{Name: e.name, Path: join(dir, e.name), Modified: e.attrs.modified(), IsDirectory: isDir}
+		f := File{Name: e.name, Path: remote.Join(dir, e.name), Modified: e.attrs.modified(), IsDirectory: isDir}
 		size, err := e.attrs.fileSize()
 		if err != nil && !isDir {
 			refused = append(refused, unsafeName{e.name, err})
@@ -146,11 +146,6 @@ func (s *session) refuse(job *courier.Context, dir string, q search, refused []u
 	}
 	return nil
 }
-
-// sideMark is in the name of every file that a Courier is still uploading.
-const sideMark = ".courier-tmp-"
-
-func isSideFile(name string) bool { return strings.Contains(name, sideMark) }
 
 // each calls f with every entry of a directory, as the server sends it, and
 // part after each part of the listing.
@@ -208,7 +203,7 @@ func (s *session) follow(ctx context.Context, dir string, entries []entry) error
 		}
 	}
 	return remote.InParallel(ctx, len(links), manyRequests, func(ctx context.Context, i int) error {
-		a, err := s.stat(ctx, join(dir, links[i].name))
+		a, err := s.stat(ctx, remote.Join(dir, links[i].name))
 		if isStatus(err) {
 			return nil
 		}
@@ -234,29 +229,6 @@ const patience = 5 * time.Second
 // step has ended, so has its session, and nothing waits.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), patience)
-}
-
-// join returns the path of name in dir.
-func join(dir, name string) string {
-	switch {
-	case dir == "" || dir == ".":
-		return name
-	case strings.HasSuffix(dir, "/"):
-		return dir + name
-	}
-	return dir + "/" + name
-}
-
-// split cuts a path into directory and name. "" and "/" have no name.
-func split(p string) (dir, name string) {
-	i := strings.LastIndexByte(p, '/')
-	switch {
-	case i < 0:
-		return ".", p
-	case i == 0:
-		return "/", p[1:]
-	}
-	return p[:i], p[i+1:]
 }
 
 // checkPath reports a remote path that no server can understand.

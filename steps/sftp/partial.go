@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // The names of what resume_partial keeps: the part of a file that is there, and
@@ -140,7 +141,7 @@ func (p *partial) adopt(name string) error {
 			continue
 		}
 		if err := p.root.Rename(old.note(), p.note()); err != nil {
-			return ignoreMissing(err)
+			return remote.IgnoreMissing(err)
 		}
 		return p.root.Rename(old.part, p.part)
 	}
@@ -149,7 +150,7 @@ func (p *partial) adopt(name string) error {
 
 // remove removes the part and its note.
 func (p *partial) remove() error {
-	return errors.Join(ignoreMissing(p.root.Remove(p.part)), ignoreMissing(p.root.Remove(p.note())))
+	return errors.Join(remote.IgnoreMissing(p.root.Remove(p.part)), remote.IgnoreMissing(p.root.Remove(p.note())))
 }
 
 // restart begins anew.
@@ -172,7 +173,7 @@ func (p *partial) Commit() error {
 	if err := p.root.Rename(p.part, p.rel); err != nil {
 		return err
 	}
-	if err := ignoreMissing(p.root.Remove(p.note())); err != nil {
+	if err := remote.IgnoreMissing(p.root.Remove(p.note())); err != nil {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
@@ -244,9 +245,9 @@ func removeAllParts(job *courier.Context, dirs ...string) error {
 	var errs []error
 	for _, dir := range dirs {
 		errs = append(errs, eachName(job, dir, func(root *os.Root, rel, name string) error {
-			base, _, ok := strings.Cut(name, sideMark)
+			base, _, ok := strings.Cut(name, remote.SideMark)
 			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
-				return ignoreMissing(root.Remove(filepath.Join(rel, name)))
+				return remote.IgnoreMissing(root.Remove(filepath.Join(rel, name)))
 			}
 			return nil
 		}))

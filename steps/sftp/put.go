@@ -20,10 +20,10 @@ type putting struct {
 	cfg         UploadConfig
 	file        *localFile
 	clients     []*client // over which to move it
-	limit       *limiter
+	limit       *remote.Limiter
 
 	src   *os.File
-	meter *meter
+	meter *remote.Meter
 	side  string      // remote path until the file is complete
 	part  *uploadPart // of resume_partial; nil without
 }
@@ -38,10 +38,10 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	p.src, p.file.size, p.file.was = src, before.Size(), identifyLocal(before)
-	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
-	dir, name := split(p.file.final)
-	p.side = join(dir, p.job.SideName(name))
+	p.src, p.file.size, p.file.was = src, before.Size(), remote.Identify(before)
+	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size}
+	dir, name := remote.Split(p.file.final)
+	p.side = remote.Join(dir, p.job.SideName(name))
 	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
@@ -53,9 +53,9 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	}
 	err = p.write(ctx, s)
 	if err == nil {
-		err = unchanged(src, before)
+		err = remote.Unchanged(src, before)
 	}
-	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == checksumReadBack) {
+	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == remote.ChecksumReadBack) {
 		err = p.readBack(ctx, s)
 	}
 	if err == nil {
@@ -73,7 +73,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
-	p.meter.finish()
+	p.meter.Finish()
 	return nil
 }
 
@@ -86,18 +86,6 @@ func (p *putting) publish(ctx context.Context, s *session) error {
 	err := r.run(ctx, s)
 	p.file.skipped = r.skipped
 	return err
-}
-
-// unchanged reports whether the local file is still what it was.
-func unchanged(f *os.File, before fs.FileInfo) error {
-	after, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("local file: %w", err)
-	}
-	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("local file: %w", errChanged)
-	}
-	return nil
 }
 
 // consult looks at what has the final name, and decides whether there is
@@ -155,7 +143,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, remote string, a 
 		return false, err
 	}
 	defer s.closeHandle(ctx, h)
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.beat() }}
+	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.Beat() }}
 	err = r.run(ctx)
 	switch {
 	case err == nil:
@@ -204,19 +192,19 @@ func (p *putting) write(ctx context.Context, s *session) error {
 	open, err := s.openLanes(ctx, p.clients, p.side, flags)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			dir, _ := split(p.file.final)
+			dir, _ := remote.Split(p.file.final)
 			return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
 		}
 		return err
 	}
-	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
+	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.At, limit: p.limit, sent: start, acked: start}
 	err = w.run(ctx)
 	p.part.reached(w.acked, len(open))
 	if err != nil {
 		closeLanes(ctx, open)
 		return err
 	}
-	if err := p.meter.while(func() error { return finishLanes(ctx, open) }); err != nil {
+	if err := p.meter.While(func() error { return finishLanes(ctx, open) }); err != nil {
 		return err
 	}
 	a, err := s.stat(ctx, p.side)

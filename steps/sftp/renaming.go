@@ -158,7 +158,7 @@ func (r *renaming) verify(ctx context.Context, s *session) error {
 
 // swap moves what has the new name aside, and the file there.
 func (r *renaming) swap(ctx context.Context, s *session) error {
-	r.aside = asideName(r.job, r.to)
+	r.aside = remote.AsideName(r.job, r.to)
 	if err := s.rename(ctx, r.to, r.aside); err != nil {
 		if isStatus(err) {
 			r.aside = ""
@@ -181,13 +181,4 @@ func (r *renaming) swap(ctx context.Context, s *session) error {
 	}
 	r.aside = ""
 	return err
-}
-
-// asideSuffix is added to the name of a file before it is moved aside.
-const asideSuffix = ".old"
-
-// asideName is where a file goes that is in the way of this attempt.
-func asideName(job *courier.Context, final string) string {
-	dir, name := split(final)
-	return join(dir, job.SideName(name+asideSuffix))
 }

@@ -159,7 +159,7 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 		if c.removed++; c.removed > maxRemovals {
 			return courier.Permanent(fmt.Errorf("more than %d files and directories; remove parts of it first", maxRemovals))
 		}
-		if p := join(dir, e.name); e.attrs.isDir() {
+		if p := remote.Join(dir, e.name); e.attrs.isDir() {
 			dirs = append(dirs, p)
 		} else {
 			files = append(files, p)

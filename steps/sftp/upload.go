@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
@@ -73,11 +74,15 @@ const (
 	ifExistsFail      = "fail"
 )
 
+func (cfg UploadConfig) after() remote.After {
+	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+}
+
 func (cfg UploadConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath),
-		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
-		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
-		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
+		remote.OneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
+		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
+		cfg.after().Check(), remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
@@ -86,7 +91,7 @@ type localFile struct {
 	below   string // local path below the fixed part of the pattern, with slashes
 	final   string // remote path
 	size    int64
-	was     localIdentity
+	was     remote.LocalIdentity
 	skipped bool
 	done    bool // this attempt has uploaded it
 }
@@ -96,10 +101,11 @@ type uploading struct {
 	Upload
 	job   *courier.Context
 	cfg   UploadConfig
-	limit *limiter
+	limit *remote.Limiter
 
 	files   []localFile
-	several bool // local_path is a pattern
+	several bool      // local_path is a pattern
+	at      time.Time // when all was uploaded
 }
 
 // Execute uploads the files.
@@ -108,7 +114,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &uploading{Upload: u, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && !done {
 		err = t.find(ctx)
@@ -126,8 +132,8 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1)
 		})
 	}
-	if err == nil && cfg.AfterTransfer != afterKeep {
-		err = t.after(ctx)
+	if err == nil && cfg.AfterTransfer != remote.AfterKeep {
+		err = cfg.after().Local(ctx, job, t.uploaded(), t.at)
 	}
 	if err != nil {
 		return out, err
@@ -222,7 +228,7 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):
 			return s.fault("upload to", cfg.RemotePath, err)
 		}
-		dir, _ := split(cfg.RemotePath)
+		dir, _ := remote.Split(cfg.RemotePath)
 		a, err = s.stat(ctx, dir)
 		if err == nil && !a.isDir() {
 			err = courier.Permanent(errors.New("is not a directory"))

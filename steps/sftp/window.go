@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // windowBytes is how much file data of one transfer is under way at most, and
@@ -16,9 +18,8 @@ const windowBytes = 4 << 20
 // Errors of transfers whose file did not hold still. Another attempt may find
 // that it does.
 var (
-	errShrank  = errors.New("the file ends before its size is reached; it was changed during the transfer")
-	errGrew    = errors.New("the file goes on after its size; it was changed during the transfer")
-	errChanged = errors.New("the file was changed or replaced during the transfer")
+	errShrank = errors.New("the file ends before its size is reached; it was changed during the transfer")
+	errGrew   = errors.New("the file goes on after its size; it was changed during the transfer")
 )
 
 // A reading reads a remote file to its end, with many requests under way, and
@@ -28,7 +29,7 @@ type reading struct {
 	size     int64       // which the file must have
 	to       io.Writer   // gets size bytes, unless there is an error
 	progress func(int64) // told how many bytes to has got
-	limit    *limiter
+	limit    *remote.Limiter
 	open     bool // the file may go on after size
 	refused  bool // to has failed
 
@@ -60,11 +61,11 @@ func (r *reading) run(ctx context.Context) error {
 }
 
 func (r *reading) loop(ctx context.Context) error {
-	r.chunk = r.limit.chunk(r.lanes[0].readChunk)
+	r.chunk = r.limit.Chunk(r.lanes[0].readChunk)
 	for {
 		for r.roomForMore() {
 			p := r.nextPiece()
-			if err := r.limit.wait(ctx, len(p.buf)); err != nil {
+			if err := r.limit.Wait(ctx, len(p.buf)); err != nil {
 				r.pieces = r.pieces[:len(r.pieces)-1]
 				return err
 			}
@@ -192,7 +193,7 @@ type writing struct {
 	size     int64
 	from     io.ReaderAt // has size bytes
 	progress func(int64) // told how many bytes the server has confirmed
-	limit    *limiter
+	limit    *remote.Limiter
 
 	packet packet  // built anew for each request
 	turn   int     // of lanes
@@ -243,8 +244,8 @@ func (w *writing) roomForMore() bool {
 func (w *writing) sendNext(ctx context.Context) error {
 	l := w.lanes[w.turn%len(w.lanes)]
 	w.turn++
-	n := int(min(int64(w.limit.chunk(l.writeChunk)), w.size-w.sent))
-	if err := w.limit.wait(ctx, n); err != nil {
+	n := int(min(int64(w.limit.Chunk(l.writeChunk)), w.size-w.sent))
+	if err := w.limit.Wait(ctx, n); err != nil {
 		return err
 	}
 	if w.packet == nil {
