@@ -79,6 +79,35 @@ type Uploaded struct {
 	Skipped bool          `json:"skipped,omitempty"` // it was left as it is
 }
 
+// Sum returns the SHA-256 of the local file. Item is what progress is reported
+// on. It fails if the file isn't any more what it was, unless Was is zero.
+func (f Uploaded) Sum(ctx context.Context, job *courier.Context, item string) (string, error) {
+	src, err := job.Open(f.Local)
+	if err != nil {
+		return "", fmt.Errorf("local file: %w", err)
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return "", fmt.Errorf("local file: %w", err)
+	}
+	if Identify(info) != f.Was && f.Was != (LocalIdentity{}) {
+		return "", fmt.Errorf("local file: %w", ErrChanged)
+	}
+	m := &Meter{Job: job, Item: item, Total: info.Size(), Done: info.Size()}
+	return Sum(ctx, src, info.Size(), m.Beat)
+}
+
+// An UploadNote is what a step notes down when all is uploaded, so that a later
+// attempt knows, even if the sources are gone.
+type UploadNote struct {
+	LocalPath  string     `json:"local_path"`
+	RemotePath string     `json:"remote_path"`
+	Several    bool       `json:"several"`
+	Files      []Uploaded `json:"files"`
+	At         time.Time  `json:"at"`
+}
+
 // Local does with local files what a says. What isn't what was uploaded any more
 // stays, and so do files that were skipped. At is when all was uploaded, the
 // same in all attempts.

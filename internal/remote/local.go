@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -176,6 +177,19 @@ func (q Sources) Targets(files []Source, several bool, remotePath string, stat f
 	return targets, nil
 }
 
+// Directories lists the directories below base, a value of remote_path, that
+// hold the targets of several files, those above others first. Base is not
+// among them.
+func Directories(base string, files []Source) []string {
+	dirs := make(map[string]bool)
+	for _, f := range files {
+		for dir := path.Dir(f.Below); dir != "."; dir = path.Dir(dir) {
+			dirs[Join(base, dir)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(dirs))
+}
+
 // IsLocalDirectory reports whether a file is meant to go into p.
 func IsLocalDirectory(job *courier.Context, p string) bool {
 	if os.IsPathSeparator(p[len(p)-1]) {
@@ -214,4 +228,34 @@ func Unchanged(f *os.File, before fs.FileInfo) error {
 		return fmt.Errorf("local file: %w", ErrChanged)
 	}
 	return nil
+}
+
+// SyncAbove makes the names of a file below root durable, and of the directories
+// in which it is.
+func SyncAbove(root *os.Root, rel string) error {
+	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
+		if err := courier.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
+			return err
+		}
+	}
+}
+
+// EachBelow calls f with each file in a local directory and those below it, by
+// its path below root. That there is no such directory is no error.
+func EachBelow(job *courier.Context, dir string, f func(root *os.Root, rel string) error) error {
+	root, rel, err := job.Root(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	err = fs.WalkDir(root.FS(), filepath.ToSlash(filepath.Clean(rel)), func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return IgnoreMissing(err)
+		}
+		if !d.IsDir() {
+			errs = append(errs, f(root, filepath.FromSlash(p)))
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"time"
 
@@ -18,8 +17,7 @@ import (
 
 // isLost reports whether err ends a connection, so that another may do better.
 func isLost(err error) bool {
-	_, lost := errors.AsType[*remote.LostError](err)
-	return lost || errors.Is(err, errSilence)
+	return remote.IsLost(err) || errors.Is(err, errSilence)
 }
 
 // errOtherContent says that a comparison has found a difference.
@@ -79,6 +77,7 @@ type downloadNote struct {
 
 type downloadedFile struct {
 	Remote string   `json:"remote"`
+	Below  string   `json:"below"`
 	Local  string   `json:"local"`
 	Was    identity `json:"was"`
 	Timed  bool     `json:"timed"` // the server tells the time
@@ -100,7 +99,7 @@ func (t *downloading) note(ctx context.Context) error {
 	t.at = time.Now()
 	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern, t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at}
 	for _, f := range t.files {
-		n.Files = append(n.Files, downloadedFile{f.remote, f.local, f.was, !f.mtime.IsZero()})
+		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero()})
 	}
 	return notes.write(n)
 }
@@ -121,7 +120,7 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	}
 	t.skipped, t.notReady, t.at = n.Skipped, n.NotReady, n.At
 	for _, f := range n.Files {
-		r := remoteFile{remote: f.Remote, local: f.Local, size: int64(f.Was.Size), was: f.Was}
+		r := remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: int64(f.Was.Size), was: f.Was}
 		if f.Timed {
 			r.mtime = attrs{flags: attrTimes, mtime: f.Was.Modified}.modified()
 		}
@@ -177,10 +176,9 @@ func (t *downloading) own(f *remoteFile) bool {
 	if t.cfg.LocalPath != "" || t.job.Dir() == "." {
 		return there(f.local)
 	}
-	name := path.Base(filepath.ToSlash(f.local))
-	f.local = remote.JoinLocal(t.job.Dir(), name)
+	f.local = remote.JoinLocal(t.job.Dir(), f.below)
 	for _, dir := range attemptDirs(t.job) {
-		old := remote.JoinLocal(dir, name)
+		old := remote.JoinLocal(dir, f.below)
 		if !there(old) {
 			continue
 		}
@@ -189,7 +187,7 @@ func (t *downloading) own(f *remoteFile) bool {
 		}
 		root, rel, err := t.job.Root(f.local)
 		if err == nil {
-			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), courier.SyncDir(root, filepath.Dir(rel)))
+			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), remote.SyncAbove(root, rel))
 		}
 		return err == nil
 	}
@@ -197,24 +195,40 @@ func (t *downloading) own(f *remoteFile) bool {
 }
 
 // archived is where after_transfer puts a remote file.
-func (t *downloading) archived(file string) string {
-	_, name := remote.Split(file)
-	return remote.Join(trimSlashes(t.cfg.MoveTo), t.cfg.after().Name(name, t.at))
+func (t *downloading) archived(f remoteFile) string {
+	return remote.Join(trimSlashes(t.cfg.MoveTo), t.cfg.after().Name(f.below, t.at))
 }
 
 // after does with the sources what after_transfer says. What isn't what was
 // downloaded any more stays.
 func (t *downloading) after(ctx context.Context) error {
 	return use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
-		if t.cfg.after().Moves() && len(t.files) > 0 {
-			if err := s.makeDirectories(ctx, trimSlashes(t.cfg.MoveTo)); err != nil {
-				return s.fault("move to", t.cfg.MoveTo, err)
-			}
+		if err := t.makeArchive(ctx, s); err != nil {
+			return err
 		}
 		return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 			return s.fault(t.cfg.AfterTransfer, t.files[i].remote, t.afterOne(ctx, s, &t.files[i]))
 		})
 	})
+}
+
+// makeArchive makes the directories into which files are moved.
+func (t *downloading) makeArchive(ctx context.Context, s *session) error {
+	if !t.cfg.after().Moves() {
+		return nil
+	}
+	made := make(map[string]bool)
+	for _, f := range t.files {
+		dir, _ := remote.Split(t.archived(f))
+		if made[dir] {
+			continue
+		}
+		if err := s.makeDirectories(ctx, dir); err != nil {
+			return s.fault("move to", dir, err)
+		}
+		made[dir] = true
+	}
+	return nil
 }
 
 func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) error {
@@ -233,7 +247,7 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 	} else {
 		move := renaming{
 			connections: t.Connections, job: t.job, id: t.cfg.ConnectionID,
-			from: f.remote, to: t.archived(f.remote), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
+			from: f.remote, to: t.archived(*f), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
 		}
 		err = move.run(ctx, s)
 	}

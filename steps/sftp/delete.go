@@ -45,12 +45,12 @@ var (
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DeleteConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // A deletePlan is what sftp.delete notes down.
@@ -126,7 +126,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		plan.Items = append(plan.Items, plannedDeletion{cfg.RemotePath, identify(a)})
 		return plan, nil
 	}
-	found, _, err := s.files(ctx, job, cfg.RemotePath, cfg.search())
+	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	if err != nil {
 		return plan, err
 	}

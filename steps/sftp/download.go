@@ -13,7 +13,7 @@ import (
 )
 
 // Download is the step "sftp.download". It downloads one file, or those files
-// of a directory whose names match a pattern.
+// below a directory that match a pattern, with the directories they are in.
 type Download struct {
 	Connections Connections // must not be nil
 }
@@ -22,7 +22,7 @@ type Download struct {
 type DownloadConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	RemotePath    string `json:"remote_path" courier:"required" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
-	Pattern       string `json:"pattern,omitempty" doc:"in a directory, download only files whose names match, such as *.csv or {a,b}-*"`
+	Pattern       string `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	LocalPath     string `json:"local_path,omitempty" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
 	ExpectedSize  *int64 `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
@@ -32,8 +32,8 @@ type DownloadConfig struct {
 	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
 	Preserve       string `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
 	Checksum       string `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
-	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete or move"`
-	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move moves them; it is made if it is missing"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
 	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       string `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
@@ -42,7 +42,7 @@ type DownloadConfig struct {
 // DownloadOutput is the output of [Download].
 type DownloadOutput struct {
 	DownloadedFile  string    `json:"downloaded_file,omitempty" doc:"the file, if there is exactly one"`
-	DownloadedFiles []string  `json:"downloaded_files" doc:"all files, in the order of their remote names"`
+	DownloadedFiles []string  `json:"downloaded_files" doc:"all files, in the order of their remote paths"`
 	FileCount       int       `json:"file_count" doc:"length of downloaded_files"`
 	Size            int64     `json:"size" doc:"bytes of all files"`
 	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
@@ -57,8 +57,8 @@ var (
 	_ courier.Rollbacker[DownloadConfig]           = Download{}
 )
 
-func (cfg DownloadConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DownloadConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DownloadConfig) after() remote.After {
@@ -70,7 +70,7 @@ func (cfg DownloadConfig) check() error {
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size,
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size,
 		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
 		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
@@ -79,6 +79,7 @@ func (cfg DownloadConfig) check() error {
 // A remoteFile is a file to download.
 type remoteFile struct {
 	remote string
+	below  string // path below the directory that was searched; of a single file its name
 	local  string
 	size   int64
 	mtime  time.Time
@@ -126,16 +127,17 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 // all downloads the files, and goes on where it was when the connection was
 // lost, if that is wanted.
 func (t *downloading) all(ctx context.Context) error {
-	for n := 0; ; n++ {
+	f := func() error {
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
-		if err == nil {
-			return t.note(ctx)
-		}
-		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
+		if err != nil {
 			return err
 		}
-		t.job.Log().Info("the connection is lost, the download goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+		return t.note(ctx)
 	}
+	if !t.cfg.ResumePartial {
+		return f()
+	}
+	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
 }
 
 func (t *downloading) run(ctx context.Context, s *session) error {

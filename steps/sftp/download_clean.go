@@ -31,7 +31,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 		}
 		moved := make([]localFile, len(t.files))
 		for i, f := range t.files {
-			moved[i].final = t.archived(f.remote)
+			moved[i].final = t.archived(f)
 		}
 		return s.fault("clean up", cfg.MoveTo, s.restore(ctx, job, moved, job.Attempt()))
 	})
@@ -85,11 +85,13 @@ func cleanAttempts(job *courier.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanDirectory removes the side files of this step from a local directory.
+// cleanDirectory removes the side files of this step from a local directory
+// and those below it.
 func cleanDirectory(job *courier.Context, dir string) error {
-	return eachName(job, dir, func(root *os.Root, rel, name string) error {
+	return remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+		name := filepath.Base(rel)
 		if final, _, ok := strings.Cut(name, remote.SideMark); ok && job.IsSideName(final, name) {
-			return remote.IgnoreMissing(root.Remove(filepath.Join(rel, name)))
+			return remote.IgnoreMissing(root.Remove(rel))
 		}
 		return nil
 	})

@@ -128,7 +128,8 @@ func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) 
 // has a directory of its own.
 func (p *partial) adopt(name string) error {
 	dir := p.job.Dir()
-	if dir == "." || path.Dir(filepath.ToSlash(name)) != dir {
+	below, ok := strings.CutPrefix(filepath.ToSlash(name), dir+"/")
+	if dir == "." || !ok {
 		return nil
 	}
 	if _, err := p.root.Lstat(p.part); err == nil {
@@ -136,7 +137,7 @@ func (p *partial) adopt(name string) error {
 	}
 	for n := p.job.Attempt() - 1; n >= 1; n-- {
 		old := *p
-		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.Base(p.part))
+		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.FromSlash(path.Dir(below)), filepath.Base(p.part))
 		if _, err := p.root.Lstat(old.part); err != nil {
 			continue
 		}
@@ -244,10 +245,11 @@ func removeParts(job *courier.Context, name string) error {
 func removeAllParts(job *courier.Context, dirs ...string) error {
 	var errs []error
 	for _, dir := range dirs {
-		errs = append(errs, eachName(job, dir, func(root *os.Root, rel, name string) error {
+		errs = append(errs, remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+			name := filepath.Base(rel)
 			base, _, ok := strings.Cut(name, remote.SideMark)
 			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
-				return remote.IgnoreMissing(root.Remove(filepath.Join(rel, name)))
+				return remote.IgnoreMissing(root.Remove(rel))
 			}
 			return nil
 		}))

@@ -236,7 +236,8 @@ func TestTransferOptions(t *testing.T) {
 			cfg  object
 			text string
 		}{
-			{object{"after_transfer": "archive"}, "after_transfer"},
+			{object{"after_transfer": "shred"}, "after_transfer"},
+			{object{"after_transfer": "archive"}, "move_to: is missing"},
 			{object{"after_transfer": "move"}, "move_to: is missing"},
 			{object{"move_to": "x"}, "after_transfer is \"keep\""},
 			{object{"preserve": "owner"}, "preserve"},

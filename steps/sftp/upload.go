@@ -42,8 +42,8 @@ type UploadConfig struct {
 	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
 	Preserve       string `json:"preserve" default:"none" doc:"what the remote file takes over: none, times, modes or all"`
 	Checksum       string `json:"checksum" default:"none" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
-	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete or move"`
-	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move moves them; it is made if it is missing"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
 	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       string `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
@@ -145,23 +145,27 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 // all uploads the files, and goes on where it was when the connection was lost,
 // if that is wanted.
 func (t *uploading) all(ctx context.Context) error {
-	for n := 0; ; n++ {
+	f := func() error {
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
 		if err == nil {
 			err = t.companions(ctx)
 		}
-		if err == nil {
-			return t.note(ctx)
-		}
-		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
+		if err != nil {
 			return err
 		}
-		t.job.Log().Info("the connection is lost, the upload goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+		return t.note(ctx)
 	}
+	if !t.cfg.ResumePartial {
+		return f()
+	}
+	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
 }
 
 func (t *uploading) run(ctx context.Context, s *session) error {
 	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
+		return err
+	}
+	if err := s.makeParents(ctx, t.cfg, t.files); err != nil {
 		return err
 	}
 	var total int64

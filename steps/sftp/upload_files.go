@@ -29,11 +29,7 @@ func localFiles(sources []remote.Source) []localFile {
 
 // setTargets gives each file its remote path.
 func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
-	sources := make([]remote.Source, len(files))
-	for i, f := range files {
-		sources[i] = remote.Source{Local: f.local, Below: f.below}
-	}
-	targets, err := cfg.sources().Targets(sources, several, cfg.RemotePath, func() (bool, bool, error) {
+	targets, err := cfg.sources().Targets(sourcesOf(files), several, cfg.RemotePath, func() (bool, bool, error) {
 		a, err := s.stat(ctx, cfg.RemotePath)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, false, nil
@@ -44,4 +40,22 @@ func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []loca
 		files[i].final = target
 	}
 	return s.fault("upload to", cfg.RemotePath, err)
+}
+
+// makeParents makes the directories below remote_path that hold the files.
+func (s *session) makeParents(ctx context.Context, cfg UploadConfig, files []localFile) error {
+	for _, dir := range remote.Directories(cfg.RemotePath, sourcesOf(files)) {
+		if err := s.makeDirectory(ctx, dir); err != nil {
+			return s.fault("make directory", dir, err)
+		}
+	}
+	return nil
+}
+
+func sourcesOf(files []localFile) []remote.Source {
+	sources := make([]remote.Source, len(files))
+	for i, f := range files {
+		sources[i] = remote.Source{Local: f.local, Below: f.below}
+	}
+	return sources
 }

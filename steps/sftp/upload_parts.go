@@ -183,7 +183,7 @@ func (t *uploading) companions(ctx context.Context) error {
 				continue
 			}
 			_, name := remote.Split(f.final)
-			sum, err := t.sidecar(ctx, f)
+			sum, err := f.source().Sum(ctx, t.job, f.final)
 			if err == nil {
 				err = t.putText(ctx, s, f.final+remote.SidecarSuffix, remote.SidecarText(sum, name))
 			}
@@ -198,24 +198,6 @@ func (t *uploading) companions(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// sidecar returns the checksum of a local file.
-func (t *uploading) sidecar(ctx context.Context, f localFile) (string, error) {
-	src, err := t.job.Open(f.local)
-	if err != nil {
-		return "", fmt.Errorf("local file: %w", err)
-	}
-	defer src.Close()
-	info, err := src.Stat()
-	if err != nil {
-		return "", fmt.Errorf("local file: %w", err)
-	}
-	if remote.Identify(info) != f.was && f.was != (remote.LocalIdentity{}) {
-		return "", fmt.Errorf("local file: %w", remote.ErrChanged)
-	}
-	m := &remote.Meter{Job: t.job, Item: f.final, Total: f.size, Done: f.size}
-	return remote.Sum(ctx, src, f.size, m.Beat)
 }
 
 // putText writes a small remote file, in place of what is there.
@@ -241,16 +223,6 @@ func (t *uploading) putText(ctx context.Context, s *session, final, text string)
 	return r.run(ctx, s)
 }
 
-// An uploadNote is what sftp.upload notes down when all is uploaded, so that a
-// later attempt knows, even if the sources are gone.
-type uploadNote struct {
-	LocalPath  string            `json:"local_path"`
-	RemotePath string            `json:"remote_path"`
-	Several    bool              `json:"several"`
-	Files      []remote.Uploaded `json:"files"`
-	At         time.Time         `json:"at"`
-}
-
 func (t *uploading) remembers() bool {
 	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
 }
@@ -265,7 +237,8 @@ func (t *uploading) note(ctx context.Context) error {
 		return err
 	}
 	t.at = time.Now()
-	return notes.write(uploadNote{t.cfg.LocalPath, t.cfg.RemotePath, t.several, t.uploaded(), t.at})
+	return notes.write(remote.UploadNote{
+		LocalPath: t.cfg.LocalPath, RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -278,7 +251,7 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var n uploadNote
+	var n remote.UploadNote
 	if found, err := notes.read(&n); err != nil || !found || n.LocalPath != t.cfg.LocalPath || n.RemotePath != t.cfg.RemotePath {
 		return false, err
 	}
@@ -295,11 +268,15 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+func (f localFile) source() remote.Uploaded {
+	return remote.Uploaded{Local: f.local, Below: f.below, Final: f.final, Was: f.was, Skipped: f.skipped}
+}
+
 // uploaded describes the files for notes.
 func (t *uploading) uploaded() []remote.Uploaded {
 	files := make([]remote.Uploaded, len(t.files))
 	for i, f := range t.files {
-		files[i] = remote.Uploaded{Local: f.local, Below: f.below, Final: f.final, Was: f.was, Skipped: f.skipped}
+		files[i] = f.source()
 	}
 	return files
 }
