@@ -39,12 +39,12 @@ var (
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DeleteConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute deletes the files. What an earlier attempt has found and written down
@@ -94,7 +94,7 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		}
 		return append(files, cfg.RemotePath), s.fault("delete", cfg.RemotePath, err)
 	}
-	found, _, err := s.find(ctx, job, cfg.RemotePath, cfg.search())
+	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@ package ftp
 
 import (
 	"errors"
-	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -28,20 +28,12 @@ func cleanAttempts(job *courier.Context) error {
 // cleanDirectory removes the side files of this step from a local directory and
 // those below it; with parts, also those that are kept for the next attempt.
 func cleanDirectory(job *courier.Context, dir string, parts bool) error {
-	root, rel, err := job.Root(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	err = fs.WalkDir(root.FS(), filepath.ToSlash(filepath.Clean(rel)), func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return remote.IgnoreMissing(err)
-		}
-		final, _, ok := strings.Cut(d.Name(), remote.SideMark)
-		if ok && !d.IsDir() && (job.IsSideName(final, d.Name()) || parts && d.Name() == partName(job, final)) {
-			errs = append(errs, remote.IgnoreMissing(root.Remove(filepath.FromSlash(p))))
+	return remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+		name := filepath.Base(rel)
+		final, _, ok := strings.Cut(name, remote.SideMark)
+		if ok && (job.IsSideName(final, name) || parts && name == partName(job, final)) {
+			return remote.IgnoreMissing(root.Remove(rel))
 		}
 		return nil
 	})
-	return errors.Join(append(errs, err)...)
 }

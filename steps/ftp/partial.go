@@ -17,6 +17,7 @@ import (
 // it for the next attempt, unless Commit has published it.
 type destination interface {
 	io.Writer
+	io.ReaderAt
 	Commit() error
 	Close() error
 }

@@ -193,8 +193,8 @@ func TestDeletedOnlyWhatWasDownloaded(t *testing.T) {
 			return false
 		}})
 		r.put("dir/f", content(1000))
-		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/", "delete_after_download": true}))
-		if r.get("dir/f") != "a new one" || !strings.Contains(r.log.String(), "is not deleted") {
+		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/", "after_transfer": "delete"}))
+		if r.get("dir/f") != "a new one" || !strings.Contains(r.log.String(), "it stays") {
 			t.Errorf("the new file is %q; log: %s", r.get("dir/f"), r.log.String())
 		}
 	})

@@ -107,7 +107,7 @@ func (r *rig) tour() {
 		}
 	}
 	r.must(r.run(ctx, "ftp.mkdir", object{"remote_path": r.at("a/b c")}))
-	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve_time": true, "verify_content": true}))
+	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve": "times", "verify_content": true}))
 	if out["file_count"] != 3.0 {
 		t.Errorf("upload: %v", out)
 	}
@@ -142,7 +142,7 @@ func (r *rig) tour() {
 	r.must(r.run(ctx, "ftp.rename", object{"remote_path": r.at("a/b c/big"), "new_path": r.at("a/b c/empty")}))
 	r.must(r.run(ctx, "ftp.delete", object{"remote_path": r.at("a/b c"), "pattern": "*.txt"}))
 	wantTree(t, r.remote, "a/b c/empty")
-	r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a/b c/empty"), "local_path": "moved", "delete_after_download": true}))
+	r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a/b c/empty"), "local_path": "moved", "after_transfer": "delete"}))
 	if r.getLocal("moved") != string(content(size)) {
 		t.Error("downloaded content differs")
 	}
