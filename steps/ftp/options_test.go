@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,16 +18,15 @@ import (
 
 // losing loses the connection in place of the n-th answer to a command, which is
 // carried out before.
-func losing(verb string, n int, do func(argument string)) func(*ftpserver.Conn, string, string) bool {
+func losing(verb string, n int64, do func(argument string)) func(*ftpserver.Conn, string, string) bool {
+	var seen atomic.Int64
 	return func(c *ftpserver.Conn, v, argument string) bool {
-		if v == verb {
-			if n--; n == 0 {
-				do(argument)
-				c.Close()
-				return true
-			}
+		if v != verb || seen.Add(1) != n {
+			return false
 		}
-		return false
+		do(argument)
+		c.Close()
+		return true
 	}
 }
 
@@ -184,12 +184,11 @@ func TestBandwidthLimit(t *testing.T) {
 // TestChecksum compares with what the partner says, and reads again.
 func TestChecksum(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var lie bool
+		var lie atomic.Bool
 		r := newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, verb, argument string) bool {
-			if verb != "RETR" || !lie {
+			if verb != "RETR" || !lie.CompareAndSwap(true, false) {
 				return false
 			}
-			lie = false
 			return sends("RETR", func(conn net.Conn) error { _, err := conn.Write(content(300_001)[1:]); return err })(c, verb, argument)
 		}})
 		r.put("in/x", content(300_000))
@@ -216,7 +215,7 @@ func TestChecksum(t *testing.T) {
 		wantError(t, err, true, "is no file with a checksum")
 		cfg = object{"remote_path": "in/x", "checksum": "read_back", "local_path": "y"}
 		r.must(r.run(t.Context(), "ftp.download", cfg))
-		lie = true
+		lie.Store(true)
 		_, err = r.run(t.Context(), "ftp.download", cfg)
 		wantError(t, err, false, "the content differs when it is read again")
 		if r.getLocal("y") != string(content(300_000)) {
@@ -228,10 +227,10 @@ func TestChecksum(t *testing.T) {
 // TestSkipIfSame downloads and uploads nothing that is there already.
 func TestSkipIfSame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		moved := 0
+		var moved atomic.Int64
 		r := newRig(t, ftpserver.Options{Fault: func(verb, _ string) error {
 			if verb == "RETR" || verb == "STOR" {
-				moved++
+				moved.Add(1)
 			}
 			return nil
 		}})
@@ -250,8 +249,8 @@ func TestSkipIfSame(t *testing.T) {
 				t.Errorf("%v", out)
 			}
 		}
-		if moved != 2 {
-			t.Errorf("%d transfers, want 2", moved)
+		if n := moved.Load(); n != 2 {
+			t.Errorf("%d transfers, want 2", n)
 		}
 		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "z", "preserve": "none"}))
 		if info, err := os.Stat(filepath.Join(r.work, "z")); err != nil || info.ModTime().Equal(at) {
