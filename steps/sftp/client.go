@@ -36,6 +36,7 @@ type client struct {
 	calls map[uint32]*call // requests without an answer
 	watch *time.Timer
 	rtt   time.Duration // the shortest time that a request took; 0 before the first
+	sync  time.Duration // how long the server took last to make a small file durable
 }
 
 // A fate is the end of a connection.
@@ -310,12 +311,52 @@ func (c *client) send(p packet, cl *call) error {
 		return err
 	}
 	p.seal(id)
+	return c.write(p)
+}
+
+// A batch is a series of requests that are sent in one go, without waiting for
+// the answer to one before the next. A server takes them in this order, and
+// those about the same file one after the other, as the protocol demands of it.
+type batch struct {
+	text  []byte
+	ends  []int // of the packets in text
+	calls []*call
+}
+
+// texts are used again, for what they hold are whole files where these are
+// small.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
+
+// add adds a request. The data of its answer goes to into, which is nil unless
+// the request is to read.
+func (b *batch) add(p packet, into []byte) {
+	b.text = append(b.text, p...)
+	b.ends = append(b.ends, len(b.text))
+	b.calls = append(b.calls, newCall(into))
+}
+
+// send sends the batch. The calls get the answers in any order.
+func (b *batch) send(c *client) ([]*call, error) {
+	begin := 0
+	for i, end := range b.ends {
+		id, err := c.register(b.calls[i])
+		if err != nil {
+			return nil, err
+		}
+		packet(b.text[begin:end]).seal(id)
+		begin = end
+	}
+	return b.calls, c.write(b.text)
+}
+
+// write sends what is complete in itself.
+func (c *client) write(text []byte) error {
 	select {
 	case <-c.sending:
 	case <-c.dead:
 		return c.cause()
 	}
-	_, err = c.ch.Write(p)
+	_, err := c.ch.Write(text)
 	c.sending <- struct{}{}
 	if err != nil {
 		c.fail(c.lost(err))
@@ -424,4 +465,17 @@ func (c *client) distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rtt
+}
+
+// synced notes down how long the server took to make a small file durable.
+func (c *client) synced(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sync = took
+}
+
+func (c *client) syncTime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sync
 }

@@ -141,7 +141,7 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 		total += f.size
 	}
 	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, func(ctx context.Context, i int) error {
 		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
 	})
 }

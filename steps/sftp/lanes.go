@@ -13,6 +13,9 @@ const (
 	manyLanes = 4                    // channels to a server that is far away
 	farAway   = 5 * time.Millisecond // per round trip
 	muchData  = 8 << 20              // bytes that are worth more channels
+
+	worthLanes = 16                    // files that may be worth more channels
+	slowSync   = 50 * time.Millisecond // for all files to become durable
 )
 
 // lanes are the further channels of a session.
@@ -27,7 +30,22 @@ type lanes struct {
 // of the session included. More than one are opened only where that is known
 // to help and to do no harm.
 func (s *session) clients(ctx context.Context, bytes int64) []*client {
-	want := s.wantedLanes(bytes)
+	return s.atMost(ctx, s.wantedLanes(bytes))
+}
+
+// clientsForFiles returns the channels over which to write so many files, given
+// those that clients has chosen. A server deals with a channel's requests one
+// by one, and with none while it makes a file durable; file systems do that for
+// several files at once in little more time than for one.
+func (s *session) clientsForFiles(ctx context.Context, chosen []*client, files int) []*client {
+	if s.width != 0 || !s.isOpenSSH() || time.Duration(files)*s.syncTime() < slowSync {
+		return chosen
+	}
+	return s.atMost(ctx, maxChannels)
+}
+
+// atMost returns so many channels, or as many as the server opens.
+func (s *session) atMost(ctx context.Context, want int) []*client {
 	if want <= 1 {
 		return []*client{s.client}
 	}

@@ -79,7 +79,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 // publish gives the side file its final name.
 func (p *putting) publish(ctx context.Context, s *session) error {
 	r := renaming{
-		connections: p.connections, job: p.job, id: p.cfg.ConnectionID,
+		connections: p.connections, job: p.job, id: p.cfg.ConnectionID, via: p.clients[0],
 		from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file",
 	}
 	err := r.run(ctx, s)
@@ -190,6 +190,9 @@ func (c *comparer) Write(p []byte) (int, error) {
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
+	if p.part == nil && p.limit == nil && p.file.size <= int64(p.clients[0].writeChunk) {
+		return p.writeAtOnce(ctx)
+	}
 	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
 	if p.part != nil {
 		var err error
@@ -202,11 +205,7 @@ func (p *putting) write(ctx context.Context, s *session) error {
 	}
 	open, err := s.openLanes(ctx, p.clients, p.side, flags)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			dir, _ := split(p.file.final)
-			return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
-		}
-		return err
+		return p.cantOpen(err)
 	}
 	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
 	err = w.run(ctx)
@@ -215,31 +214,26 @@ func (p *putting) write(ctx context.Context, s *session) error {
 		closeLanes(ctx, open)
 		return err
 	}
-	if err := p.meter.while(func() error { return finishLanes(ctx, open) }); err != nil {
-		return err
-	}
-	a, err := s.stat(ctx, p.side)
-	if err != nil {
-		return fmt.Errorf("the size of what was written: %w", err)
-	}
-	return sizeIs(a, p.file.size)
+	return p.meter.while(func() error { return finishing{open, p.side, p.file.size, nil}.run(ctx) })
 }
 
-// finishLanes makes what was written durable and closes the file. Some servers
-// write in earnest, and report a full disk, only now.
-func finishLanes(ctx context.Context, open []lane) error {
-	first, others := open[0], open[1:]
-	err := inParallel(ctx, len(others), len(others), func(ctx context.Context, i int) error {
-		return others[i].close(ctx, others[i].handle)
-	})
-	if err == nil {
-		err = first.fsync(ctx, first.handle)
-	}
+// writeAtOnce writes a file that fits into a packet.
+func (p *putting) writeAtOnce(ctx context.Context) error {
+	c := p.clients[0]
+	h, err := c.open(ctx, p.side, flagWrite|flagCreate|flagTruncate)
 	if err != nil {
-		closeLanes(ctx, open[:1])
+		return p.cantOpen(err)
+	}
+	return p.meter.while(func() error { return finishing{[]lane{{c, h}}, p.side, p.file.size, p.src}.run(ctx) })
+}
+
+// cantOpen explains why the side file can't be made.
+func (p *putting) cantOpen(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return first.close(ctx, first.handle)
+	dir, _ := split(p.file.final)
+	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
 }
 
 func sizeIs(a attrs, want int64) error {

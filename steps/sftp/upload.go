@@ -162,7 +162,7 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 		total += f.size
 	}
 	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	put := func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
 		}
@@ -170,7 +170,15 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 		err := p.run(ctx, s)
 		t.files[i].done = err == nil
 		return err
-	})
+	}
+	if n := len(t.files); n >= worthLanes {
+		// How long the first one takes to become durable tells how to go on.
+		if err := put(ctx, 0); err != nil {
+			return err
+		}
+		clients = s.clientsForFiles(ctx, clients, n)
+	}
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, put)
 }
 
 func (out *UploadOutput) add(files []localFile) {

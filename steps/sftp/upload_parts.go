@@ -1,7 +1,6 @@
 package sftp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -235,16 +234,11 @@ func (t *uploading) sidecar(ctx context.Context, f localFile) (string, error) {
 func (t *uploading) putText(ctx context.Context, s *session, final, text string) error {
 	dir, name := split(final)
 	side := join(dir, t.job.SideName(name))
-	open, err := s.openLanes(ctx, []*client{s.client}, side, flagWrite|flagCreate|flagTruncate)
+	h, err := s.open(ctx, side, flagWrite|flagCreate|flagTruncate)
+	if err == nil {
+		err = finishing{[]lane{{s.client, h}}, side, int64(len(text)), strings.NewReader(text)}.run(ctx)
+	}
 	if err != nil {
-		return err
-	}
-	w := writing{lanes: open, size: int64(len(text)), from: bytes.NewReader([]byte(text)), progress: func(int64) {}}
-	if err := w.run(ctx); err != nil {
-		closeLanes(ctx, open)
-		return err
-	}
-	if err := finishLanes(ctx, open); err != nil {
 		return err
 	}
 	r := renaming{
