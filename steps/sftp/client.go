@@ -30,6 +30,7 @@ type client struct {
 	readChunk, writeChunk int // most file data in a packet
 
 	sending chan struct{} // holds its one token while nobody is sending
+	drained chan struct{} // closed when no more answers come
 
 	mu    sync.Mutex
 	id    uint32
@@ -112,13 +113,27 @@ func newClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error
 
 func prepareClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error) error) *client {
 	c := &client{
-		fate: f, ch: ch, in: bufio.NewReaderSize(ch, 4<<10), ext: make(map[string]string),
+		fate: f, ch: ch, in: bufio.NewReaderSize(patient{ch}, 4<<10), ext: make(map[string]string),
 		silence: silence, lost: lost,
 		readChunk: defaultChunk, writeChunk: defaultChunk,
-		sending: newToken(),
-		calls:   make(map[uint32]*call),
+		sending: newToken(), drained: make(chan struct{}),
+		calls: make(map[uint32]*call),
 	}
 	return c
+}
+
+// A patient reader puts off an error until there is no more to read. A channel
+// of a lost connection reports that it can't ask for more together with what
+// has come before.
+type patient struct{ r io.Reader }
+
+// Read reads.
+func (p patient) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
 }
 
 // newToken returns a channel that is used as a lock: whoever has taken its
@@ -223,6 +238,7 @@ func (c *client) head() (int, error) {
 // receive hands answers to the requests that wait for them until the channel
 // ends or fail is called.
 func (c *client) receive() {
+	defer close(c.drained)
 	for {
 		if err := c.receiveOne(); err != nil {
 			c.fail(err)

@@ -194,3 +194,7 @@ func unlessUnsupported(err error) error {
 	}
 	return err
 }
+
+func readPacket(handle string, off int64, n int) packet {
+	return newPacket(fxpRead, len(handle)+16).string(handle).uint64(uint64(off)).uint32(uint32(n))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // windowBytes is how much file data of one transfer is under way at most, and
@@ -85,10 +86,23 @@ func (r *reading) loop(ctx context.Context) error {
 	}
 }
 
+// drainTime is how long it may take, when a connection has ended, to deal with
+// the answers that have come before.
+const drainTime = 500 * time.Millisecond
+
 // salvage writes what has come although the transfer has failed, so that nobody
 // has to ask for it again.
 func (r *reading) salvage() {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
 	for _, p := range r.pieces {
+		if p.lane.cause() != nil {
+			select {
+			case <-p.lane.drained:
+			case <-limit.C:
+				return
+			}
+		}
 		select {
 		case a := <-p.answer:
 			if a.typ == fxpData {
@@ -131,8 +145,7 @@ func (r *reading) ask(p *piece) error {
 		into = make([]byte, 1)
 	}
 	p.call = newCall(into)
-	return p.lane.send(newPacket(fxpRead, len(p.lane.handle)+16).string(p.lane.handle).
-		uint64(uint64(p.off)+uint64(p.n)).uint32(uint32(len(into))), p.call)
+	return p.lane.send(readPacket(p.lane.handle, p.off+int64(p.n), len(into)), p.call)
 }
 
 // settleFirst waits for the answer about the first piece, and writes it if
@@ -146,7 +159,7 @@ func (r *reading) settleFirst(ctx context.Context) error {
 	case a.typ == fxpStatus:
 		return r.settleStatus(p, a)
 	case a.typ != fxpData:
-		return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
+		return p.unexpected(a)
 	case len(p.buf) == 0:
 		return errGrew
 	}
@@ -163,6 +176,10 @@ func (r *reading) settleFirst(ctx context.Context) error {
 	r.spare = append(r.spare, p.buf)
 	r.progress(r.wrote)
 	return nil
+}
+
+func (p *piece) unexpected(a answer) error {
+	return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
 }
 
 // settleStatus handles what is the end of the file in the right case.
