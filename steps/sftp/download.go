@@ -78,6 +78,7 @@ type remoteFile struct {
 	size   int64
 	mtime  time.Time
 	was    identity
+	plain  bool // a regular file when it was found: opening it doesn't block the server
 }
 
 // A downloading is one execution of the step.
@@ -164,21 +165,18 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 // fetch downloads one file over the given channels and completes its
 // description.
 func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clients []*client) error {
+	if t.isQuick(f, clients[0]) {
+		if done, err := t.fetchAtOnce(ctx, s, f, clients[0]); done || err != nil {
+			return err
+		}
+	}
 	before, err := s.stat(ctx, f.remote)
+	if err == nil {
+		err = t.describe(f, before)
+	}
 	if err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	if !before.isFile() {
-		return s.fault("download", f.remote, courier.Permanent(errors.New("is not a regular file")))
-	}
-	size, err := before.fileSize()
-	if err != nil {
-		return s.fault("download", f.remote, courier.Permanent(err))
-	}
-	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
-		return s.fault("download", f.remote, fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected))
-	}
-	f.size, f.mtime, f.was = size, before.modified(), identify(before)
 	if t.cfg.SkipIfSame && t.isSame(f) {
 		return t.job.Wrote(f.local)
 	}
@@ -187,10 +185,31 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clie
 		return fmt.Errorf("local file: %w", err)
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &meter{job: t.job, item: f.remote, total: size}
+	m := &meter{job: t.job, item: f.remote, total: f.size}
 	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
+	return t.publish(f, before, w, m)
+}
+
+// describe completes the description of a file by what the server tells.
+func (t *downloading) describe(f *remoteFile, a attrs) error {
+	if !a.isFile() {
+		return courier.Permanent(errors.New("is not a regular file"))
+	}
+	size, err := a.fileSize()
+	if err != nil {
+		return courier.Permanent(err)
+	}
+	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
+		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
+	}
+	f.size, f.mtime, f.was = size, a.modified(), identify(a)
+	return nil
+}
+
+// publish gives the local file its final name.
+func (t *downloading) publish(f *remoteFile, before attrs, w local, m *meter) error {
 	t.preserve(f, before, w)
 	if err := m.while(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
@@ -248,15 +267,21 @@ func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client,
 		}
 	}
 	after, err := s.stat(ctx, f.remote)
+	err = heldStill(before, after, err)
+	if p, ok := w.(*partial); ok && err == errChanged {
+		err = errors.Join(err, p.restart())
+	}
+	return err
+}
+
+// heldStill judges a second look at a file, which may have ended with err.
+func heldStill(before, after attrs, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
 	case err != nil:
 		return err
 	case !before.sameFile(after):
-		if p, ok := w.(*partial); ok {
-			return errors.Join(errChanged, p.restart())
-		}
 		return errChanged
 	}
 	return nil

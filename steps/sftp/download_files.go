@@ -44,7 +44,7 @@ func (t *downloading) find(ctx context.Context, s *session) (err error) {
 	if err != nil {
 		return s.fault("download", cfg.RemotePath, err)
 	}
-	t.files = []remoteFile{{remote: cfg.RemotePath, local: local, size: int64(min(a.size, math.MaxInt64))}}
+	t.files = []remoteFile{{remote: cfg.RemotePath, local: local, size: int64(min(a.size, math.MaxInt64)), plain: a.mode&modeType == modeRegular}}
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s *session) ([]remote
 	files := make([]remoteFile, len(found))
 	taken := make(map[string]string)
 	for i, f := range found {
-		files[i] = remoteFile{remote: f.Path, local: joinLocal(dir, f.Name), size: f.Size}
+		files[i] = remoteFile{remote: f.Path, local: joinLocal(dir, f.Name), size: f.Size, plain: f.plain}
 		if other, ok := taken[localKey(f.Name)]; ok {
 			return nil, 0, fault(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.Name)))
 		}

@@ -29,6 +29,8 @@ type File struct {
 	Size        int64     `json:"size" doc:"bytes"`
 	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
 	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
+
+	plain bool // the server says that it is a regular file
 }
 
 // A search says which entries of a directory are wanted.
@@ -110,7 +112,7 @@ func (s *session) files(ctx context.Context, job *courier.Context, dir string, q
 		if !isDir && !e.attrs.isFile() || isDir && !q.directories {
 			continue
 		}
-		f := File{Name: e.name, Path: join(dir, e.name), Modified: e.attrs.modified(), IsDirectory: isDir}
+		f := File{Name: e.name, Path: join(dir, e.name), Modified: e.attrs.modified(), IsDirectory: isDir, plain: e.attrs.mode&modeType == modeRegular}
 		size, err := e.attrs.fileSize()
 		if err != nil && !isDir {
 			refused = append(refused, unsafeName{e.name, err})
