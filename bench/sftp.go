@@ -188,12 +188,12 @@ func (l *sftpLab) big(ctx context.Context, who string, port int, up bool) (float
 	}
 	took, err := l.move(ctx, who, port, up, "big", "moved")
 	if err == nil {
-		err = l.arrived(filepath.Join(to, "moved"), l.bytes)
+		err = arrived(filepath.Join(to, "moved"), l.bytes)
 	}
 	return float64(l.bytes) / (1 << 20) / took.Seconds(), err
 }
 
-func (l *sftpLab) arrived(name string, size int64) error {
+func arrived(name string, size int64) error {
 	info, err := os.Stat(name)
 	if err == nil && info.Size() != size {
 		err = fmt.Errorf("%s has %d bytes of %d", filepath.Base(name), info.Size(), size)
@@ -216,7 +216,7 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 	}
 	took, err := l.move(ctx, who, l.port, up, "many/*", "many")
 	for i := 0; err == nil && i < smallFiles; i++ {
-		err = l.arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
+		err = arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
 	}
 	return smallFiles / took.Seconds(), err
 }
