@@ -143,7 +143,7 @@ func (s *session) readSidecar(ctx context.Context, remote string) (string, error
 	}
 	defer s.closeHandle(ctx, h)
 	var text bytes.Buffer
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &text, progress: func(int64) {}}
+	r := reading{crew: alone(s.client, h), size: size, to: &text, progress: func(int64) {}}
 	if err := r.run(ctx); err != nil {
 		return "", err
 	}

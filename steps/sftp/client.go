@@ -176,10 +176,12 @@ func (c *client) limits() error {
 	const id = 0
 	p := newPacket(fxpExtended, 32).string(extLimits)
 	p.seal(id)
+	began := time.Now()
 	if _, err := c.ch.Write(p); err != nil {
 		return c.lost(err)
 	}
 	typ, body, err := c.next()
+	c.rtt = time.Since(began)
 	s := scanner{rest: body}
 	switch got := s.uint32(); {
 	case err != nil:

@@ -141,9 +141,10 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 	for _, f := range t.files {
 		total += f.size
 	}
-	clients := s.clients(ctx, total)
+	defer s.prepare(ctx, total, len(t.files))()
+	clients := s.clients(ctx, total, len(t.files))
 	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, func(ctx context.Context, i int) error {
-		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
+		return t.fetch(ctx, s, &t.files[i], clients[i%len(clients)])
 	})
 }
 
@@ -162,11 +163,11 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 	return nil
 }
 
-// fetch downloads one file over the given channels and completes its
-// description.
-func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clients []*client) error {
-	if t.isQuick(f, clients[0]) {
-		if done, err := t.fetchAtOnce(ctx, s, f, clients[0]); done || err != nil {
+// fetch downloads one file over the given channel, which others may join, and
+// completes its description.
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *client) error {
+	if t.isQuick(f, c) {
+		if done, err := t.fetchAtOnce(ctx, s, f, c); done || err != nil {
 			return err
 		}
 	}
@@ -186,7 +187,7 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clie
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
 	m := &meter{job: t.job, item: f.remote, total: f.size}
-	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
+	if err := t.copyTo(ctx, s, c, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
 	return t.publish(f, before, w, m)
@@ -235,40 +236,34 @@ func (t *downloading) create(f *remoteFile) (local, error) {
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *meter) error {
-	open, err := s.openLanes(ctx, clients, f.remote, flagRead)
+func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remoteFile, before attrs, w local, m *meter) error {
+	open, err := s.openLanes(ctx, c, f.remote, flagRead, m.total)
 	if err != nil {
 		return err
 	}
-	r := reading{lanes: open, size: m.total, to: w, progress: m.at, limit: t.limit}
+	r := reading{crew: open, size: m.total, to: w, progress: m.at, limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open, m.beat)
+		err = p.checkTail(ctx, open.lanes[0], m.beat)
 		r.asked, r.wrote = p.start, p.start
 	}
 	if err == nil {
 		err = r.run(ctx)
 	}
 	if err == nil && t.cfg.Checksum == checksumReadBack {
-		err = compareWhole(ctx, open[0], w, m)
+		err = compareWhole(ctx, open.lanes[0], w, m)
 	}
-	closeLanes(ctx, open)
+	wrong := false
+	if err == nil && t.cfg.Checksum == checksumSidecar {
+		err = s.checkSidecar(ctx, f.remote, w, m)
+		wrong = err != nil
+	}
 	if err != nil {
-		if p, ok := w.(*partial); ok && isChanged(err) {
-			err = errors.Join(err, p.restart())
-		}
-		return err
+		open.close(ctx)
+	} else {
+		after, e := open.closeAndLook(ctx, f.remote)
+		err = heldStill(before, after, e)
 	}
-	if t.cfg.Checksum == checksumSidecar {
-		if err := s.checkSidecar(ctx, f.remote, w, m); err != nil {
-			if p, ok := w.(*partial); ok {
-				err = errors.Join(err, p.restart())
-			}
-			return err
-		}
-	}
-	after, err := s.stat(ctx, f.remote)
-	err = heldStill(before, after, err)
-	if p, ok := w.(*partial); ok && err == errChanged {
+	if p, ok := w.(*partial); ok && (wrong || isChanged(err)) {
 		err = errors.Join(err, p.restart())
 	}
 	return err

@@ -64,7 +64,7 @@ func (c *client) statAndOpen(ctx context.Context, path string) (attrs, string, e
 	a, failed := c.attrsOf(ctx, calls[0])
 	h, err := c.handleOf(ctx, calls[1])
 	if err == nil && failed != nil {
-		closeLanes(ctx, []lane{{c, h}})
+		alone(c, h).close(ctx)
 	}
 	if failed != nil {
 		err = failed

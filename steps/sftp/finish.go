@@ -80,7 +80,7 @@ func (f finishing) send(ctx context.Context) ([]*call, error) {
 	b := batch{text: (*text)[:0]}
 	if f.from != nil && f.size > 0 {
 		if err := f.addContent(&b); err != nil {
-			closeLanes(ctx, f.open[:1])
+			(&crew{lanes: f.open[:1]}).close(ctx)
 			return nil, err
 		}
 	}

@@ -18,7 +18,7 @@ type putting struct {
 	job         *courier.Context
 	cfg         UploadConfig
 	file        *localFile
-	clients     []*client // over which to move it
+	client      *client // over which to move it; more may join
 	limit       *limiter
 
 	src   *os.File
@@ -79,7 +79,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 // publish gives the side file its final name.
 func (p *putting) publish(ctx context.Context, s *session) error {
 	r := renaming{
-		connections: p.connections, job: p.job, id: p.cfg.ConnectionID, via: p.clients[0],
+		connections: p.connections, job: p.job, id: p.cfg.ConnectionID, via: p.client,
 		from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file",
 	}
 	err := r.run(ctx, s)
@@ -154,7 +154,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, remote string, a 
 		return false, err
 	}
 	defer s.closeHandle(ctx, h)
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.beat() }}
+	r := reading{crew: alone(s.client, h), size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.beat() }}
 	err = r.run(ctx)
 	switch {
 	case err == nil:
@@ -190,7 +190,7 @@ func (c *comparer) Write(p []byte) (int, error) {
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
-	if p.part == nil && p.limit == nil && p.file.size <= int64(p.clients[0].writeChunk) {
+	if p.part == nil && p.limit == nil && p.file.size <= int64(p.client.writeChunk) {
 		return p.writeAtOnce(ctx)
 	}
 	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
@@ -203,23 +203,23 @@ func (p *putting) write(ctx context.Context, s *session) error {
 			flags = flagWrite
 		}
 	}
-	open, err := s.openLanes(ctx, p.clients, p.side, flags)
+	open, err := s.openLanes(ctx, p.client, p.side, flags, p.file.size-start)
 	if err != nil {
 		return p.cantOpen(err)
 	}
-	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
+	w := writing{crew: open, size: p.file.size, from: p.src, progress: p.meter.at, limit: p.limit, sent: start, acked: start}
 	err = w.run(ctx)
-	p.part.reached(w.acked, len(open))
+	p.part.reached(w.acked)
 	if err != nil {
-		closeLanes(ctx, open)
+		open.close(ctx)
 		return err
 	}
-	return p.meter.while(func() error { return finishing{open, p.side, p.file.size, nil}.run(ctx) })
+	return p.meter.while(func() error { return finishing{open.all(), p.side, p.file.size, nil}.run(ctx) })
 }
 
 // writeAtOnce writes a file that fits into a packet.
 func (p *putting) writeAtOnce(ctx context.Context) error {
-	c := p.clients[0]
+	c := p.client
 	h, err := c.open(ctx, p.side, flagWrite|flagCreate|flagTruncate)
 	if err != nil {
 		return p.cantOpen(err)

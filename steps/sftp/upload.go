@@ -154,19 +154,20 @@ func (t *uploading) all(ctx context.Context) error {
 }
 
 func (t *uploading) run(ctx context.Context, s *session) error {
-	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
-		return err
-	}
 	var total int64
 	for _, f := range t.files {
 		total += f.size
 	}
-	clients := s.clients(ctx, total)
+	defer s.prepare(ctx, total, len(t.files))()
+	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
+		return err
+	}
+	clients := s.clients(ctx, total, len(t.files))
 	put := func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
 		}
-		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], clients: share(clients, i, len(t.files)), limit: t.limit}
+		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], client: clients[i%len(clients)], limit: t.limit}
 		err := p.run(ctx, s)
 		t.files[i].done = err == nil
 		return err

@@ -42,7 +42,6 @@ type uploadPartNote struct {
 	Part  string        `json:"part"` // remote path
 	Was   localIdentity `json:"was"`  // of the source; zero if the part is of no use
 	Acked int64         `json:"acked"`
-	Lanes int           `json:"lanes"`
 }
 
 const partNotes = "part-"
@@ -78,9 +77,9 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 }
 
 // reached says how much of the file the server has confirmed.
-func (u *uploadPart) reached(acked int64, lanes int) {
+func (u *uploadPart) reached(acked int64) {
 	if u != nil {
-		u.note.Acked, u.note.Lanes = acked, lanes
+		u.note.Acked = acked
 	}
 }
 
@@ -118,8 +117,7 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 	if err != nil || size > p.file.size || size == 0 {
 		return 0, nil
 	}
-	lanes := max(1, p.part.note.Lanes, len(p.clients))
-	from := max(min(p.part.note.Acked, size), size-int64(lanes)*windowBytes)
+	from := max(min(p.part.note.Acked, size), size-maxChannels*windowBytes)
 	from = max(0, min(from, size-tailBytes))
 	h, err := s.open(ctx, p.side, flagRead)
 	if isStatus(err) {

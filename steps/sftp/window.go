@@ -12,7 +12,12 @@ import (
 // with it most of a transfer's memory. It exceeds the 2 MiB that an SSH channel
 // lets through in one round trip, so that the channel never idles for lack of
 // requests.
-const windowBytes = 4 << 20
+//
+// Of a transfer over several channels, laneBytes are under way on each.
+const (
+	windowBytes = 4 << 20
+	laneBytes   = 5 << 19
+)
 
 // Errors of transfers whose file did not hold still. Another attempt may find
 // that it does.
@@ -25,7 +30,7 @@ var (
 // A reading reads a remote file to its end, with many requests under way, and
 // writes it in order.
 type reading struct {
-	lanes    []lane      // the file, open on one or more channels
+	*crew                // the file, open on one or more channels
 	size     int64       // which the file must have
 	to       io.Writer   // gets size bytes, unless there is an error
 	progress func(int64) // told how many bytes to has got
@@ -120,12 +125,12 @@ func (r *reading) salvage() {
 }
 
 func (r *reading) roomForMore() bool {
-	return !r.probing && !(r.open && r.asked == r.size) && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= int64(len(r.lanes))*windowBytes)
+	return !r.probing && !(r.open && r.asked == r.size) && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= r.window())
 }
 
 func (r *reading) nextPiece() *piece {
 	want := int(min(int64(r.chunk), r.size-r.asked))
-	p := &piece{lane: r.lanes[r.turn%len(r.lanes)], off: r.asked}
+	p := &piece{lane: r.next(r.turn), off: r.asked}
 	r.turn++
 	if n := len(r.spare); n > 0 && cap(r.spare[n-1]) >= want {
 		p.buf, r.spare = r.spare[n-1][:want], r.spare[:n-1]
@@ -205,7 +210,7 @@ func (r *reading) settleStatus(p *piece, a answer) error {
 
 // A writing writes a remote file with many requests under way.
 type writing struct {
-	lanes    []lane // the file, open on one or more channels
+	*crew    // the file, open on one or more channels
 	size     int64
 	from     io.ReaderAt // has size bytes
 	progress func(int64) // told how many bytes the server has confirmed
@@ -254,11 +259,11 @@ func (w *writing) run(ctx context.Context) error {
 
 func (w *writing) roomForMore() bool {
 	ahead := w.sent - w.acked + int64(w.lanes[0].writeChunk)
-	return w.sent < w.size && (len(w.under) == 0 || ahead <= int64(len(w.lanes))*windowBytes)
+	return w.sent < w.size && (len(w.under) == 0 || ahead <= w.window())
 }
 
 func (w *writing) sendNext(ctx context.Context) error {
-	l := w.lanes[w.turn%len(w.lanes)]
+	l := w.next(w.turn)
 	w.turn++
 	n := int(min(int64(w.limit.chunk(l.writeChunk)), w.size-w.sent))
 	if err := w.limit.wait(ctx, n); err != nil {
