@@ -67,7 +67,7 @@ func sftp() []bench {
 			return l.far(ctx, who, l.bytes/2, 10*time.Millisecond)
 		}),
 		moves("sftp-100ms", "MiB/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
-			return l.far(ctx, who, l.bytes/4, 50*time.Millisecond)
+			return l.far(ctx, who, l.bytes/2, 50*time.Millisecond)
 		}),
 	}
 }
@@ -383,21 +383,24 @@ func (f *farLine) close() {
 	f.running.Wait()
 }
 
+var lineBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
 // carry copies, and lets each byte take its time. As much is under way as a
 // fast line holds.
 func (f *farLine) carry(to, from net.Conn) {
 	type packet struct {
-		at   time.Time
-		data []byte
+		at  time.Time
+		buf *[64 << 10]byte
+		n   int
 	}
 	line := make(chan packet, 1024)
 	go func() {
 		defer close(line)
 		for {
-			buf := make([]byte, 64<<10)
-			n, err := from.Read(buf)
+			buf := lineBuffers.Get().(*[64 << 10]byte)
+			n, err := from.Read(buf[:])
 			if n > 0 {
-				line <- packet{time.Now().Add(f.delay), buf[:n]}
+				line <- packet{time.Now().Add(f.delay), buf, n}
 			}
 			if err != nil {
 				return
@@ -406,7 +409,8 @@ func (f *farLine) carry(to, from net.Conn) {
 	}()
 	for p := range line {
 		time.Sleep(time.Until(p.at))
-		if _, err := to.Write(p.data); err != nil {
+		_, err := to.Write(p.buf[:p.n])
+		if lineBuffers.Put(p.buf); err != nil {
 			break
 		}
 	}
