@@ -76,6 +76,7 @@ type ftpLab struct {
 	secure   bool
 	print    string // of the certificate
 	bytes    int64  // of the big file
+	files    int    // small ones
 	listener net.Listener
 	serving  sync.WaitGroup
 	mu       sync.Mutex
@@ -84,9 +85,9 @@ type ftpLab struct {
 }
 
 func openFTPLab(quick, secure bool) (l *ftpLab, err error) {
-	l = &ftpLab{bytes: 1 << 30, secure: secure, running: make(map[*exec.Cmd]bool)}
+	l = &ftpLab{bytes: 1 << 30, files: smallFiles, secure: secure, running: make(map[*exec.Cmd]bool)}
 	if quick {
-		l.bytes = 256 << 20
+		l.bytes, l.files = 256<<20, smallFiles/2
 	}
 	if l.dir, err = os.MkdirTemp("", "courier-bench-ftp-"); err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (l *ftpLab) small(ctx context.Context, who string, up bool) (float64, error
 	if err := errors.Join(os.Mkdir(from, 0o755), os.Mkdir(to, 0o755), l.own(l.remote("many"))); err != nil {
 		return 0, err
 	}
-	for i := range smallFiles {
+	for i := range l.files {
 		if err := fill(filepath.Join(from, fmt.Sprint(i)), smallBytes, byte(i)); err != nil {
 			return 0, err
 		}
@@ -278,10 +279,10 @@ func (l *ftpLab) small(ctx context.Context, who string, up bool) (float64, error
 		err = l.lftp(ctx, who, up)
 	}
 	took := time.Since(began)
-	for i := 0; err == nil && i < smallFiles; i++ {
+	for i := 0; err == nil && i < l.files; i++ {
 		err = arrived(filepath.Join(to, fmt.Sprint(i)), smallBytes)
 	}
-	return smallFiles / took.Seconds(), err
+	return float64(l.files) / took.Seconds(), err
 }
 
 func (l *ftpLab) url(name string) string {

@@ -78,6 +78,7 @@ type sftpLab struct {
 	user  string
 	port  int
 	bytes int64 // of the big file
+	files int   // small ones
 	cmd   *exec.Cmd
 	done  chan struct{}
 }
@@ -88,9 +89,9 @@ const (
 )
 
 func openSFTPLab(ctx context.Context, quick bool) (l *sftpLab, err error) {
-	l = &sftpLab{bytes: 1 << 30}
+	l = &sftpLab{bytes: 1 << 30, files: smallFiles}
 	if quick {
-		l.bytes = 256 << 20
+		l.bytes, l.files = 256<<20, smallFiles/2
 	}
 	who, err := user.Current()
 	if err != nil {
@@ -220,16 +221,16 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 			return 0, err
 		}
 	}
-	for i := range smallFiles {
+	for i := range l.files {
 		if err := fill(filepath.Join(from, "many", fmt.Sprint(i)), smallBytes, byte(i)); err != nil {
 			return 0, err
 		}
 	}
 	took, err := l.move(ctx, who, l.port, up, "many/*", "many")
-	for i := 0; err == nil && i < smallFiles; i++ {
+	for i := 0; err == nil && i < l.files; i++ {
 		err = arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
 	}
-	return smallFiles / took.Seconds(), err
+	return float64(l.files) / took.Seconds(), err
 }
 
 // far moves a file both ways over a line on which each way takes its time.

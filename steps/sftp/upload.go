@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,9 +184,10 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 		t.files[i].done = err == nil
 		return err
 	}
-	if n := len(t.files); n >= worthLanes {
-		// How long the first one takes to become durable tells how to go on.
-		if err := put(ctx, 0); err != nil {
+	small := slices.IndexFunc(t.files, func(f localFile) bool { return f.size <= smallFile })
+	if n := len(t.files); n >= worthLanes && small >= 0 {
+		// How long one takes to become durable tells how to go on.
+		if err := put(ctx, small); err != nil {
 			return err
 		}
 		clients = s.clientsForFiles(ctx, clients, n)
