@@ -160,15 +160,10 @@ func renamePacket(oldpath, newpath string) packet {
 	return pathPacket(fxpRename, oldpath).string(newpath)
 }
 
-// canReplace reports whether the server offers replace.
+// canReplace reports whether the server offers that a renaming replaces a file.
 func (c *client) canReplace() bool { return c.ext[extPosixRename] == "1" }
 
-// replace renames and atomically replaces what has the new path.
-func (c *client) replace(ctx context.Context, oldpath, newpath string) error {
-	_, err := c.do(ctx, replacePacket(oldpath, newpath), fxpStatus)
-	return err
-}
-
+// replacePacket renames and atomically replaces what has the new path.
 func replacePacket(oldpath, newpath string) packet {
 	return pathPacket(fxpExtended, extPosixRename).string(oldpath).string(newpath)
 }
@@ -176,15 +171,7 @@ func replacePacket(oldpath, newpath string) packet {
 // canSync reports whether the server offers fsync.
 func (c *client) canSync() bool { return c.ext[extFsync] == "1" }
 
-// fsync makes what was written durable, where the server offers that.
-func (c *client) fsync(ctx context.Context, handle string) error {
-	if !c.canSync() {
-		return nil
-	}
-	_, err := c.do(ctx, syncPacket(handle), fxpStatus)
-	return unlessUnsupported(err)
-}
-
+// syncPacket makes what was written durable, where the server offers that.
 func syncPacket(handle string) packet { return pathPacket(fxpExtended, extFsync).string(handle) }
 
 // unlessUnsupported forgives a server that has advertised what it doesn't do.
