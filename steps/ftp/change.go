@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -38,12 +39,12 @@ var (
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DeleteConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute deletes the files. What an earlier attempt has found and written down
@@ -93,7 +94,7 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		}
 		return append(files, cfg.RemotePath), s.fault("delete", cfg.RemotePath, err)
 	}
-	found, _, err := s.find(ctx, job, cfg.RemotePath, cfg.search())
+	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +158,8 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkPath("new_path", cfg.NewPath), checkTarget(cfg.RemotePath),
-		oneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("new_path", cfg.NewPath), checkTarget(cfg.RemotePath),
+		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail))
 }
 
 // A renaming is what is written down before the renaming.
@@ -203,7 +204,7 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 	now := renaming{To: cfg.NewPath, Dir: from.isDir, Size: from.size}
 	target, err := s.stat(ctx, cfg.NewPath)
 	if strings.HasSuffix(cfg.NewPath, "/") || err == nil && target.isDir {
-		now.To = join(cfg.NewPath, path.Base(cfg.RemotePath))
+		now.To = remote.Join(cfg.NewPath, path.Base(cfg.RemotePath))
 		target, err = s.stat(ctx, now.To)
 	}
 	out.RenamedFile = now.To

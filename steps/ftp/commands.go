@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A node is what the server tells of a file or directory.
@@ -80,7 +81,7 @@ func (s *session) statByParts(ctx context.Context, path string) (node, error) {
 // statByListing looks for a path in the listing of its directory, where the
 // server has no other way.
 func (s *session) statByListing(ctx context.Context, path string) (node, error) {
-	dir, name := split(path)
+	dir, name := remote.Split(path)
 	var found *node
 	_, err := s.each(ctx, dir, false, func(e entry) error {
 		if e.name == name {
@@ -128,7 +129,7 @@ func (s *session) enter(ctx context.Context, path string) error {
 func (s *session) leave(ctx context.Context) error {
 	_, err := s.command(ctx, "CWD", s.home)
 	if isReply(err) {
-		return s.end(&lostError{err})
+		return s.end(&remote.LostError{Err: err})
 	}
 	return err
 }
@@ -218,29 +219,6 @@ func (s *session) setTime(ctx context.Context, path string, t time.Time) error {
 }
 
 var errNoMFMT = errors.New("the server can't be told when a file was last changed (MFMT)")
-
-// join returns the path of name in dir.
-func join(dir, name string) string {
-	switch {
-	case dir == "" || dir == ".":
-		return name
-	case strings.HasSuffix(dir, "/"):
-		return dir + name
-	}
-	return dir + "/" + name
-}
-
-// split cuts a path into directory and name. "" and "/" have no name.
-func split(p string) (dir, name string) {
-	i := strings.LastIndexByte(p, '/')
-	switch {
-	case i < 0:
-		return ".", p
-	case i == 0:
-		return "/", p[1:]
-	}
-	return p[:i], p[i+1:]
-}
 
 // checkPath reports a remote path that can't be sent.
 func checkPath(field, p string) error { return courier.Permanent(checkArgument(field, p)) }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -172,10 +172,10 @@ func (c Connection) problem() error {
 		return err
 	}
 	return errors.Join(
-		oneOf("security", c.Security, securityExplicit, securityImplicit, securityNone),
-		oneOf("certificate_policy", c.CertificatePolicy, policySystem, policyPinned, policyInsecure),
-		oneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
-		oneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
+		remote.OneOf("security", c.Security, securityExplicit, securityImplicit, securityNone),
+		remote.OneOf("certificate_policy", c.CertificatePolicy, policySystem, policyPinned, policyInsecure),
+		remote.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
+		remote.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
 }
 
 func (c Connection) defaultPort() int {
@@ -231,20 +231,4 @@ func checkArgument(field, text string) error {
 		}
 	}
 	return nil
-}
-
-// secret returns what the text of a credential stands for.
-func secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
-	if strings.HasPrefix(text, "$secret:") {
-		return text[1:], nil
-	}
-	name, ok := strings.CutPrefix(text, "secret:")
-	if !ok {
-		return text, nil
-	}
-	value, err := job.Secret(ctx, name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
-	}
-	return value, nil
 }

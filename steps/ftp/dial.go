@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -31,13 +32,13 @@ func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*
 		return nil, fault(courier.Permanent(err))
 	}
 	s.c = c
-	if s.password, err = secret(ctx, job, "password", c.Password); err == nil {
+	if s.password, err = remote.Secret(ctx, job, "password", c.Password); err == nil {
 		err = courier.Permanent(checkArgument("password", s.password))
 	}
 	if err != nil {
 		return nil, fault(err)
 	}
-	key, err := secret(ctx, job, "client_key", c.ClientKey)
+	key, err := remote.Secret(ctx, job, "client_key", c.ClientKey)
 	if err != nil {
 		return nil, fault(err)
 	}
@@ -59,7 +60,7 @@ func (s *session) connect(ctx context.Context) error {
 	defer cancel()
 	conn, err := s.dialTo(timeout, s.addr)
 	if err != nil {
-		return ended(timeout, presentable(err))
+		return remote.Ended(timeout, remote.Presentable(err))
 	}
 	s.begin(conn)
 	stop := context.AfterFunc(timeout, func() { s.end(context.Cause(timeout)) })
@@ -70,7 +71,7 @@ func (s *session) connect(ctx context.Context) error {
 	if err != nil {
 		s.end(err)
 	}
-	return ended(timeout, err)
+	return remote.Ended(timeout, err)
 }
 
 func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
@@ -131,7 +132,7 @@ func (s *session) secure(ctx context.Context) error {
 	}
 	conn := tls.Client(s.conn, s.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return s.explainTLS(ended(ctx, err))
+		return s.explainTLS(remote.Ended(ctx, err))
 	}
 	s.line = newLine(conn)
 	s.state = conn.ConnectionState()
@@ -149,17 +150,17 @@ func (s *session) explainTLS(err error) error {
 		return courier.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
 			safename.Quote(strings.Join(names[:min(len(names), 10)], ", ")), safename.Quote(name.Host), fingerprint(name.Certificate)))
 	case errors.As(err, &record) && s.c.Security == securityImplicit:
-		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, presentable(err)))
+		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, remote.Presentable(err)))
 	case errors.As(err, &verify):
 		print := "none"
 		if len(verify.UnverifiedCertificates) > 0 {
 			print = fingerprint(verify.UnverifiedCertificates[0])
 		}
-		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, presentable(verify.Err)))
+		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, remote.Presentable(verify.Err)))
 	case courier.IsPermanent(err):
 		return err
 	}
-	return fmt.Errorf("TLS: %w", presentable(err))
+	return fmt.Errorf("TLS: %w", remote.Presentable(err))
 }
 
 // identify logs in.

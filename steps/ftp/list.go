@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // List is the step "ftp.list". It lists a directory, or what a pattern finds
@@ -23,6 +24,7 @@ type ListConfig struct {
 	Pattern            string `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	IncludeDirectories bool   `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string `json:"on_unsafe_name" default:"skip" doc:"what to do about entries that can't be used: skip or fail"`
+	StableSeconds      int    `json:"stable_seconds,omitempty" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].
@@ -30,6 +32,8 @@ type ListOutput struct {
 	FileList     []File `json:"file_list" doc:"the files, in the order of their paths"`
 	FileCount    int    `json:"file_count" doc:"length of file_list"`
 	SkippedCount int    `json:"skipped_count" doc:"entries left out because they can't be used or understood"`
+	// NotReadyCount is 0 unless stable_seconds is set.
+	NotReadyCount int `json:"not_ready_count" doc:"files left out because of stable_seconds"`
 }
 
 var (
@@ -37,12 +41,12 @@ var (
 	_ courier.Validator[ListConfig]        = List{}
 )
 
-func (cfg ListConfig) search() search {
-	return search{cfg.Pattern, cfg.IncludeDirectories, cfg.OnUnsafeName}
+func (cfg ListConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg ListConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), remote.CheckStable(cfg.StableSeconds))
 }
 
 // Execute lists the directory. It changes nothing.
@@ -52,8 +56,9 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 		return out, err
 	}
 	err := use(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
-		files, skipped, err := s.find(ctx, job, cfg.RemotePath, cfg.search())
-		out = ListOutput{files, len(files), skipped}
+		ready := remote.Readiness{StableSeconds: cfg.StableSeconds}
+		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), lister{s}, cfg.RemotePath)
+		out = ListOutput{asFiles(found), len(found), skipped, notReady}
 		return err
 	})
 	return out, err

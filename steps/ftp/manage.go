@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
@@ -60,7 +61,12 @@ func (s *session) makeAll(ctx context.Context, dir string) error {
 	if err := s.makeAll(ctx, path.Dir(dir)); err != nil {
 		return err
 	}
-	err = s.makeDirectory(ctx, dir)
+	return s.fault("make directory", dir, s.makeOne(ctx, dir))
+}
+
+// makeOne makes a directory. That it is there already is no error.
+func (s *session) makeOne(ctx context.Context, dir string) error {
+	err := s.makeDirectory(ctx, dir)
 	if isReply(err) { // another may have been first
 		if n, e := s.stat(ctx, dir); e == nil && n.isDir {
 			return nil
@@ -68,7 +74,7 @@ func (s *session) makeAll(ctx context.Context, dir string) error {
 			err = e
 		}
 	}
-	return s.fault("make directory", dir, err)
+	return err
 }
 
 // Validate logs in.
@@ -103,7 +109,7 @@ var (
 )
 
 func (cfg RmdirConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
 }
 
 // checkTarget refuses to remove what can only be meant by mistake.
@@ -139,7 +145,7 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 // removeTree removes a directory, and what is in it if recursive is set. Links
 // are removed, not followed.
 func (s *session) removeTree(ctx context.Context, job *courier.Context, dir string, recursive bool, depth int) error {
-	if depth > maxDepth {
+	if depth > remote.MaxDepth {
 		return courier.Permanent(errors.New("it has too many directories in directories"))
 	}
 	if recursive {
@@ -148,7 +154,7 @@ func (s *session) removeTree(ctx context.Context, job *courier.Context, dir stri
 			if e.name == "." || e.name == ".." {
 				return nil
 			}
-			if len(found) == maxFiles {
+			if len(found) == remote.MaxFiles {
 				return courier.Permanent(errors.New("it has too many files"))
 			}
 			found = append(found, e)
@@ -162,7 +168,7 @@ func (s *session) removeTree(ctx context.Context, job *courier.Context, dir stri
 		}
 		for _, e := range found {
 			job.Progress(0, -1, dir)
-			p := join(dir, e.name)
+			p := remote.Join(dir, e.name)
 			if e.isDir {
 				err = s.removeTree(ctx, job, p, true, depth+1)
 			} else {

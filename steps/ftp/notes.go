@@ -1,100 +1,40 @@
 package ftp
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/note"
 )
 
-// A note is what a step writes down beside its attempts' directories, so that a
-// later attempt can tell its own deeds from those of others. Without a
+// A slip is a note about one subject that a step leaves for its later attempts,
+// so that they can tell their own deeds from those of others. Without a
 // workspace there are none.
-type note struct {
+type slip struct {
 	job  *courier.Context
-	name string // below the workspace; empty if there is no place for it
+	name string
 }
 
-// noteMark is in the names of notes.
-const noteMark = ".courier-tmp"
-
 // noteOn returns the note of this step about a subject.
-func noteOn(job *courier.Context, subject string) note {
-	dir := job.StepDir()
-	if dir == "" {
-		return note{job: job}
-	}
+func noteOn(job *courier.Context, subject string) slip {
 	sum := sha256.Sum256([]byte(subject))
-	return note{job, path.Join(dir, "ftp-"+hex.EncodeToString(sum[:8])+noteMark)}
+	return slip{job, "ftp-" + hex.EncodeToString(sum[:8])}
 }
 
 // read decodes the note into v and reports whether there is one.
-func (n note) read(v any) (bool, error) {
-	if n.name == "" {
-		return false, nil
-	}
-	root, rel, err := n.job.Root(n.name)
-	if err != nil {
-		return false, err
-	}
-	text, err := root.ReadFile(rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.NewDecoder(bytes.NewReader(text)).Decode(v)
-	}
-	if err != nil {
-		return false, fmt.Errorf("note of the step, %s in the workspace: %w", n.name, err)
-	}
-	return true, nil
-}
+func (n slip) read(v any) (bool, error) { return note.Read(n.job, n.name, v) }
 
 // write replaces the note. It is durable when write returns.
-func (n note) write(v any) error {
-	if n.name == "" {
-		return nil
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
+func (n slip) write(v any) error {
+	if err := note.Write(n.job, n.name, v); !errors.Is(err, note.ErrNoPlace) {
 		return err
 	}
-	if err := n.job.MkdirAll(path.Dir(n.name)); err != nil {
-		return err
-	}
-	root, rel, err := n.job.Root(n.name)
-	if err != nil {
-		return err
-	}
-	fresh := rel + ".new"
-	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := root.Rename(fresh, rel); err != nil {
-		return err
-	}
-	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(root, dir); err != nil || dir == "." {
-			return err
-		}
-	}
+	return nil
 }
 
 // A proof says of what a partial file is the beginning.
@@ -128,11 +68,4 @@ func boot() string {
 // on with what others began. It is the same for all attempts of the step.
 func partName(job *courier.Context, base string) string {
 	return strings.TrimRight(job.SideName(base), "0123456789") + "part"
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

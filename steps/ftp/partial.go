@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A destination is a local file under construction. Close discards it, or keeps
 // it for the next attempt, unless Commit has published it.
 type destination interface {
 	io.Writer
+	io.ReaderAt
 	Commit() error
 	Close() error
 }
@@ -57,7 +59,7 @@ func (cfg DownloadConfig) begin(job *courier.Context, f *remoteFile, now proof) 
 			return p, offset, nil
 		}
 	}
-	if err := ignoreMissing(root.Remove(p.part)); err != nil {
+	if err := remote.IgnoreMissing(root.Remove(p.part)); err != nil {
 		return nil, 0, err
 	}
 	if err := n.write(now); err != nil {
@@ -142,7 +144,7 @@ func removePart(job *courier.Context, local string) error {
 	if err != nil {
 		return err
 	}
-	return ignoreMissing(root.Remove(filepath.Join(filepath.Dir(rel), partName(job, filepath.Base(rel)))))
+	return remote.IgnoreMissing(root.Remove(filepath.Join(filepath.Dir(rel), partName(job, filepath.Base(rel)))))
 }
 
 // setTime gives the file that is being written the time it has on the server.

@@ -5,174 +5,163 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// maxReconnects is how often publish connects again to learn the outcome.
+// maxReconnects is how often a renaming connects again to learn the outcome.
 const maxReconnects = 2
 
-// publish gives the side file its final name. If the answer to that is lost or
-// unclear, it looks: only this step ever uses the name of the side file, so if
-// there is none any more, it was renamed.
+// A moving gives a remote file another name. If the answer to that is lost or
+// unclear, it looks: nobody else uses the name from, so if there is no such file
+// any more, it was renamed.
+type moving struct {
+	job      *courier.Context
+	from, to string
+	size     int64  // of the file
+	replace  bool   // a file that has the name already
+	what     string // for errors, such as "the complete file"
+
+	aside string // remote path of the file that was there before; empty unless it was moved
+}
+
+// publish gives the side file its final name.
 func (p *putting) publish(ctx context.Context, s *session) error {
-	err := p.tryPublish(ctx, s, false)
+	m := moving{job: p.job, from: p.side, to: p.file.final, size: p.file.size, replace: p.cfg.replaces(), what: "the complete file"}
+	return m.run(ctx, s)
+}
+
+func (m *moving) run(ctx context.Context, s *session) error {
+	err := m.try(ctx, s, false)
 	lost, again := err, false
 	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
 		again = true
 		if err = s.again(ctx); err == nil {
-			err = p.tryPublish(ctx, s, true)
+			err = m.try(ctx, s, true)
 		}
 	}
 	if err != nil && again {
 		err = fmt.Errorf("%w; connecting again to see the outcome: %w", lost, err)
 	}
-	if err == nil && p.aside != "" {
-		err = p.removeAside(ctx, s)
+	if err == nil && m.aside != "" {
+		err = m.removeAside(ctx, s)
 	}
 	return err
 }
 
 // removeAside removes the file that was there before. If the server refuses,
 // the upload is complete nevertheless.
-func (p *putting) removeAside(ctx context.Context, s *session) error {
-	err := s.remove(ctx, p.aside)
+func (m *moving) removeAside(ctx context.Context, s *session) error {
+	err := s.remove(ctx, m.aside)
 	if isReply(err) {
-		err = s.remove(ctx, p.aside)
+		err = s.remove(ctx, m.aside)
 	}
 	if s.cause() != nil && ctx.Err() == nil {
 		if err = s.again(ctx); err == nil {
-			err = s.remove(ctx, p.aside)
+			err = s.remove(ctx, m.aside)
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.job.Log().Warn("the file that was there before can't be removed", "connection", s.id, "file", p.aside, "reason", err.Error())
+		m.job.Log().Warn("the file that was there before can't be removed", "connection", s.id, "file", m.aside, "reason", err.Error())
 	}
 	return nil
 }
 
-// tryPublish renames, after looking if that is already done. A server that
+// try renames, after looking if that is already done. A server that
 // refuses because the final name is taken gets it out of the way first.
-func (p *putting) tryPublish(ctx context.Context, s *session, look bool) error {
+func (m *moving) try(ctx context.Context, s *session, look bool) error {
 	if look {
-		if renamed, err := p.renamed(ctx, s); renamed || err != nil {
+		if renamed, err := m.renamed(ctx, s); renamed || err != nil {
 			return err
 		}
 	}
-	overwrite := p.cfg.Idempotency == idempotencyOverwrite || p.cfg.Idempotency == idempotencyResume
-	if !overwrite {
+	if !m.replace {
 		// Between this look and the renaming another may still come first.
-		if _, err := s.stat(ctx, p.file.final); err == nil {
+		if _, err := s.stat(ctx, m.to); err == nil {
 			return errExists
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	err := s.rename(ctx, p.side, p.file.final)
+	err := s.rename(ctx, m.from, m.to)
 	if err == nil {
-		return p.verify(ctx, s)
+		return m.verify(ctx, s)
 	}
 	if !isReply(err) {
 		return err
 	}
-	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
+	if renamed, e := m.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
-	n, e := s.stat(ctx, p.file.final)
+	n, e := s.stat(ctx, m.to)
 	if e != nil && !isReply(e) {
 		return e
 	}
-	if e != nil || n.isDir || !overwrite {
-		return fmt.Errorf("renaming the complete file: %w", err)
+	if e != nil || n.isDir || !m.replace {
+		return fmt.Errorf("renaming %s: %w", m.what, err)
 	}
-	return p.swap(ctx, s)
+	return m.swap(ctx, s)
 }
 
-// renamed reports whether the side file has got its final name.
-func (p *putting) renamed(ctx context.Context, s *session) (bool, error) {
-	if _, err := s.stat(ctx, p.side); err == nil {
+// renamed reports whether the file has got its new name.
+func (m *moving) renamed(ctx context.Context, s *session) (bool, error) {
+	if _, err := s.stat(ctx, m.from); err == nil {
 		return false, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	n, err := s.stat(ctx, p.file.final)
+	n, err := s.stat(ctx, m.to)
 	switch {
 	case isReply(err):
-		p.job.Log().Debug("the uploaded file can't be looked at; somebody may have taken it", "file", p.file.final, "reason", err.Error())
+		m.job.Log().Debug("the file that was renamed can't be looked at; somebody may have taken it", "file", m.to, "reason", err.Error())
 		return true, nil
 	case err != nil:
 		return false, err
-	case n.size != p.file.size:
-		return true, fmt.Errorf("the server has %d bytes of %d under the final name, although it confirmed all of them", n.size, p.file.size)
+	case n.size != m.size:
+		return true, fmt.Errorf("the server has %d bytes of %d under the final name, although it confirmed all of them", n.size, m.size)
 	}
 	return true, nil
 }
 
 // verify makes sure that a renaming that the server has confirmed took place.
-func (p *putting) verify(ctx context.Context, s *session) error {
-	renamed, err := p.renamed(ctx, s)
+func (m *moving) verify(ctx context.Context, s *session) error {
+	renamed, err := m.renamed(ctx, s)
 	if err == nil && !renamed {
 		err = errors.New("the server confirms that it has renamed the file, but it still has its temporary name")
 	}
 	return err
 }
 
-// swap moves what has the final name aside, and the side file there.
-func (p *putting) swap(ctx context.Context, s *session) error {
-	p.aside = asideName(p.job, p.file.final)
-	if err := s.rename(ctx, p.file.final, p.aside); err != nil {
+// swap moves what has the new name aside, and the file there.
+func (m *moving) swap(ctx context.Context, s *session) error {
+	m.aside = remote.AsideName(m.job, m.to)
+	if err := s.rename(ctx, m.to, m.aside); err != nil {
 		if isReply(err) {
-			p.aside = ""
+			m.aside = ""
 		}
 		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
 	}
-	err := s.rename(ctx, p.side, p.file.final)
+	err := s.rename(ctx, m.from, m.to)
 	if err == nil {
-		return p.verify(ctx, s)
+		return m.verify(ctx, s)
 	}
 	if !isReply(err) {
 		return err
 	}
-	if renamed, e := p.renamed(ctx, s); renamed || e != nil {
+	if renamed, e := m.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
-	err = fmt.Errorf("renaming the complete file: %w", err)
-	if e := s.rename(ctx, p.aside, p.file.final); e != nil {
-		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(p.aside), e)
+	err = fmt.Errorf("renaming %s: %w", m.what, err)
+	if e := s.rename(ctx, m.aside, m.to); e != nil {
+		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(m.aside), e)
 	}
-	p.aside = ""
+	m.aside = ""
 	return err
-}
-
-// asideSuffix is added to the name of a file before it is moved aside.
-const asideSuffix = ".old"
-
-// asideName is where a file goes that is in the way of this attempt.
-func asideName(job *courier.Context, final string) string {
-	dir, name := split(final)
-	return join(dir, job.SideName(name+asideSuffix))
-}
-
-// maxAttempts bounds how many earlier attempts are cleaned up after.
-const maxAttempts = 50
-
-// sideNames returns the names of the side files for final of the attempts up
-// to last, the latest first.
-func sideNames(job *courier.Context, final string, last int) []string {
-	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.Attempt()))
-	var names []string
-	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
-		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // removeLeftovers removes the side files of the attempts up to last, with parts
@@ -184,13 +173,13 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 		if err := s.restore(ctx, job, f.final, last); err != nil {
 			return s.fault("clean up", f.final, err)
 		}
-		dir, name := split(f.final)
-		names := sideNames(job, name, last)
+		dir, name := remote.Split(f.final)
+		names := remote.SideNames(job, name, last)
 		if parts {
 			names = append(names, partName(job, name))
 		}
 		for _, side := range names {
-			if err := s.removeSide(ctx, job, join(dir, side)); err != nil {
+			if err := s.removeSide(ctx, job, remote.Join(dir, side)); err != nil {
 				return s.fault("clean up", f.final, err)
 			}
 		}
@@ -218,9 +207,9 @@ func (s *session) removeSide(ctx context.Context, job *courier.Context, p string
 // restore moves back what an attempt moved aside, unless its successor is in
 // place.
 func (s *session) restore(ctx context.Context, job *courier.Context, final string, last int) error {
-	dir, name := split(final)
-	for _, old := range sideNames(job, name+asideSuffix, last) {
-		old = join(dir, old)
+	dir, name := remote.Split(final)
+	for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
+		old = remote.Join(dir, old)
 		_, err := s.stat(ctx, old)
 		if err == nil {
 			if _, e := s.stat(ctx, final); errors.Is(e, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -20,10 +21,11 @@ type putting struct {
 	cfg  UploadConfig
 	file *localFile
 
+	limit *remote.Limiter
+
 	src   *os.File
-	meter *meter
+	meter *remote.Meter
 	side  string // remote path until the file is complete
-	aside string // remote path of the file that was there before; empty unless it was moved
 }
 
 func (p *putting) run(ctx context.Context, s *session) error {
@@ -36,25 +38,25 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	p.src, p.file.size = src, before.Size()
-	p.meter = &meter{job: p.job, item: p.file.final, total: p.file.size}
-	dir, name := split(p.file.final)
-	p.side = join(dir, p.job.SideName(name))
-	if p.cfg.Idempotency == idempotencyResume {
-		p.side = join(dir, partName(p.job, name))
+	p.src, p.file.size, p.file.was = src, before.Size(), remote.Identify(before)
+	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size}
+	dir, name := remote.Split(p.file.final)
+	p.side = remote.Join(dir, p.job.SideName(name))
+	if p.cfg.resumes() {
+		p.side = remote.Join(dir, partName(p.job, name))
 	}
-	if done, err := p.consult(ctx, s); done || err != nil {
+	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
 	err = p.write(ctx, s, before)
-	keep := err != nil && p.cfg.Idempotency == idempotencyResume && !isWrong(err)
+	keep := err != nil && p.cfg.resumes() && !isWrong(err)
 	if err == nil {
-		err = unchanged(src, before)
+		err = remote.Unchanged(src, before)
 	}
-	if err == nil && p.cfg.VerifyContent {
+	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == remote.ChecksumReadBack) {
 		err = p.readBack(ctx, s)
 	}
-	if err == nil && p.cfg.PreserveTime {
+	if err == nil && remote.Times(p.cfg.Preserve) {
 		err = p.setTime(ctx, s, before)
 	}
 	if err == nil {
@@ -67,27 +69,14 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		}
 		return s.fault("upload", p.file.final, err)
 	}
-	p.meter.finish()
-	return nil
-}
-
-// unchanged reports whether the local file is still what it was.
-func unchanged(f *os.File, before fs.FileInfo) error {
-	after, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("local file: %w", err)
-	}
-	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("local file: %w", errChanged)
-	}
+	p.meter.Finish()
 	return nil
 }
 
 // consult looks at what has the final name, and decides whether there is
 // nothing to do.
-func (p *putting) consult(ctx context.Context, s *session) (done bool, err error) {
+func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
 	n, err := s.stat(ctx, p.file.final)
-	overwrite := p.cfg.Idempotency == idempotencyOverwrite || p.cfg.Idempotency == idempotencyResume
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -95,7 +84,9 @@ func (p *putting) consult(ctx context.Context, s *session) (done bool, err error
 		return false, err
 	case n.isDir:
 		return false, courier.Permanent(errors.New("is a directory"))
-	case overwrite:
+	case p.cfg.SkipIfSame && n.size == local.Size() && !n.modified.IsZero() && n.modified.Unix() == local.ModTime().Unix():
+		return true, nil
+	case p.cfg.replaces():
 		return false, nil
 	}
 	if p.job.Repeated() {
@@ -117,18 +108,24 @@ var errDifferent = errors.New("the contents differ")
 
 // sameContent reports whether a remote file, which has size bytes, has the
 // content of the local one.
-func (p *putting) sameContent(ctx context.Context, s *session, remote string, size int64) (bool, error) {
+func (p *putting) sameContent(ctx context.Context, s *session, file string, size int64) (bool, error) {
 	if size >= 0 && size != p.file.size {
 		return false, nil
 	}
-	c := &comparer{src: p.src}
-	err := s.transfer(ctx, "RETR", remote, 0, false, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { p.job.Progress(p.meter.done, p.meter.total, p.meter.item) })
+	return s.compare(ctx, file, p.src, p.meter)
+}
+
+// compare reports whether a remote file has the content of the local one that m
+// is about. If the server refuses to send it, it has not.
+func (s *session) compare(ctx context.Context, file string, local io.ReaderAt, m *remote.Meter) (bool, error) {
+	c := &comparer{src: local}
+	err := s.transfer(ctx, "RETR", file, 0, false, func(conn net.Conn) error {
+		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { m.Beat() })
 		return err
 	})
 	switch {
 	case err == nil:
-		return c.off == p.file.size, nil
+		return c.off == m.Total, nil
 	case errors.Is(err, errDifferent) && ctx.Err() == nil: // the session has ended in the middle
 		return false, s.again(ctx)
 	case isReply(err):
@@ -191,7 +188,7 @@ func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error
 
 // complete sends what lies behind offset, and compares the sizes.
 func (p *putting) complete(ctx context.Context, s *session, offset int64) error {
-	p.meter.at(offset)
+	p.meter.At(offset)
 	if offset < p.file.size || offset == 0 {
 		if err := p.send(ctx, s, offset); isReply(err) {
 			return p.explainRefusal(ctx, s, err)
@@ -199,7 +196,7 @@ func (p *putting) complete(ctx context.Context, s *session, offset int64) error 
 			return err
 		}
 	}
-	return p.meter.while(func() error {
+	return p.meter.While(func() error {
 		n, err := s.stat(ctx, p.side)
 		if err != nil {
 			return fmt.Errorf("the size of what was written: %w", err)
@@ -214,7 +211,7 @@ func (p *putting) complete(ctx context.Context, s *session, offset int64) error 
 // begin returns how much of the side file the server has from an earlier
 // attempt, of the same local file as it is now.
 func (p *putting) begin(ctx context.Context, s *session, info fs.FileInfo) (int64, error) {
-	if p.cfg.Idempotency != idempotencyResume {
+	if !p.cfg.resumes() {
 		return 0, nil
 	}
 	var then proof
@@ -244,19 +241,23 @@ func (p *putting) send(ctx context.Context, s *session, offset int64) error {
 	if _, err := p.src.Seek(offset, io.SeekStart); err != nil {
 		return err
 	}
+	content := io.Reader(p.src)
+	if p.limit != nil {
+		content = p.limit.Reader(ctx, p.src)
+	}
 	verb := "STOR"
 	if offset > 0 {
 		verb = "APPE"
 	}
 	return s.transfer(ctx, verb, p.side, 0, true, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, sink{conn}, p.src, func(done int64) { p.meter.at(offset + done) })
+		_, err := transfer.Copy(ctx, sink{conn}, content, func(done int64) { p.meter.At(offset + done) })
 		return err
 	})
 }
 
 // explainRefusal says whether the directory is there.
 func (p *putting) explainRefusal(ctx context.Context, s *session, err error) error {
-	dir, _ := split(p.file.final)
+	dir, _ := remote.Split(p.file.final)
 	if s.cause() != nil || dir == "." || dir == "/" {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,13 +149,14 @@ func TestSkip(t *testing.T) {
 // cancelled between the two renamings.
 func TestAside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := 0
+		var n atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		r := newRig(t, ftpserver.Options{NoRenameOver: true, Answer: on2("RNTO", func(c *ftpserver.Conn) bool {
-			if n++; n == 3 { // the first is refused, the second moves aside
+			third := n.Add(1) == 3 // the first is refused, the second moves aside
+			if third {
 				cancel()
 			}
-			return n == 3
+			return third
 		})})
 		r.put("f", []byte("old"))
 		r.putLocal("f", content(1000))
@@ -183,18 +185,18 @@ func TestAside(t *testing.T) {
 func TestDeletedOnlyWhatWasDownloaded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var r *rig
-		stats := 0
+		var stats atomic.Int64
 		r = newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, verb, argument string) bool {
 			if verb == "MLST" && argument == "dir/f" {
-				if stats++; stats == 3 { // before and after the transfer; then before deleting
+				if stats.Add(1) == 3 { // before and after the transfer; then before deleting
 					r.put("dir/f", []byte("a new one"))
 				}
 			}
 			return false
 		}})
 		r.put("dir/f", content(1000))
-		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/", "delete_after_download": true}))
-		if r.get("dir/f") != "a new one" || !strings.Contains(r.log.String(), "is not deleted") {
+		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/", "after_transfer": "delete"}))
+		if r.get("dir/f") != "a new one" || !strings.Contains(r.log.String(), "it stays") {
 			t.Errorf("the new file is %q; log: %s", r.get("dir/f"), r.log.String())
 		}
 	})

@@ -107,7 +107,7 @@ func (r *rig) tour() {
 		}
 	}
 	r.must(r.run(ctx, "ftp.mkdir", object{"remote_path": r.at("a/b c")}))
-	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve_time": true, "verify_content": true}))
+	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve": "times", "verify_content": true}))
 	if out["file_count"] != 3.0 {
 		t.Errorf("upload: %v", out)
 	}
@@ -142,16 +142,42 @@ func (r *rig) tour() {
 	r.must(r.run(ctx, "ftp.rename", object{"remote_path": r.at("a/b c/big"), "new_path": r.at("a/b c/empty")}))
 	r.must(r.run(ctx, "ftp.delete", object{"remote_path": r.at("a/b c"), "pattern": "*.txt"}))
 	wantTree(t, r.remote, "a/b c/empty")
-	r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a/b c/empty"), "local_path": "moved", "delete_after_download": true}))
+	r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a/b c/empty"), "local_path": "moved", "after_transfer": "delete"}))
 	if r.getLocal("moved") != string(content(size)) {
 		t.Error("downloaded content differs")
 	}
 	wantTree(t, r.remote)
+	r.tourOfTrees()
 	r.must(r.run(ctx, "ftp.upload", object{"local_path": "out/*", "remote_path": r.at("a/")}))
 	r.must(r.run(ctx, "ftp.rmdir", object{"remote_path": r.at("a"), "recursive": true}))
 	if entries, err := os.ReadDir(r.remote); err != nil || len(entries) > 0 {
 		t.Errorf("left are %v, %v", entries, err)
 	}
+}
+
+// tourOfTrees moves directories there and back, with all that belongs to files.
+func (r *rig) tourOfTrees() {
+	t, ctx := r.t, context.Background()
+	t.Helper()
+	r.putLocal("tree/x", content(100))
+	r.putLocal("tree/sub/deep/y", content(5000))
+	up := object{"local_path": "tree/**", "remote_path": r.at("a/"), "checksum": "sidecar", "done_file": "*.done", "preserve": "times", "after_transfer": "move", "move_to": "sent"}
+	out := r.must(r.run(ctx, "ftp.upload", up))
+	if out["file_count"] != 2.0 || r.getLocal("sent/sub/deep/y") != string(content(5000)) {
+		t.Errorf("upload: %v", out)
+	}
+	wantTree(t, r.remote, "a/sub/deep/y", "a/sub/deep/y.done", "a/sub/deep/y.sha256", "a/x", "a/x.done", "a/x.sha256")
+	r.put("a/sub/deep/unfinished", nil)
+	down := object{"remote_path": r.at("a"), "pattern": "**", "local_path": "back/", "checksum": "sidecar", "done_file": "*.done", "after_transfer": "move", "move_to": r.at("a/old")}
+	out = r.must(r.run(ctx, "ftp.download", down))
+	if out["file_count"] != 2.0 || out["not_ready_count"] != 1.0 || r.getLocal("back/sub/deep/y") != string(content(5000)) || r.getLocal("back/x") != string(content(100)) {
+		t.Errorf("download: %v", out)
+	}
+	if r.get("a/old/sub/deep/y") != string(content(5000)) || r.get("a/old/x") != string(content(100)) {
+		t.Errorf("what was downloaded is not in its place: %q", tree(t, r.remote))
+	}
+	r.must(r.run(ctx, "ftp.delete", object{"remote_path": r.at("a"), "pattern": "**"}))
+	wantTree(t, r.remote)
 }
 
 // TestResumeServers interrupts transfers with real servers, and goes on.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A session is a login at an FTP server. It does one thing at a time, for one
@@ -42,7 +43,7 @@ type session struct {
 }
 
 // errClosed ends a session that nobody needs any more.
-var errClosed = &lostError{net.ErrClosed}
+var errClosed = &remote.LostError{Err: net.ErrClosed}
 
 // end ends the session, unless it has ended, and returns why it has.
 func (s *session) end(cause error) error {
@@ -294,6 +295,24 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 	err = f(s)
 	returned = true
 	return err
+}
+
+// reconnecting calls f, which moves a file over a session. If it goes on where it
+// was, it is called again when the connection was lost.
+func reconnecting(ctx context.Context, job *courier.Context, id string, resumes bool, f func() error) error {
+	if !resumes {
+		return f()
+	}
+	return remote.Reconnecting(ctx, job, id, isLost, f)
+}
+
+// isLost reports whether err is the end of a connection, so that another may do
+// better: of that for commands, or of that for content, if the server says so.
+func isLost(err error) bool {
+	if r, ok := errors.AsType[*replyError](err); ok {
+		return r.code == 425 || r.code == 426
+	}
+	return remote.IsLost(err)
 }
 
 // warn says, at every use, what the configuration of the connection gives up.

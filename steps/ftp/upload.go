@@ -8,9 +8,10 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Upload is the step "ftp.upload". It uploads one file, or all that a pattern
@@ -31,14 +32,22 @@ type Upload struct {
 // UploadConfig is the configuration of [Upload].
 type UploadConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	LocalPath     string `json:"local_path" courier:"required" doc:"the file to upload, or a pattern"`
-	RemotePath    string `json:"remote_path,omitempty" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name; by default the login directory"`
-	Idempotency   string `json:"idempotency" default:"overwrite" doc:"overwrite; skip_if_exists to leave remote files that exist as they are; fail_if_exists; or resume to overwrite, and to go on where an earlier attempt ended"`
+	LocalPath     string `json:"local_path" courier:"required" doc:"the file to upload, or a pattern, such as out/*.csv, or out/** for all directories below too"`
+	RemotePath    string `json:"remote_path,omitempty" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name, with the directories that the pattern has found; by default the login directory"`
+	Idempotency   string `json:"idempotency" default:"overwrite" doc:"overwrite; skip_if_exists to leave remote files that exist as they are; fail_if_exists; or resume to overwrite, and to go on where an earlier attempt or a lost connection ended"`
 	Glob          *bool  `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
 	VerifyContent bool   `json:"verify_content,omitempty" doc:"read each file back and compare it before it gets its name; its size is always compared"`
-	PreserveTime  bool   `json:"preserve_time,omitempty" doc:"give the remote file the local one's time of change, if the server offers that (MFMT)"`
 	ParallelFiles int    `json:"parallel_files" default:"4" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
+
+	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
+	Preserve       string `json:"preserve" default:"none" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
+	Checksum       string `json:"checksum" default:"none" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
+	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"upload only files whose size and time have not changed for so many seconds"`
+	DoneFile       string `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
 // UploadOutput is the output of [Upload].
@@ -58,9 +67,22 @@ var (
 	_ courier.Cleaner[UploadConfig]            = Upload{}
 )
 
+func (cfg UploadConfig) resumes() bool { return cfg.Idempotency == idempotencyResume }
+
+// replaces reports whether a remote file that exists is replaced.
+func (cfg UploadConfig) replaces() bool {
+	return cfg.Idempotency == idempotencyOverwrite || cfg.Idempotency == idempotencyResume
+}
+
+func (cfg UploadConfig) after() remote.After {
+	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+}
+
 func (cfg UploadConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
-		oneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail, idempotencyResume))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
+		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail, idempotencyResume),
+		checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(),
+		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
@@ -69,7 +91,20 @@ type localFile struct {
 	below   string // local path below the fixed part of the pattern, with slashes
 	final   string // remote path
 	size    int64
+	was     remote.LocalIdentity
 	skipped bool
+}
+
+// An uploading is one execution of the step.
+type uploading struct {
+	Upload
+	job   *courier.Context
+	cfg   UploadConfig
+	limit *remote.Limiter
+
+	files   []localFile
+	several bool      // local_path is a pattern
+	at      time.Time // when all was uploaded
 }
 
 // Execute uploads the files.
@@ -78,33 +113,65 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		return out, err
-	}
-	err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		return s.setTargets(ctx, cfg, files, several)
-	})
-	if err == nil {
-		err = inParallel(ctx, len(files), cfg.ParallelFiles, func(ctx context.Context, i int) error {
-			return more(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-				p := putting{job: job, cfg: cfg, file: &files[i]}
-				return p.run(ctx, s)
-			})
-		})
+	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
+	done, err := t.recall()
+	if err == nil && !done {
+		err = t.find(ctx)
+		if err == nil && len(t.files) == 0 {
+			return out, nil
+		}
+		if err == nil {
+			err = t.all(ctx)
+		}
 	}
 	if err == nil && job.Attempt() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
-		err = more(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-			return s.removeLeftovers(ctx, job, files, job.Attempt()-1, false)
+		err = t.use(ctx, func(s *session) error {
+			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1, false)
 		})
+	}
+	if err == nil {
+		err = cfg.after().Local(ctx, job, t.uploaded(), t.at)
 	}
 	if err != nil {
 		return out, err
 	}
-	out.add(files)
+	out.add(t.files)
 	return out, nil
+}
+
+// use calls f with a session. What the connection gives up has been said.
+func (t *uploading) use(ctx context.Context, f func(*session) error) error {
+	return more(ctx, t.job, t.Connections, t.cfg.ConnectionID, f)
+}
+
+// all uploads the files and what belongs to them, and writes down which.
+func (t *uploading) all(ctx context.Context) error {
+	err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
+		if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
+			return err
+		}
+		return s.makeParents(ctx, t.cfg, t.files)
+	})
+	if err != nil {
+		return err
+	}
+	err = remote.InParallel(ctx, len(t.files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
+		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.resumes(), func() error {
+			return t.use(ctx, func(s *session) error {
+				p := putting{job: t.job, cfg: t.cfg, file: &t.files[i], limit: t.limit}
+				return p.run(ctx, s)
+			})
+		})
+	})
+	if err == nil {
+		err = t.companions(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return t.note()
 }
 
 func (out *UploadOutput) add(files []localFile) {
@@ -125,36 +192,6 @@ func (out *UploadOutput) add(files []localFile) {
 	}
 }
 
-// setTargets gives each file its remote path.
-func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
-	fault := func(err error) error { return s.fault("upload to", cfg.RemotePath, err) }
-	into := cfg.RemotePath == "" || strings.HasSuffix(cfg.RemotePath, "/")
-	if !into {
-		n, err := s.stat(ctx, cfg.RemotePath)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault(err)
-		}
-		into = err == nil && n.isDir
-		if several && !into {
-			return fault(courier.Permanent(errors.New("is not a directory, but local_path is a pattern for several files; remote_path must name an existing directory, or end in a slash")))
-		}
-	}
-	for i := range files {
-		f := &files[i]
-		if !into {
-			f.final = cfg.RemotePath
-			continue
-		}
-		for name := range strings.SplitSeq(f.below, "/") {
-			if err := safename.Check(name); err != nil {
-				return fault(courier.Permanent(fmt.Errorf("local file %s: %w, so it can't be used on the server; set remote_path to a file", safename.Quote(f.local), err)))
-			}
-		}
-		f.final = join(cfg.RemotePath, f.below)
-	}
-	return nil
-}
-
 // Validate logs in and checks that the remote directory is there.
 func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	if err := cfg.check(); err != nil {
@@ -163,6 +200,11 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 	if !job.Unresolved("local_path") {
 		if _, err := job.Path(cfg.LocalPath); err != nil {
 			return fmt.Errorf("local_path: %w", err)
+		}
+	}
+	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
+		if _, err := job.Path(cfg.MoveTo); err != nil {
+			return fmt.Errorf("move_to: %w", err)
 		}
 	}
 	return test(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
@@ -194,29 +236,3 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 
 // errExists is the refusal to replace a file.
 var errExists = courier.Permanent(fmt.Errorf("exists, and idempotency is %q: %w", idempotencyFail, os.ErrExist))
-
-// Cleanup removes the unfinished remote files of earlier attempts, except those
-// with which the next goes on.
-func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		// The source is gone. What it was called is known only if it was one
-		// file.
-		if cfg.isPattern(true) {
-			return nil
-		}
-		files, several = []localFile{cfg.single()}, false
-	}
-	return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		err := s.setTargets(ctx, cfg, files, several)
-		if courier.IsPermanent(err) {
-			return nil // where nothing can be written, nothing was left
-		} else if err != nil {
-			return err
-		}
-		return s.removeLeftovers(ctx, job, files, job.Attempt(), cfg.Idempotency == idempotencyResume && job.Cancelled())
-	})
-}

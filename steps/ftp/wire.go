@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -156,12 +157,12 @@ func (l *line) send(verb, argument string) error {
 	if n := l.r.Buffered(); n > 0 {
 		ahead, _ := l.r.Peek(n)
 		if strings.HasPrefix(string(ahead), "421") {
-			return &lostError{fmt.Errorf("the server has said %s", safename.Quote(strings.TrimSpace(string(ahead))))}
+			return &remote.LostError{Err: fmt.Errorf("the server has said %s", safename.Quote(strings.TrimSpace(string(ahead))))}
 		}
 		return broken("it says something without being asked: %s", safename.Quote(string(ahead)))
 	}
 	if _, err := l.Write([]byte(text + "\r\n")); err != nil {
-		return &lostError{err}
+		return &remote.LostError{Err: err}
 	}
 	return nil
 }
@@ -192,7 +193,7 @@ func (l *line) receive() (reply, error) {
 		r.lines = append(r.lines, text)
 	}
 	if code == 421 {
-		return r, &lostError{fmt.Errorf("the server has ended the session: 421 %s", safename.Quote(r.text()))}
+		return r, &remote.LostError{Err: fmt.Errorf("the server has ended the session: 421 %s", safename.Quote(r.text()))}
 	}
 	return r, nil
 }
@@ -233,7 +234,7 @@ func (l *line) readLine() (string, error) {
 		case err == nil:
 			return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return "", &lostError{err}
+			return "", &remote.LostError{Err: err}
 		}
 	}
 }
@@ -257,23 +258,23 @@ func (s *session) command(ctx context.Context, verb, argument string) (reply, er
 // that can't be sent.
 func (s *session) say(ctx context.Context, verb, argument string) error {
 	if err := s.cause(); err != nil {
-		return ended(ctx, err)
+		return remote.Ended(ctx, err)
 	}
 	s.limit(s.c.OperationTimeout)
 	err := s.line.send(verb, argument)
 	if err != nil && !courier.IsPermanent(err) {
 		err = s.end(err)
 	}
-	return ended(ctx, err)
+	return remote.Ended(ctx, err)
 }
 
 // hear reads a reply. What goes wrong ends the session, except for a refusal.
 func (s *session) hear(ctx context.Context) (reply, error) {
-	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.end(&lostError{os.ErrDeadlineExceeded}) })
+	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.end(&remote.LostError{Err: os.ErrDeadlineExceeded}) })
 	defer watch.Stop()
 	r, err := s.line.receive()
 	if err != nil {
-		return r, ended(ctx, s.end(err))
+		return r, remote.Ended(ctx, s.end(err))
 	}
 	if r.code >= 400 {
 		return r, &replyError{code: r.code, text: r.text()}

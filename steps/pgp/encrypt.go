@@ -100,38 +100,19 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 	if err != nil {
 		return out, err
 	}
-	in, err := job.Open(cfg.InputPath)
+	out.EncryptedFile, out.Size, err = produce(job, cfg.InputPath, target, func(w io.Writer, in *os.File) error {
+		return write(ctx, job, cfg, w, in, to, key)
+	})
 	if err != nil {
-		return out, fmt.Errorf("input: %w", err)
+		return EncryptOutput{}, err
 	}
-	defer in.Close()
-	if err := distinct(job, in, target); err != nil {
-		return out, err
-	}
-	w, err := job.Create(target)
-	if err != nil {
-		return out, fmt.Errorf("output: %w", err)
-	}
-	defer w.Close()
-	if err := write(ctx, job, cfg, w, in, to, key); err != nil {
-		return out, err
-	}
-	info, err := w.Stat()
-	if err == nil {
-		err = w.Commit()
-	}
-	if err != nil {
-		return out, fmt.Errorf("output: %w", err)
-	}
-	out.Size = info.Size()
 	for _, k := range to {
 		out.Recipients = append(out.Recipients, fingerprint(k.PrimaryKey))
 	}
 	if key != nil {
 		out.SignerFingerprint = fingerprint(key.PrimaryKey)
 	}
-	out.EncryptedFile, err = job.Path(target)
-	return out, err
+	return out, nil
 }
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute

@@ -121,6 +121,36 @@ func copyInput(ctx context.Context, job *courier.Context, name string, w io.Writ
 	return nil
 }
 
+// produce has write make a file out of the input, and gives it the name target
+// when it is complete. It returns the path and the size of the file.
+func produce(job *courier.Context, input, target string, write func(w io.Writer, in *os.File) error) (name string, size int64, err error) {
+	in, err := job.Open(input)
+	if err != nil {
+		return "", 0, fmt.Errorf("input: %w", err)
+	}
+	defer in.Close()
+	if err := distinct(job, in, target); err != nil {
+		return "", 0, err
+	}
+	w, err := job.Create(target)
+	if err != nil {
+		return "", 0, fmt.Errorf("output: %w", err)
+	}
+	defer w.Close()
+	if err := write(w, in); err != nil {
+		return "", 0, err
+	}
+	info, err := w.Stat()
+	if err == nil {
+		err = w.Commit()
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("output: %w", err)
+	}
+	name, err = job.Path(target)
+	return name, info.Size(), err
+}
+
 // checkPaths is what Validate can tell about the paths of a step. A relative
 // input is made by an earlier step, so only an absolute one can be there.
 func checkPaths(job *courier.Context, input, output string) error {

@@ -66,36 +66,17 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 	if err != nil {
 		return out, err
 	}
-	in, err := job.Open(cfg.InputPath)
-	if err != nil {
-		return out, fmt.Errorf("input: %w", err)
-	}
-	defer in.Close()
-	if err := distinct(job, in, target); err != nil {
-		return out, err
-	}
-	w, err := job.Create(target)
-	if err != nil {
-		return out, fmt.Errorf("output: %w", err)
-	}
-	defer w.Close()
-	sig, err := newSigner(key, cfg.Mode == SignClearsign)
+	var sig *signer
+	file, size, err := produce(job, cfg.InputPath, target, func(w io.Writer, in *os.File) (err error) {
+		if sig, err = newSigner(key, cfg.Mode == SignClearsign); err != nil {
+			return err
+		}
+		return (&signing{job: job, cfg: cfg, in: in, sig: sig}).write(ctx, w)
+	})
 	if err != nil {
 		return out, err
 	}
-	if err := (&signing{job: job, cfg: cfg, in: in, sig: sig}).write(ctx, w); err != nil {
-		return out, err
-	}
-	info, err := w.Stat()
-	if err == nil {
-		err = w.Commit()
-	}
-	if err != nil {
-		return out, fmt.Errorf("output: %w", err)
-	}
-	out = SignOutput{Size: info.Size(), SignerFingerprint: fingerprint(key.PrimaryKey), SignatureTimestamp: sig.signedAt()}
-	out.SignatureFile, err = job.Path(target)
-	return out, err
+	return SignOutput{file, size, fingerprint(key.PrimaryKey), sig.signedAt()}, nil
 }
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute

@@ -3,159 +3,64 @@ package sftp
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// The values of after_transfer, preserve and checksum.
-const (
-	afterKeep   = "keep"
-	afterDelete = "delete"
-	afterMove   = "move"
-
-	checksumNone     = "none"
-	checksumReadBack = "read_back"
-	checksumSidecar  = "sidecar"
-
-	// sidecarSuffix is added to the name of a file for that with its checksum.
-	sidecarSuffix = ".sha256"
-)
-
-var (
-	preserveValues = []string{"none", "times", "modes", "all"}
-	checksumValues = []string{checksumNone, checksumReadBack, checksumSidecar}
-)
-
-func times(preserve string) bool { return preserve == "times" || preserve == "all" }
-func modes(preserve string) bool { return preserve == "modes" || preserve == "all" }
-
-func checkAfter(after, moveTo string) error {
-	switch {
-	case after == afterMove && moveTo == "":
-		return errors.New("move_to: is missing; after_transfer is move, which needs a directory")
-	case after != afterMove && moveTo != "":
-		return fmt.Errorf("move_to: is given, but after_transfer is %s, not move", safename.Quote(after))
-	}
-	return oneOf("after_transfer", after, afterKeep, afterDelete, afterMove)
-}
-
-func checkDoneFile(pattern string) error {
-	switch {
-	case pattern == "":
-		return nil
-	case strings.Count(pattern, "*") > 1, pattern == "*":
-		return fmt.Errorf("done_file: %s must differ from the file's name, for which one * stands, such as in *.done", safename.Quote(pattern))
-	}
-	if err := safename.Check(strings.ReplaceAll(pattern, "*", "x")); err != nil {
-		return fmt.Errorf("done_file: %w; it is the name of a file in the same directory", err)
-	}
-	return nil
-}
-
-// doneName is the name of the companion of the file called name.
-func doneName(pattern, name string) string { return strings.Replace(pattern, "*", name, 1) }
-
-// isDoneName reports whether name is one of a companion.
-func isDoneName(pattern, name string) bool {
-	before, after, ok := strings.Cut(pattern, "*")
-	if !ok {
-		return pattern != "" && name == pattern
-	}
-	return len(name) > len(before)+len(after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
-}
-
 // isLost reports whether err ends a connection, so that another may do better.
 func isLost(err error) bool {
-	_, lost := errors.AsType[*lostError](err)
-	return lost || errors.Is(err, errSilence)
+	return remote.IsLost(err) || errors.Is(err, errSilence)
 }
 
 // errOtherContent says that a comparison has found a difference.
 var errOtherContent = errors.New("the content differs when it is read again")
 
 // compareWhole reads a remote file again and compares it with the local one.
-func compareWhole(ctx context.Context, l lane, src io.ReaderAt, m *meter) error {
-	same, err := compareRange(ctx, l, src, 0, m.total, m.beat)
-	if err == nil && same < m.total {
+func compareWhole(ctx context.Context, l lane, src io.ReaderAt, m *remote.Meter) error {
+	same, err := compareRange(ctx, l, src, 0, m.Total, m.Beat)
+	if err == nil && same < m.Total {
 		err = errOtherContent
 	}
 	return err
 }
 
-// sum returns the SHA-256 of size bytes in hexadecimal digits.
-func sum(ctx context.Context, src io.ReaderAt, size int64, beat func()) (string, error) {
-	h := sha256.New()
-	buf := make([]byte, 256<<10)
-	for off := int64(0); off < size; {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		n, err := src.ReadAt(buf[:min(int64(len(buf)), size-off)], off)
-		if n == 0 && err != nil {
-			return "", fmt.Errorf("local file: %w", err)
-		}
-		h.Write(buf[:n])
-		off += int64(n)
-		beat()
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// maxSidecar is how long a file with a checksum may be.
-const maxSidecar = 4 << 10
-
 // checkSidecar compares what was downloaded with the checksum beside it.
-func (s *session) checkSidecar(ctx context.Context, remote string, src io.ReaderAt, m *meter) error {
-	want, err := s.readSidecar(ctx, remote+sidecarSuffix)
+func (s *session) checkSidecar(ctx context.Context, file string, src io.ReaderAt, m *remote.Meter) error {
+	sidecar := file + remote.SidecarSuffix
+	text, err := s.readSmall(ctx, sidecar)
 	if err != nil {
-		return fmt.Errorf("checksum in %s: %w", safename.Quote(remote+sidecarSuffix), err)
+		return fmt.Errorf("checksum in %s: %w", safename.Quote(sidecar), err)
 	}
-	got, err := sum(ctx, src, m.total, m.beat)
-	if err == nil && got != want {
-		err = fmt.Errorf("the content has the SHA-256 %s, but %s says %s", got, safename.Quote(remote+sidecarSuffix), want)
-	}
-	return err
+	return remote.CheckSidecar(ctx, sidecar, text, src, m.Total, m.Beat)
 }
 
-// readSidecar returns the checksum at the beginning of a small remote file.
-func (s *session) readSidecar(ctx context.Context, remote string) (string, error) {
-	a, err := s.stat(ctx, remote)
+// readSmall returns the content of a small remote file.
+func (s *session) readSmall(ctx context.Context, file string) (string, error) {
+	a, err := s.stat(ctx, file)
 	if err != nil {
 		return "", err
 	}
 	size, err := a.fileSize()
-	if err != nil || size > maxSidecar || !a.isFile() {
-		return "", courier.Permanent(errors.New("is no file with a checksum"))
+	if err != nil || size > remote.MaxSidecar || !a.isFile() {
+		return "", remote.ErrNoSidecar
 	}
-	h, err := s.open(ctx, remote, flagRead)
+	h, err := s.open(ctx, file, flagRead)
 	if err != nil {
 		return "", err
 	}
 	defer s.closeHandle(ctx, h)
 	var text bytes.Buffer
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &text, progress: func(int64) {}}
-	if err := r.run(ctx); err != nil {
-		return "", err
-	}
-	word := text.String()
-	if i := strings.IndexAny(word, " \t\r\n"); i >= 0 {
-		word = word[:i]
-	}
-	word = strings.ToLower(strings.TrimPrefix(word, `\`)) // sha256sum marks names that it has escaped
-	if b, err := hex.DecodeString(word); err != nil || len(b) != sha256.Size {
-		return "", courier.Permanent(fmt.Errorf("it begins with %s, which is no SHA-256", safename.Quote(word)))
-	}
-	return word, nil
+	r := reading{crew: alone(s.client, h), size: size, to: &text, progress: func(int64) {}}
+	err = r.run(ctx)
+	return text.String(), err
 }
 
 // A downloadNote is what sftp.download notes down when all is downloaded, so
@@ -167,17 +72,19 @@ type downloadNote struct {
 	Files      []downloadedFile `json:"files"`
 	Skipped    int              `json:"skipped"`
 	NotReady   int              `json:"not_ready"`
+	At         time.Time        `json:"at"`
 }
 
 type downloadedFile struct {
 	Remote string   `json:"remote"`
+	Below  string   `json:"below"`
 	Local  string   `json:"local"`
 	Was    identity `json:"was"`
 	Timed  bool     `json:"timed"` // the server tells the time
 }
 
 func (t *downloading) remembers() bool {
-	return t.cfg.ResumePartial || t.cfg.AfterTransfer != afterKeep
+	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
 }
 
 // note notes down what is downloaded, where that matters.
@@ -189,9 +96,10 @@ func (t *downloading) note(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern, t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady}
+	t.at = time.Now()
+	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern, t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at}
 	for _, f := range t.files {
-		n.Files = append(n.Files, downloadedFile{f.remote, f.local, f.was, !f.mtime.IsZero()})
+		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero()})
 	}
 	return notes.write(n)
 }
@@ -210,9 +118,9 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	if found, err := notes.read(&n); err != nil || !found || n.RemotePath != t.cfg.RemotePath || n.Pattern != t.cfg.Pattern || n.LocalPath != t.cfg.LocalPath {
 		return false, err
 	}
-	t.skipped, t.notReady = n.Skipped, n.NotReady
+	t.skipped, t.notReady, t.at = n.Skipped, n.NotReady, n.At
 	for _, f := range n.Files {
-		r := remoteFile{remote: f.Remote, local: f.Local, size: int64(f.Was.Size), was: f.Was}
+		r := remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: int64(f.Was.Size), was: f.Was}
 		if f.Timed {
 			r.mtime = attrs{flags: attrTimes, mtime: f.Was.Modified}.modified()
 		}
@@ -227,14 +135,14 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 func (t *downloading) claim(ctx context.Context) (bool, error) {
 	for i := range t.files {
 		if !t.own(&t.files[i]) {
-			if t.cfg.AfterTransfer == afterKeep {
+			if t.cfg.AfterTransfer == remote.AfterKeep {
 				return false, nil
 			}
 			return false, courier.Permanent(fmt.Errorf("local file %s: an earlier attempt has downloaded it, but it is gone or has changed; "+
 				"the remote one may be gone too: %w", safename.Quote(t.files[i].local), fs.ErrNotExist))
 		}
 	}
-	if t.cfg.AfterTransfer == afterKeep {
+	if t.cfg.AfterTransfer == remote.AfterKeep {
 		same := true
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 			for _, f := range t.files {
@@ -268,10 +176,9 @@ func (t *downloading) own(f *remoteFile) bool {
 	if t.cfg.LocalPath != "" || t.job.Dir() == "." {
 		return there(f.local)
 	}
-	name := path.Base(filepath.ToSlash(f.local))
-	f.local = joinLocal(t.job.Dir(), name)
+	f.local = remote.JoinLocal(t.job.Dir(), f.below)
 	for _, dir := range attemptDirs(t.job) {
-		old := joinLocal(dir, name)
+		old := remote.JoinLocal(dir, f.below)
 		if !there(old) {
 			continue
 		}
@@ -280,32 +187,48 @@ func (t *downloading) own(f *remoteFile) bool {
 		}
 		root, rel, err := t.job.Root(f.local)
 		if err == nil {
-			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), courier.SyncDir(root, filepath.Dir(rel)))
+			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), remote.SyncAbove(root, rel))
 		}
 		return err == nil
 	}
 	return false
 }
 
-// archived is where move puts a remote file.
-func (cfg DownloadConfig) archived(remote string) string {
-	_, name := split(remote)
-	return join(trimSlashes(cfg.MoveTo), name)
+// archived is where after_transfer puts a remote file.
+func (t *downloading) archived(f remoteFile) string {
+	return remote.Join(trimSlashes(t.cfg.MoveTo), t.cfg.after().Name(f.below, t.at))
 }
 
 // after does with the sources what after_transfer says. What isn't what was
 // downloaded any more stays.
 func (t *downloading) after(ctx context.Context) error {
 	return use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
-		if t.cfg.AfterTransfer == afterMove && len(t.files) > 0 {
-			if err := s.makeDirectories(ctx, trimSlashes(t.cfg.MoveTo)); err != nil {
-				return s.fault("move to", t.cfg.MoveTo, err)
-			}
+		if err := t.makeArchive(ctx, s); err != nil {
+			return err
 		}
-		return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+		return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 			return s.fault(t.cfg.AfterTransfer, t.files[i].remote, t.afterOne(ctx, s, &t.files[i]))
 		})
 	})
+}
+
+// makeArchive makes the directories into which files are moved.
+func (t *downloading) makeArchive(ctx context.Context, s *session) error {
+	if !t.cfg.after().Moves() {
+		return nil
+	}
+	made := make(map[string]bool)
+	for _, f := range t.files {
+		dir, _ := remote.Split(t.archived(f))
+		if made[dir] {
+			continue
+		}
+		if err := s.makeDirectories(ctx, dir); err != nil {
+			return s.fault("move to", dir, err)
+		}
+		made[dir] = true
+	}
+	return nil
 }
 
 func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) error {
@@ -319,12 +242,12 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 		t.job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", s.id, "file", f.remote)
 		return nil
 	}
-	if t.cfg.AfterTransfer == afterDelete {
+	if t.cfg.AfterTransfer == remote.AfterDelete {
 		err = s.remove(ctx, f.remote)
 	} else {
 		move := renaming{
 			connections: t.Connections, job: t.job, id: t.cfg.ConnectionID,
-			from: f.remote, to: t.cfg.archived(f.remote), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
+			from: f.remote, to: t.archived(*f), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
 		}
 		err = move.run(ctx, s)
 	}
@@ -339,8 +262,7 @@ func (t *downloading) removeDone(ctx context.Context, s *session, f *remoteFile)
 	if t.cfg.DoneFile == "" {
 		return nil
 	}
-	dir, name := split(f.remote)
-	err := s.remove(ctx, join(dir, doneName(t.cfg.DoneFile, name)))
+	err := s.remove(ctx, remote.DonePath(t.cfg.DoneFile, f.remote))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // auth returns the ways to log in to s, the private key first, and a function
@@ -21,7 +22,7 @@ func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) 
 		{"password", c.Password}, {"private_key", c.PrivateKey}, {"passphrase", c.Passphrase}, {"certificate", c.Certificate},
 	} {
 		var err error
-		if texts[i], err = secret(ctx, job, f.field, f.text); err != nil {
+		if texts[i], err = remote.Secret(ctx, job, f.field, f.text); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -116,7 +117,7 @@ func (c Connection) agentSigners(ctx context.Context) ([]ssh.Signer, func(), err
 	}
 	if err != nil {
 		done()
-		return nil, nil, fmt.Errorf("%s: %w", what, ended(ctx, err))
+		return nil, nil, fmt.Errorf("%s: %w", what, remote.Ended(ctx, err))
 	}
 	return signers[:min(len(signers), maxAgentKeys)], done, nil
 }

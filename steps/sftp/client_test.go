@@ -9,6 +9,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A pipe is a channel to a server that has written its answers in advance.
@@ -18,7 +20,7 @@ type pipe struct {
 }
 
 func newTestClient(in io.Reader) *client {
-	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &lostError{err} })
+	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &remote.LostError{Err: err} })
 }
 
 // FuzzClient lets the client read whatever a server may send. It must not
@@ -44,11 +46,11 @@ func FuzzClient(f *testing.F) {
 		func(ctx context.Context, c *client) error { _, _, err := c.readdir(ctx, "h"); return err },
 		func(ctx context.Context, c *client) error { return c.rename(ctx, "x", "y") },
 		func(ctx context.Context, c *client) error {
-			r := reading{lanes: []lane{{c, "h"}}, size: 1, to: io.Discard, progress: func(int64) {}}
+			r := reading{crew: alone(c, "h"), size: 1, to: io.Discard, progress: func(int64) {}}
 			return r.run(ctx)
 		},
 		func(ctx context.Context, c *client) error {
-			w := writing{lanes: []lane{{c, "h"}}, size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
+			w := writing{crew: alone(c, "h"), size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
 			return w.run(ctx)
 		},
 	}
@@ -133,19 +135,6 @@ func TestStatusErrors(t *testing.T) {
 	}
 	if !isStatus(&Error{Err: explain(&statusError{statusExists, ""})}) || isStatus(errClosed) {
 		t.Error("isStatus is wrong")
-	}
-}
-
-func TestPaths(t *testing.T) {
-	for _, test := range [][3]string{{"", "x", "x"}, {".", "x", "x"}, {"/", "x", "/x"}, {"a", "x", "a/x"}, {"a/", "x", "a/x"}, {"/a/b", "x", "/a/b/x"}} {
-		if got := join(test[0], test[1]); got != test[2] {
-			t.Errorf("join(%q, %q) = %q, want %q", test[0], test[1], got, test[2])
-		}
-	}
-	for _, test := range [][3]string{{"x", ".", "x"}, {"/x", "/", "x"}, {"a/x", "a", "x"}, {"/a/b/x", "/a/b", "x"}, {"a/", "a", ""}, {"", ".", ""}} {
-		if dir, name := split(test[0]); dir != test[1] || name != test[2] {
-			t.Errorf("split(%q) = %q, %q, want %q, %q", test[0], dir, name, test[1], test[2])
-		}
 	}
 }
 

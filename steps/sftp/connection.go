@@ -2,22 +2,19 @@ package sftp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -101,8 +98,9 @@ type Connection struct {
 	OperationTimeout time.Duration `json:"-"`
 
 	// Channels is over how many SSH channels a large file is moved. 0 means 1,
-	// or 4 if the server is OpenSSH and far away, where that is several times
-	// as fast. Servers that keep files elsewhere than in a file system may not
+	// or 8 if the server is OpenSSH and far away, where that is several times
+	// as fast; many files go over 8 too if it takes its time to make them durable.
+	// Servers that keep files elsewhere than in a file system may not
 	// be able to write a file over more than one.
 	Channels int `json:"channels"`
 
@@ -206,63 +204,27 @@ var _ Connections = Map(nil)
 
 // Connection returns the connection called id.
 func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	c, ok := m[id]
-	if !ok {
-		return c, &unknownConnection{fmt.Sprintf("no such connection; %s", courier.DidYouMean(id, slices.Sorted(maps.Keys(m))))}
-	}
-	return c, nil
+	return remote.Find(m, id)
 }
-
-// unknownConnection matches [courier.ErrNotFound] without repeating its text.
-type unknownConnection struct{ text string }
-
-func (e *unknownConnection) Error() string        { return e.text }
-func (e *unknownConnection) Is(target error) bool { return target == courier.ErrNotFound }
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
 // {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
 // All that is wrong with a connection by itself is reported here. The server is
 // not asked, and secrets are not resolved.
 func ReadConnections(path string) (Map, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("sftp connections: %w", err)
-	}
-	m, err := parseConnections(text)
-	if err != nil {
-		return nil, fmt.Errorf("sftp connections: %s: %w", path, err)
-	}
-	return m, nil
+	return remote.ReadConnections(path, "sftp", Connection.checkAmong)
 }
 
-func parseConnections(text []byte) (Map, error) {
-	if !utf8.Valid(text) {
-		return nil, errUTF8
+// checkAmong reports what is wrong with c as one of the connections with the
+// given ids.
+func (c Connection) checkAmong(ids []string) error {
+	if err := c.check(); err != nil {
+		return err
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, fmt.Errorf("must be a JSON object that maps ids to connections: %w", err)
+	if c.Jump != "" && !slices.Contains(ids, c.Jump) {
+		return fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), courier.DidYouMean(c.Jump, ids))
 	}
-	m := make(Map, len(raw))
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(raw)) {
-		var c Connection
-		err := json.Unmarshal(raw[id], &c)
-		if err == nil {
-			err = c.check()
-		}
-		if _, there := raw[c.Jump]; err == nil && c.Jump != "" && !there {
-			err = fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), courier.DidYouMean(c.Jump, slices.Sorted(maps.Keys(raw))))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("connection %q: %w", id, err))
-		}
-		m[id] = c
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return m, nil
+	return nil
 }
 
 // check reports what is wrong with c by itself.
@@ -275,20 +237,4 @@ func (c Connection) check() error {
 	}
 	_, err := c.parsePins()
 	return err
-}
-
-// secret returns what the text of a credential stands for.
-func secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
-	if strings.HasPrefix(text, "$secret:") {
-		return text[1:], nil
-	}
-	name, ok := strings.CutPrefix(text, "secret:")
-	if !ok {
-		return text, nil
-	}
-	value, err := job.Secret(ctx, name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
-	}
-	return value, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -44,12 +45,12 @@ var (
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DeleteConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check())
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // A deletePlan is what sftp.delete notes down.
@@ -91,7 +92,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 			}
 		}
 		var done atomic.Int64
-		return inParallel(ctx, len(plan.Items), manyRequests, func(ctx context.Context, i int) error {
+		return remote.InParallel(ctx, len(plan.Items), manyRequests, func(ctx context.Context, i int) error {
 			err := s.deleteOne(ctx, job, plan.Items[i], noted)
 			job.Progress(done.Add(1), int64(len(plan.Items)), cfg.RemotePath)
 			return s.fault("delete", plan.Items[i].Path, err)
@@ -125,7 +126,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		plan.Items = append(plan.Items, plannedDeletion{cfg.RemotePath, identify(a)})
 		return plan, nil
 	}
-	found, _, err := s.files(ctx, job, cfg.RemotePath, cfg.search())
+	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	if err != nil {
 		return plan, err
 	}
@@ -133,7 +134,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		return plan, courier.Permanent(fmt.Errorf("no file matches %s, and fail_if_not_found is set: %w", safename.Quote(cfg.Pattern), fs.ErrNotExist))
 	}
 	plan.Items = make([]plannedDeletion, len(found))
-	return plan, inParallel(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
+	return plan, remote.InParallel(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
 		a, err := s.lstat(ctx, found[i].Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // somebody else was faster

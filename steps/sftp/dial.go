@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -63,7 +64,7 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 		}
 	}
 	if err != nil {
-		return nil, fault(ended(timeout, err))
+		return nil, fault(remote.Ended(timeout, err))
 	}
 	s.report(job.Log(), check)
 	return s, nil
@@ -113,7 +114,7 @@ func (s *session) connect(ctx context.Context, c Connection, config *ssh.ClientC
 	if isFault(err) {
 		return err // of the connection in between
 	} else if err != nil {
-		return presentable(err)
+		return remote.Presentable(err)
 	}
 	s.conn = newLiveConn(conn)
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
@@ -162,7 +163,7 @@ func (s *session) openClient(f *fate) (*client, error) {
 	ch, requests, err := s.ssh.OpenChannel("session", nil)
 	if err != nil {
 		if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
-			return nil, fmt.Errorf("the server refuses a session: %w", &hostile{refused})
+			return nil, fmt.Errorf("the server refuses a session: %w", &remote.Hostile{Err: refused})
 		}
 		return nil, s.explainLost(err)
 	}
@@ -218,12 +219,12 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 	if text := err.Error(); strings.Contains(text, "unable to authenticate") || strings.Contains(text, "disconnect, reason 14") ||
 		strings.Contains(text, "disconnect, reason 2:") && len(check.seen) > 0 {
 		return courier.Permanent(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key: %w",
-			safename.Quote(user), &hostile{err}))
+			safename.Quote(user), &remote.Hostile{Err: err}))
 	}
 	if cause := s.conn.cause(); cause != nil {
-		return &lostError{cause}
+		return &remote.LostError{Err: cause}
 	}
-	return &hostile{err}
+	return &remote.Hostile{Err: err}
 }
 
 // report writes down what was agreed on, and collects what to warn about.

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Download is the step "sftp.download". It downloads one file, or those files
-// of a directory whose names match a pattern.
+// below a directory that match a pattern, with the directories they are in.
 type Download struct {
 	Connections Connections // must not be nil
 }
@@ -21,7 +22,7 @@ type Download struct {
 type DownloadConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	RemotePath    string `json:"remote_path" courier:"required" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
-	Pattern       string `json:"pattern,omitempty" doc:"in a directory, download only files whose names match, such as *.csv or {a,b}-*"`
+	Pattern       string `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	LocalPath     string `json:"local_path,omitempty" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
 	ExpectedSize  *int64 `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
@@ -31,8 +32,8 @@ type DownloadConfig struct {
 	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
 	Preserve       string `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
 	Checksum       string `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
-	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete or move"`
-	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move moves them; it is made if it is missing"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
 	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       string `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
@@ -41,7 +42,7 @@ type DownloadConfig struct {
 // DownloadOutput is the output of [Download].
 type DownloadOutput struct {
 	DownloadedFile  string    `json:"downloaded_file,omitempty" doc:"the file, if there is exactly one"`
-	DownloadedFiles []string  `json:"downloaded_files" doc:"all files, in the order of their remote names"`
+	DownloadedFiles []string  `json:"downloaded_files" doc:"all files, in the order of their remote paths"`
 	FileCount       int       `json:"file_count" doc:"length of downloaded_files"`
 	Size            int64     `json:"size" doc:"bytes of all files"`
 	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
@@ -56,8 +57,12 @@ var (
 	_ courier.Rollbacker[DownloadConfig]           = Download{}
 )
 
-func (cfg DownloadConfig) search() search {
-	return search{pattern: cfg.Pattern, unsafe: cfg.OnUnsafeName}
+func (cfg DownloadConfig) search() remote.Search {
+	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
+}
+
+func (cfg DownloadConfig) after() remote.After {
+	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
 }
 
 func (cfg DownloadConfig) check() error {
@@ -65,19 +70,21 @@ func (cfg DownloadConfig) check() error {
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	return permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().check(), size,
-		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
-		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkPath("move_to", cfg.MoveTo),
-		checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size,
+		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
+		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
+		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.
 type remoteFile struct {
 	remote string
+	below  string // path below the directory that was searched; of a single file its name
 	local  string
 	size   int64
 	mtime  time.Time
 	was    identity
+	plain  bool // a regular file when it was found: opening it doesn't block the server
 }
 
 // A downloading is one execution of the step.
@@ -85,11 +92,12 @@ type downloading struct {
 	Download
 	job   *courier.Context
 	cfg   DownloadConfig
-	limit *limiter
+	limit *remote.Limiter
 
 	files    []remoteFile
 	skipped  int
 	notReady int
+	at       time.Time // when all was downloaded
 }
 
 // Execute downloads the files. An existing local file is replaced when its
@@ -99,7 +107,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &downloading{Download: d, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && done {
 		done, err = t.claim(ctx)
@@ -107,7 +115,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err == nil && !done {
 		err = t.all(ctx)
 	}
-	if err == nil && cfg.AfterTransfer != afterKeep {
+	if err == nil && cfg.AfterTransfer != remote.AfterKeep {
 		err = t.after(ctx)
 	}
 	if err != nil {
@@ -120,16 +128,17 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 // all downloads the files, and goes on where it was when the connection was
 // lost, if that is wanted.
 func (t *downloading) all(ctx context.Context) error {
-	for n := 0; ; n++ {
+	f := func() error {
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
-		if err == nil {
-			return t.note(ctx)
-		}
-		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
+		if err != nil {
 			return err
 		}
-		t.job.Log().Info("the connection is lost, the download goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+		return t.note(ctx)
 	}
+	if !t.cfg.ResumePartial {
+		return f()
+	}
+	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
 }
 
 func (t *downloading) run(ctx context.Context, s *session) error {
@@ -140,9 +149,10 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 	for _, f := range t.files {
 		total += f.size
 	}
-	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
-		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
+	defer s.prepare(ctx, total, len(t.files))()
+	clients := s.clients(ctx, total, len(t.files))
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, func(ctx context.Context, i int) error {
+		return t.fetch(ctx, s, &t.files[i], clients[i%len(clients)])
 	})
 }
 
@@ -161,24 +171,21 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 	return nil
 }
 
-// fetch downloads one file over the given channels and completes its
-// description.
-func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clients []*client) error {
+// fetch downloads one file over the given channel, which others may join, and
+// completes its description.
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *client) error {
+	if t.isQuick(f, c) {
+		if done, err := t.fetchAtOnce(ctx, s, f, c); done || err != nil {
+			return err
+		}
+	}
 	before, err := s.stat(ctx, f.remote)
+	if err == nil {
+		err = t.describe(f, before)
+	}
 	if err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	if !before.isFile() {
-		return s.fault("download", f.remote, courier.Permanent(errors.New("is not a regular file")))
-	}
-	size, err := before.fileSize()
-	if err != nil {
-		return s.fault("download", f.remote, courier.Permanent(err))
-	}
-	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
-		return s.fault("download", f.remote, fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected))
-	}
-	f.size, f.mtime, f.was = size, before.modified(), identify(before)
 	if t.cfg.SkipIfSame && t.isSame(f) {
 		return t.job.Wrote(f.local)
 	}
@@ -187,15 +194,36 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clie
 		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &meter{job: t.job, item: f.remote, total: size}
-	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
+	m := &remote.Meter{Job: t.job, Item: f.remote, Total: f.size}
+	if err := t.copyTo(ctx, s, c, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
+	return t.publish(f, before, w, m)
+}
+
+// describe completes the description of a file by what the server tells.
+func (t *downloading) describe(f *remoteFile, a attrs) error {
+	if !a.isFile() {
+		return courier.Permanent(errors.New("is not a regular file"))
+	}
+	size, err := a.fileSize()
+	if err != nil {
+		return courier.Permanent(err)
+	}
+	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
+		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
+	}
+	f.size, f.mtime, f.was = size, a.modified(), identify(a)
+	return nil
+}
+
+// publish gives the local file its final name.
+func (t *downloading) publish(f *remoteFile, before attrs, w local, m *remote.Meter) error {
 	t.preserve(f, before, w)
-	if err := m.while(w.Commit); err != nil {
+	if err := m.While(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	m.finish()
+	m.Finish()
 	return nil
 }
 
@@ -216,66 +244,66 @@ func (t *downloading) create(f *remoteFile) (local, error) {
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *meter) error {
-	open, err := s.openLanes(ctx, clients, f.remote, flagRead)
+func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remoteFile, before attrs, w local, m *remote.Meter) error {
+	open, err := s.openLanes(ctx, c, f.remote, flagRead, m.Total)
 	if err != nil {
 		return err
 	}
-	r := reading{lanes: open, size: m.total, to: w, progress: m.at, limit: t.limit}
+	r := reading{crew: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open, m.beat)
+		err = p.checkTail(ctx, open.lanes[0], m.Beat)
 		r.asked, r.wrote = p.start, p.start
 	}
 	if err == nil {
 		err = r.run(ctx)
 	}
-	if err == nil && t.cfg.Checksum == checksumReadBack {
-		err = compareWhole(ctx, open[0], w, m)
+	if err == nil && t.cfg.Checksum == remote.ChecksumReadBack {
+		err = compareWhole(ctx, open.lanes[0], w, m)
 	}
-	closeLanes(ctx, open)
+	wrong := false
+	if err == nil && t.cfg.Checksum == remote.ChecksumSidecar {
+		err = s.checkSidecar(ctx, f.remote, w, m)
+		wrong = err != nil
+	}
 	if err != nil {
-		if p, ok := w.(*partial); ok && isChanged(err) {
-			err = errors.Join(err, p.restart())
-		}
-		return err
+		open.close(ctx)
+	} else {
+		after, e := open.closeAndLook(ctx, f.remote)
+		err = heldStill(before, after, e)
 	}
-	if t.cfg.Checksum == checksumSidecar {
-		if err := s.checkSidecar(ctx, f.remote, w, m); err != nil {
-			if p, ok := w.(*partial); ok {
-				err = errors.Join(err, p.restart())
-			}
-			return err
-		}
+	if p, ok := w.(*partial); ok && (wrong || isChanged(err)) {
+		err = errors.Join(err, p.restart())
 	}
-	after, err := s.stat(ctx, f.remote)
+	return err
+}
+
+// heldStill judges a second look at a file, which may have ended with err.
+func heldStill(before, after attrs, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
 	case err != nil:
 		return err
 	case !before.sameFile(after):
-		if p, ok := w.(*partial); ok {
-			return errors.Join(errChanged, p.restart())
-		}
-		return errChanged
+		return remote.ErrChanged
 	}
 	return nil
 }
 
 // isChanged reports whether what was downloaded is of no use.
 func isChanged(err error) bool {
-	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, errChanged) || errors.Is(err, errOtherContent)
+	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, remote.ErrChanged) || errors.Is(err, errOtherContent)
 }
 
 // preserve gives the file that is being written the time and the mode that it
 // has on the server. Where that is impossible, it has the usual ones.
 func (t *downloading) preserve(f *remoteFile, before attrs, w local) {
-	if modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
+	if remote.Modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
 		if err := w.Chmod(fs.FileMode(before.mode)&0o777 | 0o600); err != nil {
 			t.job.Log().Debug("the mode of a file can't be set", "file", f.local, "error", err)
 		}
 	}
-	if !times(t.cfg.Preserve) || f.mtime.IsZero() {
+	if !remote.Times(t.cfg.Preserve) || f.mtime.IsZero() {
 		return
 	}
 	root, rel, err := t.job.Root(f.local)

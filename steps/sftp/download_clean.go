@@ -3,7 +3,6 @@ package sftp
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Cleanup removes the unfinished local files of earlier attempts, other than
 // those that resume_partial keeps. It needs a connection only where a file may
 // have been moved aside on the server.
 func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
-	if err := cfg.clean(job); err != nil || cfg.AfterTransfer != afterMove {
+	if err := cfg.clean(job); err != nil || !cfg.after().Moves() {
 		return err
 	}
 	t := &downloading{Download: d, job: job, cfg: cfg}
@@ -31,7 +31,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 		}
 		moved := make([]localFile, len(t.files))
 		for i, f := range t.files {
-			moved[i].final = cfg.archived(f.remote)
+			moved[i].final = t.archived(f)
 		}
 		return s.fault("clean up", cfg.MoveTo, s.restore(ctx, job, moved, job.Attempt()))
 	})
@@ -41,7 +41,7 @@ func (cfg DownloadConfig) clean(job *courier.Context) error {
 	if cfg.LocalPath == "" {
 		return cleanAttempts(job)
 	}
-	if isLocalDirectory(job, cfg.LocalPath) {
+	if remote.IsLocalDirectory(job, cfg.LocalPath) {
 		return cleanDirectory(job, cfg.LocalPath)
 	}
 	return job.RemoveSideFiles(cfg.LocalPath)
@@ -57,7 +57,7 @@ func (d Download) Rollback(ctx context.Context, job *courier.Context, cfg Downlo
 	switch {
 	case cfg.LocalPath == "":
 		return errors.Join(err, removeAllParts(job, attemptDirs(job)...))
-	case isLocalDirectory(job, cfg.LocalPath):
+	case remote.IsLocalDirectory(job, cfg.LocalPath):
 		return errors.Join(err, removeAllParts(job, cfg.LocalPath))
 	}
 	return errors.Join(err, removeParts(job, cfg.LocalPath))
@@ -85,11 +85,13 @@ func cleanAttempts(job *courier.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanDirectory removes the side files of this step from a local directory.
+// cleanDirectory removes the side files of this step from a local directory
+// and those below it.
 func cleanDirectory(job *courier.Context, dir string) error {
-	return eachName(job, dir, func(root *os.Root, rel, name string) error {
-		if final, _, ok := strings.Cut(name, sideMark); ok && job.IsSideName(final, name) {
-			return ignoreMissing(root.Remove(filepath.Join(rel, name)))
+	return remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+		name := filepath.Base(rel)
+		if final, _, ok := strings.Cut(name, remote.SideMark); ok && job.IsSideName(final, name) {
+			return remote.IgnoreMissing(root.Remove(rel))
 		}
 		return nil
 	})
@@ -104,23 +106,16 @@ func eachName(job *courier.Context, dir string, f func(root *os.Root, rel, name 
 	}
 	d, err := root.Open(rel)
 	if err != nil {
-		return ignoreMissing(err)
+		return remote.IgnoreMissing(err)
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
 	if err != nil {
-		return ignoreMissing(err)
+		return remote.IgnoreMissing(err)
 	}
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, f(root, rel, name))
 	}
 	return errors.Join(errs...)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -1,24 +1,22 @@
 package sftp
 
 import (
-	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A fuzzKey is the host key made of a seed of 32 equal bytes.
@@ -60,7 +58,7 @@ func FuzzConnections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var loose map[string]map[string]any
 		json.Unmarshal(text, &loose)
-		m, err := parseConnections(text)
+		m, err := remote.ParseConnections(text, Connection.checkAmong)
 		shown := ""
 		if err != nil {
 			if shown = err.Error(); !isPlain(shown) {
@@ -219,63 +217,6 @@ func FuzzWire(f *testing.F) {
 		err := answer{body: packet{}.uint32(flags).string(name)}.status()
 		if flags == statusOK && err != nil || flags != statusOK && (err == nil || !isPlain(err.Error()) || len(err.Error()) > 1000) {
 			t.Errorf("status %d is %v", flags, err)
-		}
-	})
-}
-
-// FuzzPattern checks that a pattern that is accepted is compared in bounded
-// time, simple ones as package path does it.
-func FuzzPattern(f *testing.F) {
-	for _, s := range []string{"", "*", "*.csv", "a?c", "{a,b{c,d}}*", "[^a]", `\*`, "a/b", "[", "**", "{,a}{,a}{,a}{,a}b"} {
-		f.Add(s, "aaaaaaaaaaaaaaaaaaaaaaaa.csv")
-	}
-	simple := regexp.MustCompile(`^[a-z0-9?]*\*?[a-z0-9?]+$`)
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		q := search{pattern: pattern, unsafe: unsafeSkip}
-		if err := q.check(); err != nil {
-			if !isPlain(err.Error()) || len(err.Error()) > 1500 {
-				t.Errorf("the error is %q", err)
-			}
-			return
-		}
-		if len(pattern) > 40 || len(name) > 255 {
-			return
-		}
-		start := time.Now()
-		got := q.matches(name)
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%q takes %v for %q", pattern, took, name)
-		}
-		if want, err := path.Match(pattern, name); err == nil && got != want && simple.MatchString(pattern) && utf8.ValidString(name) {
-			t.Errorf("%q matches %q: %t, want %t", pattern, name, got, want)
-		}
-	})
-}
-
-// FuzzSecret checks what the text of a credential stands for.
-func FuzzSecret(f *testing.F) {
-	for _, s := range []string{"", "secret:acme", "$secret:acme", "$$secret:x", "secret:", "word"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		asked := ""
-		job := courier.NewContext(courier.ContextConfig{Secrets: func(_ context.Context, name string) (string, error) {
-			asked = "secret:" + name
-			return "resolved", nil
-		}})
-		defer job.Close()
-		got, err := secret(t.Context(), job, "password", text)
-		switch {
-		case err != nil:
-			if !strings.HasPrefix(text, "secret:") {
-				t.Errorf("%q: %v", text, err)
-			}
-		case asked != "":
-			if asked != text || got != "resolved" {
-				t.Errorf("%q asks for %q and is %q", text, asked, got)
-			}
-		case got != text && "$"+got != text:
-			t.Errorf("%q is %q", text, got)
 		}
 	})
 }

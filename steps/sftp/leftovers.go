@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // fewNames is up to how many names it is cheaper to remove files by guessing
@@ -24,15 +23,15 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 	}
 	byDir := make(map[string][]string)
 	for _, f := range files {
-		dir, name := split(f.final)
-		byDir[dir] = append(byDir[dir], sideNames(job, name, last)...)
+		dir, name := remote.Split(f.final)
+		byDir[dir] = append(byDir[dir], remote.SideNames(job, name, last)...)
 	}
 	for dir, names := range byDir {
 		if len(names) > fewNames {
 			names = s.present(ctx, dir, names)
 		}
-		err := inParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
-			p := join(dir, names[i])
+		err := remote.InParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
+			p := remote.Join(dir, names[i])
 			err := s.remove(ctx, p)
 			if !isStatus(err) {
 				return err
@@ -72,29 +71,13 @@ func (s *session) present(ctx context.Context, dir string, names []string) []str
 	return found
 }
 
-// maxAttempts bounds how many earlier attempts are cleaned up after.
-const maxAttempts = 50
-
-// sideNames returns the names of the side files for final of the attempts up
-// to last, the latest first.
-func sideNames(job *courier.Context, final string, last int) []string {
-	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.Attempt()))
-	var names []string
-	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
-		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // restore moves back what an attempt moved aside, unless its successor is in
 // place.
 func (s *session) restore(ctx context.Context, job *courier.Context, files []localFile, last int) error {
-	return inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
-		dir, name := split(files[i].final)
-		for _, old := range sideNames(job, name+asideSuffix, last) {
-			old = join(dir, old)
+	return remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+		dir, name := remote.Split(files[i].final)
+		for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
+			old = remote.Join(dir, old)
 			_, err := s.lstat(ctx, old)
 			if err == nil {
 				if _, e := s.lstat(ctx, files[i].final); errors.Is(e, fs.ErrNotExist) {

@@ -168,8 +168,8 @@ func TestDelete(t *testing.T) {
 		wantError(t, err, true, `no file matches "*.none"`)
 		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in"})
 		wantError(t, err, true, "is a directory", "sftp.rmdir")
-		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in", "pattern": "a/b"})
-		wantError(t, err, true, "pattern")
+		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in", "pattern": "a/../b"})
+		wantError(t, err, true, "pattern", "leads out of remote_path")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Mkdir is the step "sftp.mkdir". It makes a directory, and those above it that
@@ -69,7 +70,7 @@ func (s *session) makeDirectories(ctx context.Context, dir string) error {
 			return err
 		}
 		missing = append(missing, d)
-		above, _ := split(d)
+		above, _ := remote.Split(d)
 		if above = trimSlashes(above); above == "." || above == "/" || above == d {
 			break
 		}

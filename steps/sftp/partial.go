@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // The names of what resume_partial keeps: the part of a file that is there, and
@@ -127,7 +128,8 @@ func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) 
 // has a directory of its own.
 func (p *partial) adopt(name string) error {
 	dir := p.job.Dir()
-	if dir == "." || path.Dir(filepath.ToSlash(name)) != dir {
+	below, ok := strings.CutPrefix(filepath.ToSlash(name), dir+"/")
+	if dir == "." || !ok {
 		return nil
 	}
 	if _, err := p.root.Lstat(p.part); err == nil {
@@ -135,12 +137,12 @@ func (p *partial) adopt(name string) error {
 	}
 	for n := p.job.Attempt() - 1; n >= 1; n-- {
 		old := *p
-		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.Base(p.part))
+		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.FromSlash(path.Dir(below)), filepath.Base(p.part))
 		if _, err := p.root.Lstat(old.part); err != nil {
 			continue
 		}
 		if err := p.root.Rename(old.note(), p.note()); err != nil {
-			return ignoreMissing(err)
+			return remote.IgnoreMissing(err)
 		}
 		return p.root.Rename(old.part, p.part)
 	}
@@ -149,7 +151,7 @@ func (p *partial) adopt(name string) error {
 
 // remove removes the part and its note.
 func (p *partial) remove() error {
-	return errors.Join(ignoreMissing(p.root.Remove(p.part)), ignoreMissing(p.root.Remove(p.note())))
+	return errors.Join(remote.IgnoreMissing(p.root.Remove(p.part)), remote.IgnoreMissing(p.root.Remove(p.note())))
 }
 
 // restart begins anew.
@@ -172,7 +174,7 @@ func (p *partial) Commit() error {
 	if err := p.root.Rename(p.part, p.rel); err != nil {
 		return err
 	}
-	if err := ignoreMissing(p.root.Remove(p.note())); err != nil {
+	if err := remote.IgnoreMissing(p.root.Remove(p.note())); err != nil {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
@@ -200,12 +202,12 @@ const tailBytes = 4 << 10
 
 // checkTail compares the end of the part with the remote file, and begins anew
 // if they differ.
-func (p *partial) checkTail(ctx context.Context, open []lane, beat func()) error {
+func (p *partial) checkTail(ctx context.Context, l lane, beat func()) error {
 	if p.start == 0 {
 		return nil
 	}
 	off := max(0, p.start-tailBytes)
-	same, err := compareRange(ctx, open[0], p.File, off, p.start, beat)
+	same, err := compareRange(ctx, l, p.File, off, p.start, beat)
 	if err == nil && same < p.start {
 		err = p.restart()
 	}
@@ -216,7 +218,7 @@ func (p *partial) checkTail(ctx context.Context, open []lane, beat func()) error
 // returns the offset of the first packet with a difference, or end.
 func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, beat func()) (int64, error) {
 	c := &comparer{src: src, off: off}
-	r := reading{lanes: []lane{l}, size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
+	r := reading{crew: alone(l.client, l.handle), size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
 	err := r.run(ctx)
 	switch {
 	case errors.Is(err, errDifferent), errors.Is(err, errShrank):
@@ -243,10 +245,11 @@ func removeParts(job *courier.Context, name string) error {
 func removeAllParts(job *courier.Context, dirs ...string) error {
 	var errs []error
 	for _, dir := range dirs {
-		errs = append(errs, eachName(job, dir, func(root *os.Root, rel, name string) error {
-			base, _, ok := strings.Cut(name, sideMark)
+		errs = append(errs, remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+			name := filepath.Base(rel)
+			base, _, ok := strings.Cut(name, remote.SideMark)
 			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
-				return ignoreMissing(root.Remove(filepath.Join(rel, name)))
+				return remote.IgnoreMissing(root.Remove(rel))
 			}
 			return nil
 		}))

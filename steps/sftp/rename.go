@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Rename is the step "sftp.rename". It gives a remote file or directory another
@@ -47,8 +48,8 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
-		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail))
+	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
+		remote.OneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail))
 }
 
 // A renameNote is what sftp.rename notes down before it renames.
@@ -143,14 +144,14 @@ func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote,
 }
 
 func (s *session) renameTarget(ctx context.Context, cfg RenameConfig) (string, error) {
-	_, name := split(trimSlashes(cfg.SourcePath))
+	_, name := remote.Split(trimSlashes(cfg.SourcePath))
 	if strings.HasSuffix(cfg.DestinationPath, "/") {
-		return join(cfg.DestinationPath, name), nil
+		return remote.Join(cfg.DestinationPath, name), nil
 	}
 	a, err := s.stat(ctx, cfg.DestinationPath)
 	switch {
 	case err == nil && a.isDir():
-		return join(cfg.DestinationPath, name), nil
+		return remote.Join(cfg.DestinationPath, name), nil
 	case err != nil && !isStatus(err):
 		return "", err
 	}

@@ -131,7 +131,7 @@ func TestResumeUploadHole(t *testing.T) {
 					if strings.Contains(f, "sftp-part-") {
 						text := read(r.work, f)
 						i := strings.Index(text, `"acked":`)
-						write(t, r.work, f, []byte(text[:i]+`"acked":0,"lanes":0}`))
+						write(t, r.work, f, []byte(text[:i]+`"acked":0}`))
 					}
 				}
 				part := damage([]byte(r.get(parts[0])))
@@ -236,7 +236,8 @@ func TestTransferOptions(t *testing.T) {
 			cfg  object
 			text string
 		}{
-			{object{"after_transfer": "archive"}, "after_transfer"},
+			{object{"after_transfer": "shred"}, "after_transfer"},
+			{object{"after_transfer": "archive"}, "move_to: is missing"},
 			{object{"after_transfer": "move"}, "move_to: is missing"},
 			{object{"move_to": "x"}, "after_transfer is \"keep\""},
 			{object{"preserve": "owner"}, "preserve"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -158,7 +159,7 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 		if c.removed++; c.removed > maxRemovals {
 			return courier.Permanent(fmt.Errorf("more than %d files and directories; remove parts of it first", maxRemovals))
 		}
-		if p := join(dir, e.name); e.attrs.isDir() {
+		if p := remote.Join(dir, e.name); e.attrs.isDir() {
 			dirs = append(dirs, p)
 		} else {
 			files = append(files, p)
@@ -168,7 +169,7 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 	if err != nil {
 		return err
 	}
-	err = inParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+	err = remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
 		return c.removeOne(ctx, files[i])
 	})
 	for _, d := range dirs {

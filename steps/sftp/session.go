@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // A session is an SFTP connection that lives until the execution is over, or
@@ -36,7 +37,7 @@ type session struct {
 }
 
 // errClosed ends a session that nobody needs any more.
-var errClosed = &lostError{net.ErrClosed}
+var errClosed = &remote.LostError{Err: net.ErrClosed}
 
 // Close ends the connection at once and waits for what served it. Requests
 // that are under way fail.
@@ -223,7 +224,7 @@ func (s *session) explainLost(err error) error {
 	if cause := s.conn.cause(); cause != nil {
 		err = cause
 	}
-	return &lostError{err}
+	return &remote.LostError{Err: err}
 }
 
 // A liveConn is a connection with a deadline for reading that moves on with

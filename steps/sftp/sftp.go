@@ -25,13 +25,10 @@ package sftp
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -56,72 +53,6 @@ const stall = 60 * time.Second
 func options(verb, doc string) *courier.TypeOptions {
 	r := repetitions[verb]
 	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
-}
-
-// oneOf reports a value of a configuration field that is none of the given.
-func oneOf(field, value string, values ...string) error {
-	for _, v := range values {
-		if v == value {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: %s is unknown; %s", field, safename.Quote(value), courier.DidYouMean(value, values))
-}
-
-// permanent joins what is wrong with a configuration.
-func permanent(errs ...error) error { return courier.Permanent(errors.Join(errs...)) }
-
-// A meter reports how far the transfer of one file is. Its last byte is
-// reported when the file has its final name.
-type meter struct {
-	job   *courier.Context
-	item  string
-	total int64
-	done  int64 // as reported
-}
-
-func (m *meter) at(done int64) {
-	if done < m.total {
-		m.done = done
-		m.job.Progress(done, m.total, m.item)
-	}
-}
-
-// beat keeps the stall timeout from firing where there is nothing to count.
-func (m *meter) beat() { m.job.Progress(m.done, m.total, m.item) }
-
-func (m *meter) finish() { m.job.Progress(m.total, m.total, m.item) }
-
-// For a while, finishing a file takes time without progress, such as when it
-// is made durable.
-const (
-	beatEvery = 15 * time.Second
-	maxBeats  = 20
-)
-
-// while calls f and keeps the stall timeout from firing meanwhile, for up to
-// five minutes.
-func (m *meter) while(f func() error) error {
-	stop := make(chan struct{})
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		beat := time.NewTicker(beatEvery)
-		defer beat.Stop()
-		for range maxBeats {
-			select {
-			case <-beat.C:
-				m.beat()
-			case <-stop:
-				return
-			}
-		}
-	}()
-	defer func() {
-		close(stop)
-		<-stopped
-	}()
-	return f()
 }
 
 // test connects, and calls f, if not nil, for further checks of a

@@ -178,7 +178,7 @@ func TestListOptions(t *testing.T) {
 		}{
 			{object{"remote_path": "none"}, []string{`connection "partner" (files.example.com:22): list "none": no such file`, "login directory"}},
 			{object{"remote_path": "one.csv"}, []string{`list "one.csv": is not a directory`}},
-			{object{"pattern": "a/b"}, []string{"pattern", "slash"}},
+			{object{"pattern": "../b"}, []string{"pattern", "leads out of remote_path"}},
 			{object{"pattern": "[a"}, []string{"pattern", "malformed"}},
 			{object{"on_unsafe_name": "keep"}, []string{"on_unsafe_name", `"keep"`}},
 			{object{"remote_path": "a\x00b"}, []string{"remote_path", "NUL"}},

@@ -50,6 +50,8 @@ func TestContract(t *testing.T) {
 		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "delete", "done_file": "*.done", "checksum": "sidecar"}}
 	all["upload and move"] = trial{key: "sftp.upload", size: 1000, old: "old",
 		cfg: object{"local_path": "source", "remote_path": "dir/target", "after_transfer": "move", "move_to": "sent", "resume_partial": true}}
+	all["download tree"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": ".", "pattern": "dir/**", "after_transfer": "move", "move_to": "gone"}}
 	var keys []string
 	for name, tr := range all {
 		keys = append(keys, tr.key)

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -40,8 +43,8 @@ type UploadConfig struct {
 	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
 	Preserve       string `json:"preserve" default:"none" doc:"what the remote file takes over: none, times, modes or all"`
 	Checksum       string `json:"checksum" default:"none" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
-	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete or move"`
-	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move moves them; it is made if it is missing"`
+	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string `json:"move_to,omitempty" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
 	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       string `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
@@ -72,11 +75,15 @@ const (
 	ifExistsFail      = "fail"
 )
 
+func (cfg UploadConfig) after() remote.After {
+	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+}
+
 func (cfg UploadConfig) check() error {
-	return permanent(checkPath("remote_path", cfg.RemotePath),
-		oneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
-		oneOf("preserve", cfg.Preserve, preserveValues...), oneOf("checksum", cfg.Checksum, checksumValues...),
-		checkAfter(cfg.AfterTransfer, cfg.MoveTo), checkStable(cfg.StableSeconds), checkDoneFile(cfg.DoneFile), checkRate(cfg.BandwidthLimit))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
+		remote.OneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
+		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
+		cfg.after().Check(), remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
@@ -85,7 +92,7 @@ type localFile struct {
 	below   string // local path below the fixed part of the pattern, with slashes
 	final   string // remote path
 	size    int64
-	was     localIdentity
+	was     remote.LocalIdentity
 	skipped bool
 	done    bool // this attempt has uploaded it
 }
@@ -95,10 +102,11 @@ type uploading struct {
 	Upload
 	job   *courier.Context
 	cfg   UploadConfig
-	limit *limiter
+	limit *remote.Limiter
 
 	files   []localFile
-	several bool // local_path is a pattern
+	several bool      // local_path is a pattern
+	at      time.Time // when all was uploaded
 }
 
 // Execute uploads the files.
@@ -107,7 +115,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &uploading{Upload: u, job: job, cfg: cfg, limit: newLimiter(cfg.BandwidthLimit)}
+	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && !done {
 		err = t.find(ctx)
@@ -125,8 +133,8 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1)
 		})
 	}
-	if err == nil && cfg.AfterTransfer != afterKeep {
-		err = t.after(ctx)
+	if err == nil && cfg.AfterTransfer != remote.AfterKeep {
+		err = cfg.after().Local(ctx, job, t.uploaded(), t.at)
 	}
 	if err != nil {
 		return out, err
@@ -138,39 +146,53 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 // all uploads the files, and goes on where it was when the connection was lost,
 // if that is wanted.
 func (t *uploading) all(ctx context.Context) error {
-	for n := 0; ; n++ {
+	f := func() error {
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
 		if err == nil {
 			err = t.companions(ctx)
 		}
-		if err == nil {
-			return t.note(ctx)
-		}
-		if !t.cfg.ResumePartial || !isLost(err) || ctx.Err() != nil || n == maxReconnects {
+		if err != nil {
 			return err
 		}
-		t.job.Log().Info("the connection is lost, the upload goes on with another", "connection", t.cfg.ConnectionID, "reason", err.Error())
+		return t.note(ctx)
 	}
+	if !t.cfg.ResumePartial {
+		return f()
+	}
+	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
 }
 
 func (t *uploading) run(ctx context.Context, s *session) error {
-	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
-		return err
-	}
 	var total int64
 	for _, f := range t.files {
 		total += f.size
 	}
-	clients := s.clients(ctx, total)
-	return inParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	defer s.prepare(ctx, total, len(t.files))()
+	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
+		return err
+	}
+	if err := s.makeParents(ctx, t.cfg, t.files); err != nil {
+		return err
+	}
+	clients := s.clients(ctx, total, len(t.files))
+	put := func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
 		}
-		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], clients: share(clients, i, len(t.files)), limit: t.limit}
+		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], client: clients[i%len(clients)], limit: t.limit}
 		err := p.run(ctx, s)
 		t.files[i].done = err == nil
 		return err
-	})
+	}
+	small := slices.IndexFunc(t.files, func(f localFile) bool { return f.size <= smallFile })
+	if n := len(t.files); n >= worthLanes && small >= 0 {
+		// How long one takes to become durable tells how to go on.
+		if err := put(ctx, small); err != nil {
+			return err
+		}
+		clients = s.clientsForFiles(ctx, clients, n)
+	}
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, put)
 }
 
 func (out *UploadOutput) add(files []localFile) {
@@ -221,7 +243,7 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):
 			return s.fault("upload to", cfg.RemotePath, err)
 		}
-		dir, _ := split(cfg.RemotePath)
+		dir, _ := remote.Split(cfg.RemotePath)
 		a, err = s.stat(ctx, dir)
 		if err == nil && !a.isDir() {
 			err = courier.Permanent(errors.New("is not a directory"))

@@ -1,7 +1,6 @@
 package sftp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,26 +8,14 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/internal/remote"
 )
-
-// A localIdentity tells a local file from another that has its name at another
-// time, as far as size and time can.
-type localIdentity struct {
-	Size     int64 `json:"size"`
-	Modified int64 `json:"modified"` // in nanoseconds since 1970
-}
-
-func identifyLocal(info fs.FileInfo) localIdentity {
-	return localIdentity{info.Size(), info.ModTime().UnixNano()}
-}
 
 // An uploadPart is what an interrupted upload of one file has left on the
 // server, for a later attempt to go on with.
@@ -39,11 +26,10 @@ type uploadPart struct {
 
 // An uploadPartNote is noted down before the part is made.
 type uploadPartNote struct {
-	Final string        `json:"final"`
-	Part  string        `json:"part"` // remote path
-	Was   localIdentity `json:"was"`  // of the source; zero if the part is of no use
-	Acked int64         `json:"acked"`
-	Lanes int           `json:"lanes"`
+	Final string               `json:"final"`
+	Part  string               `json:"part"` // remote path
+	Was   remote.LocalIdentity `json:"was"`  // of the source; zero if the part is of no use
+	Acked int64                `json:"acked"`
 }
 
 const partNotes = "part-"
@@ -68,10 +54,10 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 			return nil, err
 		}
 	}
-	dir, name := split(p.file.final)
+	dir, name := remote.Split(p.file.final)
 	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.was.Size, p.file.was.Modified)) >> 4
 	part := strings.TrimSuffix(partName(p.job, name), partSuffix)
-	u.note = uploadPartNote{Final: p.file.final, Part: join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.was}
+	u.note = uploadPartNote{Final: p.file.final, Part: remote.Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.was}
 	if err := s.remove(ctx, u.note.Part); err != nil && !isStatus(err) {
 		return nil, err
 	}
@@ -79,9 +65,9 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 }
 
 // reached says how much of the file the server has confirmed.
-func (u *uploadPart) reached(acked int64, lanes int) {
+func (u *uploadPart) reached(acked int64) {
 	if u != nil {
-		u.note.Acked, u.note.Lanes = acked, lanes
+		u.note.Acked = acked
 	}
 }
 
@@ -93,7 +79,7 @@ func (u *uploadPart) forget() error {
 	if u == nil {
 		return nil
 	}
-	u.note.Was = localIdentity{-1, -1}
+	u.note.Was = remote.LocalIdentity{Size: -1, Modified: -1}
 	return u.notes.write(u.note)
 }
 
@@ -119,8 +105,7 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 	if err != nil || size > p.file.size || size == 0 {
 		return 0, nil
 	}
-	lanes := max(1, p.part.note.Lanes, len(p.clients))
-	from := max(min(p.part.note.Acked, size), size-int64(lanes)*windowBytes)
+	from := max(min(p.part.note.Acked, size), size-maxChannels*windowBytes)
 	from = max(0, min(from, size-tailBytes))
 	h, err := s.open(ctx, p.side, flagRead)
 	if isStatus(err) {
@@ -129,7 +114,7 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 		return 0, err
 	}
 	defer s.closeHandle(ctx, h)
-	same, err := compareRange(ctx, lane{s.client, h}, p.src, from, size, p.meter.beat)
+	same, err := compareRange(ctx, lane{s.client, h}, p.src, from, size, p.meter.Beat)
 	switch {
 	case isStatus(err):
 		return 0, nil
@@ -145,10 +130,10 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 // that refuses has its way.
 func (p *putting) preserve(ctx context.Context, s *session, local fs.FileInfo) error {
 	var a attrs
-	if at := local.ModTime().Unix(); times(p.cfg.Preserve) && at >= 0 && at < 1<<32 {
+	if at := local.ModTime().Unix(); remote.Times(p.cfg.Preserve) && at >= 0 && at < 1<<32 {
 		a.flags, a.mtime = a.flags|attrTimes, uint32(at)
 	}
-	if modes(p.cfg.Preserve) {
+	if remote.Modes(p.cfg.Preserve) {
 		a.flags, a.mode = a.flags|attrPermissions, uint32(local.Mode().Perm())
 	}
 	if a.flags == 0 {
@@ -166,12 +151,11 @@ func (p *putting) preserve(ctx context.Context, s *session, local fs.FileInfo) e
 func (t *uploading) written() []localFile {
 	all := slices.Clone(t.files)
 	for _, f := range t.files {
-		dir, name := split(f.final)
-		if t.cfg.Checksum == checksumSidecar {
-			all = append(all, localFile{final: f.final + sidecarSuffix})
+		if t.cfg.Checksum == remote.ChecksumSidecar {
+			all = append(all, localFile{final: f.final + remote.SidecarSuffix})
 		}
 		if t.cfg.DoneFile != "" {
-			all = append(all, localFile{final: join(dir, doneName(t.cfg.DoneFile, name))})
+			all = append(all, localFile{final: remote.DonePath(t.cfg.DoneFile, f.final)})
 		}
 	}
 	return all
@@ -180,28 +164,28 @@ func (t *uploading) written() []localFile {
 // companions writes the files with checksums and, when all is there, the done
 // files.
 func (t *uploading) companions(ctx context.Context) error {
-	if t.cfg.Checksum != checksumSidecar && t.cfg.DoneFile == "" {
+	if t.cfg.Checksum != remote.ChecksumSidecar && t.cfg.DoneFile == "" {
 		return nil
 	}
 	return use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 		done := make(map[string]bool)
 		for _, f := range t.files {
-			dir, name := split(f.final)
 			if f.skipped {
 				continue
 			}
 			if t.cfg.DoneFile != "" {
-				done[join(dir, doneName(t.cfg.DoneFile, name))] = true
+				done[remote.DonePath(t.cfg.DoneFile, f.final)] = true
 			}
-			if t.cfg.Checksum != checksumSidecar {
+			if t.cfg.Checksum != remote.ChecksumSidecar {
 				continue
 			}
-			text, err := t.sidecar(ctx, f)
+			_, name := remote.Split(f.final)
+			sum, err := f.source().Sum(ctx, t.job, f.final)
 			if err == nil {
-				err = t.putText(ctx, s, f.final+sidecarSuffix, text+"  "+name+"\n")
+				err = t.putText(ctx, s, f.final+remote.SidecarSuffix, remote.SidecarText(sum, name))
 			}
 			if err != nil {
-				return s.fault("upload", f.final+sidecarSuffix, err)
+				return s.fault("upload", f.final+remote.SidecarSuffix, err)
 			}
 		}
 		for name := range done {
@@ -213,38 +197,15 @@ func (t *uploading) companions(ctx context.Context) error {
 	})
 }
 
-// sidecar returns the checksum of a local file.
-func (t *uploading) sidecar(ctx context.Context, f localFile) (string, error) {
-	src, err := t.job.Open(f.local)
-	if err != nil {
-		return "", fmt.Errorf("local file: %w", err)
-	}
-	defer src.Close()
-	info, err := src.Stat()
-	if err != nil {
-		return "", fmt.Errorf("local file: %w", err)
-	}
-	if identifyLocal(info) != f.was && f.was != (localIdentity{}) {
-		return "", fmt.Errorf("local file: %w", errChanged)
-	}
-	m := &meter{job: t.job, item: f.final, total: f.size, done: f.size}
-	return sum(ctx, src, f.size, m.beat)
-}
-
 // putText writes a small remote file, in place of what is there.
 func (t *uploading) putText(ctx context.Context, s *session, final, text string) error {
-	dir, name := split(final)
-	side := join(dir, t.job.SideName(name))
-	open, err := s.openLanes(ctx, []*client{s.client}, side, flagWrite|flagCreate|flagTruncate)
+	dir, name := remote.Split(final)
+	side := remote.Join(dir, t.job.SideName(name))
+	h, err := s.open(ctx, side, flagWrite|flagCreate|flagTruncate)
+	if err == nil {
+		err = finishing{[]lane{{s.client, h}}, side, int64(len(text)), strings.NewReader(text)}.run(ctx)
+	}
 	if err != nil {
-		return err
-	}
-	w := writing{lanes: open, size: int64(len(text)), from: bytes.NewReader([]byte(text)), progress: func(int64) {}}
-	if err := w.run(ctx); err != nil {
-		closeLanes(ctx, open)
-		return err
-	}
-	if err := finishLanes(ctx, open); err != nil {
 		return err
 	}
 	r := renaming{
@@ -254,24 +215,9 @@ func (t *uploading) putText(ctx context.Context, s *session, final, text string)
 	return r.run(ctx, s)
 }
 
-// An uploadNote is what sftp.upload notes down when all is uploaded, so that a
-// later attempt knows, even if the sources are gone.
-type uploadNote struct {
-	LocalPath  string         `json:"local_path"`
-	RemotePath string         `json:"remote_path"`
-	Several    bool           `json:"several"`
-	Files      []uploadedFile `json:"files"`
+func (t *uploading) remembers() bool {
+	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
 }
-
-type uploadedFile struct {
-	Local   string        `json:"local"`
-	Below   string        `json:"below"`
-	Final   string        `json:"final"`
-	Was     localIdentity `json:"was"`
-	Skipped bool          `json:"skipped,omitempty"`
-}
-
-func (t *uploading) remembers() bool { return t.cfg.ResumePartial || t.cfg.AfterTransfer != afterKeep }
 
 // note notes down what is uploaded, where that matters.
 func (t *uploading) note(ctx context.Context) error {
@@ -282,11 +228,9 @@ func (t *uploading) note(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := uploadNote{LocalPath: t.cfg.LocalPath, RemotePath: t.cfg.RemotePath, Several: t.several}
-	for _, f := range t.files {
-		n.Files = append(n.Files, uploadedFile{f.local, f.below, f.final, f.was, f.skipped})
-	}
-	return notes.write(n)
+	t.at = time.Now()
+	return notes.write(remote.UploadNote{
+		LocalPath: t.cfg.LocalPath, RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -299,97 +243,34 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var n uploadNote
+	var n remote.UploadNote
 	if found, err := notes.read(&n); err != nil || !found || n.LocalPath != t.cfg.LocalPath || n.RemotePath != t.cfg.RemotePath {
 		return false, err
 	}
 	var files []localFile
 	for _, f := range n.Files {
-		if t.cfg.AfterTransfer == afterKeep {
-			if info, err := t.job.Stat(f.Local); err != nil || identifyLocal(info) != f.Was {
+		if t.cfg.AfterTransfer == remote.AfterKeep {
+			if info, err := t.job.Stat(f.Local); err != nil || remote.Identify(info) != f.Was {
 				return false, nil
 			}
 		}
 		files = append(files, localFile{local: f.Local, below: f.Below, final: f.Final, size: f.Was.Size, was: f.Was, skipped: f.Skipped})
 	}
-	t.files, t.several = files, n.Several
+	t.files, t.several, t.at = files, n.Several, n.At
 	return true, nil
 }
 
-// after does with the sources what after_transfer says. What isn't what was
-// uploaded any more stays, and so do files that were skipped.
-func (t *uploading) after(ctx context.Context) error {
-	for _, f := range t.files {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if f.skipped {
-			continue
-		}
-		if err := t.afterOne(ctx, f); err != nil {
-			return fmt.Errorf("%s local file %s: %w", t.cfg.AfterTransfer, safename.Quote(f.local), err)
-		}
-	}
-	return nil
+func (f localFile) source() remote.Uploaded {
+	return remote.Uploaded{Local: f.local, Below: f.below, Final: f.final, Was: f.was, Skipped: f.skipped}
 }
 
-func (t *uploading) afterOne(ctx context.Context, f localFile) error {
-	info, err := t.job.Stat(f.local)
-	gone := errors.Is(err, fs.ErrNotExist)
-	to := joinLocal(t.cfg.MoveTo, f.below)
-	switch {
-	case err != nil && !gone:
-		return err
-	case !gone && identifyLocal(info) != f.was:
-		t.job.Log().Warn("a file has changed since it was uploaded; it stays", "file", f.local)
-		return nil
-	case t.cfg.AfterTransfer == afterDelete:
-		return t.job.Remove(f.local)
-	case !gone:
-		if err := moveLocal(ctx, t.job, f.local, to, info); err != nil {
-			return err
-		}
+// uploaded describes the files for notes.
+func (t *uploading) uploaded() []remote.Uploaded {
+	files := make([]remote.Uploaded, len(t.files))
+	for i, f := range t.files {
+		files[i] = f.source()
 	}
-	return errors.Join(t.job.Wrote(to), t.job.Removed(f.local))
-}
-
-// moveLocal moves a local file, by copying it where it must.
-func moveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
-	if err := job.MkdirAll(path.Dir(to)); err != nil {
-		return err
-	}
-	a, relA, err := job.Root(from)
-	if err != nil {
-		return err
-	}
-	b, relB, err := job.Root(to)
-	if err != nil {
-		return err
-	}
-	if a == b && a.Rename(relA, relB) == nil {
-		return errors.Join(courier.SyncDir(b, filepath.Dir(relB)), courier.SyncDir(a, filepath.Dir(relA)))
-	}
-	src, err := job.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	w, err := job.Create(to)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if _, err := transfer.Copy(ctx, w, src, func(done int64) { job.Progress(done, info.Size(), to) }); err != nil {
-		return err
-	}
-	side := filepath.Join(filepath.Dir(relB), job.SideName(filepath.Base(relB)))
-	if err := errors.Join(w.Chmod(info.Mode().Perm()), b.Chtimes(side, info.ModTime(), info.ModTime())); err != nil {
-		return err
-	}
-	if err := w.Commit(); err != nil {
-		return err
-	}
-	return job.Remove(from)
+	return files
 }
 
 // Cleanup removes the unfinished remote files of earlier attempts.
@@ -397,15 +278,11 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	files, several, err := cfg.sources(job)
-	if err != nil || len(files) == 0 {
-		// The source is gone. What it was called is known only if it was one
-		// file.
-		if cfg.isPattern(true) {
-			return nil
-		}
-		files, several = []localFile{cfg.single()}, false
+	sources, several := cfg.sources().Former(job)
+	if len(sources) == 0 {
+		return nil
 	}
+	files := localFiles(sources)
 	return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 		err := s.setTargets(ctx, cfg, files, several)
 		if courier.IsPermanent(err) {

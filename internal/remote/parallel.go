@@ -1,4 +1,4 @@
-package ftp
+package remote
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 // error.
 var errOther = errors.New("another file failed")
 
-// inParallel calls f for each i below n, up to width at a time, and returns
+// InParallel calls f for each i below n, up to width at a time, and returns
 // when all calls have. After the first error, which it returns, it starts no
 // further ones and ends the context of those that run.
-func inParallel(ctx context.Context, n, width int, f func(ctx context.Context, i int) error) error {
+func InParallel(ctx context.Context, n, width int, f func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return f(ctx, 0)
 	}

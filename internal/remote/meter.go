@@ -1,0 +1,61 @@
+package remote
+
+import (
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A Meter reports how far the transfer of one file is. Its last byte is
+// reported when the file has its final name.
+type Meter struct {
+	Job   *courier.Context
+	Item  string
+	Total int64 // -1 if not known
+	Done  int64 // as reported
+}
+
+// At reports that so many bytes are done.
+func (m *Meter) At(done int64) {
+	if done < m.Total || m.Total < 0 {
+		m.Done = done
+		m.Beat()
+	}
+}
+
+// Beat keeps the stall timeout from firing where there is nothing to count.
+func (m *Meter) Beat() { m.Job.Progress(m.Done, m.Total, m.Item) }
+
+// Finish reports that the file has its final name.
+func (m *Meter) Finish() { m.Job.Progress(m.Total, m.Total, m.Item) }
+
+// For a while, finishing a file takes time without progress, such as when it
+// is made durable.
+const (
+	beatEvery = 15 * time.Second
+	maxBeats  = 20
+)
+
+// While calls f and keeps the stall timeout from firing meanwhile, for up to
+// five minutes.
+func (m *Meter) While(f func() error) error {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		beat := time.NewTicker(beatEvery)
+		defer beat.Stop()
+		for range maxBeats {
+			select {
+			case <-beat.C:
+				m.Beat()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	return f()
+}

@@ -1,0 +1,65 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// maxStable is the longest wait for files to be stable, a day, in seconds.
+const maxStable = 24 * 60 * 60
+
+// CheckStable reports what is wrong with a value of stable_seconds.
+func CheckStable(seconds int) error {
+	if seconds < 0 || seconds > maxStable {
+		return fmt.Errorf("stable_seconds: %d is out of range; %d at most", seconds, maxStable)
+	}
+	return nil
+}
+
+// WaitStable waits for so many seconds, and keeps the stall timeout from firing
+// meanwhile.
+func WaitStable(ctx context.Context, job *courier.Context, seconds int, item string) error {
+	left := time.Duration(seconds) * time.Second
+	for ; left > 0; left -= beatEvery {
+		job.Progress(0, -1, item)
+		if err := sleep(ctx, min(left, beatEvery)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckDoneFile reports what is wrong with a value of done_file.
+func CheckDoneFile(pattern string) error {
+	switch {
+	case pattern == "":
+		return nil
+	case strings.Count(pattern, "*") > 1, pattern == "*":
+		return fmt.Errorf("done_file: %s must differ from the file's name, for which one * stands, such as in *.done", safename.Quote(pattern))
+	}
+	if err := safename.Check(strings.ReplaceAll(pattern, "*", "x")); err != nil {
+		return fmt.Errorf("done_file: %w; it is the name of a file in the same directory", err)
+	}
+	return nil
+}
+
+// DonePath is the path of the companion that pattern, a value of done_file,
+// gives the remote file p.
+func DonePath(pattern, p string) string {
+	dir, name := Split(p)
+	return Join(dir, strings.Replace(pattern, "*", name, 1))
+}
+
+// IsDoneName reports whether name is one of a companion.
+func IsDoneName(pattern, name string) bool {
+	before, after, ok := strings.Cut(pattern, "*")
+	if !ok {
+		return pattern != "" && name == pattern
+	}
+	return len(name) > len(before)+len(after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
+}

@@ -1,0 +1,155 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// note writes down what is downloaded, where the sources go away.
+func (t *downloading) note() error {
+	if t.cfg.AfterTransfer == remote.AfterKeep || len(t.Files) == 0 {
+		return nil
+	}
+	t.At = time.Now()
+	return noteOn(t.job, "downloaded").write(t.downloaded)
+}
+
+// recall takes over what an earlier attempt has written down, and reports
+// whether there is anything.
+func (t *downloading) recall() (bool, error) {
+	if t.cfg.AfterTransfer == remote.AfterKeep || !t.job.Repeated() {
+		return false, nil
+	}
+	return noteOn(t.job, "downloaded").read(&t.downloaded)
+}
+
+// after does with the remote files what after_transfer says. One that is no
+// longer what was downloaded stays.
+func (t *downloading) after(ctx context.Context) error {
+	if t.cfg.AfterTransfer == remote.AfterKeep || len(t.Files) == 0 {
+		return nil
+	}
+	return use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
+		if err := t.makeArchive(ctx, s); err != nil {
+			return err
+		}
+		for _, f := range t.Files {
+			t.job.Progress(0, -1, f.Remote)
+			if err := t.afterOne(ctx, s, f); err != nil {
+				return s.fault(t.cfg.AfterTransfer, f.Remote, err)
+			}
+		}
+		return nil
+	})
+}
+
+// archived is where after_transfer puts a remote file.
+func (t *downloading) archived(f remoteFile) string {
+	return remote.Join(t.cfg.MoveTo, t.cfg.after().Name(f.Below, t.At))
+}
+
+// makeArchive makes the directories into which files are moved.
+func (t *downloading) makeArchive(ctx context.Context, s *session) error {
+	if !t.cfg.after().Moves() {
+		return nil
+	}
+	made := make(map[string]bool)
+	for _, f := range t.Files {
+		dir, _ := remote.Split(t.archived(f))
+		if made[dir] {
+			continue
+		}
+		if err := s.makeAll(ctx, dir); err != nil {
+			return err
+		}
+		made[dir] = true
+	}
+	return nil
+}
+
+func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) error {
+	if _, ok := localIs(t.job, f.Local, f.Size); !ok {
+		return courier.Permanent(fmt.Errorf("the local file %s is no longer what was downloaded, so the remote one is kept", safename.Quote(f.Local)))
+	}
+	if err := t.job.Wrote(f.Local); err != nil {
+		return err
+	}
+	if f.Skipped == "file_exists" {
+		return nil // nobody knows what the local file is
+	}
+	n, err := s.stat(ctx, f.Remote)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return t.removeDone(ctx, s, f)
+	case err != nil:
+		return err
+	case n.isDir || n.size != f.Size || !n.modified.Equal(f.Modified):
+		t.job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", s.id, "file", safename.Quote(f.Remote))
+		return nil
+	case t.cfg.AfterTransfer == remote.AfterDelete:
+		err = s.delete(ctx, f.Remote)
+	case path.Clean(t.archived(f)) == path.Clean(f.Remote):
+		return nil
+	default:
+		m := moving{job: t.job, from: f.Remote, to: t.archived(f), size: f.Size, replace: true, what: "the downloaded file"}
+		err = m.run(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	return t.removeDone(ctx, s, f)
+}
+
+// removeDone removes the companion of a file that is gone.
+func (t *downloading) removeDone(ctx context.Context, s *session, f remoteFile) error {
+	if t.cfg.DoneFile == "" {
+		return nil
+	}
+	return s.delete(ctx, remote.DonePath(t.cfg.DoneFile, f.Remote))
+}
+
+// Cleanup removes the unfinished local files of earlier attempts, except those
+// with which the next goes on. It needs a connection only where a file may have
+// been moved aside on the server.
+func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
+	if err := cfg.clean(job); err != nil || !cfg.after().Moves() {
+		return err
+	}
+	t := &downloading{Download: d, job: job, cfg: cfg}
+	if _, err := noteOn(job, "downloaded").read(&t.downloaded); err != nil || len(t.Files) == 0 {
+		return err
+	}
+	return use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
+		for _, f := range t.Files {
+			job.Progress(0, -1, f.Remote)
+			if err := s.restore(ctx, job, t.archived(f), job.Attempt()); err != nil {
+				return s.fault("clean up", t.archived(f), err)
+			}
+		}
+		return nil
+	})
+}
+
+func (cfg DownloadConfig) clean(job *courier.Context) error {
+	resume := cfg.Idempotency == idempotencyResume
+	switch {
+	case cfg.LocalPath == "":
+		return cleanAttempts(job)
+	case remote.IsLocalDirectory(job, cfg.LocalPath):
+		return cleanDirectory(job, cfg.LocalPath, resume && job.Cancelled())
+	}
+	if resume && job.Cancelled() {
+		if err := removePart(job, cfg.LocalPath); err != nil {
+			return err
+		}
+	}
+	return job.RemoveSideFiles(cfg.LocalPath)
+}

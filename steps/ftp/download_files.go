@@ -1,0 +1,82 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
+)
+
+// find finds out which files to download, and where to.
+func (t *downloading) find(ctx context.Context, s *session) error {
+	cfg := t.cfg
+	fault := func(err error) error { return s.fault("download", cfg.RemotePath, err) }
+	n, err := s.stat(ctx, cfg.RemotePath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fault(remote.NotAFile(cfg.RemotePath, err))
+	case err != nil:
+		return fault(err)
+	case n.isDir:
+		return fault(t.findInDirectory(ctx, s))
+	case cfg.Pattern != "":
+		return fault(remote.ErrNoDirectory)
+	}
+	if err := t.awaitReady(ctx, s, n); err != nil {
+		return fault(err)
+	}
+	local, err := remote.SingleTarget(t.job, cfg.LocalPath, cfg.RemotePath)
+	if err != nil {
+		return fault(err)
+	}
+	_, name := remote.Split(cfg.RemotePath)
+	t.Files = []remoteFile{{Remote: cfg.RemotePath, Below: name, local: local, Size: n.size}}
+	return nil
+}
+
+func (cfg DownloadConfig) readiness() remote.Readiness {
+	return remote.Readiness{StableSeconds: cfg.StableSeconds, DoneFile: cfg.DoneFile, Checksum: cfg.Checksum}
+}
+
+// awaitReady reports why a single file can't be downloaded yet.
+func (t *downloading) awaitReady(ctx context.Context, s *session, first node) error {
+	exists := func(p string) (bool, error) {
+		_, err := s.stat(ctx, p)
+		return err == nil, remote.IgnoreMissing(err)
+	}
+	return t.cfg.readiness().Await(ctx, t.job, t.cfg.RemotePath, exists, func() (bool, error) {
+		second, err := s.stat(ctx, t.cfg.RemotePath)
+		return first.sameFile(second), err
+	})
+}
+
+func (t *downloading) findInDirectory(ctx context.Context, s *session) error {
+	cfg := t.cfg
+	if cfg.ExpectedSize != nil {
+		return courier.Permanent(errors.New("is a directory; expected_size is for a single file"))
+	}
+	dir, err := remote.TargetDirectory(t.job, cfg.LocalPath)
+	if err != nil {
+		return err
+	}
+	found, skipped, notReady, err := cfg.readiness().Find(ctx, t.job, cfg.search(), lister{s}, cfg.RemotePath)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && !cfg.IgnoreMissing {
+		return remote.NothingFound(cfg.Pattern, notReady)
+	}
+	targets, err := remote.Targets(dir, found)
+	if err != nil {
+		return err
+	}
+	t.Files, t.Skipped, t.NotReady = make([]remoteFile, len(found)), skipped, notReady
+	for i, f := range found {
+		t.Files[i] = remoteFile{Remote: f.Path, Below: f.Below, local: targets[i], Size: f.Size}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// fetch downloads one file and completes its description.
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) error {
+	job, cfg := t.job, t.cfg
+	fault := func(err error) error { return s.fault("download", f.Remote, err) }
+	n, err := s.stat(ctx, f.Remote)
+	switch {
+	case err != nil:
+		return fault(err)
+	case n.isDir:
+		return fault(courier.Permanent(errors.New("is not a file")))
+	case n.size < 0:
+		return fault(courier.Permanent(errors.New("the server doesn't tell its size, so whether all of it has come could not be told")))
+	case cfg.ExpectedSize != nil && *cfg.ExpectedSize != n.size:
+		return fault(fmt.Errorf("has %d bytes instead of the %d that expected_size says", n.size, *cfg.ExpectedSize))
+	}
+	f.Size, f.Modified = n.size, n.modified
+	if f.Local, err = job.Path(f.local); err != nil {
+		return err
+	}
+	now := proof{Server: s.addr, Path: f.Remote, Size: n.size, Modified: n.modified, Boot: boot()}
+	if done, err := t.there(f, now); done || err != nil {
+		return err
+	}
+	w, offset, err := cfg.begin(job, f, now)
+	if err != nil {
+		return fmt.Errorf("local file %q: %w", f.local, err)
+	}
+	defer w.Close()
+	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size}
+	if err := t.copyTo(ctx, s, f.Remote, n, w, offset, m); err != nil {
+		return fault(err)
+	}
+	if remote.Times(cfg.Preserve) {
+		setTime(job, f.local, w, f.Modified)
+	}
+	if cfg.remembers() {
+		now.Complete = true
+		if err := noteOn(job, f.local).write(now); err != nil {
+			return err
+		}
+	}
+	if err := m.While(w.Commit); err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	m.Finish()
+	return nil
+}
+
+// remembers reports whether a file that is there may count as downloaded, so
+// that it matters who has written it.
+func (cfg DownloadConfig) remembers() bool {
+	return cfg.Idempotency != idempotencyOverwrite || cfg.SkipIfSame
+}
+
+// there reports whether the local file need not be downloaded. That an earlier
+// attempt of this step has written it doesn't count as having been there.
+func (t *downloading) there(f *remoteFile, now proof) (bool, error) {
+	job, cfg := t.job, t.cfg
+	if !cfg.remembers() {
+		return false, nil
+	}
+	info, err := job.Stat(f.local)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("local file: %w", err)
+	}
+	var then proof
+	if job.Repeated() {
+		known, err := noteOn(job, f.local).read(&then)
+		if err != nil {
+			return false, err
+		}
+		if known && then.Complete && then.equal(now) && info.Mode().IsRegular() && info.Size() == now.Size {
+			return true, job.Wrote(f.local)
+		}
+	}
+	if cfg.Idempotency == idempotencySkip {
+		f.Skipped, f.Size, f.Modified = "file_exists", info.Size(), time.Time{}
+		return true, nil
+	}
+	if (cfg.resumes() || cfg.SkipIfSame) && info.Mode().IsRegular() && info.Size() == now.Size && !now.Modified.IsZero() && info.ModTime().Equal(now.Modified) {
+		f.Skipped = "already_complete"
+		return true, nil
+	}
+	return false, nil
+}
+
+// copyTo writes the content of a remote file from offset on to w. It fails if
+// the file isn't, after that, the one that was seen before.
+func (t *downloading) copyTo(ctx context.Context, s *session, file string, before node, w destination, offset int64, m *remote.Meter) error {
+	err := t.retrieve(ctx, s, file, before.size, w, offset, m)
+	part, _ := w.(*partFile)
+	if _, refused := errors.AsType[*restartError](err); refused {
+		if err = part.restart(); err == nil {
+			err = t.retrieve(ctx, s, file, before.size, w, 0, m)
+		}
+	}
+	if err != nil {
+		if part != nil && errors.Is(err, remote.ErrChanged) {
+			part.discard()
+		}
+		return missing(err)
+	}
+	if err := t.verify(ctx, s, file, w, m); err != nil {
+		if part != nil && !remote.IsLost(err) && ctx.Err() == nil {
+			part.discard()
+		}
+		return err
+	}
+	after, err := s.stat(ctx, file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // some servers hand out a file only once; what was read is complete
+	case err != nil:
+		return err
+	case !before.sameFile(after):
+		if part != nil {
+			part.discard()
+		}
+		return remote.ErrChanged
+	}
+	return nil
+}
+
+// verify checks the content that has arrived, where that is wanted.
+func (t *downloading) verify(ctx context.Context, s *session, file string, w destination, m *remote.Meter) error {
+	switch t.cfg.Checksum {
+	case remote.ChecksumReadBack:
+		same, err := s.compare(ctx, file, w, m)
+		if err == nil && !same {
+			err = errors.New("the content differs when it is read again")
+		}
+		return err
+	case remote.ChecksumSidecar:
+		sidecar := file + remote.SidecarSuffix
+		text, err := s.readSmall(ctx, sidecar)
+		if err != nil {
+			return fmt.Errorf("checksum in %s: %w", safename.Quote(sidecar), err)
+		}
+		return remote.CheckSidecar(ctx, sidecar, text, w, m.Total, m.Beat)
+	}
+	return nil
+}
+
+// readSmall returns the content of a small remote file.
+func (s *session) readSmall(ctx context.Context, file string) (string, error) {
+	n, err := s.stat(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	if n.isDir || n.size > remote.MaxSidecar {
+		return "", remote.ErrNoSidecar
+	}
+	var text strings.Builder
+	err = s.transfer(ctx, "RETR", file, 0, false, func(conn net.Conn) error {
+		got, err := io.Copy(&text, io.LimitReader(source{conn}, remote.MaxSidecar+1))
+		if err == nil && got > remote.MaxSidecar {
+			err = remote.ErrNoSidecar
+		}
+		return err
+	})
+	return text.String(), missing(err)
+}
+
+// retrieve writes what lies between offset and size to w.
+func (t *downloading) retrieve(ctx context.Context, s *session, file string, size int64, w io.Writer, offset int64, m *remote.Meter) error {
+	m.At(offset)
+	if offset == size && offset > 0 {
+		return nil
+	}
+	var got int64
+	err := s.transfer(ctx, "RETR", file, offset, false, func(conn net.Conn) error {
+		var err error
+		limited := &io.LimitedReader{R: t.limit.Reader(ctx, source{conn}), N: min(size-offset, math.MaxInt64-1) + 1}
+		got, err = transfer.Copy(ctx, w, limited, func(done int64) { m.At(offset + done) })
+		if err == nil && got > size-offset {
+			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, remote.ErrChanged)
+		}
+		return err
+	})
+	if err == nil && got != size-offset {
+		err = fmt.Errorf("the server has sent %d bytes of %d, and confirms that this is all", offset+got, size)
+	}
+	return err
+}
