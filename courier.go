@@ -156,6 +156,11 @@ type Execution struct {
 	// Resumed says that an operator resumed the execution at least once.
 	Resumed bool `json:"resumed,omitempty"`
 
+	// Chain and Member are the chain execution that the execution belongs to, and
+	// what that calls it; both empty for most.
+	Chain  ChainExecutionID `json:"chain_execution_id,omitempty"`
+	Member string           `json:"member,omitempty"`
+
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	LimitKeys      []string      `json:"limit_keys,omitempty"`
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
@@ -232,6 +237,7 @@ const (
 	RequestResume  RequestKind = "resume"
 	RequestCancel  RequestKind = "cancel"
 	RequestRelease RequestKind = "release"
+	RequestRetry   RequestKind = "retry" // of a chain execution only
 )
 
 // A Failure is the stored form of a [StepError].

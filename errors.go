@@ -155,10 +155,11 @@ func (p Problem) String() string {
 	return strings.Join(append(parts, p.Message), ": ")
 }
 
-// A DefinitionError lists everything that is wrong with a job's definition. It
-// matches [ErrInvalid].
+// A DefinitionError lists everything that is wrong with the definition of a job
+// or a chain. It matches [ErrInvalid].
 type DefinitionError struct {
 	Job      string
+	Chain    string // if it is a chain's
 	Problems []Problem
 }
 
@@ -169,7 +170,11 @@ const maxListed = 20
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *DefinitionError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "define job %q: ", shorten(e.Job, 200))
+	if e.Chain != "" {
+		fmt.Fprintf(&b, "define chain %q: ", shorten(e.Chain, 200))
+	} else {
+		fmt.Fprintf(&b, "define job %q: ", shorten(e.Job, 200))
+	}
 	if len(e.Problems) > 1 {
 		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
 	}

@@ -14,7 +14,7 @@ import (
 // request, the request is known and nothing was written; after any other
 // error the lease is gone.
 func (r *run) apply(t *store.Transition) error {
-	t.Execution, t.Lease, t.Seq, t.Marks = r.x.ID, r.token, r.seq+1, r.marks
+	t.Execution, t.Chain, t.Lease, t.Seq, t.Marks = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
 	t.Ended = append(r.ended, t.Ended...)
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID

@@ -124,6 +124,7 @@ type program struct {
 	tree    *flow.Tree
 	types   []*courier.StepType // by index; nil for markers
 	keys    []string            // of all step types, in order
+	chain   []string            // the members of a chain whose outputs its steps refer to
 }
 
 func compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) (*program, error) {
@@ -142,6 +143,11 @@ func compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 	}
 	slices.Sort(p.keys)
 	p.keys = slices.Compact(p.keys)
+	for _, u := range chainUses(job.Steps) {
+		if !slices.Contains(p.chain, u.ref.Name) {
+			p.chain = append(p.chain, u.ref.Name)
+		}
+	}
 	return p, nil
 }
 

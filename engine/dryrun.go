@@ -82,7 +82,7 @@ func (e *Engine) DryRun(ctx context.Context, job courier.Job) (Report, error) {
 		return Report{}, fmt.Errorf("dry run of job %q: %w", job.Name, err)
 	}
 	report := Report{Job: job.Name, Warnings: warnings}
-	params, err := p.params(nil)
+	params, err := mergeParams(p.job.Params, nil)
 	if err != nil {
 		return report, fmt.Errorf("dry run of job %q: %w", job.Name, err)
 	}

@@ -117,7 +117,7 @@ func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
 		return store.NewExecution{}, err
 	}
-	params, err := p.params(opt.Params)
+	params, err := mergeParams(p.job.Params, opt.Params)
 	if err != nil {
 		return store.NewExecution{}, err
 	}
@@ -183,24 +183,24 @@ func checkText(fields map[string]string) error {
 	return nil
 }
 
-// params returns the JSON object of an execution's parameters: the declared
-// ones, overridden by what is given.
-func (p *program) params(given map[string]any) (json.RawMessage, error) {
-	if len(given) == 0 && len(p.job.Params) == 0 {
+// mergeParams returns the JSON object of the parameters of an execution: the
+// declared ones, overridden by what is given.
+func mergeParams(declared, given map[string]any) (json.RawMessage, error) {
+	if len(given) == 0 && len(declared) == 0 {
 		return nil, nil
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if _, ok := p.job.Params[name]; !ok && p.job.Params != nil {
-			declared := slices.Sorted(maps.Keys(p.job.Params))
-			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, courier.DidYouMean(name, declared)))
+		if _, ok := declared[name]; !ok && declared != nil {
+			names := slices.Sorted(maps.Keys(declared))
+			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, courier.DidYouMean(name, names)))
 		}
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%s: %w", joinLines(unknown), courier.ErrInvalid)
 	}
-	all := make(map[string]any, len(given)+len(p.job.Params))
-	maps.Copy(all, p.job.Params)
+	all := make(map[string]any, len(given)+len(declared))
+	maps.Copy(all, declared)
 	maps.Copy(all, given)
 	raw, err := courier.AppendJSON(nil, all)
 	if err != nil {

@@ -42,6 +42,10 @@ func (e *Engine) release(r *run) {
 	}
 	waiters := e.waiters[r.x.ID]
 	delete(e.waiters, r.x.ID)
+	if c := courier.ExecutionID(r.x.Chain); c != "" {
+		waiters = append(waiters, e.waiters[c]...)
+		delete(e.waiters, c)
+	}
 	var idle *keeper
 	if len(e.runs) == 0 {
 		idle, e.keeper = e.keeper, nil

@@ -83,6 +83,9 @@ func (e *Engine) Values(ctx context.Context, id courier.ExecutionID) (map[string
 	}
 	vals := newValues(p, &x, e.work.of(id))
 	vals.restore(latest, x.Position)
+	if vals.chain, err = e.chainValues(ctx, p, &x); err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
 	all := vals.snapshot()
 	for i := range latest {
 		if id := latest[i].ID; id != "" && vals.steps[latest[i].Step] != nil {

@@ -71,18 +71,24 @@ func (e *Engine) ask(ctx context.Context, id courier.ExecutionID, kind courier.R
 	if err != nil {
 		return x, e.requestError(kind, id, err)
 	}
+	e.wasAsked(&x, kind, by)
+	return x, nil
+}
+
+// wasAsked tells the run of an execution of what was asked, if it is this
+// engine's, and observers of what took effect at once.
+func (e *Engine) wasAsked(x *courier.Execution, kind courier.RequestKind, by string) {
 	e.mu.Lock()
-	r := e.runs[id]
+	r := e.runs[x.ID]
 	e.mu.Unlock()
 	if r != nil && x.State == courier.Running {
-		r.asked(&store.Renewed{Execution: id, Request: x.Request, By: by})
+		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: by})
 	}
 	if t, ok := requestEvents[x.State]; ok {
-		e.events.emit(courier.Event{Type: t, Execution: id, Job: x.Job, Version: x.Version, Step: -1, By: by})
+		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: by})
 	} else if kind == courier.RequestResume && x.State == courier.Queued {
-		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: id, Job: x.Job, Version: x.Version, Step: -1, By: by})
+		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: by})
 	}
-	return x, nil
 }
 
 // requestEvents are the events of requests that took effect at once.
@@ -155,6 +161,10 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 	}
 	vals := newValues(p, x, e.work.of(x.ID))
 	vals.restore(latest, x.Position)
+	if vals.chain, err = e.chainValues(ctx, p, x); err != nil {
+		e.log.Warn("roll back step", "execution", x.ID, "error", err)
+		return
+	}
 	walk, err := p.tree.Walk(x.Position, vals)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)

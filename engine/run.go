@@ -200,6 +200,9 @@ func (r *run) prepare(c *store.Claimed) bool {
 		}
 		r.vals = newValues(r.program, &r.x, r.e.work.of(r.x.ID))
 		r.vals.restore(c.Latest, pos)
+		err = r.loadChain()
+	}
+	if err == nil {
 		r.walk, err = r.program.tree.Walk(pos, r.vals)
 	}
 	if err == nil {

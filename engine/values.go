@@ -17,6 +17,7 @@ import (
 type values struct {
 	program *program
 	job     map[string]any
+	chain   map[string]any // outputs by member, of a chain's members; nil for most
 	params  map[string]any
 	raw     json.RawMessage // params as they were stored
 	steps   []*outputs
@@ -43,8 +44,8 @@ func newValues(p *program, x *courier.Execution, workspace string) *values {
 	}
 }
 
-// Value returns what head.name refers to; head is a decimal index, "params" or
-// "job". An output that the step's type declares, but the step left out, is
+// Value returns what head.name refers to; head is a decimal index, "params",
+// "job" or "chain". An output that the step's type declares, but the step left out, is
 // null.
 func (v *values) Value(head, name string) (any, bool) {
 	switch head {
@@ -53,6 +54,9 @@ func (v *values) Value(head, name string) (any, bool) {
 		return x, ok
 	case "params":
 		x, ok := v.paramMap()[name]
+		return x, ok
+	case "chain":
+		x, ok := v.chain[name]
 		return x, ok
 	}
 	i, err := strconv.Atoi(head)
@@ -77,6 +81,14 @@ func (v *values) Keys() []string {
 	}
 	for name := range v.paramMap() {
 		keys = append(keys, "params."+name)
+	}
+	for member, x := range v.chain {
+		keys = append(keys, "chain."+member)
+		if outputs, ok := x.(map[string]any); ok {
+			for name := range outputs {
+				keys = append(keys, "chain."+member+"."+name)
+			}
+		}
 	}
 	for i, o := range v.steps {
 		if o != nil {
@@ -128,6 +140,9 @@ func (v *values) snapshot() map[string]any {
 	}
 	for name, x := range v.paramMap() {
 		all["params."+name] = x
+	}
+	for member, x := range v.chain {
+		all["chain."+member] = x
 	}
 	for i, o := range v.steps {
 		if o != nil {

@@ -220,6 +220,10 @@ type NewExecution struct {
 	JobLimit       int      // the job's own limit; 0 means none
 	Timeout        time.Duration
 	By             string
+	// Chain and Member are what the execution is a member of; see [Chains]. Enqueue
+	// is called without them.
+	Chain  courier.ChainExecutionID
+	Member string
 }
 
 // ErrOutdated says that an execution was to be of the latest version of its job,

@@ -16,7 +16,10 @@ import (
 // to which.
 type Transition struct {
 	Execution courier.ExecutionID
-	Lease     Token
+	// Chain is the chain execution that the execution is a member of; empty if it
+	// is of none. It only saves a store a look: the execution itself says it too.
+	Chain courier.ChainExecutionID
+	Lease Token
 	// Seq is the number of the first audit entry that the transition writes:
 	// one more than the last one's.
 	Seq int64

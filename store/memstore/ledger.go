@@ -139,6 +139,9 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	} else if to.Ended() {
 		x.EndedAt = now
 	}
+	if x.Chain != "" {
+		s.moved(x, now)
+	}
 }
 
 // Ask carries out what an operator wants of an execution, or leaves it with its
@@ -155,18 +158,26 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	}
 	now := clock()
 	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
-	switch {
-	case err != nil:
+	if err != nil {
 		return courier.Execution{}, err
-	case d.To != "":
-		s.asked(x, d.To, r, now)
-	default:
-		x.Request, x.requestBy = d.Pending, r.By
-		if d.Pending == "" {
-			x.requestBy = ""
-		}
 	}
+	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
+		c.ChainStanding = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
+	}
+	s.carryOut(x, d, r, now)
 	return x.view(), nil
+}
+
+// carryOut does what was decided about a request.
+func (s *Store) carryOut(x *execution, d store.Decision, r store.Request, now time.Time) {
+	if d.To != "" {
+		s.asked(x, d.To, r, now)
+		return
+	}
+	x.Request, x.requestBy = d.Pending, r.By
+	if d.Pending == "" {
+		x.requestBy = ""
+	}
 }
 
 // asked moves x to another state on an operator's request.

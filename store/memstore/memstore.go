@@ -32,6 +32,8 @@ type Store struct {
 	leases  heap                         // the running ones, by the end of their lease
 	running slots
 
+	chains chains
+
 	changes uint64            // counts what may make something claimable
 	changed map[string]uint64 // the last change of a queue
 	freed   uint64            // the last change of all queues

@@ -63,11 +63,17 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	case s.definition(store.Job, n.Job, n.Version) == nil:
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
 	}
-	x = &execution{
+	return s.create(n, now), false, nil
+}
+
+// create creates an execution. It stands in no queue yet.
+func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
+	x := &execution{
 		Execution: courier.Execution{
 			ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+			Chain: n.Chain, Member: n.Member,
 		},
 		types: n.StepTypes, jobLimit: n.JobLimit, since: now,
 		latest: make(map[int]*courier.StepExecution),
@@ -80,7 +86,7 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	if n.IdempotencyKey != "" {
 		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
 	}
-	return x, false, nil
+	return x
 }
 
 // outdated reports whether there is a newer version of the job.

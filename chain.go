@@ -1,0 +1,290 @@
+package courier
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Chain is a named, versioned group of jobs that depend on each other. It is
+// a plain value, as a [Job] is. In JSON it is an object with the names of the
+// field tags; names that are not among them are refused, as are repeated ones.
+type Chain struct {
+	Name        string `json:"name"`                  // 1 to 200 characters, no control characters
+	Version     int    `json:"version,omitempty"`     // assigned when the chain is saved, counting from 1
+	Description string `json:"description,omitempty"` // for people
+	// Params declares the parameters of a chain execution, with the values that
+	// hold where none is given. Where it is nil, any parameter may be given.
+	Params map[string]any `json:"params,omitzero"`
+	// Members are the jobs. Those that depend on no other begin at once; the
+	// others when what they depend on allows it.
+	Members []ChainMember `json:"members"`
+}
+
+// A ChainMember is a job in a chain. The same job may be there several times,
+// under different names.
+type ChainMember struct {
+	// Name is what the chain calls the member: a small letter, then small
+	// letters, digits, "_", "-". Empty means the name of the job.
+	Name string `json:"name,omitempty"`
+	Job  string `json:"job"`
+	// Version of the job; 0 means the latest when the chain starts. A chain
+	// execution keeps the version that it was started with.
+	Version int `json:"version,omitempty"`
+	// Params are given to the member's execution. They may hold references to
+	// the chain's, such as "context:params.day". Params of the chain that the
+	// job takes and that are not given here it gets as they are.
+	Params   map[string]any `json:"params,omitempty"`
+	Priority int16          `json:"priority,omitempty"` // higher is claimed first
+	// DependsOn are the members that must have ended before this one begins.
+	DependsOn []Dependency `json:"depends_on,omitempty"`
+}
+
+// A Dependency is an edge of a chain: what another member must have come to
+// before the one that has the edge begins. In JSON it is an object, or just the
+// member's name.
+type Dependency struct {
+	Member string `json:"member"`
+	// RunOnFailure accepts a member that failed, or was skipped because of a
+	// failure, besides one that completed.
+	RunOnFailure bool `json:"run_on_failure,omitempty"`
+	// RequiredStatus is "completed" or "any", which accepts every end. Empty
+	// means completed.
+	RequiredStatus RequiredStatus `json:"required_status,omitempty"`
+}
+
+// A RequiredStatus is what a dependency accepts.
+type RequiredStatus string
+
+// The values of RequiredStatus.
+const (
+	RequireCompleted RequiredStatus = "completed"
+	RequireAny       RequiredStatus = "any"
+)
+
+// A ChainExecutionID identifies one execution of a chain. It is a UUIDv7 in its
+// usual text form, so ids sort by the time they were made.
+type ChainExecutionID string
+
+// A ChainState is where a chain execution stands.
+type ChainState string
+
+// The states of a chain execution.
+const (
+	ChainPending   ChainState = "pending"   // held; nothing has begun
+	ChainRunning   ChainState = "running"   // some member is under way, or can be
+	ChainCompleted ChainState = "completed" // all members have ended, and no failure counts; final
+	ChainFailed    ChainState = "failed"    // all members have ended, and one failed or was cancelled; it can be retried
+	ChainPaused    ChainState = "paused"    // by request; nothing runs, and nothing is released
+	ChainCancelled ChainState = "cancelled" // given up; final
+)
+
+// Ended reports whether nothing of the chain goes on by itself: completed,
+// failed or cancelled. A failed one can still be retried.
+func (s ChainState) Ended() bool { return s.Final() || s == ChainFailed }
+
+// Final reports whether s never changes again: completed or cancelled.
+func (s ChainState) Final() bool { return s == ChainCompleted || s == ChainCancelled }
+
+// A MemberState is where a member of a chain execution stands: pending or
+// skipped, or the state of its execution.
+type MemberState string
+
+// The states of members that are not those of an execution.
+const (
+	MemberPending MemberState = "pending" // has no execution yet
+	MemberSkipped MemberState = "skipped" // what it depends on came to something else
+)
+
+// A ChainExecution is one run of one version of a chain.
+type ChainExecution struct {
+	ID      ChainExecutionID `json:"id"`
+	Chain   string           `json:"chain"`
+	Version int              `json:"version"` // of the chain; it never changes
+	State   ChainState       `json:"state"`
+	// Request is what an operator has asked of it and what is not yet done, or
+	// still holds: "pause", "cancel", or empty.
+	Request RequestKind       `json:"request,omitempty"`
+	Members []MemberExecution `json:"members"`          // in the order of the chain's definition
+	Params  json.RawMessage   `json:"params,omitempty"` // a JSON object
+
+	CreatedAt time.Time `json:"created_at"`
+	StartedAt time.Time `json:"started_at,omitzero"` // when its first members were released
+	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
+
+	// Failure says which member is to blame; only that of a failed one.
+	Failure        *ChainFailure `json:"failure,omitempty"`
+	IdempotencyKey string        `json:"idempotency_key,omitempty"`
+	By             string        `json:"by,omitempty"`
+}
+
+// A MemberExecution is what became of a member in a chain execution.
+type MemberExecution struct {
+	Name      string       `json:"name"`
+	Job       string       `json:"job"`
+	Version   int          `json:"version"`                // of the job, pinned when the chain was started
+	Execution ExecutionID  `json:"execution_id,omitempty"` // the latest; empty until the member is released
+	State     MemberState  `json:"state"`
+	Reason    string       `json:"reason,omitempty"` // why it was skipped, or what it waits for
+	DependsOn []Dependency `json:"depends_on,omitempty"`
+}
+
+// A ChainFailure names the first member, in the order of the definition, that
+// made a chain fail, and why its execution failed.
+type ChainFailure struct {
+	Member    string      `json:"member"`
+	Execution ExecutionID `json:"execution_id"`
+	Message   string      `json:"message"`
+}
+
+// Member returns the member with a name, or nil.
+func (c *ChainExecution) Member(name string) *MemberExecution {
+	for i := range c.Members {
+		if c.Members[i].Name == name {
+			return &c.Members[i]
+		}
+	}
+	return nil
+}
+
+// Err returns nil for a chain execution that did not fail, ErrCancelled for a
+// cancelled one, and an error that names the member for a failed one.
+func (c *ChainExecution) Err() error {
+	switch {
+	case c.State == ChainCancelled:
+		return ErrCancelled
+	case c.State == ChainFailed && c.Failure != nil:
+		return fmt.Errorf("chain %q: member %q: %s", c.Chain, c.Failure.Member, c.Failure.Message)
+	case c.State == ChainFailed:
+		return fmt.Errorf("chain %q failed", c.Chain)
+	}
+	return nil
+}
+
+// A ChainRequestError says that the state of a chain execution does not allow
+// what was asked. Nothing was changed. It matches [ErrConflict].
+type ChainRequestError struct {
+	Chain   ChainExecutionID
+	State   ChainState
+	Pending RequestKind // what was asked before, if that is why
+	Kind    RequestKind
+}
+
+// Error says what can be done instead.
+func (e *ChainRequestError) Error() string {
+	now := string(e.State)
+	if e.Pending != "" {
+		now += " with a pending " + string(e.Pending)
+	}
+	can := map[ChainState]string{
+		ChainPending: "it can be released or cancelled",
+		ChainRunning: "it can be paused or cancelled, and a pause can be withdrawn by a resume",
+		ChainPaused:  "it can be resumed or cancelled",
+		ChainFailed:  "it can be retried or cancelled",
+	}[e.State]
+	if can == "" {
+		can = "its state is final"
+	} else if e.Pending == RequestCancel {
+		can = "it will be cancelled as soon as no member runs"
+	}
+	return fmt.Sprintf("%s: chain execution %s is %s; %s; nothing was changed", e.Kind, e.Chain, now, can)
+}
+
+// Is reports whether target is [ErrConflict].
+func (e *ChainRequestError) Is(target error) bool { return target == ErrConflict }
+
+// UnmarshalJSON reads a chain strictly and reports everything that is wrong
+// with its form at once.
+func (c *Chain) UnmarshalJSON(data []byte) error {
+	var n Chain
+	if err := checkText(data); err != nil {
+		return fmt.Errorf("chain: %w", err)
+	}
+	err := readObject(newReader(data), fields{
+		"name":        into(&n.Name),
+		"version":     into(&n.Version),
+		"description": into(&n.Description),
+		"params":      into(&n.Params),
+		"members":     listOf("member", &n.Members, (*ChainMember).read),
+	})
+	if err != nil {
+		return fmt.Errorf("chain: %w", err)
+	}
+	*c = n
+	return nil
+}
+
+// UnmarshalJSON reads a member strictly.
+func (m *ChainMember) UnmarshalJSON(data []byte) error {
+	var n ChainMember
+	err := n.read(newReader(data))
+	if err == nil {
+		*m = n
+	}
+	return err
+}
+
+func (m *ChainMember) read(dec *json.Decoder) error {
+	return readObject(dec, fields{
+		"name":       into(&m.Name),
+		"job":        into(&m.Job),
+		"version":    into(&m.Version),
+		"params":     into(&m.Params),
+		"priority":   into(&m.Priority),
+		"depends_on": listOf("dependency", &m.DependsOn, (*Dependency).read),
+	})
+}
+
+// UnmarshalJSON reads a member's name, or an object, strictly.
+func (d *Dependency) UnmarshalJSON(data []byte) error {
+	var n Dependency
+	err := n.read(newReader(data))
+	if err == nil {
+		*d = n
+	}
+	return err
+}
+
+func (d *Dependency) read(dec *json.Decoder) error {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
+	}
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, &d.Member)
+	}
+	return readObject(newReader(raw), fields{
+		"member":          into(&d.Member),
+		"run_on_failure":  into(&d.RunOnFailure),
+		"required_status": into(&d.RequiredStatus),
+	})
+}
+
+// listOf reads a list whose items are read by a function that reports all that
+// is wrong with one; an item is called by the given word in messages.
+func listOf[T any](what string, list *[]T, read func(*T, *json.Decoder) error) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		tok, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if tok == nil {
+			return nil
+		}
+		if tok != json.Delim('[') {
+			return errors.Join(errors.New("must be a list"), skip(dec, tok))
+		}
+		*list = []T{}
+		var errs []error
+		for i := 0; dec.More(); i++ {
+			var v T
+			if err := read(&v, dec); err != nil && len(errs) < maxListed {
+				errs = append(errs, fmt.Errorf("%s %d: %w", what, i, err))
+			}
+			*list = append(*list, v)
+		}
+		_, err = dec.Token()
+		return errors.Join(append(errs, err)...)
+	}
+}

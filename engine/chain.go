@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// ChainOptions are the settings of a new chain execution. The zero value is the
+// default.
+type ChainOptions struct {
+	Params         map[string]any // the values params.*; any that encoding/json can handle
+	Version        int            // of the chain; 0 means the latest
+	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
+	Hold           bool           // creates it in the state pending, until ReleaseChain
+	By             string         // who asked for it
+}
+
+// chains returns the store's role of chains.
+func (e *Engine) chains() (store.Chains, error) {
+	if c, ok := e.store.(store.Chains); ok {
+		return c, nil
+	}
+	return nil, fmt.Errorf("the store (%T) keeps no chain executions: it has not the role store.Chains", e.store)
+}
+
+// Chain returns a version of a chain; version 0 means the latest. The error of
+// a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
+func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
+	d, err := e.store.Load(ctx, store.Chain, name, version)
+	if errors.Is(err, courier.ErrNotFound) {
+		return courier.Chain{}, e.unknownChain(ctx, name, version)
+	}
+	if err != nil {
+		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
+	}
+	var c courier.Chain
+	if err := json.Unmarshal(d.Body, &c); err != nil {
+		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", name, d.Version, err)
+	}
+	c.Version = d.Version
+	return c, nil
+}
+
+func (e *Engine) unknownChain(ctx context.Context, name string, version int) error {
+	if version != 0 {
+		if d, err := e.store.Load(ctx, store.Chain, name, 0); err == nil {
+			return fmt.Errorf("chain %q has no version %d; the latest is %d: %w", name, version, d.Version, courier.ErrNotFound)
+		}
+	}
+	var names []string
+	list, _ := e.store.List(ctx, store.Chain, "", 0)
+	for _, d := range list {
+		names = append(names, d.Name)
+	}
+	return fmt.Errorf("there is no chain %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+}
+
+// StartChain creates an execution of the named chain and releases the members
+// that depend on no other, for some engine to run. The versions of all members'
+// jobs are those of this moment, whatever is saved later. Once StartChain
+// returned nil, the chain execution is durable in the store. With an idempotency
+// key that was used before, it returns that chain execution, whatever its state,
+// or [courier.ErrConflict] if it has other parameters. A nil opt means the
+// defaults.
+func (e *Engine) StartChain(ctx context.Context, chain string, opt *ChainOptions) (courier.ChainExecution, error) {
+	n, err := e.prepareChain(ctx, chain, opt)
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("start chain: %w", err)
+	}
+	got, err := e.startChains(ctx, []store.NewChainExecution{n})
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("start chain %q: %w", chain, err)
+	}
+	return got[0], nil
+}
+
+// PrepareChain returns what [Engine.StartChain] would create, and creates
+// nothing. A nil opt means the defaults.
+func (e *Engine) PrepareChain(ctx context.Context, chain string, opt *ChainOptions) (store.NewChainExecution, error) {
+	n, err := e.prepareChain(ctx, chain, opt)
+	if err != nil {
+		return store.NewChainExecution{}, fmt.Errorf("prepare chain: %w", err)
+	}
+	return n, nil
+}
+
+func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution) ([]courier.ChainExecution, error) {
+	chains, err := e.chains()
+	if err != nil {
+		return nil, err
+	}
+	var got []store.StartedChain
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	calls := patience{parent: ctx}
+	defer calls.end()
+	err = retry(&calls, func(ctx context.Context) (err error) {
+		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	started := make([]courier.ChainExecution, len(got))
+	for i := range got {
+		started[i] = got[i].Execution
+	}
+	return started, nil
+}
+
+func (e *Engine) prepareChain(ctx context.Context, name string, opt *ChainOptions) (store.NewChainExecution, error) {
+	var none store.NewChainExecution
+	if opt == nil {
+		opt = &ChainOptions{}
+	}
+	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+		return none, fmt.Errorf("chain %q: %w", name, err)
+	}
+	c, err := e.Chain(ctx, name, opt.Version)
+	if err != nil {
+		return none, err
+	}
+	params, err := mergeParams(c.Params, opt.Params)
+	if err != nil {
+		return none, fmt.Errorf("chain %q: %w", name, err)
+	}
+	n := store.NewChainExecution{
+		ID: courier.ChainExecutionID(e.ids.New()), Chain: c.Name, Version: c.Version, Params: params,
+		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By,
+		Members: make([]store.NewMember, len(c.Members)),
+	}
+	given := object(params)
+	latest := make(map[string]int) // one version of a job for all members that ask for its latest
+	for i := range c.Members {
+		m := &c.Members[i]
+		version := m.Version
+		if version == 0 {
+			version = latest[m.Job]
+		}
+		p, err := e.program(ctx, m.Job, version)
+		if err != nil {
+			return none, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
+		}
+		if m.Version == 0 {
+			latest[m.Job] = p.version
+		}
+		x, err := e.memberExecution(m, p, given, opt.By)
+		if err != nil {
+			return none, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
+		}
+		n.Members[i] = store.NewMember{Name: m.Name, DependsOn: m.DependsOn, Execution: x}
+	}
+	return n, nil
+}
+
+// memberExecution returns the execution of a member. Given are the params of the
+// chain.
+func (e *Engine) memberExecution(m *courier.ChainMember, p *program, given map[string]any, by string) (store.NewExecution, error) {
+	params := make(map[string]any)
+	for name, v := range given {
+		if _, declared := p.job.Params[name]; declared || p.job.Params == nil {
+			params[name] = v
+		}
+	}
+	if len(m.Params) > 0 {
+		template, _ := flow.Compile(m.Params)
+		scope := make(courier.Values, len(given))
+		for name, v := range given {
+			scope["params."+name] = v
+		}
+		raw, err := template.Render(nil, scope, nil)
+		if err != nil {
+			return store.NewExecution{}, fmt.Errorf("params: %w: %w", err, courier.ErrInvalid)
+		}
+		maps.Copy(params, object(raw))
+	}
+	return p.execution(courier.ExecutionID(e.ids.New()), &EnqueueOptions{Params: params, Priority: m.Priority, By: by})
+}
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// ChainExecution returns a chain execution as it is now.
+func (e *Engine) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	chains, err := e.chains()
+	if err != nil {
+		return courier.ChainExecution{}, err
+	}
+	c, err := chains.ChainExecution(ctx, id)
+	if errors.Is(err, courier.ErrNotFound) {
+		return c, fmt.Errorf("there is no chain execution %q: %w", id, courier.ErrNotFound)
+	}
+	if err != nil {
+		return c, fmt.Errorf("load chain execution: %w", err)
+	}
+	return c, nil
+}
+
+// ChainExecutions returns a page of chain executions, the newest first.
+func (e *Engine) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+	chains, err := e.chains()
+	if err != nil {
+		return nil, err
+	}
+	list, err := chains.ChainExecutions(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("chain executions: %w", err)
+	}
+	return list, nil
+}
+
+// WaitChain returns the chain execution when it is completed, failed or
+// cancelled; it waits through pauses. The outcome is no error of WaitChain's:
+// see [courier.ChainExecution.Err]. When ctx ends first, WaitChain returns its
+// error with the chain execution as it is.
+func (e *Engine) WaitChain(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	const first, most = 20 * time.Millisecond, time.Second
+	key := courier.ExecutionID(id)
+	for wait := first; ; wait = min(2*wait, most) {
+		moved := e.watch(key)
+		c, err := e.ChainExecution(ctx, id)
+		if err != nil || c.State.Ended() {
+			e.unwatch(key, moved)
+			if err != nil {
+				err = fmt.Errorf("wait: %w", err)
+			}
+			return c, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-moved:
+			wait = first
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			e.unwatch(key, moved)
+			return c, fmt.Errorf("wait for chain execution %s, which is %s: %w", id, c.State, ctx.Err())
+		}
+		timer.Stop()
+		e.unwatch(key, moved)
+	}
+}
+
+// PauseChain releases no further members and asks those that are queued or run
+// to pause. The chain execution is paused when none runs any more. A state that
+// does not allow it is a *[courier.ChainRequestError]; so for the other
+// requests.
+func (e *Engine) PauseChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
+	return e.askChain(ctx, id, courier.RequestPause, by)
+}
+
+// ResumeChain undoes a pause: members that it has paused go on, and others are
+// released again. Members that somebody has paused one by one stay paused.
+func (e *Engine) ResumeChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
+	return e.askChain(ctx, id, courier.RequestResume, by)
+}
+
+// CancelChain gives a chain execution up: members that have not begun are
+// skipped, all others are cancelled, as by [Engine.Cancel]. It is cancelled when
+// the last one is.
+func (e *Engine) CancelChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
+	return e.askChain(ctx, id, courier.RequestCancel, by)
+}
+
+// ReleaseChain lets a chain execution that was created with Hold go.
+func (e *Engine) ReleaseChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
+	return e.askChain(ctx, id, courier.RequestRelease, by)
+}
+
+// RetryChain takes up a failed chain execution: failed members are resumed, as
+// by [Engine.Resume] from the step that failed, cancelled ones get a new
+// execution, and what was skipped because of them waits for them again. Members
+// that have completed stay as they are.
+func (e *Engine) RetryChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
+	return e.askChain(ctx, id, courier.RequestRetry, by)
+}
+
+func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind courier.RequestKind, by string) error {
+	chains, err := e.chains()
+	if err != nil {
+		return err
+	}
+	if err := checkText(map[string]string{"by": by}); err != nil {
+		return fmt.Errorf("%s chain execution %s: %w", kind, id, err)
+	}
+	r := store.ChainRequest{Chain: id, Kind: kind, By: by}
+	if kind == courier.RequestRetry {
+		c, err := e.ChainExecution(ctx, id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		for range c.Members {
+			r.IDs = append(r.IDs, courier.ExecutionID(e.ids.New()))
+		}
+	}
+	_, asked, err := chains.AskChain(ctx, r)
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return fmt.Errorf("%s: there is no chain execution %q: %w", kind, id, courier.ErrNotFound)
+	case err != nil:
+		if _, ok := errors.AsType[*courier.ChainRequestError](err); ok {
+			return err
+		}
+		return fmt.Errorf("%s chain execution %s: %w", kind, id, err)
+	}
+	each := kind // what was asked of the executions
+	if kind == courier.RequestRetry {
+		each = courier.RequestResume
+	}
+	for i := range asked {
+		e.wasAsked(&asked[i], each, by)
+		if asked[i].State == courier.Cancelled {
+			e.discard(ctx, &asked[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,459 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/courierhq/courier"
+)
+
+// A ChainPlan is what never changes of a chain execution, its members and
+// their dependencies, and decides what follows from how they stand. All stores
+// ask it, so all decide alike.
+//
+// A dependency on a member is satisfied or dead once that member has ended:
+//
+//	the other member        plain       run_on_failure   required_status any
+//	completed               satisfied   satisfied        satisfied
+//	failed                  dead        satisfied        satisfied
+//	skipped after a failure dead        satisfied        satisfied
+//	cancelled               dead        dead             satisfied
+//	skipped otherwise       dead        dead             satisfied
+//
+// A member is released when all its dependencies are satisfied, and skipped
+// when one is dead: after a failure if the member of any dead dependency failed
+// or was skipped after a failure. What was skipped is looked at again whenever
+// something changes, so a member whose execution is resumed takes back what was
+// skipped because of it. What was released stays so.
+type ChainPlan struct {
+	members []PlannedMember
+	edges   [][]edge // of each member, to those it depends on
+	order   []int    // each member after those it depends on
+	forgive []bool   // whether the failure of a member does not count
+	index   map[string]int
+}
+
+// A PlannedMember is a member in a [ChainPlan].
+type PlannedMember struct {
+	Name      string               `json:"name"`
+	Job       string               `json:"job"`
+	Version   int                  `json:"version"`
+	DependsOn []courier.Dependency `json:"depends_on,omitempty"`
+}
+
+type edge struct {
+	to     int
+	accept acceptance
+}
+
+// An acceptance is which ends of a member an edge accepts; each accepts all that
+// the one before it does.
+type acceptance int
+
+const (
+	acceptCompleted acceptance = iota
+	acceptFailed
+	acceptAny
+)
+
+// NewChainPlan returns the plan of members. Names that repeat, dependencies on
+// members that are not there and cycles match [courier.ErrInvalid].
+func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
+	p := &ChainPlan{members: members, index: make(map[string]int, len(members))}
+	for i, m := range members {
+		if _, again := p.index[m.Name]; again {
+			return nil, fmt.Errorf("chain: two members are called %q: %w", m.Name, courier.ErrInvalid)
+		}
+		p.index[m.Name] = i
+	}
+	p.edges, p.forgive = make([][]edge, len(members)), make([]bool, len(members))
+	counts := make([]bool, len(members)) // some dependency does not accept any end
+	for i, m := range members {
+		for _, d := range m.DependsOn {
+			to, ok := p.index[d.Member]
+			if !ok {
+				return nil, fmt.Errorf("chain: member %q depends on %q, which is no member: %w", m.Name, d.Member, courier.ErrInvalid)
+			}
+			e := edge{to, accepts(d)}
+			p.edges[i] = append(p.edges[i], e)
+			p.forgive[to] = true
+			counts[to] = counts[to] || e.accept != acceptAny
+		}
+	}
+	for i := range p.forgive {
+		p.forgive[i] = p.forgive[i] && !counts[i]
+	}
+	if p.order = p.sorted(); len(p.order) < len(members) {
+		return nil, fmt.Errorf("chain: its members depend on each other in a cycle: %w", courier.ErrInvalid)
+	}
+	return p, nil
+}
+
+func accepts(d courier.Dependency) acceptance {
+	switch {
+	case d.RequiredStatus == courier.RequireAny:
+		return acceptAny
+	case d.RunOnFailure:
+		return acceptFailed
+	}
+	return acceptCompleted
+}
+
+// sorted returns the members in an order in which each comes after those that
+// it depends on, without those in or behind cycles.
+func (p *ChainPlan) sorted() []int {
+	waits, behind := make([]int, len(p.members)), make([][]int, len(p.members))
+	var order []int
+	for i, edges := range p.edges {
+		if waits[i] = len(edges); waits[i] == 0 {
+			order = append(order, i)
+		}
+		for _, e := range edges {
+			behind[e.to] = append(behind[e.to], i)
+		}
+	}
+	for n := 0; n < len(order); n++ {
+		for _, i := range behind[order[n]] {
+			if waits[i]--; waits[i] == 0 {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+// Members returns the members, in the order of the definition. The caller must
+// not change them.
+func (p *ChainPlan) Members() []PlannedMember { return p.members }
+
+// Index returns the place of a member among the members, or -1.
+func (p *ChainPlan) Index(name string) int {
+	if i, ok := p.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// A ChainStanding is what changes of a chain execution.
+type ChainStanding struct {
+	State   courier.ChainState
+	Request courier.RequestKind // pause, cancel or empty; release while it is held
+	Members []MemberStanding
+}
+
+// A MemberStanding is where a member stands: pending, skipped, or released, with
+// the state of its execution, of which running stands for created and queued
+// too.
+type MemberStanding struct {
+	State courier.MemberState
+	// Asked says that a pause of the chain has asked the execution to pause, and
+	// nobody has asked it anything since.
+	Asked bool
+}
+
+// The states of released members.
+const (
+	memberRunning   = courier.MemberState(courier.Running)
+	memberPaused    = courier.MemberState(courier.Paused)
+	memberCompleted = courier.MemberState(courier.Completed)
+	memberFailed    = courier.MemberState(courier.Failed)
+	memberCancelled = courier.MemberState(courier.Cancelled)
+)
+
+// Released reports whether the member has an execution.
+func (m MemberStanding) Released() bool {
+	return m.State != courier.MemberPending && m.State != courier.MemberSkipped
+}
+
+// Begin returns how a new chain execution stands, before it is evaluated.
+func (p *ChainPlan) Begin(hold bool) ChainStanding {
+	s := ChainStanding{State: courier.ChainPending, Members: make([]MemberStanding, len(p.members))}
+	if hold {
+		s.Request = courier.RequestRelease
+	}
+	for i := range s.Members {
+		s.Members[i].State = courier.MemberPending
+	}
+	return s
+}
+
+// Moved returns s with the execution of a member in another state. It needs an
+// evaluation afterwards.
+func (s ChainStanding) Moved(member int, to courier.State) ChainStanding {
+	s.Members = slices.Clone(s.Members)
+	m := &s.Members[member]
+	switch to {
+	case courier.Created, courier.Queued, courier.Running:
+		*m = MemberStanding{State: memberRunning}
+	default:
+		m.State = courier.MemberState(to)
+		m.Asked = m.Asked && to == courier.Paused
+	}
+	return s
+}
+
+// Evaluate returns what follows from how a chain execution stands: its next
+// standing and the members that are to be released, in the order of the
+// definition. A final one stays as it is.
+func (p *ChainPlan) Evaluate(s ChainStanding) (next ChainStanding, release []int) {
+	if s.State.Final() {
+		return s, nil
+	}
+	next = s
+	next.Members = slices.Clone(s.Members)
+	ends := p.ends(s)
+	for _, i := range p.order {
+		m := &next.Members[i]
+		if m.Released() {
+			continue
+		}
+		switch ends[i] {
+		case endRelease:
+			m.State = memberRunning
+			release = append(release, i)
+		case endOpen:
+			m.State = courier.MemberPending
+		default:
+			m.State = courier.MemberSkipped
+		}
+	}
+	slices.Sort(release)
+	next.State = p.state(&next)
+	if next.State.Ended() {
+		next.Request = ""
+		for i := range next.Members {
+			next.Members[i].Asked = false
+		}
+	}
+	return next, release
+}
+
+// An end is what a member has come to, as those see it that depend on it.
+type end int
+
+const (
+	endOpen      end = iota // has not ended
+	endRelease              // may begin
+	endCompleted            // the following in the order in which acceptances take them
+	endFailed               // or skipped after a failure
+	endOther                // cancelled, or skipped otherwise
+)
+
+// ends returns what each member has come to.
+func (p *ChainPlan) ends(s ChainStanding) []end {
+	ends := make([]end, len(p.members))
+	for _, i := range p.order {
+		ends[i] = p.end(i, s, ends)
+	}
+	return ends
+}
+
+func (p *ChainPlan) end(i int, s ChainStanding, ends []end) end {
+	switch s.Members[i].State {
+	case memberCompleted:
+		return endCompleted
+	case memberFailed:
+		return endFailed
+	case memberCancelled:
+		return endOther
+	case courier.MemberPending, courier.MemberSkipped:
+	default:
+		return endOpen
+	}
+	result := endRelease
+	for _, e := range p.edges[i] {
+		switch to := ends[e.to]; {
+		case to <= endRelease:
+			if result == endRelease {
+				result = endOpen
+			}
+		case int(to-endCompleted) <= int(e.accept):
+		case to == endFailed || result == endFailed:
+			result = endFailed
+		default:
+			result = endOther
+		}
+	}
+	switch {
+	case result > endRelease:
+	case s.Request == courier.RequestCancel:
+		result = endOther
+	case result == endRelease && s.Request != "":
+		result = endOpen
+	}
+	return result
+}
+
+// state returns the state of a chain execution by how its members stand.
+func (p *ChainPlan) state(s *ChainStanding) courier.ChainState {
+	var running, waiting, failed bool
+	for i, m := range s.Members {
+		switch m.State {
+		case memberRunning:
+			running = true
+		case memberPaused, courier.MemberPending:
+			waiting = true
+		case memberFailed, memberCancelled:
+			failed = failed || !p.forgive[i]
+		}
+	}
+	switch {
+	case s.Request == courier.RequestRelease:
+		return courier.ChainPending
+	case running:
+		return courier.ChainRunning
+	case waiting && s.Request == courier.RequestPause:
+		return courier.ChainPaused
+	case waiting:
+		return courier.ChainRunning
+	case s.Request == courier.RequestCancel:
+		return courier.ChainCancelled
+	case failed:
+		return courier.ChainFailed
+	}
+	return courier.ChainCompleted
+}
+
+// A MemberAsk is a request to the execution of a member, with what [Decide] says
+// of it.
+type MemberAsk struct {
+	Member   int
+	Kind     courier.RequestKind
+	Decision Decision
+}
+
+// A ChainDecision is what a request does to a chain execution.
+type ChainDecision struct {
+	// Next is how it stands when the asks have been carried out. It needs an
+	// evaluation.
+	Next ChainStanding
+	Asks []MemberAsk
+	// Again are the members that get a new execution.
+	Again []int
+}
+
+// Decide says what a request does to the chain execution with an id, which
+// stands as s. Of returns the latest execution of a released member, and whether
+// it is running and its lease has ended. A request that the state does not allow
+// is a *courier.ChainRequestError.
+//
+//	state                pause     resume     cancel     release   retry
+//	pending (held)       -         -          cancelled  running   -
+//	running              pausing   -          cancelling -         -
+//	running, pausing     pausing   running    cancelling -         -
+//	running, cancelling  -         -          cancelling -         -
+//	paused               -         running    cancelling -         -
+//	failed               -         -          cancelled  -         running
+//	completed, cancelled -         -          -          -         -
+//
+// A pause asks all executions that are queued or run to pause; a resume resumes
+// those that the pause has asked and nobody else has asked since, and no others.
+// A cancel asks all executions that are not final to cancel. A retry resumes the
+// failed members, and gives cancelled ones a new execution. Requests that the
+// state of an execution does not allow are left out.
+func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
+	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
+		return ChainDecision{}, fmt.Errorf("request %q: unknown to chains: %w", kind, courier.ErrInvalid)
+	}
+	if !allowed(s, kind) {
+		e := &courier.ChainRequestError{Chain: id, State: s.State, Pending: s.Request, Kind: kind}
+		if s.Request == courier.RequestRelease {
+			e.Pending = ""
+		}
+		return ChainDecision{}, e
+	}
+	d := ChainDecision{Next: s}
+	d.Next.Members = slices.Clone(s.Members)
+	switch kind {
+	case courier.RequestPause, courier.RequestCancel:
+		d.Next.Request = kind
+	default:
+		d.Next.Request = ""
+	}
+	if kind == courier.RequestRetry {
+		d.Next.State = courier.ChainRunning
+	}
+	for i, m := range s.Members {
+		ask := wanted(m, kind)
+		switch {
+		case ask == "":
+		case ask == courier.RequestRetry:
+			d.Again = append(d.Again, i)
+			d.Next.Members[i] = MemberStanding{State: memberRunning}
+		default:
+			if err := d.ask(i, ask, of); err != nil {
+				return ChainDecision{}, err
+			}
+		}
+	}
+	return d, nil
+}
+
+func allowed(s ChainStanding, kind courier.RequestKind) bool {
+	switch kind {
+	case courier.RequestPause:
+		return s.State == courier.ChainRunning && s.Request != courier.RequestCancel
+	case courier.RequestResume:
+		return s.Request == courier.RequestPause
+	case courier.RequestCancel:
+		return !s.State.Final()
+	case courier.RequestRelease:
+		return s.Request == courier.RequestRelease
+	}
+	return s.State == courier.ChainFailed
+}
+
+// wanted is what a request to a chain asks of a member: a request to its
+// execution, a new one for retry, or nothing.
+func wanted(m MemberStanding, kind courier.RequestKind) courier.RequestKind {
+	if !m.Released() {
+		return ""
+	}
+	switch kind {
+	case courier.RequestPause:
+		if m.State == memberRunning && !m.Asked {
+			return kind
+		}
+	case courier.RequestResume:
+		if m.Asked {
+			return kind
+		}
+	case courier.RequestCancel:
+		return kind
+	case courier.RequestRetry:
+		switch m.State {
+		case memberFailed:
+			return courier.RequestResume
+		case memberCancelled:
+			return kind
+		}
+	}
+	return ""
+}
+
+// ask adds a request to a member's execution, if its state allows it.
+func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (*courier.Execution, bool)) error {
+	x, expired := of(member)
+	if x == nil {
+		return fmt.Errorf("member %d of the chain has no execution: %w", member, courier.ErrConflict)
+	}
+	m := &d.Next.Members[member]
+	m.Asked = false
+	if x.Request == kind && !expired {
+		return nil // somebody else has asked that already
+	}
+	decision, err := Decide(x, expired, kind)
+	if _, ok := errors.AsType[*courier.TransitionError](err); ok {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Asks = append(d.Asks, MemberAsk{Member: member, Kind: kind, Decision: decision})
+	if decision.To != "" {
+		d.Next = d.Next.Moved(member, decision.To)
+	}
+	d.Next.Members[member].Asked = kind == courier.RequestPause
+	return nil
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/courierhq/courier"
+)
+
+// Chains keeps chain executions. It is a role of its own: a store may lack it,
+// and is asked for it by a type assertion. What it decides, [ChainPlan] says.
+//
+// Whatever ends, pauses or resumes the execution of a member, by whichever
+// method, is written together with what follows from it for the chain: the
+// members that are released, with their executions, those that are skipped, and
+// the chain's state. A store locks the chain execution first, and the
+// executions of members after it.
+type Chains interface {
+	// StartChains creates chain executions, all or none, and returns one result
+	// for each, in order. Their first members are released at once, unless Hold
+	// is set. A chain execution whose ID exists already, or whose idempotency key
+	// is used for the same chain, is not created: its result is the existing
+	// one. If that is of another chain or has other params (byte by byte),
+	// StartChains creates nothing and returns ErrConflict. An unknown version of
+	// the chain or of a member's job is ErrNotFound.
+	StartChains(ctx context.Context, list []NewChainExecution) ([]StartedChain, error)
+	// AskChain carries out what an operator wants of a chain execution. It
+	// returns the chain execution as it then is, and the executions of members
+	// that it asked something of, as they then are. See [ChainPlan.Decide] for what
+	// happens in which state. An unknown chain execution is ErrNotFound.
+	AskChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
+	// ChainExecution returns a chain execution, or ErrNotFound.
+	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)
+	// ChainExecutions returns a page of chain executions, newest (highest id)
+	// first.
+	ChainExecutions(ctx context.Context, f ChainFilter) ([]courier.ChainExecution, error)
+}
+
+// A NewChainExecution is a chain execution to be created.
+type NewChainExecution struct {
+	ID             courier.ChainExecutionID // made by the caller, so that a repeated call is recognised
+	Chain          string
+	Version        int
+	Params         json.RawMessage
+	IdempotencyKey string // empty means none
+	Hold           bool   // releases nothing until it is asked to
+	By             string
+	Members        []NewMember
+}
+
+// A NewMember is a member of a [NewChainExecution].
+type NewMember struct {
+	Name      string
+	DependsOn []courier.Dependency
+	// Execution is created when the member is released, as by Enqueue; a store
+	// ignores its Hold, Delay and IdempotencyKey, and sets Chain and Member.
+	Execution NewExecution
+}
+
+// StartedChain is the result of one [NewChainExecution].
+type StartedChain struct {
+	Execution courier.ChainExecution
+	Existed   bool
+}
+
+// A ChainRequest is what an operator wants of a chain execution: pause, resume,
+// cancel, release or retry.
+type ChainRequest struct {
+	Chain courier.ChainExecutionID
+	Kind  courier.RequestKind
+	By    string
+	// IDs are for the executions that a retry creates, one for each member, in
+	// their order, made by the caller.
+	IDs []courier.ExecutionID
+}
+
+// A ChainFilter selects chain executions. Zero fields select all.
+type ChainFilter struct {
+	Chain  string
+	States []courier.ChainState
+	// Before continues after a page: only those with a smaller id.
+	Before courier.ChainExecutionID
+	Limit  int // 0 means 100, the most is 1000
+}
+
+// Plan returns the plan of the chain execution.
+func (n *NewChainExecution) Plan() (*ChainPlan, error) {
+	members := make([]PlannedMember, len(n.Members))
+	for i := range n.Members {
+		m := &n.Members[i]
+		members[i] = PlannedMember{Name: m.Name, Job: m.Execution.Job, Version: m.Execution.Version, DependsOn: m.DependsOn}
+	}
+	return NewChainPlan(members)
+}
+
+// Prepared returns the execution of a member as it is created when the member
+// is released.
+func (n *NewChainExecution) Prepared(i int) NewExecution {
+	x := n.Members[i].Execution
+	x.Chain, x.Member = n.ID, n.Members[i].Name
+	x.Hold, x.Delay, x.IdempotencyKey = false, 0, ""
+	return x
+}

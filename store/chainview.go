@@ -1,0 +1,76 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// View completes what a store knows of a chain execution with what the plan and
+// the standing say: State, Request, Members and Failure. Of returns the latest
+// execution of a member, of which ID, State and Failure are looked at; nil if it
+// has none or it is gone.
+func (p *ChainPlan) View(c courier.ChainExecution, s ChainStanding, of func(member int) *courier.Execution) courier.ChainExecution {
+	c.State, c.Members = s.State, make([]courier.MemberExecution, len(p.members))
+	if s.Request != courier.RequestRelease {
+		c.Request = s.Request
+	}
+	for i, m := range p.members {
+		v := courier.MemberExecution{Name: m.Name, Job: m.Job, Version: m.Version, State: s.Members[i].State, DependsOn: m.DependsOn}
+		x := of(i)
+		switch {
+		case !s.Members[i].Released():
+			v.Reason = p.reason(i, &s)
+		case x != nil:
+			v.Execution, v.State = x.ID, courier.MemberState(x.State)
+		}
+		c.Members[i] = v
+		failed := v.State == memberFailed || v.State == memberCancelled
+		if s.State == courier.ChainFailed && failed && !p.forgive[i] && c.Failure == nil {
+			c.Failure = &courier.ChainFailure{Member: m.Name, Execution: v.Execution, Message: why(x, v.State)}
+		}
+	}
+	return c
+}
+
+// why says why a member ended as it did.
+func why(x *courier.Execution, state courier.MemberState) string {
+	if x != nil && x.Failure != nil && state == memberFailed {
+		return x.Failure.Message
+	}
+	return fmt.Sprintf("its execution was %s", state)
+}
+
+// reason says why a member was skipped, or what it waits for.
+func (p *ChainPlan) reason(i int, s *ChainStanding) string {
+	ends := p.ends(*s)
+	var dead, open []string
+	for _, e := range p.edges[i] {
+		to := ends[e.to]
+		name, state := p.members[e.to].Name, s.Members[e.to].State
+		switch {
+		case to <= endRelease:
+			open = append(open, name)
+		case int(to-endCompleted) > int(e.accept):
+			dead = append(dead, fmt.Sprintf("%s was %s", name, state))
+			if state == memberFailed {
+				dead[len(dead)-1] = name + " failed"
+			}
+		}
+	}
+	skipped := s.Members[i].State == courier.MemberSkipped
+	switch {
+	case skipped && len(dead) > 0:
+		return strings.Join(dead, ", ")
+	case skipped:
+		return "the chain was cancelled"
+	case s.Request == courier.RequestRelease:
+		return "the chain is held"
+	case len(open) > 0:
+		return "waits for " + strings.Join(open, ", ")
+	case s.Request == courier.RequestPause:
+		return "the chain is paused"
+	}
+	return ""
+}

@@ -1,0 +1,244 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Chains = (*Store)(nil)
+
+// chains are the chain executions. The store's lock guards them.
+type chains struct {
+	all  map[courier.ChainExecutionID]*chain
+	ids  []courier.ChainExecutionID // sorted
+	used map[idempotency]*chain     // by chain and key
+}
+
+// A chain is a chain execution.
+type chain struct {
+	courier.ChainExecution // without what the standing says
+	store.ChainStanding
+	plan     *store.ChainPlan
+	prepared []store.NewExecution // of each member
+	latest   []*execution         // of each member; nil until it is released
+}
+
+// view returns the chain execution as callers see it.
+func (c *chain) view() courier.ChainExecution {
+	return c.plan.View(c.ChainExecution, c.ChainStanding, func(i int) *courier.Execution {
+		if c.latest[i] == nil {
+			return nil
+		}
+		return &c.latest[i].Execution
+	})
+}
+
+func unknownChain(id courier.ChainExecutionID) error {
+	return fmt.Errorf("chain execution %q: %w", string(id), courier.ErrNotFound)
+}
+
+// StartChains creates chain executions, all or none.
+func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	got, existed := make([]*chain, len(list)), make([]bool, len(list))
+	var added []*chain
+	for i := range list {
+		c, existing, err := s.addChain(&list[i], now)
+		if err != nil {
+			for _, c := range added {
+				s.forgetChain(c)
+			}
+			return nil, err
+		}
+		if got[i], existed[i] = c, existing; !existing {
+			added = append(added, c)
+		}
+	}
+	for _, c := range added {
+		i, _ := slices.BinarySearch(s.chains.ids, c.ID)
+		s.chains.ids = slices.Insert(s.chains.ids, i, c.ID)
+		s.evaluate(c, now)
+	}
+	results := make([]store.StartedChain, len(list))
+	for i, c := range got {
+		results[i] = store.StartedChain{Execution: c.view(), Existed: existed[i]}
+	}
+	return results, nil
+}
+
+// addChain returns the chain execution that n asks for, and whether it was
+// there before.
+func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, existed bool, err error) {
+	c = s.chains.all[n.ID]
+	if c == nil && n.IdempotencyKey != "" {
+		c = s.chains.used[idempotency{n.Chain, n.IdempotencyKey}]
+	}
+	switch {
+	case c != nil && c.Chain != n.Chain:
+		return nil, true, fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)
+	case c != nil && !bytes.Equal(c.Params, n.Params):
+		return nil, true, fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)
+	case c != nil:
+		return c, true, nil
+	case s.definition(store.Chain, n.Chain, n.Version) == nil:
+		return nil, false, fmt.Errorf("chain %q version %d: %w", n.Chain, n.Version, courier.ErrNotFound)
+	}
+	plan, err := n.Plan()
+	if err != nil {
+		return nil, false, err
+	}
+	c = &chain{
+		ChainExecution: courier.ChainExecution{
+			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
+			IdempotencyKey: n.IdempotencyKey, By: n.By,
+		},
+		ChainStanding: plan.Begin(n.Hold), plan: plan,
+		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
+	}
+	for i := range n.Members {
+		x := n.Prepared(i)
+		if s.definition(store.Job, x.Job, x.Version) == nil {
+			return nil, false, fmt.Errorf("chain %q, member %q: job %q version %d: %w", n.Chain, x.Member, x.Job, x.Version, courier.ErrNotFound)
+		}
+		c.prepared[i] = x
+	}
+	if s.chains.all == nil {
+		s.chains.all, s.chains.used = make(map[courier.ChainExecutionID]*chain), make(map[idempotency]*chain)
+	}
+	s.chains.all[c.ID] = c
+	if n.IdempotencyKey != "" {
+		s.chains.used[idempotency{n.Chain, n.IdempotencyKey}] = c
+	}
+	return c, false, nil
+}
+
+// forgetChain undoes addChain.
+func (s *Store) forgetChain(c *chain) {
+	delete(s.chains.all, c.ID)
+	if c.IdempotencyKey != "" {
+		delete(s.chains.used, idempotency{c.Chain, c.IdempotencyKey})
+	}
+}
+
+// evaluate brings a chain execution up to date with its members.
+func (s *Store) evaluate(c *chain, now time.Time) {
+	next, release := c.plan.Evaluate(c.ChainStanding)
+	c.ChainStanding = next
+	for _, i := range release {
+		s.releaseMember(c, i, now)
+	}
+	if c.StartedAt.IsZero() && next.State != courier.ChainPending {
+		c.StartedAt = now
+	}
+	switch {
+	case !next.State.Ended():
+		c.EndedAt = time.Time{}
+	case c.EndedAt.IsZero():
+		c.EndedAt = now
+	}
+}
+
+// releaseMember creates the execution of a member.
+func (s *Store) releaseMember(c *chain, i int, now time.Time) {
+	x := s.create(&c.prepared[i], now)
+	c.latest[i] = x
+	at, _ := slices.BinarySearch(s.ids, x.ID)
+	s.ids = slices.Insert(s.ids, at, x.ID)
+	s.enqueue(x, now)
+}
+
+// moved tells the chain that x is a member of that it has entered a state.
+func (s *Store) moved(x *execution, now time.Time) {
+	c := s.chains.all[x.Chain]
+	if c == nil {
+		return
+	}
+	i := c.plan.Index(x.Member)
+	c.ChainStanding = c.Moved(i, x.State)
+	s.evaluate(c, now)
+}
+
+// AskChain carries out what an operator wants of a chain execution.
+func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return courier.ChainExecution{}, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chains.all[r.Chain]
+	if c == nil {
+		return courier.ChainExecution{}, nil, unknownChain(r.Chain)
+	}
+	now := clock()
+	d, err := c.plan.Decide(c.ID, c.ChainStanding, r.Kind, func(i int) (*courier.Execution, bool) {
+		return &c.latest[i].Execution, c.latest[i].expired(now)
+	})
+	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.latest) {
+		err = fmt.Errorf("retry of chain execution %s: %d ids for %d members: %w", c.ID, len(r.IDs), len(c.latest), courier.ErrInvalid)
+	}
+	if err != nil {
+		return courier.ChainExecution{}, nil, err
+	}
+	c.ChainStanding = d.Next
+	var asked []courier.Execution
+	for _, a := range d.Asks {
+		x := c.latest[a.Member]
+		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By}, now)
+		asked = append(asked, x.view())
+	}
+	for _, i := range d.Again {
+		c.prepared[i].ID = r.IDs[i]
+		s.releaseMember(c, i, now)
+	}
+	s.evaluate(c, now)
+	return c.view(), asked, nil
+}
+
+// ChainExecution returns a chain execution.
+func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	if err := ctx.Err(); err != nil {
+		return courier.ChainExecution{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.chains.all[id]; c != nil {
+		return c.view(), nil
+	}
+	return courier.ChainExecution{}, unknownChain(id)
+}
+
+// ChainExecutions returns a page of chain executions, newest first.
+func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := len(s.chains.ids)
+	if f.Before != "" {
+		i, _ = slices.BinarySearch(s.chains.ids, f.Before)
+	}
+	var list []courier.ChainExecution
+	for i--; i >= 0 && len(list) < limit; i-- {
+		c := s.chains.all[s.chains.ids[i]]
+		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainStanding.State)) {
+			list = append(list, c.view())
+		}
+	}
+	return list, nil
+}
