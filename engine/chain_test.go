@@ -204,3 +204,303 @@ func TestChainInARow(t *testing.T) {
 		}
 	})
 }
+
+func TestChainRules(t *testing.T) {
+	for name, c := range map[string]struct{ members, fail, want string }{
+		"a failure skips what depends on it": {
+			`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]`, "a",
+			"failed: a=failed b=skipped c=skipped",
+		},
+		"a clean-up runs, and the chain has failed": {
+			`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": [{"member": "b", "run_on_failure": true}]}]`, "a",
+			"failed: a=failed b=skipped c=completed",
+		},
+		"a failure that nobody minds": {
+			`[{"job": "a"}, {"job": "b", "depends_on": [{"member": "a", "required_status": "any"}]}]`, "a",
+			"completed: a=failed b=completed",
+		},
+		"a diamond, and one job twice": {
+			`[{"name": "top", "job": "a"}, {"job": "b", "depends_on": ["top"]}, {"job": "c", "depends_on": ["top"]},
+			{"name": "bottom", "job": "a", "depends_on": ["b", "c"]}]`, "",
+			"completed: top=completed b=completed c=completed bottom=completed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inChains(t, func(w *chainWorld) {
+				w.fails(c.fail, true)
+				x := w.ends(w.chain(c.members, nil), c.want)
+				if failed := strings.HasPrefix(c.want, "failed"); (x.Err() != nil) != failed {
+					w.t.Errorf("error %v", x.Err())
+				} else if failed && x.Err().Error() != `chain "chain": member "a": a broke` {
+					w.t.Errorf("error %q", x.Err())
+				}
+			})
+		})
+	}
+}
+
+func TestChainKeepsVersions(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		release := w.hold("a")
+		id := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"name": "old", "job": "b", "version": 1, "depends_on": ["b"]}]`, nil)
+		w.define(`{"name": "b", "steps": [{"id": "do", "type": "demo.do", "config": {"in": 2}}]}`)
+		release()
+		x := w.ends(id, "completed: a=completed b=completed old=completed")
+		if x.Members[1].Version != 1 {
+			w.t.Errorf("b ran version %d", x.Members[1].Version)
+		}
+		next, err := w.StartChain(w.t.Context(), "chain", nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		x = w.ends(next.ID, "completed: a=completed b=completed old=completed")
+		if x.Members[1].Version != 2 || x.Members[2].Version != 1 {
+			w.t.Errorf("versions of %+v", x.Members)
+		}
+	})
+}
+
+func TestChainParams(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		w.define(`{"name": "declares", "params": {"day": "none", "other": 1}, "steps": [{"type": "demo.do"}]}`)
+		w.define(`{"name": "takes", "steps": [{"type": "demo.do"}]}`)
+		c := readChain(w.t, `{"name": "p", "params": {"day": "monday", "n": 5}, "members": [{"job": "declares"},
+			{"job": "takes", "params": {"day": "late on ${context:params.day}", "m": "context:params.n"}}]}`)
+		if _, err := w.DefineChain(w.t.Context(), c); err != nil {
+			w.t.Fatal(err)
+		}
+		x, err := w.StartChain(w.t.Context(), "p", &engine.ChainOptions{Params: m{"day": "friday"}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		x = w.ends(x.ID, "completed: declares=completed takes=completed")
+		for i, want := range []string{`{"day":"friday","other":1}`, `{"day":"late on friday","m":5,"n":5}`} {
+			e, err := w.Execution(w.t.Context(), x.Members[i].Execution)
+			if err != nil || string(e.Params) != want {
+				w.t.Errorf("params of %s: %s, %v; want %s", x.Members[i].Name, e.Params, err, want)
+			}
+		}
+		_, err = w.StartChain(w.t.Context(), "p", &engine.ChainOptions{Params: m{"dya": 1}})
+		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `unknown parameter "dya"; did you mean "day"?`) {
+			w.t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestChainIdempotencyKey(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		opt := &engine.ChainOptions{IdempotencyKey: "today", Params: m{"n": 1}}
+		id := w.chain(`[{"job": "a"}]`, opt)
+		if again := w.chain(`[{"job": "a"}]`, opt); again != id {
+			w.t.Errorf("the same key started %s and %s", id, again)
+		}
+		if _, err := w.StartChain(w.t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
+			w.t.Errorf("other params: %v", err)
+		}
+		if _, err := w.StartChain(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
+			w.t.Errorf("unknown chain: %v", err)
+		}
+	})
+}
+
+const threeMembers = `[{"job": "a"}, {"job": "b"}, {"job": "c", "depends_on": ["a", "b"]}]`
+
+func TestChainPauseAndResume(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		release := w.hold("a")
+		id := w.chain(threeMembers, nil)
+		w.stands(id, "running: a=running b=completed c=pending")
+		ctx := w.t.Context()
+		if err := w.PauseChain(ctx, id, "ann"); err != nil {
+			w.t.Fatal(err)
+		}
+		release() // the step is the last one, so it completes
+		w.stands(id, "paused: a=completed b=completed c=pending")
+		if err := w.RetryChain(ctx, id, "ann"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it can be resumed or cancelled") {
+			w.t.Errorf("retry: %v", err)
+		}
+		if err := w.ResumeChain(ctx, id, "ann"); err != nil {
+			w.t.Fatal(err)
+		}
+		w.ends(id, "completed: a=completed b=completed c=completed")
+		if err := w.CancelChain(ctx, id, "ann"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "its state is final") {
+			w.t.Errorf("cancel: %v", err)
+		}
+	})
+}
+
+func TestChainCancelReachesRunningSteps(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		w.hold("a")
+		id := w.chain(threeMembers, nil)
+		w.stands(id, "running: a=running b=completed c=pending")
+		begun := time.Now()
+		if err := w.CancelChain(w.t.Context(), id, "ann"); err != nil {
+			w.t.Fatal(err)
+		}
+		x := w.ends(id, "cancelled: a=cancelled b=completed c=skipped")
+		if took := time.Since(begun); took > time.Second {
+			w.t.Errorf("it took %v", took)
+		}
+		if !errors.Is(x.Err(), courier.ErrCancelled) {
+			w.t.Errorf("error %v", x.Err())
+		}
+	})
+}
+
+func TestChainRetry(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		w.fails("b", true)
+		id := w.chain(threeMembers, nil)
+		w.ends(id, "failed: a=completed b=failed c=skipped")
+		w.fails("b", false)
+		if err := w.RetryChain(w.t.Context(), id, "ann"); err != nil {
+			w.t.Fatal(err)
+		}
+		w.ends(id, "completed: a=completed b=completed c=completed")
+		if got := strings.Join(w.ran[2:], " "); got != "b c" {
+			w.t.Errorf("after the retry %q ran", got)
+		}
+	})
+}
+
+func TestChainHold(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		id := w.chain(`[{"job": "a"}]`, &engine.ChainOptions{Hold: true})
+		w.stands(id, "pending: a=pending")
+		if err := w.PauseChain(w.t.Context(), id, "ann"); !errors.Is(err, courier.ErrConflict) {
+			w.t.Errorf("pause: %v", err)
+		}
+		if err := w.ReleaseChain(w.t.Context(), id, "ann"); err != nil {
+			w.t.Fatal(err)
+		}
+		w.ends(id, "completed: a=completed")
+	})
+}
+
+// TestChainMemberRetriesTheJob checks that a member which starts over keeps the
+// chain waiting.
+func TestChainMemberRetriesTheJob(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		w.define(`{"name": "a", "failure_policy": {"type": "retry_job", "max_retries": 2, "backoff_base_seconds": 60}, "steps": [{"type": "demo.do"}]}`)
+		w.fails("a", true)
+		id := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}]`, nil)
+		w.stands(id, "running: a=queued b=pending")
+		w.fails("a", false)
+		x := w.ends(id, "completed: a=completed b=completed")
+		e, err := w.Execution(w.t.Context(), x.Members[0].Execution)
+		if err != nil || e.Attempt != 2 || e.Chain != id {
+			w.t.Errorf("execution %+v, %v", e, err)
+		}
+	})
+}
+
+// TestChainValuesOfAFailedMember checks that a clean-up reads what a failed member
+// has completed, and that what is not there is said.
+func TestChainValuesOfAFailedMember(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		w.define(`{"name": "half", "steps": [{"type": "demo.take", "config": {"text": "left"}}, {"type": "demo.do"}]}`)
+		w.define(`{"name": "clean", "steps": [{"type": "demo.take", "config": {"text": "context:chain.half.text"}},
+			{"type": "flow.if", "config": {"left": "context:chain.b.text", "operator": "exists"}}, {"type": "demo.do"}, {"type": "flow.end"}]}`)
+		w.fails("half", true)
+		id := w.chain(`[{"job": "half"}, {"job": "b", "depends_on": ["half"]},
+			{"job": "clean", "depends_on": [{"member": "b", "run_on_failure": true}]}]`, nil)
+		x := w.ends(id, "failed: half=failed b=skipped clean=completed")
+		v, err := w.Values(w.t.Context(), x.Member("clean").Execution)
+		if err != nil || v["0.text"] != "left" || v["2.text"] != nil {
+			w.t.Errorf("values %v, %v", v, err)
+		}
+		alone, err := w.Enqueue(w.t.Context(), "clean", nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		alone, err = w.Wait(w.t.Context(), alone.ID)
+		if err != nil || alone.State != courier.Failed || !strings.Contains(alone.Failure.Message, "chain.half") {
+			w.t.Errorf("outside of a chain: %+v, %v", alone.Failure, err)
+		}
+	})
+}
+
+func TestDefineChainFindsAllProblems(t *testing.T) {
+	w := newChains(t)
+	w.define(`{"name": "declares", "params": {"day": null}, "steps": [{"type": "demo.do"}]}`)
+	w.define(`{"name": "reads", "steps": [{"id": "r", "type": "demo.take", "config": {"text": "context:chain.a.txet"}},
+		{"type": "demo.take", "config": {"text": "${context:chain.b.text}"}}, {"type": "demo.take", "config": {"text": "context:chain.nobody.text"}}]}`)
+	for text, want := range map[string][]string{
+		`{"members": []}`: {"name: is required", "members: there are none"},
+		`{"name": "c", "members": [{"job": "aa"}]}`: {
+			`members[0] "aa": job: there is no job "aa"; did you mean "a"?`,
+		},
+		`{"name": "c", "members": [{"job": "a"}, {"job": "a"}, {"name": "Upper", "job": "a"}, {"job": "a", "name": "x", "version": 7}, {"name": "y"}]}`: {
+			`members[1] "a": name: is that of members[0] too`, `members[2] "Upper": name: it must be a small letter`,
+			`members[3] "x": job: job "a" has no version 7; the latest is 1`, `members[4] "y": job: is required`,
+		},
+		`{"name": "c", "members": [{"job": "a", "depends_on": ["a"]}, {"job": "b", "depends_on": ["aa", {"member": "a", "required_status": "complete"}, "a"]}]}`: {
+			`members[0] "a": depends_on[0].member: a member can't depend on itself`,
+			`members[1] "b": depends_on[0].member: the chain has no member "aa"; did you mean "a"?`,
+			`members[1] "b": depends_on[1].required_status: unknown status "complete"; did you mean "completed"?`,
+			`members[1] "b": depends_on[2].member: "a" is given twice`,
+		},
+		`{"name": "c", "members": [{"job": "a", "depends_on": ["c"]}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]}`: {
+			"members: depend on each other in a cycle: a -> c -> b -> a; each waits for the next, and there is no member that depends on none",
+		},
+		`{"name": "c", "members": [{"job": "d"}, {"job": "a", "depends_on": ["b", "d"]}, {"job": "b", "depends_on": ["a"]}]}`: {
+			"members: depend on each other in a cycle: a -> b -> a; each waits for the next",
+		},
+		`{"name": "c", "params": {"day": 1}, "members": [{"job": "declares", "params": {"dya": 1, "day": "context:params.dya"}},
+			{"job": "a", "params": {"x": "secret:pw", "y": "context:a.text"}}]}`: {
+			`members[0] "declares": params.day: "params.dya" has no value: the chain declares no param "dya"; did you mean "day"?`,
+			`members[0] "declares": params.dya: job "declares" declares no such param; did you mean "day"?`,
+			`members[1] "a": params: secrets can't be params`, `members[1] "a": params.y: "a.text" has no value here`,
+		},
+		`{"name": "c", "members": [{"job": "a"}, {"job": "b"}, {"job": "reads", "depends_on": ["a"]}]}`: {
+			`members[2] "reads": job "reads", step 0 "r" (demo.take): config.text: "chain.a.txet" has no value: no step of job "a" has an output "txet"; did you mean "text"?`,
+			`members[2] "reads": job "reads", step 1 (demo.take): config.text: "chain.b.text" has no value: "b" does not end before "reads"; add it to depends_on`,
+			`members[2] "reads": job "reads", step 2 (demo.take): config.text: "chain.nobody.text" has no value: the chain has no member "nobody"`,
+		},
+	} {
+		_, err := w.DefineChain(t.Context(), readChain(t, text))
+		d, ok := errors.AsType[*courier.DefinitionError](err)
+		if !ok {
+			t.Errorf("%s: error %v", text, err)
+			continue
+		}
+		for _, line := range want {
+			found := false
+			for _, p := range d.Problems {
+				found = found || strings.HasPrefix(p.String(), line)
+			}
+			if !found {
+				t.Errorf("%s:\n%v\nlacks %q", text, err, line)
+			}
+		}
+		if len(d.Problems) != len(want) {
+			t.Errorf("%s: %d problems, want %d:\n%v", text, len(d.Problems), len(want), err)
+		}
+	}
+	if list, err := w.store.List(t.Context(), store.Chain, "", 0); err != nil || len(list) > 0 {
+		t.Errorf("saved %v, %v", list, err)
+	}
+}
+
+func TestDefineChainSavesVersions(t *testing.T) {
+	w := newChains(t)
+	text := `{"name": "c", "description": "nightly", "members": [{"job": "a"}, {"job": "b", "depends_on": ["a"]}]}`
+	for i, want := range []int{1, 1, 2} {
+		c := readChain(t, text)
+		if i == 2 {
+			c.Members[1].DependsOn[0].RunOnFailure = true
+		}
+		got, err := w.DefineChain(t.Context(), c)
+		if err != nil || got.Version != want {
+			t.Fatalf("version %d, %v; want %d", got.Version, err, want)
+		}
+	}
+	c, err := w.Chain(t.Context(), "c", 1)
+	if err != nil || c.Version != 1 || c.Description != "nightly" || c.Members[0].Name != "a" || c.Members[1].DependsOn[0].RunOnFailure {
+		t.Errorf("version 1 is %+v, %v", c, err)
+	}
+	if _, err := w.Chain(t.Context(), "c", 3); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 2") {
+		t.Errorf("version 3: %v", err)
+	}
+}

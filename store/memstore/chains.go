@@ -138,7 +138,7 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 	for _, i := range release {
 		s.releaseMember(c, i, now)
 	}
-	if c.StartedAt.IsZero() && next.State != courier.ChainPending {
+	if c.StartedAt.IsZero() && len(release) > 0 {
 		c.StartedAt = now
 	}
 	switch {

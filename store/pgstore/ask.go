@@ -20,16 +20,15 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	var x courier.Execution
 	var d store.Decision
 	var was courier.State
+	var released []string
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			var before row
-			var expired bool
-			err := tx.QueryRow(ctx, s.q.askLock, uuid(string(r.Execution))).Scan(append(before.fields(), &expired)...)
+			before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return answer{unknown(r.Execution)}
 			}
 			if err == nil {
-				x, err = s.one(ctx, tx, &before)
+				x, err = s.one(ctx, tx, before)
 			}
 			if err != nil {
 				return err
@@ -38,7 +37,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 			if d, err = store.Decide(&x, expired, r.Kind); err != nil {
 				return answer{err}
 			}
-			args, err := askArgs(&before, &x, d, r)
+			args, err := askArgs(before, &x, d, r, "")
 			if err != nil {
 				return err
 			}
@@ -46,7 +45,10 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 			if err := tx.QueryRow(ctx, s.q.ask, args...).Scan(after.fields()...); err != nil {
 				return err
 			}
-			x, err = s.one(ctx, tx, &after)
+			if x, err = s.one(ctx, tx, &after); err != nil || c == nil {
+				return err
+			}
+			released, err = s.memberMoved(ctx, tx, c, &x)
 			return err
 		})
 	})
@@ -63,7 +65,29 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if d.To != "" && was == courier.Running {
 		s.freed()
 	}
+	s.tellQueues(released)
 	return x, nil
+}
+
+// lockToAsk locks an execution, and before it the chain execution that it is a
+// member of, if it is of one. It tells how the execution stands, whether its
+// lease has ended, and how the chain execution does.
+func (s *Store) lockToAsk(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
+	var b pgx.Batch
+	b.Queue(s.q.chainLockOf, uuid(string(id)))
+	b.Queue(s.q.askLock, uuid(string(id)))
+	results := tx.SendBatch(ctx, &b)
+	defer func() {
+		if closed := results.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if c, err = s.scanChain(results.QueryRow()); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, false, nil, err
+	}
+	r = new(row)
+	err = results.QueryRow().Scan(append(r.fields(), &expired)...)
+	return r, expired, c, err
 }
 
 // one returns the execution of a row.
@@ -75,7 +99,9 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 	return list[0], nil
 }
 
-func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request) ([]any, error) {
+// askArgs are the parameters of sql/ask.sql. Now is empty if the statement is to
+// tell the time itself.
+func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
 	resume := r.Kind == courier.RequestResume && d.To != ""
 	marks, stopped := "", ""
 	if resume {
@@ -90,5 +116,5 @@ func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Reques
 			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
 		})
 	}
-	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped}, nil
+	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped, now}, nil
 }

@@ -137,8 +137,9 @@ func progressArgs(batch []*applying) []any {
 	}
 }
 
-// applyArgs are the parameters of sql/apply.sql.
-func applyArgs(batch []*applying) []any {
+// applyArgs are the parameters of sql/apply.sql. Locked is the chain
+// execution that is locked, if one is.
+func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 	n, sum := len(batch), 0
 	for _, a := range batch {
 		sum += len(a.t.Ended)
@@ -182,6 +183,6 @@ func applyArgs(batch []*applying) []any {
 		pause, cancel, interrupt, failure.arg(), reason.arg(), message.arg(), retry, m.workspace.arg(), m.disk,
 		m.start.step, m.start.number, m.start.id.arg(), m.start.typ.arg(), m.start.iteration.arg(), m.start.total.arg(),
 		ord, final, seq, ended.step, ended.number, ended.state.arg(), ended.typ.arg(), ended.id.arg(), ended.iteration.arg(), ended.total.arg(),
-		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), ended.reason.arg(), ended.err.arg(),
+		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), ended.reason.arg(), ended.err.arg(), string(locked),
 	}
 }

@@ -237,7 +237,12 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 
 // enqueued tells who waits for work of what was created.
 func (s *Store) enqueued(results []store.Enqueued) {
-	for _, q := range queuesOf(results) {
+	s.tellQueues(queuesOf(results))
+}
+
+// tellQueues tells who waits for work that there is some in queues.
+func (s *Store) tellQueues(queues []string) {
+	for _, q := range queues {
 		s.bell.ring(q)
 		s.news.tell(q)
 	}

@@ -23,6 +23,9 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
+	if t.Chain != "" && endsMember(&t) {
+		return s.applyMember(ctx, &t, t.Chain)
+	}
 	a := &applying{t: &t, done: make(chan error, 1)}
 	s.writers.add(s, a)
 	select {

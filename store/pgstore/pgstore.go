@@ -80,6 +80,7 @@ type Store struct {
 	bell        bell
 	news        news
 	renewals    renewals
+	plans       plans
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc

@@ -39,6 +39,7 @@ type row struct {
 	by, worker, workspace                         string
 	leaseExpires                                  *time.Time
 	disk, seq                                     int64
+	chain, member                                 *string
 }
 
 // fields are where a row is scanned to, in the order of the columns.
@@ -48,7 +49,7 @@ func (r *row) fields() []any {
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
-		&r.leaseExpires, &r.disk, &r.seq,
+		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member,
 	}
 }
 
@@ -61,6 +62,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key),
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
 		LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
+		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),
 	}
 	if len(r.limitKeys) > 0 {
 		x.LimitKeys = r.limitKeys

@@ -23,6 +23,9 @@ type statements struct {
 	renew, notify, committed                                   string
 	apply, progress, standing, ask, askLock                    string
 	execution, executions, steps, audit                        string
+
+	chainStart, chainMembers, chainExisting, chainExecutions, chainLatest string
+	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now string
 }
 
 // newStatements reads the statements for a schema.
@@ -34,6 +37,9 @@ func newStatements(schema string) *statements {
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
 		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
+		"chain_start": &q.chainStart, "chain_members": &q.chainMembers, "chain_existing": &q.chainExisting,
+		"chain_executions": &q.chainExecutions, "chain_latest": &q.chainLatest, "chain_lock": &q.chainLock, "chain_lock_of": &q.chainLockOf,
+		"chain_lock_members": &q.chainLockMembers, "chain_write": &q.chainWrite, "chain_again": &q.chainAgain, "now": &q.now,
 	} {
 		*text = tagged(name, statement(name, schema))
 	}

@@ -111,7 +111,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql str
 // writeOnce sends the statement and tells the callers whose transitions are
 // decided. It returns the others: what stood in their way has just gone.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([]*applying, error) {
-	left, err := s.send(ctx, db, batch, s.q.apply, applyArgs(batch))
+	left, err := s.send(ctx, db, batch, s.q.apply, applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -131,11 +131,12 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([
 			a.done <- unknown(a.t.Execution)
 			continue
 		}
-		t := *a.t
-		t.Lease = store.Token(uuid(string(t.Lease)))
-		if write, err := t.Admit(st); err != nil || !write {
+		switch write, err := admit(a.t, st); {
+		case err != nil || !write:
 			a.done <- err
-		} else {
+		case st.chain != "" && endsMember(a.t):
+			s.rest.Go(func() { a.done <- s.applyMember(s.ctx, a.t, st.chain) })
+		default:
 			rest = append(rest, a)
 		}
 	}
@@ -153,13 +154,27 @@ func (s *Store) moved(t *store.Transition) {
 	s.freed()
 }
 
+// A standing is how an execution stands, and the chain execution that it is a
+// member of.
+type standing struct {
+	store.Standing
+	chain courier.ChainExecutionID
+}
+
+// admit is t.Admit for a lease as the database writes it.
+func admit(t *store.Transition, st standing) (bool, error) {
+	same := *t
+	same.Lease = store.Token(uuid(string(t.Lease)))
+	return same.Admit(st.Standing)
+}
+
 // standings returns how executions stand.
-func (s *Store) standings(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]store.Standing, error) {
-	m := make(map[courier.ExecutionID]store.Standing, len(ids))
+func (s *Store) standings(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]standing, error) {
+	m := make(map[courier.ExecutionID]standing, len(ids))
 	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
 		var id courier.ExecutionID
-		var st store.Standing
-		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By)
+		var st standing
+		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain)
 		m[id] = st
 		return none, err
 	}, s.q.standing, ids)

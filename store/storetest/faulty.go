@@ -85,6 +85,7 @@ var ErrFault = errors.New("the store failed as it was told to")
 // made in the bubble where it is used.
 type Faulty struct {
 	store.Store
+	passed
 	fault    Fault
 	fired    chan struct{} // closed when the fault happens
 	released chan struct{}
@@ -102,6 +103,7 @@ var _ store.Store = (*Faulty)(nil)
 func NewFaulty(s store.Store, f Fault) *Faulty {
 	faulty := &Faulty{fault: f, fired: make(chan struct{}), released: make(chan struct{}), calls: make(map[string]int)}
 	faulty.Store = Intercept(s, faulty.call)
+	faulty.passed = passed{faulty.Store}
 	return faulty
 }
 

@@ -20,7 +20,8 @@
 -- Ended attempts: $28 ordinal of the transition, $29 whether it is that
 -- transition's last, $30 seq, $31 step, $32 attempt, $33 state, $34 type, $35 id,
 -- $36 iteration, $37 totals, $38 started (empty: as the store knows), $39 bytes,
--- $40 outputs, $41 files, $42 reason, $43 error. Empty text is null; an array
+-- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
+-- (empty: none), as that of a member must be when it ends. Empty text is null; an array
 -- in which all would be is empty.
 with u as (
 	update courier.job_executions e set
@@ -67,6 +68,7 @@ with u as (
 		and old.token = old.lease and old.seq = ($3::bigint[])[old.ord] - 1
 		and coalesce(($12::text[])[old.ord], '') in ('', coalesce(old.request, ''))
 		and (old.request is null or old.request = 'pause' and ($13::bool[])[old.ord] or old.request = 'cancel' and ($14::bool[])[old.ord])
+		and (e.chain_id is null or old.state_to in ('running', 'queued') or e.chain_id = nullif($44::text, '')::uuid)
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
 		old.current_step, old.current_attempt, old.current_started, old.current_id, old.current_type, old.current_iteration
 ), w as materialized (

@@ -1,9 +1,10 @@
 -- Carries out what sql/ask_lock.sql has locked an execution for, and writes its
 -- audit. $1 execution, $2 the state it enters (empty: none), $3 the request that is
 -- left to its worker (empty: none), $4 who asked, $5 whether it is a resume, $6 the
--- marks then, $7 the present step as JSON if it goes back to pending.
+-- marks then, $7 the present step as JSON if it goes back to pending, $8 now, if that
+-- has been asked for before.
 with clock as materialized (
-	select clock_timestamp() as now
+	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), before as materialized (
 	select e.id, e.state, e.state_since, e.seq, e.current_started from courier.job_executions e where e.id = $1::text::uuid
 ), after as (
@@ -46,4 +47,4 @@ select e.id::text, e.definition_id, e.version, e.state, e.queue, e.priority, e.a
 	e.reclaims, e.resumed_from, e.current_step, e.current_attempt, e.current_started, e.current_id, e.current_type,
 	e.current_iteration, e.current_total, e.current_worker, e.params, e.created_at, e.due_at, e.started_at, e.ended_at,
 	e.failure, e.request, e.resumed, e.idempotency_key, e.limit_keys, e.timeout_ns, e.created_by, e.worker, e.workspace,
-	e.lease_expires_at, e.disk_bytes, e.seq from after e
+	e.lease_expires_at, e.disk_bytes, e.seq, e.chain_id::text, e.chain_member from after e

@@ -1,8 +1,9 @@
 -- Writes what most transitions are, in the same way as sql/apply.sql but with
 -- less to decide, since starting a statement costs as much as many rows: the
 -- execution goes on or is completed, at most one attempt ended, which is the
--- present one, and nobody has asked for anything. What is more than that is not
--- written and left to sql/apply.sql. Returned are the ordinals of what was.
+-- present one, nobody has asked for anything, and no member of a chain ends. What
+-- is more than that is not written and left to sql/apply.sql. Returned are the
+-- ordinals of what was.
 --
 -- $1 execution, $2 token, $3 seq, $4 number of the last entry, $5 state,
 -- $6 position, $7 its loops, $8 marks, $9 reclaims, $10 workspace, $11 disk; what
@@ -48,6 +49,7 @@ with u as (
 		and coalesce(old.current_step, -1) = ($18::int[])[old.ord] and coalesce(old.current_attempt, 0) = ($19::int[])[old.ord]
 		and coalesce(old.current_iteration, '') = coalesce(($23::text[])[old.ord], '')
 		and e.request is null and e.current_worker is null and e.resumed_from is null and e.failure is null
+		and (e.chain_id is null or old.state_to = 'running')
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since,
 		old.current_step, old.current_attempt, old.current_started, old.current_iteration
 ), s as (

@@ -1,0 +1,455 @@
+package pgstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Chains = (*Store)(nil)
+
+func unknownChain(id courier.ChainExecutionID) error {
+	return fmt.Errorf("chain execution %q: %w", string(id), courier.ErrNotFound)
+}
+
+// plans are the plans of chain executions that were looked at lately.
+type plans struct {
+	mu  sync.Mutex
+	all map[courier.ChainExecutionID]*store.ChainPlan
+}
+
+// maxPlans bounds the plans that are kept.
+const maxPlans = 256
+
+func (p *plans) kept(id courier.ChainExecutionID) *store.ChainPlan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[id]
+}
+
+// of returns the plan of a chain execution, whose text is needed if it is not
+// kept.
+func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, error) {
+	if plan := p.kept(id); plan != nil {
+		return plan, nil
+	}
+	var members []store.PlannedMember
+	if err := decode(&text, &members); err != nil {
+		return nil, fmt.Errorf("plan of chain execution %s: %w", id, err)
+	}
+	plan, err := store.NewChainPlan(members)
+	if err != nil {
+		return nil, fmt.Errorf("plan of chain execution %s: %w", id, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil || len(p.all) >= maxPlans {
+		p.all = make(map[courier.ChainExecutionID]*store.ChainPlan)
+	}
+	p.all[id] = plan
+	return plan, nil
+}
+
+// How members stand is kept as a letter for each, a capital one where a pause of
+// the chain has asked.
+var memberLetters = map[courier.MemberState]byte{
+	courier.MemberPending: 'p', courier.MemberSkipped: 's', courier.MemberState(courier.Running): 'r', courier.MemberState(courier.Paused): 'u',
+	courier.MemberState(courier.Completed): 'c', courier.MemberState(courier.Failed): 'f', courier.MemberState(courier.Cancelled): 'x',
+}
+
+var memberStates = func() map[byte]courier.MemberState {
+	states := make(map[byte]courier.MemberState)
+	for state, c := range memberLetters {
+		states[c] = state
+	}
+	return states
+}()
+
+const toCapital = 'a' - 'A'
+
+func writeMembers(s store.ChainStanding) string {
+	b := make([]byte, len(s.Members))
+	for i, m := range s.Members {
+		if b[i] = memberLetters[m.State]; m.Asked {
+			b[i] -= toCapital
+		}
+	}
+	return string(b)
+}
+
+func readMembers(text string) ([]store.MemberStanding, error) {
+	list := make([]store.MemberStanding, len(text))
+	for i := range list {
+		c := text[i]
+		if list[i].Asked = c < 'a'; list[i].Asked {
+			c += toCapital
+		}
+		if list[i].State = memberStates[c]; list[i].State == "" {
+			return nil, fmt.Errorf("stored standing %q: unknown letter", text)
+		}
+	}
+	return list, nil
+}
+
+// StartChains creates chain executions, all or none, in one transaction.
+func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+	if err := s.begun(ctx); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	list = slices.Clone(list)
+	plans := make([]*store.ChainPlan, len(list))
+	for i := range list {
+		var err error
+		if plans[i], err = list[i].Plan(); err != nil {
+			return nil, err
+		}
+	}
+	var results []store.StartedChain
+	var queues []string
+	err := repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+			results, queues, err = s.startChains(ctx, tx, list, plans)
+			return err
+		})
+	})
+	if a, ok := errors.AsType[answer](err); ok {
+		return nil, a.error
+	}
+	if err != nil {
+		return nil, failed("start chains", err)
+	}
+	s.tellQueues(queues)
+	return results, nil
+}
+
+func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (results []store.StartedChain, queues []string, err error) {
+	created, now, err := s.createChains(ctx, tx, list, plans)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := make([]courier.ChainExecutionID, len(list))
+	if err := s.existingChains(ctx, tx, list, created, ids); err != nil {
+		return nil, nil, err
+	}
+	results = make([]store.StartedChain, len(list))
+	if err := s.createMembers(ctx, tx, list, created); err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		if !created[i] {
+			continue
+		}
+		ids[i] = list[i].ID
+		next, release := plans[i].Evaluate(plans[i].Begin(list[i].Hold))
+		got, err := s.writeChain(ctx, tx, ids[i], next, release, now, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		queues = append(queues, got...)
+	}
+	all, err := s.chainsByID(ctx, tx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		n, c := &list[i], all[ids[i]]
+		switch {
+		case c == nil:
+			return nil, nil, answer{fmt.Errorf("chain %q version %d: %w", n.Chain, n.Version, courier.ErrNotFound)}
+		case c.Chain != n.Chain:
+			return nil, nil, answer{fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)}
+		case !bytes.Equal(c.Params, n.Params):
+			return nil, nil, answer{fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)}
+		}
+		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
+	}
+	slices.Sort(queues)
+	return results, slices.Compact(queues), nil
+}
+
+// createChains creates what does not exist, and reports which that is and when.
+func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (created []bool, now string, err error) {
+	n := len(list)
+	order := make([]int, n) // always the same, or two lists with the same keys wait for each other
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(list[a].Chain, list[b].Chain), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
+	})
+	ids, chains, params, bys, keys, texts, standings := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	versions := make([]int32, n)
+	for k, i := range order {
+		c := &list[i]
+		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
+		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
+	}
+	rows, err := tx.Query(ctx, s.q.chainStart, ids, chains, versions, params, bys, keys, texts, standings)
+	if err != nil {
+		return nil, "", err
+	}
+	isNew := make(map[courier.ChainExecutionID]bool)
+	var id string
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		isNew[courier.ChainExecutionID(id)] = true
+		return nil
+	})
+	created = make([]bool, n)
+	for i := range list {
+		created[i] = isNew[list[i].ID]
+		delete(isNew, list[i].ID) // the same id again exists by then
+	}
+	return created, at.UTC().Format(time.RFC3339Nano), err
+}
+
+// existingChains finds the ids of those that were not created.
+func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool, found []courier.ChainExecutionID) error {
+	var at []int
+	var ids, chains, keys []string
+	for i := range list {
+		if !created[i] {
+			at = append(at, i)
+			ids, chains, keys = append(ids, uuid(string(list[i].ID))), append(chains, list[i].Chain), append(keys, list[i].IdempotencyKey)
+		}
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, s.q.chainExisting, ids, chains, keys)
+	if err != nil {
+		return err
+	}
+	var id string
+	var ord int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &ord}, func() error {
+		found[at[ord-1]] = courier.ChainExecutionID(id)
+		return nil
+	})
+	return err
+}
+
+// createMembers keeps what the members of new chain executions will be.
+func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool) error {
+	var chains []string
+	var ords []int32
+	var members []store.NewExecution
+	for i := range list {
+		for k := range list[i].Members {
+			if created[i] {
+				chains, ords, members = append(chains, string(list[i].ID)), append(ords, int32(k)), append(members, list[i].Prepared(k))
+			}
+		}
+	}
+	order := make([]int, len(members))
+	names := make([]string, len(members))
+	for i := range order {
+		order[i], names[i] = i, members[i].Member
+	}
+	for from := 0; from < len(members); from += maxStatement {
+		to := min(len(members), from+maxStatement)
+		args := memberArgs(chains[from:to], ords[from:to], names[from:to], enqueueArgs(members, order[from:to], time.Time{}))
+		kept := make(map[string]bool, to-from)
+		rows, err := tx.Query(ctx, s.q.chainMembers, args...)
+		if err != nil {
+			return err
+		}
+		var id string
+		var ord int32
+		_, err = pgx.ForEachRow(rows, []any{&id, &ord}, func() error {
+			kept[fmt.Sprint(id, ord)] = true
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i := from; i < to; i++ {
+			if m := &members[i]; !kept[fmt.Sprint(chains[i], ords[i])] {
+				return answer{fmt.Errorf("chain execution %s, member %q: job %q version %d: %w", chains[i], m.Member, m.Job, m.Version, courier.ErrNotFound)}
+			}
+		}
+	}
+	return nil
+}
+
+// memberArgs are the parameters of sql/chain_members.sql, made of those of
+// sql/enqueue.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
+// timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids.
+func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
+	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16]}
+}
+
+// writeChain writes what follows for a chain execution that is locked or new, and
+// returns the queues in which members were released. See sql/chain_write.sql.
+func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
+	return query(ctx, db, scanQueue, s.q.chainWrite, chainWriteArgs(id, next, release, now, moved)...)
+}
+
+func scanQueue(rows pgx.Rows) (q string, err error) {
+	err = rows.Scan(&q)
+	return q, err
+}
+
+func chainWriteArgs(id courier.ChainExecutionID, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) []any {
+	ords := make([]int32, len(release))
+	for i, m := range release {
+		ords[i] = int32(m)
+	}
+	return []any{string(id), string(next.State), string(next.Request), writeMembers(next), ords, now, string(moved)}
+}
+
+// ChainExecution returns a chain execution.
+func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	if err := s.begun(ctx); err != nil {
+		return courier.ChainExecution{}, err
+	}
+	all, err := s.chainsByID(ctx, s.pool, []courier.ChainExecutionID{id})
+	if err != nil {
+		return courier.ChainExecution{}, failed(fmt.Sprintf("read chain execution %s", id), err)
+	}
+	if c := all[id]; c != nil {
+		return *c, nil
+	}
+	return courier.ChainExecution{}, unknownChain(id)
+}
+
+// ChainExecutions returns a page of chain executions, newest first.
+func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	args := []any{int64(limit)}
+	filter := ""
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		filter += fmt.Sprintf(" and "+condition, len(args))
+	}
+	if f.Chain != "" {
+		add("d.name = $%d::text and d.kind = 'chain'", f.Chain)
+	}
+	if len(f.States) > 0 {
+		states := make([]string, len(f.States))
+		for i, st := range f.States {
+			states[i] = string(st)
+		}
+		add("c.state = any($%d::text[])", states)
+	}
+	if f.Before != "" {
+		add("c.id < $%d::text::uuid", uuid(string(f.Before)))
+	}
+	list, err := s.readChains(ctx, s.pool, filter, args)
+	if err != nil {
+		return nil, failed("list chain executions", err)
+	}
+	return list, nil
+}
+
+// chainsByID returns the chain executions that exist.
+func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainExecutionID) (map[courier.ChainExecutionID]*courier.ChainExecution, error) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = uuid(string(id))
+	}
+	list, err := s.readChains(ctx, db, " and c.id = any($2::text[]::uuid[])", []any{int64(len(ids)), texts})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[courier.ChainExecutionID]*courier.ChainExecution, len(list))
+	for i := range list {
+		all[list[i].ID] = &list[i]
+	}
+	return all, nil
+}
+
+// readChains reads chain executions with their members.
+func (s *Store) readChains(ctx context.Context, db querier, filter string, args []any) ([]courier.ChainExecution, error) {
+	rows, err := query(ctx, db, s.scanChainRow, strings.Replace(s.q.chainExecutions, "/* filter */", filter, 1), args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	ids := make([]string, len(rows))
+	latest := make(map[courier.ChainExecutionID]map[int]*courier.Execution, len(rows))
+	for i := range rows {
+		ids[i], latest[rows[i].id] = string(rows[i].id), make(map[int]*courier.Execution)
+	}
+	_, err = query(ctx, db, func(r pgx.Rows) (none struct{}, err error) {
+		var id string
+		var ord int
+		var x courier.Execution
+		var failure *string
+		if err = r.Scan(&id, &ord, &x.ID, &x.State, &failure); err == nil {
+			err = decode(failure, &x.Failure)
+		}
+		if err == nil {
+			latest[courier.ChainExecutionID(id)][ord] = &x
+		}
+		return none, err
+	}, s.q.chainLatest, ids)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]courier.ChainExecution, len(rows))
+	for i := range rows {
+		c := &rows[i]
+		list[i] = c.plan.View(c.execution, c.standing, func(m int) *courier.Execution { return latest[c.id][m] })
+	}
+	return list, nil
+}
+
+// A chainRow is a row of chain_executions.
+type chainRow struct {
+	id        courier.ChainExecutionID
+	execution courier.ChainExecution // only where it was read to be shown
+	plan      *store.ChainPlan
+	standing  store.ChainStanding
+	member    string // the name of the member that it was locked for
+}
+
+func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
+	var id, state, request, standing, plan string
+	var params *string
+	var started, ended *time.Time
+	x := &c.execution
+	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan)
+	if err == nil {
+		c.id, x.ID = courier.ChainExecutionID(id), courier.ChainExecutionID(id)
+		x.Params, x.CreatedAt, x.StartedAt, x.EndedAt = raw(params), x.CreatedAt.UTC(), instant(started), instant(ended)
+		err = s.completeChain(&c, state, request, standing, plan)
+	}
+	return c, err
+}
+
+// scanChain reads what the statements return that lock a chain execution. Without
+// a row it is pgx.ErrNoRows.
+func (s *Store) scanChain(row pgx.Row) (*chainRow, error) {
+	var c chainRow
+	var id, state, request, standing, plan string
+	if err := row.Scan(&id, &state, &request, &standing, &plan, &c.member); err != nil {
+		return nil, err
+	}
+	c.id = courier.ChainExecutionID(id)
+	return &c, s.completeChain(&c, state, request, standing, plan)
+}
+
+func (s *Store) completeChain(c *chainRow, state, request, standing, plan string) (err error) {
+	c.standing.State, c.standing.Request = courier.ChainState(state), courier.RequestKind(request)
+	if c.standing.Members, err = readMembers(standing); err == nil && plan != "" {
+		c.plan, err = s.plans.of(c.id, plan)
+	}
+	return err
+}

@@ -1,0 +1,563 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+func hasChains(s store.Store) bool {
+	_, ok := s.(store.Chains)
+	return ok
+}
+
+func (k *kit) chains() store.Chains { return k.Store.(store.Chains) }
+
+// newChain is an execution of the chain "chain" that can be created. Its members
+// are written as "a b<a c<a! d<b?,c": a plain dependency, one that runs on failure
+// ("!") and one that accepts any end ("?").
+func (k *kit) newChain(members string) store.NewChainExecution {
+	k.Helper()
+	k.job("job")
+	_, err := k.Save(k.ctx(), store.Definition{Kind: store.Chain, Name: "chain", Body: json.RawMessage(`{"name": "chain"}`)})
+	k.ok(err)
+	n := store.NewChainExecution{ID: courier.ChainExecutionID(k.ids.New()), Chain: "chain", Version: 1, By: "ann"}
+	for _, word := range strings.Fields(members) {
+		name, on, _ := strings.Cut(word, "<")
+		m := store.NewMember{Name: name, Execution: k.new()}
+		for _, d := range strings.FieldsFunc(on, func(c rune) bool { return c == ',' }) {
+			dep := courier.Dependency{Member: strings.TrimRight(d, "!?"), RunOnFailure: strings.HasSuffix(d, "!")}
+			if strings.HasSuffix(d, "?") {
+				dep.RequiredStatus = courier.RequireAny
+			}
+			m.DependsOn = append(m.DependsOn, dep)
+		}
+		m.Execution.By = "ann"
+		n.Members = append(n.Members, m)
+	}
+	return n
+}
+
+// startChain starts one chain execution, which must not exist.
+func (k *kit) startChain(n store.NewChainExecution) courier.ChainExecution {
+	k.Helper()
+	got, err := k.chains().StartChains(k.ctx(), []store.NewChainExecution{n})
+	k.ok(err)
+	if len(got) != 1 || got[0].Existed {
+		k.Fatalf("started %s", text(got))
+	}
+	return got[0].Execution
+}
+
+// chainOf starts a chain execution with members and returns its id.
+func (k *kit) chainOf(members string) courier.ChainExecutionID {
+	k.Helper()
+	return k.startChain(k.newChain(members)).ID
+}
+
+func (k *kit) chain(id courier.ChainExecutionID) courier.ChainExecution {
+	k.Helper()
+	c, err := k.chains().ChainExecution(k.ctx(), id)
+	k.ok(err)
+	return c
+}
+
+// chainIs reports a chain execution that stands otherwise than wanted, written as
+// "running: a=completed b=queued", and returns it.
+func (k *kit) chainIs(id courier.ChainExecutionID, want string) courier.ChainExecution {
+	k.Helper()
+	c := k.chain(id)
+	k.same("chain execution", chainText(&c), want)
+	if c.State.Ended() == c.EndedAt.IsZero() {
+		k.Errorf("chain execution is %s and ended at %v", c.State, c.EndedAt)
+	}
+	for _, m := range c.Members {
+		if released := m.State != courier.MemberPending && m.State != courier.MemberSkipped; released == (m.Execution == "") {
+			k.Errorf("member %s is %s and has execution %q", m.Name, m.State, m.Execution)
+		}
+	}
+	return c
+}
+
+func chainText(c *courier.ChainExecution) string {
+	var b strings.Builder
+	b.WriteString(string(c.State))
+	if c.Request != "" {
+		b.WriteString(", " + string(c.Request))
+	}
+	b.WriteByte(':')
+	for _, m := range c.Members {
+		fmt.Fprintf(&b, " %s=%s", m.Name, m.State)
+	}
+	return b.String()
+}
+
+// member returns the latest execution of a member.
+func (k *kit) member(id courier.ChainExecutionID, name string) courier.Execution {
+	k.Helper()
+	c := k.chain(id)
+	m := c.Member(name)
+	if m == nil || m.Execution == "" {
+		k.Fatalf("member %s has no execution: %s", name, chainText(&c))
+	}
+	return k.get(m.Execution)
+}
+
+// run claims the execution of a member.
+func (k *kit) run(id courier.ChainExecutionID, name string) *holder {
+	k.Helper()
+	return k.hold(k.member(id, name).ID, long)
+}
+
+// end claims the execution of a member and ends it.
+func (k *kit) end(id courier.ChainExecutionID, name string, to courier.State) {
+	k.Helper()
+	k.run(id, name).end(to)
+}
+
+// end ends the execution that is held, as a member of its chain.
+func (h *holder) end(to courier.State) {
+	h.k.Helper()
+	t := h.to(to)
+	t.Chain = h.Execution.Chain
+	if to == courier.Failed {
+		t.Failure = &courier.Failure{Step: 0, Reason: courier.ReasonError, Message: "boom"}
+	}
+	h.must(t)
+}
+
+func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (courier.ChainExecution, []courier.Execution) {
+	k.Helper()
+	r := store.ChainRequest{Chain: id, Kind: kind, By: "bob"}
+	if kind == courier.RequestRetry {
+		for range k.chain(id).Members {
+			r.IDs = append(r.IDs, courier.ExecutionID(k.ids.New()))
+		}
+	}
+	c, asked, err := k.chains().AskChain(k.ctx(), r)
+	k.ok(err)
+	k.same("what AskChain returns", c, k.chain(id))
+	for _, x := range asked {
+		k.same("an execution that was asked", x, k.get(x.ID))
+	}
+	return c, asked
+}
+
+var chainCases = append(chainStartCases, append(chainEndCases, append(chainAskCases, chainRaceCases...)...)...)
+
+var chainStartCases = []testCase{
+	{"started_as_asked", func(k *kit) {
+		n := k.newChain("a b<a c<a!,b?")
+		n.Params = json.RawMessage(`{"n": 1.10}`)
+		n.IdempotencyKey = "key"
+		n.Members[0].Execution.Params = json.RawMessage(`{"x": 1}`)
+		n.Members[0].Execution.Priority = 7
+		n.Members[0].Execution.LimitKeys = []string{"k"}
+		c := k.startChain(n)
+		k.same("what is read back", k.chain(n.ID), c)
+		if c.CreatedAt.IsZero() || !c.StartedAt.Equal(c.CreatedAt) {
+			k.Errorf("created %v, started %v", c.CreatedAt, c.StartedAt)
+		}
+		want := courier.ChainExecution{
+			ID: n.ID, Chain: "chain", Version: 1, State: courier.ChainRunning, Params: n.Params, IdempotencyKey: "key", By: "ann",
+			CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt,
+			Members: []courier.MemberExecution{
+				{Name: "a", Job: "job", Version: 1, State: "queued", Execution: n.Members[0].Execution.ID},
+				{Name: "b", Job: "job", Version: 1, State: courier.MemberPending, Reason: "waits for a", DependsOn: n.Members[1].DependsOn},
+				{Name: "c", Job: "job", Version: 1, State: courier.MemberPending, Reason: "waits for a, b", DependsOn: n.Members[2].DependsOn},
+			},
+		}
+		k.same("chain execution", c, want)
+		a := k.get(n.Members[0].Execution.ID)
+		wantA := courier.Execution{
+			ID: n.Members[0].Execution.ID, Job: "job", Version: 1, State: courier.Queued, Queue: courier.DefaultQueue, Priority: 7, Attempt: 1,
+			Params: n.Members[0].Execution.Params, LimitKeys: []string{"k"}, By: "ann", Chain: n.ID, Member: "a", CreatedAt: c.CreatedAt, DueAt: c.CreatedAt,
+		}
+		k.same("execution", a, wantA)
+		k.same("audit", k.audit(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})
+		k.same("executions", len(k.all()), 1)
+	}},
+	{"claim_brings_chain_and_member", func(k *kit) {
+		id := k.chainOf("a b<a")
+		r := k.request(5)
+		list := k.claim(r)
+		if len(list) != 1 || list[0].Execution.Chain != id || list[0].Execution.Member != "a" {
+			k.Errorf("claimed %s", text(list))
+		}
+	}},
+	{"hold_releases_nothing", func(k *kit) {
+		n := k.newChain("a b<a")
+		n.Hold = true
+		c := k.startChain(n)
+		k.same("chain execution", chainText(&c), "pending: a=pending b=pending")
+		k.same("executions", len(k.all()), 0)
+		k.askChain(n.ID, courier.RequestRelease)
+		if c := k.chainIs(n.ID, "running: a=queued b=pending"); c.StartedAt.IsZero() {
+			k.Error("it does not tell when it was started")
+		}
+	}},
+	{"same_id_is_recognised", func(k *kit) {
+		n := k.newChain("a b<a")
+		k.startChain(n)
+		k.end(n.ID, "a", courier.Completed)
+		before := k.chain(n.ID)
+		got, err := k.chains().StartChains(k.ctx(), []store.NewChainExecution{n})
+		k.ok(err)
+		k.same("results", got, []store.StartedChain{{Execution: before, Existed: true}})
+		k.same("executions", len(k.all()), 2)
+		n.Params = json.RawMessage(`{}`)
+		_, err = k.chains().StartChains(k.ctx(), []store.NewChainExecution{n})
+		k.is("other params", err, courier.ErrConflict)
+	}},
+	{"key_returns_the_existing_one", func(k *kit) {
+		n := k.newChain("a")
+		n.IdempotencyKey = "tick"
+		k.startChain(n)
+		again := k.newChain("a")
+		again.IdempotencyKey = "tick"
+		got, err := k.chains().StartChains(k.ctx(), []store.NewChainExecution{again, again})
+		k.ok(err)
+		for _, r := range got {
+			k.same("existing", []any{r.Existed, r.Execution.ID}, []any{true, n.ID})
+		}
+		again.Params = json.RawMessage(`{"n":1}`)
+		_, err = k.chains().StartChains(k.ctx(), []store.NewChainExecution{again})
+		k.is("other params", err, courier.ErrConflict)
+		k.same("executions", len(k.all()), 1)
+	}},
+	{"unknown_version_creates_nothing", func(k *kit) {
+		good, bad := k.newChain("a"), k.newChain("a")
+		bad.Version = 2
+		_, err := k.chains().StartChains(k.ctx(), []store.NewChainExecution{good, bad})
+		k.is("version of the chain", err, courier.ErrNotFound)
+		bad = k.newChain("a b<a")
+		bad.Members[1].Execution.Version = 9
+		_, err = k.chains().StartChains(k.ctx(), []store.NewChainExecution{good, bad})
+		k.is("version of a job", err, courier.ErrNotFound)
+		_, err = k.chains().ChainExecution(k.ctx(), good.ID)
+		k.is("the good one of the list", err, courier.ErrNotFound)
+		k.same("executions", len(k.all()), 0)
+		k.startChain(good)
+	}},
+	{"cycles_and_unknown_members_are_refused", func(k *kit) {
+		for _, members := range []string{"a<b b<a", "a<a", "a b<x", "a a"} {
+			_, err := k.chains().StartChains(k.ctx(), []store.NewChainExecution{k.newChain(members)})
+			k.is(members, err, courier.ErrInvalid)
+		}
+	}},
+	{"newest_first_pages_and_filters", func(k *kit) {
+		var ids []courier.ChainExecutionID
+		for range 5 {
+			ids = append(ids, k.chainOf("a"))
+		}
+		k.end(ids[1], "a", courier.Failed)
+		k.end(ids[3], "a", courier.Completed)
+		list := func(f store.ChainFilter) []courier.ChainExecutionID {
+			page, err := k.chains().ChainExecutions(k.ctx(), f)
+			k.ok(err)
+			var got []courier.ChainExecutionID
+			for _, c := range page {
+				k.same("one of a list", c, k.chain(c.ID))
+				got = append(got, c.ID)
+			}
+			return got
+		}
+		type l = []courier.ChainExecutionID
+		k.same("all", list(store.ChainFilter{}), l{ids[4], ids[3], ids[2], ids[1], ids[0]})
+		k.same("a page", list(store.ChainFilter{Limit: 2, Before: ids[3]}), l{ids[2], ids[1]})
+		k.same("by state", list(store.ChainFilter{States: []courier.ChainState{courier.ChainFailed, courier.ChainCompleted}}), l{ids[3], ids[1]})
+		k.same("by chain", len(list(store.ChainFilter{Chain: "chain"})), 5)
+		k.same("by another chain", len(list(store.ChainFilter{Chain: "job"})), 0)
+		_, err := k.chains().ChainExecution(k.ctx(), courier.ChainExecutionID(k.ids.New()))
+		k.is("unknown", err, courier.ErrNotFound)
+		_, err = k.chains().ChainExecution(k.ctx(), "no id")
+		k.is("no id", err, courier.ErrNotFound)
+	}},
+}
+
+var chainEndCases = []testCase{
+	{"released_with_the_end_of_the_one_before", func(k *kit) {
+		id := k.chainOf("a b<a c<b")
+		h := k.run(id, "a")
+		h.must(h.begin(0))
+		k.chainIs(id, "running: a=running b=pending c=pending")
+		t := h.to(courier.Completed)
+		t.Chain, t.Ended = id, []courier.StepExecution{ended(0)}
+		h.must(t)
+		k.chainIs(id, "running: a=completed b=queued c=pending")
+		a, b := k.member(id, "a"), k.member(id, "b")
+		k.same("the instant", b.CreatedAt, a.EndedAt)
+		k.ok(k.Apply(k.ctx(), t)) // its reply was lost
+		k.chainIs(id, "running: a=completed b=queued c=pending")
+		k.end(id, "b", courier.Completed)
+		k.end(id, "c", courier.Completed)
+		c := k.chainIs(id, "completed: a=completed b=completed c=completed")
+		k.same("ended", c.EndedAt, k.member(id, "c").EndedAt)
+	}},
+	{"a_transition_need_not_name_the_chain", func(k *kit) {
+		id := k.chainOf("a b<a c<b")
+		h := k.run(id, "a")
+		h.must(h.to(courier.Completed))
+		k.chainIs(id, "running: a=completed b=queued c=pending")
+		other := k.chainOf("a b<a")
+		h = k.run(id, "b")
+		t := h.to(courier.Failed)
+		t.Chain = other // nor is it believed
+		h.must(t)
+		k.chainIs(id, "failed: a=completed b=failed c=skipped")
+		k.chainIs(other, "running: a=queued b=pending")
+	}},
+	{"what_is_no_member_is_not_taken_for_one", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.start()
+		t := h.to(courier.Completed)
+		t.Chain = id
+		h.must(t)
+		k.state(h.id(), courier.Completed)
+		k.chainIs(id, "running: a=queued b=pending")
+	}},
+	{"refused_ends_change_nothing", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.run(id, "a")
+		t := h.to(courier.Completed)
+		t.Chain, t.Lease = id, store.Token("00000000-0000-4000-8000-000000000000")
+		k.is("another lease", k.Apply(k.ctx(), t), courier.ErrLeaseLost)
+		t = h.to(courier.Completed)
+		t.Chain = id
+		t.Seq += 3
+		k.is("another number", k.Apply(k.ctx(), t), courier.ErrLeaseLost)
+		t = h.to(courier.Completed)
+		t.Chain, t.Execution = id, courier.ExecutionID(k.ids.New())
+		k.is("unknown", k.Apply(k.ctx(), t), courier.ErrNotFound)
+		k.ask(h.id(), courier.RequestCancel)
+		t = h.to(courier.Completed)
+		t.Chain = id
+		k.is("cancelling", k.Apply(k.ctx(), t), courier.ErrConflict)
+		k.chainIs(id, "running: a=running b=pending")
+		h.end(courier.Cancelled)
+		k.chainIs(id, "failed: a=cancelled b=skipped")
+	}},
+	{"skipped_when_it_can_not_run", func(k *kit) {
+		id := k.chainOf("a b<a c<b d<a! e<b? f<b!")
+		k.end(id, "a", courier.Failed)
+		c := k.chainIs(id, "running: a=failed b=skipped c=skipped d=queued e=queued f=queued")
+		k.same("why", []string{c.Member("b").Reason, c.Member("c").Reason}, []string{"a failed", "b was skipped"})
+		for _, m := range []string{"d", "e", "f"} {
+			k.end(id, m, courier.Completed)
+		}
+		c = k.chainIs(id, "failed: a=failed b=skipped c=skipped d=completed e=completed f=completed")
+		k.same("failure", c.Failure, &courier.ChainFailure{Member: "a", Execution: c.Member("a").Execution, Message: "boom"})
+	}},
+	{"a_diamond_waits_for_both", func(k *kit) {
+		id := k.chainOf("a b<a c<a d<b,c")
+		k.end(id, "a", courier.Completed)
+		k.end(id, "c", courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued c=completed d=pending")
+		k.end(id, "b", courier.Completed)
+		k.chainIs(id, "running: a=completed b=completed c=completed d=queued")
+	}},
+	{"ended_by_a_cancel_at_once", func(k *kit) {
+		id := k.chainOf("a b<a c<a?")
+		k.ask(k.member(id, "a").ID, courier.RequestCancel)
+		k.chainIs(id, "running: a=cancelled b=skipped c=queued")
+	}},
+	{"ended_by_a_cancel_of_a_lost_worker_s", func(k *kit) {
+		id := k.chainOf("a b<a?")
+		h := k.hold(k.member(id, "a").ID, k.unit)
+		h.must(h.begin(0))
+		k.pass(2 * k.unit)
+		k.ask(h.id(), courier.RequestCancel)
+		k.chainIs(id, "running: a=cancelled b=queued")
+	}},
+	{"a_reclaim_is_no_end", func(k *kit) {
+		id := k.chainOf("a b<a")
+		k.hold(k.member(id, "a").ID, k.unit)
+		k.pass(2 * k.unit)
+		h := k.again(k.member(id, "a").ID)
+		k.chainIs(id, "running: a=running b=pending")
+		h.end(courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued")
+	}},
+	{"a_retry_of_the_job_is_no_end", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.run(id, "a")
+		t := h.to(courier.Queued)
+		t.Chain, t.RetryJob, t.Failure = id, true, &courier.Failure{Message: "boom"}
+		h.must(t)
+		k.chainIs(id, "running: a=queued b=pending")
+		x := k.member(id, "a")
+		k.same("membership", []any{x.Chain, x.Member, x.Attempt}, []any{id, "a", 2})
+		k.end(id, "a", courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued")
+	}},
+	{"a_resume_opens_it_again", func(k *kit) {
+		id := k.chainOf("a b<a c<b")
+		k.end(id, "a", courier.Failed)
+		k.chainIs(id, "failed: a=failed b=skipped c=skipped")
+		k.ask(k.member(id, "a").ID, courier.RequestResume)
+		if c := k.chainIs(id, "running: a=queued b=pending c=pending"); c.Failure != nil {
+			k.Errorf("failure %v", c.Failure)
+		}
+		k.end(id, "a", courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued c=pending")
+	}},
+	{"what_is_final_is_not_opened_again", func(k *kit) {
+		id := k.chainOf("a b<a?")
+		k.end(id, "a", courier.Failed)
+		k.end(id, "b", courier.Completed)
+		before := k.chainIs(id, "completed: a=failed b=completed")
+		k.ask(before.Member("a").Execution, courier.RequestResume)
+		c := k.chainIs(id, "completed: a=queued b=completed")
+		k.same("ended", c.EndedAt, before.EndedAt)
+		k.end(id, "a", courier.Completed)
+		k.chainIs(id, "completed: a=completed b=completed")
+	}},
+	{"a_release_wakes", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.run(id, "a")
+		r := k.request(1)
+		claims, err := k.Claim(k.ctx(), r)
+		k.ok(err)
+		h.end(courier.Completed)
+		k.ok(k.Await(k.ctx(), r.Queues, claims.Mark))
+		k.claimed("after the end", r, k.member(id, "b").ID)
+	}},
+}
+
+var chainAskCases = []testCase{
+	{"pause_and_resume", func(k *kit) {
+		id := k.chainOf("a b c<a d<b")
+		h := k.run(id, "a")
+		_, asked := k.askChain(id, courier.RequestPause)
+		k.same("asked", len(asked), 2)
+		k.chainIs(id, "running, pause: a=running b=paused c=pending d=pending")
+		k.same("request", k.get(h.id()).Request, courier.RequestPause)
+		h.end(courier.Paused)
+		k.chainIs(id, "paused, pause: a=paused b=paused c=pending d=pending")
+		_, asked = k.askChain(id, courier.RequestResume)
+		k.same("asked", len(asked), 2)
+		k.chainIs(id, "running: a=queued b=queued c=pending d=pending")
+		k.end(id, "a", courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued c=queued d=pending")
+	}},
+	{"a_pause_releases_nothing", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.run(id, "a")
+		k.askChain(id, courier.RequestPause)
+		h.end(courier.Completed) // it was in its last step
+		k.chainIs(id, "paused, pause: a=completed b=pending")
+		k.askChain(id, courier.RequestResume)
+		k.chainIs(id, "running: a=completed b=queued")
+	}},
+	{"a_resume_withdraws_a_pause", func(k *kit) {
+		id := k.chainOf("a b<a")
+		h := k.run(id, "a")
+		k.askChain(id, courier.RequestPause)
+		k.askChain(id, courier.RequestResume)
+		k.same("request", k.get(h.id()).Request, courier.RequestKind(""))
+		h.end(courier.Completed)
+		k.chainIs(id, "running: a=completed b=queued")
+	}},
+	{"a_resume_leaves_what_others_have_paused", func(k *kit) {
+		id := k.chainOf("a b c d")
+		k.ask(k.member(id, "a").ID, courier.RequestPause)
+		c := k.run(id, "c")
+		k.ask(c.id(), courier.RequestPause)
+		k.askChain(id, courier.RequestPause)
+		k.chainIs(id, "running, pause: a=paused b=paused c=running d=paused")
+		k.ask(k.member(id, "b").ID, courier.RequestResume) // and paused again, by hand
+		k.ask(k.member(id, "b").ID, courier.RequestPause)
+		k.askChain(id, courier.RequestResume)
+		k.chainIs(id, "running: a=paused b=paused c=running d=queued")
+		k.same("request", k.get(c.id()).Request, courier.RequestPause)
+	}},
+	{"a_pause_by_hand_takes_over", func(k *kit) {
+		id := k.chainOf("a")
+		h := k.run(id, "a")
+		k.askChain(id, courier.RequestPause)
+		k.ask(h.id(), courier.RequestPause)
+		k.askChain(id, courier.RequestResume)
+		k.same("request", k.get(h.id()).Request, courier.RequestPause)
+	}},
+	{"cancel", func(k *kit) {
+		id := k.chainOf("a b c d<a e<d?")
+		h := k.run(id, "a")
+		k.end(id, "b", courier.Failed)
+		_, asked := k.askChain(id, courier.RequestCancel)
+		k.same("asked", len(asked), 3)
+		c := k.chainIs(id, "running, cancel: a=running b=cancelled c=cancelled d=skipped e=skipped")
+		k.same("why", c.Member("e").Reason, "the chain was cancelled")
+		k.same("request", k.get(h.id()).Request, courier.RequestCancel)
+		h.end(courier.Cancelled)
+		k.chainIs(id, "cancelled: a=cancelled b=cancelled c=cancelled d=skipped e=skipped")
+	}},
+	{"cancel_of_what_is_paused_failed_or_held", func(k *kit) {
+		paused, failed := k.chainOf("a b<a"), k.chainOf("a b<a")
+		k.askChain(paused, courier.RequestPause)
+		k.askChain(paused, courier.RequestCancel)
+		k.chainIs(paused, "cancelled: a=cancelled b=skipped")
+		k.end(failed, "a", courier.Failed)
+		k.askChain(failed, courier.RequestCancel)
+		k.chainIs(failed, "cancelled: a=cancelled b=skipped")
+		n := k.newChain("a b<a")
+		n.Hold = true
+		k.startChain(n)
+		k.askChain(n.ID, courier.RequestCancel)
+		c := k.chainIs(n.ID, "cancelled: a=skipped b=skipped")
+		k.same("started", c.StartedAt.IsZero(), true)
+	}},
+	{"retry_goes_on_from_what_failed", func(k *kit) {
+		id := k.chainOf("a b c d<a e<b f<c g<d,e,f")
+		k.end(id, "a", courier.Completed)
+		k.end(id, "b", courier.Failed)
+		k.ask(k.member(id, "c").ID, courier.RequestCancel)
+		k.end(id, "d", courier.Completed)
+		before := k.chainIs(id, "failed: a=completed b=failed c=cancelled d=completed e=skipped f=skipped g=skipped")
+		_, asked := k.askChain(id, courier.RequestRetry)
+		k.same("asked", len(asked), 1)
+		c := k.chainIs(id, "running: a=completed b=queued c=queued d=completed e=pending f=pending g=pending")
+		k.same("the failed one is the same", c.Member("b").Execution, before.Member("b").Execution)
+		if c.Member("c").Execution == before.Member("c").Execution {
+			k.Error("the cancelled one has no new execution")
+		}
+		x := k.member(id, "c")
+		k.same("the new one", []any{x.Chain, x.Member, x.Job, x.State}, []any{id, "c", "job", courier.Queued})
+		k.state(before.Member("c").Execution, courier.Cancelled)
+		for _, m := range []string{"b", "c", "e", "f", "g"} {
+			k.end(id, m, courier.Completed)
+		}
+		k.chainIs(id, "completed: a=completed b=completed c=completed d=completed e=completed f=completed g=completed")
+	}},
+	{"retry_needs_ids", func(k *kit) {
+		id := k.chainOf("a")
+		k.ask(k.member(id, "a").ID, courier.RequestCancel)
+		_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: courier.RequestRetry})
+		k.is("without ids", err, courier.ErrInvalid)
+		k.chainIs(id, "failed: a=cancelled")
+	}},
+	{"refused_requests_change_nothing", func(k *kit) {
+		id := k.chainOf("a")
+		before := k.chain(id)
+		for _, kind := range []courier.RequestKind{courier.RequestResume, courier.RequestRelease, courier.RequestRetry} {
+			_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: kind})
+			if _, ok := errors.AsType[*courier.ChainRequestError](err); !ok {
+				k.Errorf("%s: error %v", kind, err)
+			}
+		}
+		_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: "explode"})
+		k.is("an unknown request", err, courier.ErrInvalid)
+		_, _, err = k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: courier.ChainExecutionID(k.ids.New()), Kind: courier.RequestPause})
+		k.is("an unknown chain execution", err, courier.ErrNotFound)
+		k.same("chain execution", k.chain(id), before)
+	}},
+	{"requests_tell_who_asked", func(k *kit) {
+		id := k.chainOf("a")
+		k.askChain(id, courier.RequestCancel)
+		audit := k.audit(k.member(id, "a").ID)
+		k.same("who", audit[len(audit)-1].By, "bob")
+	}},
+}
