@@ -334,8 +334,8 @@ type ChainDecision struct {
 }
 
 // Decide says what a request does to the chain execution with an id, which
-// stands as s. Of returns the latest execution of a released member, and whether
-// it is running and its lease has ended. A request that the state does not allow
+// stands as s. Of returns the latest execution of a released member, nil if that
+// has been removed, and whether it is running and its lease has ended. A request that the state does not allow
 // is a *courier.ChainRequestError.
 //
 //	state                pause     resume     cancel     release   retry
@@ -350,7 +350,8 @@ type ChainDecision struct {
 // A pause asks all executions that are queued or run to pause; a resume resumes
 // those that the pause has asked and nobody else has asked since, and no others.
 // A cancel asks all executions that are not final to cancel. A retry resumes the
-// failed members, and gives cancelled ones a new execution. Requests that the
+// failed members, and gives cancelled ones, and failed ones whose execution has been
+// removed, a new execution. Requests that the
 // state of an execution does not allow are left out.
 func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
 	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
@@ -420,7 +421,9 @@ func wanted(m MemberStanding, kind courier.RequestKind) courier.RequestKind {
 			return kind
 		}
 	case courier.RequestCancel:
-		return kind
+		if m.State == memberRunning || m.State == memberPaused || m.State == memberFailed {
+			return kind
+		}
 	case courier.RequestRetry:
 		switch m.State {
 		case memberFailed:
@@ -435,11 +438,15 @@ func wanted(m MemberStanding, kind courier.RequestKind) courier.RequestKind {
 // ask adds a request to a member's execution, if its state allows it.
 func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (*courier.Execution, bool)) error {
 	x, expired := of(member)
-	if x == nil {
-		return fmt.Errorf("member %d of the chain has no execution: %w", member, courier.ErrConflict)
-	}
 	m := &d.Next.Members[member]
 	m.Asked = false
+	if x == nil { // retention has removed it
+		if kind == courier.RequestResume {
+			d.Again = append(d.Again, member)
+			m.State = memberRunning
+		}
+		return nil
+	}
 	if x.Request == kind && !expired {
 		return nil // somebody else has asked that already
 	}

@@ -53,7 +53,7 @@ type NewMember struct {
 	Name      string
 	DependsOn []courier.Dependency
 	// Execution is created when the member is released, as by Enqueue; a store
-	// ignores its Hold, Delay and IdempotencyKey, and sets Chain and Member.
+	// ignores its Hold, Delay, IdempotencyKey and Latest, and sets Chain and Member.
 	Execution NewExecution
 }
 
@@ -98,6 +98,6 @@ func (n *NewChainExecution) Plan() (*ChainPlan, error) {
 func (n *NewChainExecution) Prepared(i int) NewExecution {
 	x := n.Members[i].Execution
 	x.Chain, x.Member = n.ID, n.Members[i].Name
-	x.Hold, x.Delay, x.IdempotencyKey = false, 0, ""
+	x.Hold, x.Delay, x.IdempotencyKey, x.Latest = false, 0, "", false
 	return x
 }

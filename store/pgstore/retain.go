@@ -19,6 +19,11 @@ import (
 //
 // What is removed is as if it had never been: its idempotency key can be used
 // again. Definitions and settings stay.
+//
+// Members of a chain execution that has not ended are kept whatever their age,
+// as are those of a failed one unless Failed is set. When it has ended, and the
+// last execution of its members is removed, so is the chain execution; one
+// whose members never had an execution goes after MaxAge.
 type Retention struct {
 	// MaxAge is for how long an execution is kept after it ended. 0 means no limit.
 	MaxAge time.Duration
@@ -133,13 +138,31 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 			}
 		}
 	}
+	if err := s.retainChains(ctx, r, background); err != nil && !errors.Is(err, errOthersRetain) {
+		return removed, retainError("remove chain executions", err)
+	}
 	return removed, nil
+}
+
+// retainChains removes the chain executions that have ended and of which nothing
+// else is left.
+func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error {
+	for after := nobody; after != ""; {
+		var gone int64
+		err := s.retaining(ctx, alone, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, s.rare("retain_chains"), after, int64(retainExecutions), micros(r.MaxAge), r.Failed).Scan(&after, &gone)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // retainError is err, with what to do if the role may not delete.
 func retainError(what string, err error) error {
 	if code(err) == "42501" {
-		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on step_executions and job_audit_log: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
+		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on step_executions and job_audit_log, and select, update of a column and delete on chain_executions and select and delete on chain_members: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
 	}
 	return failed(what, err)
 }

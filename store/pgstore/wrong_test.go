@@ -187,7 +187,7 @@ func TestReadOnly(t *testing.T) {
 const workerRights = `
 	grant usage on schema courier to ROLE;
 	grant select on courier.schema_migrations to ROLE;
-	grant select, insert, update on courier.job_definitions, courier.job_executions to ROLE;
+	grant select, insert, update on courier.job_definitions, courier.job_executions, courier.chain_executions, courier.chain_members to ROLE;
 	grant select, insert on courier.job_definition_versions, courier.step_executions, courier.job_audit_log to ROLE;
 	grant select, insert, update, delete on courier.system_settings to ROLE`
 
@@ -196,7 +196,8 @@ const retentionRights = `
 	grant usage on schema courier to ROLE;
 	grant select on courier.schema_migrations, courier.job_definitions to ROLE;
 	grant select, delete, update (ended_at) on courier.job_executions to ROLE;
-	grant select, delete on courier.step_executions, courier.job_audit_log to ROLE`
+	grant select, delete on courier.step_executions, courier.job_audit_log, courier.chain_members to ROLE;
+	grant select, delete, update (ended_at) on courier.chain_executions to ROLE`
 
 // TestRights does all with a role that has just the rights it needs, and then
 // takes one after the other away.

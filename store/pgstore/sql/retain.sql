@@ -1,7 +1,8 @@
 -- Removes executions of a job, in the order of their ids, with their records
 -- and their audit. It follows sql/retain_begin.sql in the same transaction.
--- Executions that somebody is changing are passed over. Returned are how many
--- are gone, and the last of them.
+-- Executions that somebody is changing are passed over, and so are the members of
+-- a chain execution that goes on, or can still be retried: others may read what
+-- they have left. Returned are how many are gone, and the last of them.
 --
 -- $1 job, $2 from which execution, $3 the last that can be too old, $4 that age
 -- in microseconds, $5 the last that is too many, $6 whether failed ones are
@@ -12,6 +13,10 @@ with clock as materialized (
 	select e.id, e.seq from courier.job_executions e, clock
 	where e.definition_id = $1::int and e.id >= $2::text::uuid and e.id <= greatest($3::text::uuid, $5::text::uuid)
 		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and $6::bool)
+		and (e.chain_id is null or not exists (
+			select from courier.chain_executions c
+			where c.id = e.chain_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)
+		))
 		and (e.ended_at <= clock.now - $4::bigint * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
 	order by e.id limit $7::bigint
 	for update of e skip locked
