@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storetest"
 )
 
 // A chainWorld is an engine with step types for chains of small jobs.
@@ -20,6 +21,7 @@ type chainWorld struct {
 	t *testing.T
 	*engine.Engine
 	store *memstore.Store
+	reg   *courier.Registry
 
 	mu   sync.Mutex
 	fail map[string]bool          // jobs whose step fails
@@ -35,17 +37,16 @@ type chainStep struct {
 // newChains returns a started engine. Jobs called a, b, c ... have one step, which
 // waits and fails as the world says, and gives {"text": <name of the job>}.
 func newChains(t *testing.T) *chainWorld {
-	w := &chainWorld{t: t, store: memstore.New(), fail: make(map[string]bool), gate: make(map[string]chan struct{})}
-	reg := new(courier.Registry)
-	courier.RegisterFunc(reg, "demo.do", func(ctx context.Context, job *courier.Context, cfg struct {
+	w := &chainWorld{t: t, store: memstore.New(), reg: new(courier.Registry), fail: make(map[string]bool), gate: make(map[string]chan struct{})}
+	courier.RegisterFunc(w.reg, "demo.do", func(ctx context.Context, job *courier.Context, cfg struct {
 		In any `json:"in"`
 	}) (chainStep, error) {
 		return w.work(ctx, job.Job())
 	}, nil)
-	courier.RegisterFunc(reg, "demo.take", func(_ context.Context, job *courier.Context, cfg chainStep) (chainStep, error) {
+	courier.RegisterFunc(w.reg, "demo.take", func(_ context.Context, job *courier.Context, cfg chainStep) (chainStep, error) {
 		return cfg, nil
 	}, nil)
-	w.Engine = engine.New(w.store, reg, &engine.Options{Workspace: t.TempDir()})
+	w.Engine = engine.New(w.store, w.reg, &engine.Options{Workspace: t.TempDir()})
 	for _, name := range strings.Fields("a b c d e") {
 		w.define(`{"name": "` + name + `", "steps": [{"id": "do", "type": "demo.do"}]}`)
 	}
@@ -503,4 +504,85 @@ func TestDefineChainSavesVersions(t *testing.T) {
 	if _, err := w.Chain(t.Context(), "c", 3); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 2") {
 		t.Errorf("version 3: %v", err)
 	}
+}
+
+// TestChainSurvivesFaults has a store that fails, hangs or dies at the n-th call of
+// an engine that starts a chain and works on it, for all n, while another engine
+// stands by. The chain ends as it should, and each member has run once, but for
+// the one that was interrupted.
+func TestChainSurvivesFaults(t *testing.T) {
+	for _, kind := range storetest.FaultKinds {
+		for n := 1; ; n++ {
+			hit := false
+			synctest.Test(t, func(t *testing.T) { hit = survives(t, storetest.Fault{Kind: kind, N: n}) })
+			if !hit {
+				if n < 15 {
+					t.Errorf("%v: there were only %d calls", kind, n)
+				}
+				break
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// survives runs a chain with a fault, and reports whether that happened.
+func survives(t *testing.T, f storetest.Fault) bool {
+	w := newChains(t) // stands by
+	w.fails("b", true)
+	w.define(`{"name": "take", "steps": [{"type": "demo.take", "config": {"text": "context:chain.a.text"}}]}`)
+	c := readChain(t, `{"name": "chain", "members": [{"job": "a"}, {"job": "b"}, {"name": "take", "job": "take", "depends_on": ["a"]},
+		{"job": "c", "depends_on": ["take", "b"]}, {"job": "d", "depends_on": [{"member": "c", "run_on_failure": true}]}]}`)
+	if _, err := w.DefineChain(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	faulty := storetest.NewFaulty(w.store, f)
+	first := engine.New(faulty, w.reg, &engine.Options{Workspace: t.TempDir()})
+	if err := first.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	x, err := first.StartChain(ctx, "chain", &engine.ChainOptions{IdempotencyKey: "once"})
+	cancel()
+	if err == nil {
+		time.Sleep(5 * time.Second)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil { // whoever wanted it starts it again
+		if x, err = w.StartChain(t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "once"}); err != nil {
+			t.Fatalf("%v: %v", f, err)
+		}
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	x, err = w.WaitChain(ctx, x.ID)
+	if err != nil {
+		t.Errorf("%v (%s): %v: %s", f, faulty.Hit(), err, chainText(&x))
+	}
+	if got, want := chainText(&x), "failed: a=completed b=failed take=completed c=skipped d=completed"; got != want {
+		t.Errorf("%v (%s): %s, want %s", f, faulty.Hit(), got, want)
+	}
+	all, err := w.Executions(t.Context(), store.Filter{})
+	if err != nil || len(all) != 4 {
+		t.Errorf("%v (%s): %d executions of 4 members, %v", f, faulty.Hit(), len(all), err)
+	}
+	for _, e := range all {
+		if err := storetest.CheckExecution(t.Context(), w.store, e.ID); err != nil {
+			t.Errorf("%v (%s): %v", f, faulty.Hit(), err)
+		}
+	}
+	faulty.Release()
+	for _, e := range []*engine.Engine{first, w.Engine} {
+		if err := e.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	return faulty.Hit() != ""
 }
