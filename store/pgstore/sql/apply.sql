@@ -60,7 +60,8 @@ with u as (
 		) t
 		cross join lateral (
 			select x.ctid as place, x.id, x.token, x.state, x.seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by,
-				x.current_step, x.current_attempt, x.current_started, x.current_id, x.current_type, x.current_iteration
+				x.current_step, x.current_attempt, x.current_started, x.current_id, x.current_type, x.current_iteration,
+				x.chain_id
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -68,7 +69,7 @@ with u as (
 		and old.token = old.lease and old.seq = ($3::bigint[])[old.ord] - 1
 		and coalesce(($12::text[])[old.ord], '') in ('', coalesce(old.request, ''))
 		and (old.request is null or old.request = 'pause' and ($13::bool[])[old.ord] or old.request = 'cancel' and ($14::bool[])[old.ord])
-		and (e.chain_id is null or old.state_to in ('running', 'queued') or e.chain_id = nullif($44::text, '')::uuid)
+		and (old.chain_id is null or old.state_to in ('running', 'queued') or old.chain_id = nullif($44::text, '')::uuid)
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
 		old.current_step, old.current_attempt, old.current_started, old.current_id, old.current_type, old.current_iteration
 ), w as materialized (

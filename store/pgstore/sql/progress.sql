@@ -40,7 +40,7 @@ with u as (
 		) t
 		cross join lateral (
 			select x.ctid as place, x.token, x.seq, x.attempt, x.worker, x.state_since,
-				x.current_step, x.current_attempt, x.current_started, x.current_iteration
+				x.current_step, x.current_attempt, x.current_started, x.current_iteration, x.chain_id
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -49,7 +49,7 @@ with u as (
 		and coalesce(old.current_step, -1) = ($18::int[])[old.ord] and coalesce(old.current_attempt, 0) = ($19::int[])[old.ord]
 		and coalesce(old.current_iteration, '') = coalesce(($23::text[])[old.ord], '')
 		and e.request is null and e.current_worker is null and e.resumed_from is null and e.failure is null
-		and (e.chain_id is null or old.state_to = 'running')
+		and (old.chain_id is null or old.state_to = 'running')
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since,
 		old.current_step, old.current_attempt, old.current_started, old.current_iteration
 ), s as (
