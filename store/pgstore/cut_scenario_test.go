@@ -84,6 +84,10 @@ const large = 100_000
 
 var scenarios = []scenario{
 	{
+		name: "chain", act: (*trial).chain, job: steps(gives(1)),
+		state: courier.Completed, moves: completed, trace: []string{`0 completed {"value":1}`},
+	},
+	{
 		name: "linear", fresh: true, act: runs(1, nil),
 		job:   steps(gives(config{"a": []any{1, "two"}}), gives("context:0.value.a"), gives("context:1.value[1]"), gives("${context:2.value}!"), gives(nil)),
 		state: courier.Completed, moves: completed,

@@ -1,0 +1,44 @@
+package pgstore_test
+
+import (
+	"context"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// chain runs a chain of four members of the job, of which two can run at once.
+func (tr *trial) chain() {
+	tr.start(tr.first)
+	tr.define()
+	on := func(names ...string) (list []courier.Dependency) {
+		for _, n := range names {
+			list = append(list, courier.Dependency{Member: n})
+		}
+		return list
+	}
+	c := courier.Chain{Name: tr.job, Members: []courier.ChainMember{
+		{Name: "a", Job: tr.job}, {Name: "b", Job: tr.job, DependsOn: on("a")}, {Name: "c", Job: tr.job, DependsOn: on("a")},
+		{Name: "d", Job: tr.job, DependsOn: on("b", "c")},
+	}}
+	tr.ask("define chain", func(ctx context.Context) error {
+		_, err := tr.first.DefineChain(ctx, c)
+		return err
+	})
+	var x courier.ChainExecution
+	tr.ask("start chain", func(ctx context.Context) (err error) {
+		x, err = tr.first.StartChain(ctx, tr.job, &engine.ChainOptions{IdempotencyKey: "once"})
+		return err
+	})
+	id := x.ID
+	tr.ask("wait for chain", func(ctx context.Context) (err error) {
+		x, err = tr.first.WaitChain(ctx, id)
+		return err
+	})
+	if x.State != courier.ChainCompleted {
+		tr.report("the chain is %s", x.State)
+	}
+	for _, m := range x.Members {
+		tr.ids = append(tr.ids, m.Execution)
+	}
+}
