@@ -93,7 +93,8 @@ func (d *chainDefinition) names() []string {
 	return names
 }
 
-// check finds all problems. Its error is one of the store.
+// check finds all problems. Its error is one of the store, or of a job that this
+// engine can't run.
 func (d *chainDefinition) check(ctx context.Context, e *Engine) error {
 	c := &d.chain
 	switch n := utf8.RuneCountInString(c.Name); {
@@ -193,10 +194,8 @@ func (d *chainDefinition) checkJobs(ctx context.Context, e *Engine) error {
 		case errors.Is(got.err, courier.ErrNotFound):
 			text, _ := strings.CutSuffix(got.err.Error(), ": "+courier.ErrNotFound.Error())
 			d.member(i, "job", "%s", text)
-		case ctx.Err() != nil:
+		default: // the store's, or of a job that can't run here: it says nothing of the chain
 			return got.err
-		default:
-			d.member(i, "job", "%v", got.err)
 		}
 	}
 	return nil
