@@ -221,7 +221,7 @@ type NewExecution struct {
 	Timeout        time.Duration
 	By             string
 	// Chain and Member are what the execution is a member of; see [Chains]. Enqueue
-	// is called without them.
+	// ignores them.
 	Chain  courier.ChainExecutionID
 	Member string
 }

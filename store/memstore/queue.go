@@ -63,7 +63,9 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	case s.definition(store.Job, n.Job, n.Version) == nil:
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
 	}
-	return s.create(n, now), false, nil
+	alone := *n
+	alone.Chain, alone.Member = "", ""
+	return s.create(&alone, now), false, nil
 }
 
 // create creates an execution. It stands in no queue yet.

@@ -84,7 +84,7 @@ const large = 100_000
 
 var scenarios = []scenario{
 	{
-		name: "chain", act: (*trial).chain, job: steps(gives(1)),
+		name: "chain", act: (*trial).chain, check: (*trial).checkChain, job: steps(gives(1)),
 		state: courier.Completed, moves: completed, trace: []string{`0 completed {"value":1}`},
 	},
 	{

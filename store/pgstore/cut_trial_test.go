@@ -133,12 +133,13 @@ type trial struct {
 	gate          chan struct{} // closed when steps that wait may go on
 	begun         chan struct{} // receives when one begins to wait
 
-	ids    []courier.ExecutionID // acknowledged
-	failed int                   // calls of clients
-	lost   int                   // workers that an execution lost, at most
-	hangs  bool
-	took   time.Duration
-	once   sync.Once
+	ids     []courier.ExecutionID  // acknowledged
+	chained courier.ChainExecution // as it ended, if a chain was started
+	failed  int                    // calls of clients
+	lost    int                    // workers that an execution lost, at most
+	hangs   bool
+	took    time.Duration
+	once    sync.Once
 
 	mu     sync.Mutex
 	errs   []error

@@ -312,7 +312,9 @@ var chainEndCases = []testCase{
 	}},
 	{"what_is_no_member_is_not_taken_for_one", func(k *kit) {
 		id := k.chainOf("a b<a")
-		h := k.start()
+		n := k.new()
+		n.Chain, n.Member = id, "b"
+		h := k.hold(k.add(n)[0].ID, long)
 		t := h.to(courier.Completed)
 		t.Chain = id
 		h.must(t)
