@@ -2,6 +2,7 @@ package file
 
 import (
 	"archive/zip"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"time"
-
-	"github.com/klauspost/compress/flate"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
