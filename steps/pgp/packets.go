@@ -6,8 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/zlib"
+	"github.com/courierhq/courier/internal/inflate"
 )
 
 // The types of the packets that steps write themselves.
@@ -205,9 +204,9 @@ func unpacked(body *packetReader) (io.Reader, error) {
 	case 0:
 		return r, nil
 	case 1:
-		return flate.NewReader(r), nil
+		return inflate.NewReader(r), nil
 	case 2:
-		return zlib.NewReader(r)
+		return inflate.NewZlibReader(r)
 	case 3:
 		return bzip2.NewReader(r), nil
 	}
