@@ -45,6 +45,16 @@ func (p *packetWriter) Write(b []byte) (int, error) {
 				return 0, err
 			}
 		}
+		if len(p.buf) == headerSize && len(b) > pieceSize { // no piece with nothing behind it
+			if err := p.emit([]byte{partialLength(pieceBits)}); err != nil { // the header alone
+				return 0, err
+			}
+			if _, err := p.w.Write(b[:pieceSize]); err != nil {
+				return 0, err
+			}
+			b = b[pieceSize:]
+			continue
+		}
 		k := min(cap(p.buf)-len(p.buf), len(b))
 		p.buf = append(p.buf, b[:k]...)
 		b = b[k:]
