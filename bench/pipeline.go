@@ -28,28 +28,37 @@ import (
 // description of the work comes from its standard input.
 const pipelineArg = "pipeline"
 
-// pipelines measures a whole pipeline, from an OpenSSH server on the same
-// machine to the files in their place: its speed, and the most memory that the
+// pipelines measures whole pipelines: their speed, and the most memory that the
 // process of the engine ever had, which is to be small however large the files
-// are. The server and what prepares the files are other processes.
+// are. One goes from an OpenSSH server on the same machine to the files in their
+// place, the other encrypts and decrypts in both forms. The server and what
+// prepares the files are other processes.
 func pipelines() []bench {
-	return []bench{{
-		name:    "pipeline-10g",
-		figures: []figure{{unit: "MiB/s"}, {name: "memory", unit: "MiB", less: true}},
-		once:    true,
-		turn: func(ctx context.Context, h *harness, _ string) ([]float64, error) {
-			p, err := newPipeline(ctx, h)
-			if err != nil {
-				return nil, err
-			}
-			v, err := p.measure(ctx, h)
-			return v, errors.Join(err, p.lab.close())
-		},
-	}}
+	one := func(name, job string, prepare func(*pipeline, context.Context) error, files int) bench {
+		return bench{
+			name: name, figures: []figure{{unit: "MiB/s"}, {name: "memory", unit: "MiB", less: true}}, once: true,
+			turn: func(ctx context.Context, h *harness, _ string) ([]float64, error) {
+				p, err := newPipeline(ctx, h, job, files)
+				if err != nil {
+					return nil, err
+				}
+				var v []float64
+				if err = prepare(p, ctx); err == nil {
+					v, err = p.measure(ctx, h)
+				}
+				return v, errors.Join(err, p.lab.close())
+			},
+		}
+	}
+	return []bench{
+		one("pipeline-10g", pipelineJob, (*pipeline).encrypted, 10),
+		one("pgp-pipeline-1g", pgpJob, (*pipeline).plain, 1),
+	}
 }
 
-// A pipeline is an encrypted archive on a server, and a place for what is in it.
+// A pipeline is a job with the files for it, and a place for what comes of them.
 type pipeline struct {
+	job   string
 	lab   *sftpLab
 	files int
 	bytes int64 // of each
@@ -58,15 +67,14 @@ type pipeline struct {
 // A pipelineWork is what the process that is measured is told. In the directory
 // are the keys, and local/ is for what it makes.
 type pipelineWork struct {
+	Job  string
 	Dir  string
 	User string // who may log in at the server
 	Port int
 }
 
-// newPipeline makes the archive: of each file three quarters can't be
-// compressed, and one is text.
-func newPipeline(ctx context.Context, h *harness) (*pipeline, error) {
-	p := &pipeline{files: 10, bytes: 1 << 30}
+func newPipeline(ctx context.Context, h *harness, job string, files int) (*pipeline, error) {
+	p := &pipeline{job: job, files: files, bytes: 1 << 30}
 	switch {
 	case h.turn < time.Second: // in tests
 		p.bytes = 256 << 10
@@ -77,13 +85,21 @@ func newPipeline(ctx context.Context, h *harness) (*pipeline, error) {
 	if p.lab, err = openSFTPLab(ctx, h.quick); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(ctx); err != nil {
+	key, err := pgp.GenerateKey("bench", "bench@example.com")
+	if err == nil {
+		err = os.WriteFile(p.lab.in("key"), key.Data, 0o600)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.lab.close())
 	}
 	return p, nil
 }
 
-func (p *pipeline) prepare(ctx context.Context) error {
+// plain makes a file.
+func (p *pipeline) plain(context.Context) error { return p.fill(p.lab.in("local", "plain")) }
+
+// encrypted makes a message on the server that holds an archive of the files.
+func (p *pipeline) encrypted(ctx context.Context) error {
 	source := p.lab.in("local", "source")
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return err
@@ -95,13 +111,6 @@ func (p *pipeline) prepare(ctx context.Context) error {
 		if err := os.Link(filepath.Join(source, "0"), filepath.Join(source, strconv.Itoa(i))); err != nil {
 			return err
 		}
-	}
-	key, err := pgp.GenerateKey("bench", "bench@example.com")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(p.lab.in("key"), key.Data, 0o600); err != nil {
-		return err
 	}
 	reg, err := p.work().steps()
 	if err != nil {
@@ -124,6 +133,8 @@ func (p *pipeline) prepare(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(source), os.Remove(p.lab.in("local", "archive")))
 }
 
+// fill writes a file of which three quarters can't be compressed, and one is
+// text.
 func (p *pipeline) fill(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -175,7 +186,7 @@ func (p *pipeline) measure(ctx context.Context, h *harness) ([]float64, error) {
 	return []float64{float64(p.files) * float64(p.bytes) / (1 << 20) / took.Seconds(), peak}, err
 }
 
-func (p *pipeline) work() pipelineWork { return pipelineWork{p.lab.dir, p.lab.user, p.lab.port} }
+func (p *pipeline) work() pipelineWork { return pipelineWork{p.job, p.lab.dir, p.lab.user, p.lab.port} }
 
 // steps are those that the pipeline needs.
 func (w pipelineWork) steps() (*courier.Registry, error) {
@@ -208,7 +219,14 @@ const pipelineJob = `{"name": "pipeline", "steps": [
 	{"type": "file.delete", "config": {"path": "message"}},
 	{"type": "file.unzip", "config": {"archive_path": "archive.zip", "output_directory": "unpacked"}},
 	{"type": "file.delete", "config": {"path": "archive.zip"}},
-	{"type": "file.move", "config": {"source_path": "unpacked/*", "destination_path": "TARGET"}}
+	{"type": "file.move", "config": {"source_path": "unpacked/*", "destination_path": "TARGET/"}}
+]}`
+
+const pgpJob = `{"name": "pgp", "steps": [
+	{"type": "pgp.encrypt", "config": {"input_path": "LOCAL/plain", "output_path": "message", "recipient_key_ids": ["bench"], "signing_key_id": "bench"}},
+	{"type": "pgp.decrypt", "config": {"input_path": "message", "output_path": "decrypted", "verify": "required"}},
+	{"type": "pgp.encrypt", "config": {"input_path": "decrypted", "output_path": "message", "recipient_key_ids": ["bench"], "output_format": "armored", "compression": "zlib"}},
+	{"type": "pgp.decrypt", "config": {"input_path": "message", "output_path": "TARGET/0"}}
 ]}`
 
 // runPipeline is the process that is measured. Its output is the most memory
@@ -227,11 +245,11 @@ func runPipeline(ctx context.Context, in io.Reader, out, progress io.Writer) err
 		return err
 	}
 	var job courier.Job
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(pipelineJob, "TARGET", target+"/")), &job); err != nil {
+	if err := json.Unmarshal([]byte(strings.NewReplacer("TARGET", target, "LOCAL", filepath.Dir(target)).Replace(work.Job)), &job); err != nil {
 		return err
 	}
 	e := engine.New(memstore.New(), reg, &engine.Options{
-		Workspace: filepath.Join(work.Dir, "local", "work"), Roots: []string{target},
+		Workspace: filepath.Join(work.Dir, "local", "work"), Roots: []string{filepath.Dir(target)},
 		Observers: []func(courier.Event){func(ev courier.Event) {
 			switch ev.Type {
 			case courier.EventStepCompleted:
