@@ -185,6 +185,20 @@ func unconfined(name string) (dir, rel string, err error) {
 	return dir, rel, err
 }
 
+// placed returns err, of an operation on root, with paths that say where the
+// file is: package os names it relative to root.
+func placed(root *os.Root, err error) error {
+	switch e := err.(type) {
+	case *fs.PathError:
+		if !filepath.IsAbs(e.Path) {
+			return &fs.PathError{Op: strings.TrimSuffix(e.Op, "at"), Path: filepath.Join(root.Name(), e.Path), Err: e.Err}
+		}
+	case *os.LinkError:
+		return &os.LinkError{Op: strings.TrimSuffix(e.Op, "at"), Old: filepath.Join(root.Name(), e.Old), New: filepath.Join(root.Name(), e.New), Err: e.Err}
+	}
+	return err
+}
+
 // Stat describes the file called name, and not what a link at its end leads to.
 func (c *Context) Stat(name string) (fs.FileInfo, error) {
 	if err := c.before("stat", name); err != nil {
@@ -198,7 +212,8 @@ func (c *Context) lstat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return root.Lstat(rel)
+	info, err := root.Lstat(rel)
+	return info, placed(root, err)
 }
 
 // Open opens the regular file called name for reading. Devices, pipes and
@@ -213,6 +228,7 @@ func (c *Context) Open(name string) (*os.File, error) {
 	}
 	f, err := root.OpenFile(rel, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
+		err = placed(root, err)
 		if errors.Is(err, fs.ErrNotExist) && c.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {
 			err = fmt.Errorf("%w (relative paths are taken from the execution's workspace)", err)
 		}
@@ -250,7 +266,7 @@ func (c *Context) MkdirAll(name string) error {
 	if err != nil || rel == "." {
 		return err
 	}
-	return root.MkdirAll(rel, c.dirMode(root))
+	return placed(root, root.MkdirAll(rel, c.dirMode(root)))
 }
 
 // dirMode keeps what lies in the workspace from other users of the machine.
@@ -272,7 +288,7 @@ func (c *Context) Remove(name string) error {
 		return err
 	}
 	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return placed(root, err)
 	}
 	return c.Removed(name)
 }

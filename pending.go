@@ -80,7 +80,7 @@ func (c *Context) Create(name string) (*PendingFile, error) {
 	}
 	f, err := root.OpenFile(side, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return nil, err
+		return nil, placed(root, err)
 	}
 	return &PendingFile{File: f, job: c, root: root, name: name, rel: rel, side: side, made: made}, nil
 }
@@ -98,7 +98,7 @@ func (c *Context) mkdirAll(root *os.Root, dir string) (above string, err error) 
 	if above == dir {
 		return above, nil
 	}
-	return above, root.MkdirAll(dir, c.dirMode(root))
+	return above, placed(root, root.MkdirAll(dir, c.dirMode(root)))
 }
 
 // Write writes like [os.File.Write].
@@ -154,7 +154,7 @@ func (p *PendingFile) Commit() error {
 		err = p.job.before("rename", p.name)
 	}
 	if err == nil {
-		err = p.root.Rename(p.side, p.rel)
+		err = placed(p.root, p.root.Rename(p.side, p.rel))
 	}
 	p.done = true
 	if err != nil {

@@ -63,6 +63,10 @@ type TypeOptions struct {
 	// fields of its output, so that references to them pass the check of a job.
 	Sets []string
 	Doc  string // one sentence, for the generated documentation
+	// RepeatDoc says what executing the step once more does, and CleanupDoc what
+	// Cleanup and Rollback remove and what they keep; both are for the generated
+	// documentation. A type with neither Cleanup nor Rollback has no CleanupDoc.
+	RepeatDoc, CleanupDoc string
 }
 
 // DefaultTimeout is the timeout of an attempt where neither the step nor its
@@ -278,6 +282,12 @@ func (t *StepType) Key() string { return t.key }
 
 // Doc is the type's sentence of documentation.
 func (t *StepType) Doc() string { return t.opt.Doc }
+
+// RepeatDoc says what executing a step of the type once more does.
+func (t *StepType) RepeatDoc() string { return t.opt.RepeatDoc }
+
+// CleanupDoc says what Cleanup and Rollback remove, and what they keep.
+func (t *StepType) CleanupDoc() string { return t.opt.CleanupDoc }
 
 // Timeout is the default timeout of an attempt; 0 means none.
 func (t *StepType) Timeout() time.Duration {

@@ -25,7 +25,7 @@ const (
 )
 
 // programs are the peers that are no systems on PostgreSQL.
-var programs = []string{infoZip, gnuTar, gnuCopy, gnupgName, openSSH}
+var programs = []string{infoZip, gnuTar, gnuCopy, gnupgName, openSSH, openSSHSync, rclone, curlName, lftpName, lftpFour}
 
 // archives measures the steps that pack, unpack and copy files, in MiB of
 // unpacked content per second. Every contestant's files are on the disk at the

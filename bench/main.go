@@ -103,6 +103,7 @@ func benches() []bench {
 	list = append(list, pgpBenches()...)
 	list = append(list, cost()...)
 	list = append(list, sftp()...)
+	list = append(list, ftp()...)
 	list = append(list, xmin()...)
 	list = append(list, history()...)
 	list = append(list, archives()...)

@@ -19,20 +19,26 @@ import (
 	courierSFTP "github.com/courierhq/courier/steps/sftp"
 )
 
-// openSSH is the peer of the transfers: the program sftp of OpenSSH, with the
-// same server, the same cipher and the same files. Both connect anew in each
-// turn. Courier makes durable what it writes, and renames it; sftp does not.
-const openSSH = "openssh"
+// The peers of the transfers, with the same server, the same cipher and the
+// same files. All connect anew in each turn. Courier makes durable what it
+// writes, there and here, and renames it; the program sftp of OpenSSH does
+// neither unless it is told to make durable what it uploads, which is a peer of
+// its own; rclone does neither.
+const (
+	openSSH     = "openssh"
+	openSSHSync = "openssh-sync"
+	rclone      = "rclone"
+)
 
 const sftpCipher = "aes128-gcm@openssh.com"
 
 // sftp measures transfers to and from an OpenSSH server on the same machine: a
-// file of 1 GiB, 2,000 files of 16 KiB, and a file both ways over a line with a
-// round trip of 20 ms.
+// file of 1 GiB, 2,000 files of 16 KiB, and a file both ways over lines with
+// round trips of 20 and 100 ms.
 func sftp() []bench {
-	moves := func(name, unit string, turn func(*sftpLab, context.Context, string) (float64, error)) bench {
+	moves := func(name, unit string, peers []string, turn func(*sftpLab, context.Context, string) (float64, error)) bench {
 		return bench{
-			name: name, peers: []string{openSSH}, figures: []figure{{unit: unit}},
+			name: name, peers: peers, figures: []figure{{unit: unit}},
 			turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 				lab, err := openSFTPLab(ctx, h.quick)
 				if err != nil {
@@ -43,20 +49,26 @@ func sftp() []bench {
 			},
 		}
 	}
+	up, down := []string{openSSH, openSSHSync, rclone}, []string{openSSH, rclone}
 	return []bench{
-		moves("sftp-up-1g", "MiB/s", func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+		moves("sftp-up-1g", "MiB/s", up, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.big(ctx, who, l.port, true)
 		}),
-		moves("sftp-down-1g", "MiB/s", func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+		moves("sftp-down-1g", "MiB/s", down, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.big(ctx, who, l.port, false)
 		}),
-		moves("sftp-small-up", "files/s", func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+		moves("sftp-small-up", "files/s", up, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.small(ctx, who, true)
 		}),
-		moves("sftp-small-down", "files/s", func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+		moves("sftp-small-down", "files/s", down, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.small(ctx, who, false)
 		}),
-		moves("sftp-20ms", "MiB/s", (*sftpLab).far),
+		moves("sftp-20ms", "MiB/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+			return l.far(ctx, who, l.bytes/2, 10*time.Millisecond)
+		}),
+		moves("sftp-100ms", "MiB/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+			return l.far(ctx, who, l.bytes/2, 50*time.Millisecond)
+		}),
 	}
 }
 
@@ -66,6 +78,7 @@ type sftpLab struct {
 	user  string
 	port  int
 	bytes int64 // of the big file
+	files int   // small ones
 	cmd   *exec.Cmd
 	done  chan struct{}
 }
@@ -73,13 +86,12 @@ type sftpLab struct {
 const (
 	smallFiles = 2000
 	smallBytes = 16 << 10
-	farDelay   = 10 * time.Millisecond // each way
 )
 
 func openSFTPLab(ctx context.Context, quick bool) (l *sftpLab, err error) {
-	l = &sftpLab{bytes: 1 << 30}
+	l = &sftpLab{bytes: 1 << 30, files: smallFiles}
 	if quick {
-		l.bytes = 256 << 20
+		l.bytes, l.files = 256<<20, smallFiles/2
 	}
 	who, err := user.Current()
 	if err != nil {
@@ -121,8 +133,8 @@ func (l *sftpLab) serve() error {
 	if err := free.Close(); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s\nAuthorizedKeysFile %s\nSubsystem sftp internal-sftp -d %s\nPidFile none\nUsePAM no\nUseDNS no\nStrictModes no\nPermitRootLogin prohibit-password\n",
-		l.port, l.in("host"), l.in("client.pub"), l.in("remote"))
+	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s\nAuthorizedKeysFile %s\nCiphers %s\nSubsystem sftp internal-sftp -d %s\nPidFile none\nUsePAM no\nUseDNS no\nStrictModes no\nPermitRootLogin prohibit-password\n",
+		l.port, l.in("host"), l.in("client.pub"), sftpCipher, l.in("remote"))
 	if err := os.WriteFile(l.in("sshd_config"), []byte(config), 0o600); err != nil {
 		return err
 	}
@@ -188,12 +200,12 @@ func (l *sftpLab) big(ctx context.Context, who string, port int, up bool) (float
 	}
 	took, err := l.move(ctx, who, port, up, "big", "moved")
 	if err == nil {
-		err = l.arrived(filepath.Join(to, "moved"), l.bytes)
+		err = arrived(filepath.Join(to, "moved"), l.bytes)
 	}
 	return float64(l.bytes) / (1 << 20) / took.Seconds(), err
 }
 
-func (l *sftpLab) arrived(name string, size int64) error {
+func arrived(name string, size int64) error {
 	info, err := os.Stat(name)
 	if err == nil && info.Size() != size {
 		err = fmt.Errorf("%s has %d bytes of %d", filepath.Base(name), info.Size(), size)
@@ -209,22 +221,22 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 			return 0, err
 		}
 	}
-	for i := range smallFiles {
+	for i := range l.files {
 		if err := fill(filepath.Join(from, "many", fmt.Sprint(i)), smallBytes, byte(i)); err != nil {
 			return 0, err
 		}
 	}
 	took, err := l.move(ctx, who, l.port, up, "many/*", "many")
-	for i := 0; err == nil && i < smallFiles; i++ {
-		err = l.arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
+	for i := 0; err == nil && i < l.files; i++ {
+		err = arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
 	}
-	return smallFiles / took.Seconds(), err
+	return float64(l.files) / took.Seconds(), err
 }
 
-// far moves the file both ways over a long line.
-func (l *sftpLab) far(ctx context.Context, who string) (float64, error) {
-	l.bytes /= 2
-	p, err := openFarLine(l.port)
+// far moves a file both ways over a line on which each way takes its time.
+func (l *sftpLab) far(ctx context.Context, who string, bytes int64, delay time.Duration) (float64, error) {
+	l.bytes = bytes
+	p, err := openFarLine(l.port, delay)
 	if err != nil {
 		return 0, err
 	}
@@ -245,18 +257,26 @@ func (l *sftpLab) far(ctx context.Context, who string) (float64, error) {
 func (l *sftpLab) move(ctx context.Context, who string, port int, up bool, from, to string) (time.Duration, error) {
 	began := time.Now()
 	var err error
-	if who == openSSH {
-		err = l.program(ctx, port, up, from, to)
-	} else {
+	switch who {
+	case openSSH:
+		err = l.program(ctx, port, up, false, from, to)
+	case openSSHSync:
+		err = l.program(ctx, port, up, true, from, to)
+	case rclone:
+		err = l.rclone(ctx, port, up, from, to)
+	default:
 		err = l.step(ctx, port, up, from, to)
 	}
 	return time.Since(began), err
 }
 
-func (l *sftpLab) program(ctx context.Context, port int, up bool, from, to string) error {
+func (l *sftpLab) program(ctx context.Context, port int, up, sync bool, from, to string) error {
 	verb := "get"
 	if up {
 		verb = "put"
+	}
+	if sync {
+		verb += " -f"
 	}
 	cmd := exec.CommandContext(ctx, "sftp", "-q", "-b", "-", "-c", sftpCipher, "-P", fmt.Sprint(port), "-i", l.in("client"), "-F", "none",
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+os.DevNull, "-o", "LogLevel=ERROR",
@@ -265,6 +285,27 @@ func (l *sftpLab) program(ctx context.Context, port int, up bool, from, to strin
 	cmd.Stdin = strings.NewReader(verb + " " + from + " " + to + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("sftp: %w: %.300s", err, out)
+	}
+	return nil
+}
+
+// rclone compares the sizes of what it has copied, not the checksums, for which
+// it would start a program on the server.
+func (l *sftpLab) rclone(ctx context.Context, port int, up bool, from, to string) error {
+	verb := "copyto"
+	if dir, ok := strings.CutSuffix(from, "/*"); ok {
+		verb, from = "copy", dir
+	}
+	if up {
+		to = ":sftp:" + to
+	} else {
+		from = ":sftp:" + from
+	}
+	cmd := exec.CommandContext(ctx, rclone, verb, "-q", "--config", os.DevNull, "--sftp-host", "127.0.0.1", "--sftp-port", fmt.Sprint(port),
+		"--sftp-user", l.user, "--sftp-key-file", l.in("client"), "--sftp-disable-hashcheck", "--sftp-shell-type", "none", from, to)
+	cmd.Dir = l.in("local")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("rclone (on Debian: apt-get install rclone): %w: %.300s", err, out)
 	}
 	return nil
 }
@@ -297,18 +338,19 @@ func (l *sftpLab) step(ctx context.Context, port int, up bool, from, to string) 
 type farLine struct {
 	listener net.Listener
 	port     int
+	delay    time.Duration // each way
 	target   string
 	mu       sync.Mutex
 	conns    []net.Conn
 	running  sync.WaitGroup
 }
 
-func openFarLine(port int) (*farLine, error) {
+func openFarLine(port int, delay time.Duration) (*farLine, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &farLine{listener: l, port: l.Addr().(*net.TCPAddr).Port, target: fmt.Sprintf("127.0.0.1:%d", port)}
+	f := &farLine{listener: l, delay: delay, port: l.Addr().(*net.TCPAddr).Port, target: fmt.Sprintf("127.0.0.1:%d", port)}
 	f.running.Go(f.serve)
 	return f, nil
 }
@@ -327,8 +369,8 @@ func (f *farLine) serve() {
 		f.mu.Lock()
 		f.conns = append(f.conns, near, far)
 		f.mu.Unlock()
-		f.running.Go(func() { delay(far, near) })
-		f.running.Go(func() { delay(near, far) })
+		f.running.Go(func() { f.carry(far, near) })
+		f.running.Go(func() { f.carry(near, far) })
 	}
 }
 
@@ -342,21 +384,24 @@ func (f *farLine) close() {
 	f.running.Wait()
 }
 
-// delay copies, and lets each byte take its time. As much is under way as a
+var lineBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// carry copies, and lets each byte take its time. As much is under way as a
 // fast line holds.
-func delay(to, from net.Conn) {
+func (f *farLine) carry(to, from net.Conn) {
 	type packet struct {
-		at   time.Time
-		data []byte
+		at  time.Time
+		buf *[64 << 10]byte
+		n   int
 	}
 	line := make(chan packet, 1024)
 	go func() {
 		defer close(line)
 		for {
-			buf := make([]byte, 64<<10)
-			n, err := from.Read(buf)
+			buf := lineBuffers.Get().(*[64 << 10]byte)
+			n, err := from.Read(buf[:])
 			if n > 0 {
-				line <- packet{time.Now().Add(farDelay), buf[:n]}
+				line <- packet{time.Now().Add(f.delay), buf, n}
 			}
 			if err != nil {
 				return
@@ -365,7 +410,8 @@ func delay(to, from net.Conn) {
 	}()
 	for p := range line {
 		time.Sleep(time.Until(p.at))
-		if _, err := to.Write(p.data); err != nil {
+		_, err := to.Write(p.buf[:p.n])
+		if lineBuffers.Put(p.buf); err != nil {
 			break
 		}
 	}

@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps"
@@ -112,7 +114,15 @@ func TestDocumentation(t *testing.T) {
 		if typ.Doc() == "" {
 			t.Errorf("%s has no documentation in its TypeOptions", key)
 		}
+		if typ.RepeatDoc() == "" {
+			t.Errorf("%s does not say in its TypeOptions what a repetition does", key)
+		}
+		if (typ.CleanupDoc() != "") != typ.RollsBack() {
+			t.Errorf("%s has a Cleanup or Rollback: %v; its TypeOptions say of that %q", key, typ.RollsBack(), typ.CleanupDoc())
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", key, sentence(typ.Doc()))
+		fmt.Fprintf(&b, "\n| repetition | cleanup | timeout | without progress |\n|---|---|---|---|\n| %s | %s | %s | %s |\n",
+			typ.RepeatDoc(), cmp.Or(typ.CleanupDoc(), "nothing to clean up"), duration(typ.Timeout()), duration(typ.Stall()))
 		table(t, &b, key, "Configuration", typ.Config())
 		table(t, &b, key, "Output", typ.Output())
 	}
@@ -126,6 +136,14 @@ func TestDocumentation(t *testing.T) {
 	if err != nil || string(got) != b.String() {
 		t.Errorf("%s is not what the types say (%v); run: go test ./steps -run Documentation -update", path, err)
 	}
+}
+
+// duration is a limit in words.
+func duration(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%g s", d.Seconds())
 }
 
 func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schema) {

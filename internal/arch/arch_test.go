@@ -98,6 +98,10 @@ func TestInterfaces(t *testing.T) {
 	none(t, arch.Interfaces(load(t)))
 }
 
+func TestSkips(t *testing.T) {
+	none(t, arch.Skips(load(t)))
+}
+
 func TestAliases(t *testing.T) {
 	none(t, arch.Aliases(load(t)))
 }

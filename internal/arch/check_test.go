@@ -202,6 +202,11 @@ func TestFindings(t *testing.T) {
 		{"aliases", arch.Aliases, map[string]string{
 			"a.go": "package courier\n\nimport \"io\"\n\ntype Reader = io.Reader\n\ntype reader = io.Reader\n\ntype Closer io.Closer\n\ntype Other = Closer\n",
 		}, []string{"a.go:5: Reader is an alias"}},
+		{"skips", arch.Skips, map[string]string{
+			"a_test.go":            "package courier\n\nfunc TestA(t *testing.T) {\n\tt.Skip(1)\n\td.Skip(2)\n}\n",
+			"internal/x/x.go":      "package x\n\nfunc f(t testing.TB) {\n\tt.Skipf(\"a\")\n}\n",
+			"internal/x/x_test.go": "package x\n\nfunc FuzzX(f *testing.F) {\n\tf.SkipNow()\n}\n",
+		}, []string{"a_test.go:4: a test skips with Skip:", "internal/x/x.go:4: a test skips with Skipf:", "internal/x/x_test.go:4: a test skips with SkipNow:"}},
 		{"environment", environment, map[string]string{
 			"engine/engine.go":       "package engine\n\nimport \"os\"\n\nvar x = os.Getenv(\"X\")\n",
 			"engine/engine_test.go":  "package engine\n\nimport \"os\"\n\nvar y = os.Getenv(\"Y\")\n",

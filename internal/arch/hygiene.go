@@ -126,6 +126,32 @@ func Environment(t *Tree, rooms []Room) []Finding {
 	return found
 }
 
+// skipping lists the methods of package testing that skip a test.
+var skipping = []string{"Skip", "Skipf", "SkipNow"}
+
+// Skips returns the places where a test skips: what it needs and does not find
+// has to make it fail, or nobody knows what was tested.
+func Skips(t *Tree) []Finding {
+	var found []Finding
+	for _, f := range t.files {
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(skipping, sel.Sel.Name) {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains([]string{"t", "b", "f", "tb"}, x.Name) {
+				found = append(found, t.at(call.Pos(), "a test skips with %s: make it fail, and say what to install", sel.Sel.Name))
+			}
+			return true
+		})
+	}
+	return found
+}
+
 // loose matches the words that promise work to come. They are put together
 // here so that this file does not hold them.
 var loose = regexp.MustCompile(`\b(` + strings.Join([]string{"TO" + "DO", "FIX" + "ME", "XX" + "X"}, "|") + `)\b`)

@@ -74,6 +74,7 @@ var Rooms = []Room{
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/arch", Outside: true},
+	{Dir: "internal/confined", Outside: true},
 	{Dir: "internal/cron"},
 	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver"}, Outside: true},
 	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},

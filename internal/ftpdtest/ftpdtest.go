@@ -62,16 +62,13 @@ type kind struct {
 	prepare func(s *Server, dir string, how Security) error
 }
 
-// start starts a server that ends with the test. Without the program on the
-// machine it skips the test, or fails it if COURIER_REQUIRE is set.
+// start starts a server that ends with the test. It fails the test where
+// the program is not installed.
 func start(t testing.TB, k kind, how Security) *Server {
 	t.Helper()
 	s := &Server{User: "ada", Password: "correct horse", Path: ".", uid: -1, gid: -1, running: make(map[*exec.Cmd]bool)}
 	if err := s.find(k); err != nil {
-		if os.Getenv("COURIER_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if err := s.open(t.TempDir(), k, how); err != nil {
 		t.Fatalf("%s: %v", k.program, err)

@@ -81,6 +81,7 @@ type Entry struct {
 	Size     int64  // bytes; nothing that counts for a directory
 	Modified time.Time
 	IsDir    bool
+	Regular  bool  // the server says that it is a regular file
 	Ask      bool  // what it is must be asked for: it is a link, or its size is not told
 	Odd      bool  // it is neither a file nor a directory, or leads nowhere
 	Unusable error // why it can't be used although its name can

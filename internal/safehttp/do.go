@@ -2,7 +2,10 @@ package safehttp
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // A Request is what [Client.Do] sends.
@@ -52,7 +57,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if err := c.opt.CheckURL(r.URL); err != nil {
 		return nil, err
 	}
-	r.Header = r.Header.Clone()
+	if r.Header = r.Header.Clone(); r.Header == nil {
+		r.Header = http.Header{}
+	}
 	for n := 0; ; n++ {
 		resp, err := c.send(ctx, r)
 		if err != nil {
@@ -192,35 +199,54 @@ func (r *Request) build(ctx context.Context, progress func()) (*http.Request, er
 }
 
 // Reach connects to the server of a URL and lets it prove who it is, without
-// requesting anything.
-func (c *Client) Reach(ctx context.Context, u *url.URL) error {
-	err := c.reach(ctx, u)
+// requesting anything. It returns what there is to tell about the server, as
+// pairs for a log: its address, how long connecting took, and with TLS the
+// version, the cipher and the certificate.
+func (c *Client) Reach(ctx context.Context, u *url.URL) ([]any, error) {
+	facts, err := c.reach(ctx, u)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", Origin(u), plain(err))
+		return nil, fmt.Errorf("connect to %s: %w", Origin(u), plain(err))
 	}
-	return nil
+	return facts, nil
 }
 
-func (c *Client) reach(ctx context.Context, u *url.URL) error {
+func (c *Client) reach(ctx context.Context, u *url.URL) ([]any, error) {
 	if err := c.opt.CheckURL(u); err != nil {
-		return err
+		return nil, err
 	}
+	began := time.Now()
 	k, err := c.dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port(u)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer k.Close()
+	facts := []any{"server", Origin(u), "address", k.RemoteAddr().String(), "round_trip", time.Since(began)}
 	if u.Scheme != "https" {
-		return nil
+		return append(facts, "tls", "none"), nil
 	}
 	cfg := c.transport.TLSClientConfig.Clone()
 	cfg.ServerName = u.Hostname()
 	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
 	defer cancel()
-	return tls.Client(k, cfg).HandshakeContext(ctx)
+	secure := tls.Client(k, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	state := secure.ConnectionState()
+	return append(append(facts, "tls", tls.VersionName(state.Version), "cipher", tls.CipherSuiteName(state.CipherSuite)), Certificate(state.PeerCertificates[0])...), nil
+}
+
+// Certificate returns what there is to tell about a server's certificate, as
+// pairs for a log.
+func Certificate(c *x509.Certificate) []any {
+	sum := sha256.Sum256(c.Raw)
+	return []any{
+		"certificate", hex.EncodeToString(sum[:]), "subject", safename.Quote(c.Subject.String()), "issuer", safename.Quote(c.Issuer.String()),
+		"valid_until", c.NotAfter.UTC().Format(time.RFC3339),
+	}
 }
 
 // sending is the body of a request.

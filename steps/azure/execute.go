@@ -245,7 +245,8 @@ func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg Execute
 	if err != nil {
 		return ended(ctx, err)
 	}
-	if err := c.session.client.Reach(ctx, c.app.base); err != nil {
+	facts, err := c.session.client.Reach(ctx, c.app.base)
+	if err != nil {
 		return c.session.fault(ctx, err)
 	}
 	if c.app.telemetry() {
@@ -253,6 +254,7 @@ func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg Execute
 			return ended(ctx, err)
 		}
 	}
+	job.Log().With("connection", cfg.ConnectionID).Info("the connection works", append(facts, "telemetry", c.app.telemetry())...)
 	return nil
 }
 

@@ -107,6 +107,9 @@ func (c *call) state(r *response) (*ExecuteOutput, error) {
 	if string(s.Output) == "null" {
 		s.Output = nil
 	}
+	if s.Output != nil {
+		s.Output = json.RawMessage(c.session.clean(string(s.Output)))
+	}
 	out := &ExecuteOutput{CallbackResult: s.Output, HTTPStatus: http.StatusOK, InstanceID: c.record.Instance, TraceID: c.trace}
 	switch s.Status {
 	case "Completed":

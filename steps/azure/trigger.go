@@ -34,7 +34,7 @@ func traceID(job *courier.Context, run int) string {
 // trigger calls the function. The output is nil if its end has to be waited
 // for.
 func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
-	if err := c.session.client.Reach(ctx, c.app.base); err != nil {
+	if _, err := c.session.client.Reach(ctx, c.app.base); err != nil {
 		return nil, c.session.fault(ctx, err) // nothing was called
 	}
 	u, h, body, err := c.request()
@@ -58,7 +58,7 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	case r.status == http.StatusAccepted:
 		return nil, c.accepted(r)
 	case r.status >= 200 && r.status <= 299 && c.cfg.Trigger == "http":
-		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value(r.body), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	case r.status == http.StatusInternalServerError && c.cfg.Trigger == "http":
 		return &ExecuteOutput{CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	}

@@ -57,7 +57,9 @@ func Register(r *courier.Registry, opt *Options) {
 		}
 	}
 	courier.Register(r, "exec.run", Run{Options: *opt}, &courier.TypeOptions{
-		Doc: "Runs a program that the host application allows, without a shell.",
+		Doc:        "Runs a program that the host application allows, without a shell.",
+		RepeatDoc:  "runs the program again, which must be safe to repeat; with once, returns the outputs of a completed run, and fails where a run was interrupted; stdout_path and stderr_path get their names when the program has succeeded",
+		CleanupDoc: "removes unfinished files of standard output and error; keeps complete ones, and what the program has left",
 	})
 }
 

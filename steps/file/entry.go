@@ -9,10 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on the names of entries, which are those of common file systems.
+// Bounds on the names of entries: those of common file systems, and one on the
+// directories above a file, since making n of them, one in the other, takes
+// time in the square of n.
 const (
 	maxEntryName    = 4096 // bytes
 	maxEntryElement = 255  // bytes
+	maxEntryDepth   = 100  // directories
 )
 
 // checkEntryName refuses the name of an archive's entry unless it means the
@@ -28,6 +31,8 @@ func checkEntryName(name string) error {
 		return errors.New("is not valid UTF-8")
 	case name[0] == '/':
 		return errors.New("is an absolute path")
+	case strings.Count(name, "/") > maxEntryDepth:
+		return fmt.Errorf("lies more than %d directories deep", maxEntryDepth)
 	}
 	for _, r := range name {
 		switch {

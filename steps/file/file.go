@@ -84,43 +84,54 @@ func Register(r *courier.Registry, opt *Options) {
 		opt = &Options{}
 	}
 	none, stall := time.Duration(0), time.Minute
-	bytes := func(doc string, aliases ...string) *courier.TypeOptions {
-		return &courier.TypeOptions{Timeout: &none, Stall: &stall, Doc: doc, Aliases: aliases}
+	plain := func(verb, doc string) *courier.TypeOptions {
+		r := repetitions[verb]
+		return &courier.TypeOptions{Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
+	}
+	bytes := func(verb, doc string, aliases ...string) *courier.TypeOptions {
+		o := plain(verb, doc)
+		o.Timeout, o.Stall, o.Aliases = &none, &stall, aliases
+		return o
+	}
+	waiting := func(verb, doc string) *courier.TypeOptions {
+		o := plain(verb, doc)
+		o.Timeout = &none
+		return o
 	}
 	courier.Register(r, "file.copy", Copy{Limits: opt.Limits},
-		bytes("Copies a file, or the files that a pattern finds into a directory."))
+		bytes("copy", "Copies a file, or the files that a pattern finds into a directory."))
 	courier.Register(r, "file.move", Move{Limits: opt.Limits},
-		bytes("Moves or renames a file, or moves the files that a pattern finds into a directory.", "file.rename"))
+		bytes("move", "Moves or renames a file, or moves the files that a pattern finds into a directory.", "file.rename"))
 	courier.Register(r, "file.delete", Delete{Limits: opt.Limits},
-		&courier.TypeOptions{Doc: "Deletes a file, the files that a pattern finds, or a directory."})
+		plain("delete", "Deletes a file, the files that a pattern finds, or a directory."))
 	courier.Register(r, "file.list", List{Limits: opt.Limits},
-		&courier.TypeOptions{Doc: "Lists the files of a directory."})
+		plain("list", "Lists the files of a directory."))
 	courier.Register(r, "file.zip", Zip{Limits: opt.Limits},
-		bytes("Packs files into a zip archive."))
+		bytes("zip", "Packs files into a zip archive."))
 	courier.Register(r, "file.unzip", Unzip{Limits: opt.Limits},
-		bytes("Unpacks a zip archive into a directory of its own."))
+		bytes("unzip", "Unpacks a zip archive into a directory of its own."))
 	courier.Register(r, "file.gzip", Gzip{},
-		bytes("Packs a file in the gzip format."))
+		bytes("gzip", "Packs a file in the gzip format."))
 	courier.Register(r, "file.gunzip", Gunzip{Limits: opt.Limits},
-		bytes("Unpacks a file in the gzip format."))
+		bytes("gunzip", "Unpacks a file in the gzip format."))
 	courier.Register(r, "file.zstd", Zstd{},
-		bytes("Packs a file in the Zstandard format."))
+		bytes("zstd", "Packs a file in the Zstandard format."))
 	courier.Register(r, "file.unzstd", Unzstd{Limits: opt.Limits},
-		bytes("Unpacks a file in the Zstandard format."))
+		bytes("unzstd", "Unpacks a file in the Zstandard format."))
 	courier.Register(r, "file.tar", Tar{Limits: opt.Limits},
-		bytes("Packs files into a tar archive, plain or compressed by gzip or Zstandard."))
+		bytes("tar", "Packs files into a tar archive, plain or compressed by gzip or Zstandard."))
 	courier.Register(r, "file.untar", Untar{Limits: opt.Limits},
-		bytes("Unpacks a tar archive, plain or compressed, into a directory of its own."))
+		bytes("untar", "Unpacks a tar archive, plain or compressed, into a directory of its own."))
 	courier.Register(r, "file.hash", Hash{Limits: opt.Limits},
-		bytes("Writes a manifest of the sums of files, as sha256sum does."))
+		bytes("hash", "Writes a manifest of the sums of files, as sha256sum does."))
 	courier.Register(r, "file.verify", Verify{Limits: opt.Limits},
-		bytes("Checks files against a manifest of their sums."))
+		bytes("verify", "Checks files against a manifest of their sums."))
 	courier.Register(r, "file.split", Split{Limits: opt.Limits},
-		bytes("Splits a file into parts, with a manifest."))
+		bytes("split", "Splits a file into parts, with a manifest."))
 	courier.Register(r, "file.join", Join{Limits: opt.Limits},
-		bytes("Joins the parts of a file, and checks them against the manifest."))
+		bytes("join", "Joins the parts of a file, and checks them against the manifest."))
 	courier.Register(r, "file.mkdir", Mkdir{},
-		&courier.TypeOptions{Doc: "Makes a directory."})
+		plain("mkdir", "Makes a directory."))
 	courier.Register(r, "file.wait", Wait{Limits: opt.Limits},
-		&courier.TypeOptions{Timeout: &none, Doc: "Waits until a file, or what a pattern finds, is there and does not change any more."})
+		waiting("wait", "Waits until a file, or what a pattern finds, is there and does not change any more."))
 }

@@ -7,22 +7,20 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/confined"
 	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/steps/file"
 )
@@ -192,13 +190,7 @@ func (f *fuse) Err() error {
 	return f.Context.Err()
 }
 
-// crashEnv makes the test binary a process that is to be killed in a step.
-const crashEnv = "COURIER_FILE_TEST_CRASH"
-
-// stepFailed is the exit code of such a process when the step fails.
-const stepFailed = 3
-
-// A crash is what such a process shall do.
+// A crash is an attempt in a process of its own.
 type crash struct {
 	Site *site
 	Key  string
@@ -211,30 +203,19 @@ type crash struct {
 }
 
 func TestMain(m *testing.M) {
-	if spec := os.Getenv(crashEnv); spec != "" {
-		os.Exit(dieInStep(spec))
-	}
-	os.Exit(m.Run())
+	os.Exit(confined.Main(m, map[string]confined.Task{"attempt": dieInStep}))
 }
 
-func dieInStep(spec string) int {
+func dieInStep(spec []byte) error {
 	var c crash
-	if err := json.Unmarshal([]byte(spec), &c); err != nil {
+	if err := json.Unmarshal(spec, &c); err != nil {
 		panic(err)
 	}
 	var n atomic.Int64
 	die := func() {
 		if n.Add(1) == int64(c.At) {
-			p, _ := os.FindProcess(os.Getpid())
-			p.Kill()
-			select {}
+			confined.Die()
 		}
-	}
-	if c.FileSize > 0 {
-		limitFileSize(c.FileSize)
-	}
-	if c.Nobody {
-		becomeNobody()
 	}
 	var r courier.Registry
 	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
@@ -247,11 +228,8 @@ func dieInStep(spec string) int {
 			die()
 		}
 	}}
-	if _, err := c.Site.execute(ctx, &r, c.Key, c.Cfg); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return stepFailed
-	}
-	return 0
+	_, err := c.Site.execute(ctx, &r, c.Key, c.Cfg)
+	return err
 }
 
 // deadly is a context whose every look may be the last.
@@ -265,36 +243,12 @@ func (d *deadly) Err() error {
 	return d.Context.Err()
 }
 
-// errKilled is the end of a process that died as it was told to.
-var errKilled = errors.New("killed")
-
 // inProcess executes one attempt of a step in another process.
 func (s *site) inProcess(t testing.TB, c crash) error {
 	t.Helper()
 	c.Site = s
-	spec, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.Attempt++
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^$")
-	cmd.Env = append(os.Environ(), crashEnv+"="+string(spec), "GOCOVERDIR="+os.TempDir())
-	out, err := cmd.CombinedOutput()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	switch {
-	case err == nil:
-		return nil
-	case ok && !exit.Exited():
-		return errKilled
-	case ok && exit.ExitCode() == stepFailed:
-		return errors.New(strings.TrimSpace(string(out)))
-	}
-	t.Fatalf("%v\n%s", err, out)
-	return nil
+	return confined.Run(t, "attempt", confined.Limits{FileSize: c.FileSize, Nobody: c.Nobody}, c)
 }
 
 // kill executes a step in another process that dies at point n. It reports
@@ -302,10 +256,10 @@ func (s *site) inProcess(t testing.TB, c crash) error {
 func (s *site) kill(t testing.TB, key string, cfg m, n int) bool {
 	t.Helper()
 	err := s.inProcess(t, crash{Key: key, Cfg: cfg, At: n})
-	if err != nil && err != errKilled {
+	if err != nil && err != confined.ErrKilled {
 		t.Fatalf("point %d: %v", n, err)
 	}
-	return err == errKilled
+	return err == confined.ErrKilled
 }
 
 func TestKilled(t *testing.T) {

@@ -154,8 +154,10 @@ func TestZipWithOthers(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	if _, err := exec.LookPath("zip"); err != nil && os.Getenv("COURIER_REQUIRE") == "" {
-		t.Skip("zip and unzip are not installed")
+	for _, program := range []string{"zip", "unzip"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%s is not installed; on Debian and Ubuntu: apt-get install %[1]s", program)
+		}
 	}
 	run(s.B, "unzip", "-q", "ours.zip", "-d", "theirs")
 	run(s.A, "zip", "-q", "-r", s.path("B/theirs.zip"), "in")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -142,7 +143,12 @@ func (s *session) secure(ctx context.Context) error {
 func (s *session) explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	var verify *tls.CertificateVerificationError
+	var name x509.HostnameError
 	switch {
+	case errors.As(err, &name):
+		names := name.Certificate.DNSNames
+		return courier.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
+			safename.Quote(strings.Join(names[:min(len(names), 10)], ", ")), safename.Quote(name.Host), fingerprint(name.Certificate)))
 	case errors.As(err, &record) && s.c.Security == securityImplicit:
 		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, remote.Presentable(err)))
 	case errors.As(err, &verify):
@@ -234,8 +240,10 @@ func (s *session) report(job *courier.Context) {
 	if s.c.Security == securityNone {
 		s.warnings = append(s.warnings, `the connection is not encrypted (security "none"): whoever controls the network can read and change everything, credentials included`)
 	} else {
-		attrs = append(attrs, "tls", tls.VersionName(s.state.Version), "cipher", tls.CipherSuiteName(s.state.CipherSuite), "certificate", fingerprint(s.state.PeerCertificates[0]))
+		attrs = append(attrs, "tls", tls.VersionName(s.state.Version), "cipher", tls.CipherSuiteName(s.state.CipherSuite))
+		attrs = append(attrs, safehttp.Certificate(s.state.PeerCertificates[0])...)
 	}
+	s.facts = attrs
 	if s.c.CertificatePolicy == policyInsecure {
 		s.warnings = append(s.warnings, "the server's certificate "+fingerprint(s.state.PeerCertificates[0])+
 			` is not checked (certificate_policy "insecure"): whoever controls the network can read and change everything`)

@@ -42,7 +42,7 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 	}
 	w, offset, err := cfg.begin(job, f, now)
 	if err != nil {
-		return fmt.Errorf("local file: %w", err)
+		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close()
 	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size}

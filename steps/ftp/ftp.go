@@ -25,6 +25,8 @@ package ftp
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -50,7 +52,11 @@ func Register(r *courier.Registry, c Connections) {
 const stall = 60 * time.Second
 
 func options(verb, doc string) *courier.TypeOptions {
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, Aliases: []string{"ftps." + verb}}
+	r := repetitions[verb]
+	return &courier.TypeOptions{
+		Timeout: new(time.Duration(0)), Stall: new(stall), Aliases: []string{"ftps." + verb},
+		Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup,
+	}
 }
 
 // test connects, and calls f, if not nil, for further checks of a
@@ -60,9 +66,23 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 		return nil
 	}
 	return use(ctx, job, c, id, func(s *session) error {
+		began := time.Now()
 		if err := s.noop(ctx); err != nil {
 			return s.fault("test", "", err)
 		}
+		facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+		// Listing tests the connections for content too. The account need not be
+		// allowed to.
+		entries := 0
+		_, err := s.each(ctx, ".", false, func(entry) error { entries++; return nil })
+		if refusal, ok := errors.AsType[*replyError](err); ok && refusal.code >= 500 {
+			facts = append(facts, "entries", "refused")
+		} else if err != nil {
+			return s.fault("test", "", err)
+		} else {
+			facts = append(facts, "entries", entries)
+		}
+		job.Log().With("connection", id, "host", s.addr).Info("the connection works", facts...)
 		if f == nil {
 			return nil
 		}

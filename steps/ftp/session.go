@@ -35,6 +35,7 @@ type session struct {
 	hidden   string // the argument with which LIST shows all files, once that is known
 	began    time.Time
 	warnings []string // what the configuration gives up
+	facts    []any    // about the server and what was agreed on, for a log
 
 	mu   sync.Mutex
 	data io.Closer // the connection for content, while there is one
@@ -90,6 +91,9 @@ func (s *session) again(ctx context.Context) error {
 func (s *session) fault(op, path string, err error) error {
 	if err == nil || isFault(err) {
 		return err
+	}
+	if reply, ok := errors.AsType[*replyError](err); ok {
+		reply.text = s.conceal(reply.text)
 	}
 	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
 	if courier.IsPermanent(err) {

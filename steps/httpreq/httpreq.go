@@ -39,7 +39,9 @@ func Register(r *courier.Registry, opt *Options) {
 	}
 	courier.Register(r, "http.request", Request{Options: *opt}, &courier.TypeOptions{
 		Timeout: new(time.Duration(0)), Stall: new(stall),
-		Doc: "Sends an HTTP request, and keeps the response as outputs or in a file.",
+		Doc:        "Sends an HTTP request, and keeps the response as outputs or in a file.",
+		RepeatDoc:  "sends again, with the same Idempotency-Key where the method changes something; with once, fails where an earlier attempt may have been received; a file gets its name when all of the response has arrived",
+		CleanupDoc: "removes the unfinished file of earlier attempts, unless resume goes on with it; keeps a complete one",
 	})
 }
 

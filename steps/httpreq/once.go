@@ -34,7 +34,7 @@ func (p *prepared) runOnce(ctx context.Context) (RequestOutput, error) {
 	if err != nil {
 		return RequestOutput{}, err
 	}
-	if err := client.Reach(ctx, p.url); err != nil {
+	if _, err := client.Reach(ctx, p.url); err != nil {
 		return RequestOutput{}, err // nothing was sent
 	}
 	if err := note.Write(p.job, onceName, onceNote{}); err != nil {

@@ -101,12 +101,14 @@ func (s Request) Validate(ctx context.Context, job *courier.Context, cfg Request
 	if err != nil {
 		return err
 	}
-	if err := client.Reach(ctx, p.url); err != nil {
+	facts, err := client.Reach(ctx, p.url)
+	if err != nil {
 		if safehttp.IsPermanent(err) {
 			err = courier.Permanent(err)
 		}
 		return p.mask.error(err)
 	}
+	job.Log().Info("the connection works", facts...)
 	return nil
 }
 

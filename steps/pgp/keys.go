@@ -120,14 +120,7 @@ func parseKeys(data []byte) (openpgp.EntityList, error) {
 	case len(data) > 12 && string(data[8:12]) == keybox:
 		return nil, errors.New("this is a GnuPG keybox, not an OpenPGP key; write the keys out with gpg --export or --export-secret-keys")
 	case data[0]&0x80 != 0:
-		list, err := openpgp.ReadKeyRing(bytes.NewReader(data))
-		if err == nil && len(list) == 0 {
-			err = errors.New("no key in it")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
-		}
-		return list, nil
+		return readKeys(data)
 	}
 	var all openpgp.EntityList
 	for r := bufio.NewReader(bytes.NewReader(data)); ; {
@@ -141,19 +134,36 @@ func parseKeys(data []byte) (openpgp.EntityList, error) {
 		if block.Type != openpgp.PublicKeyType && block.Type != openpgp.PrivateKeyType {
 			return nil, fmt.Errorf("the armor is of a %s, not of a key", plain(block.Type, 40))
 		}
-		list, err := openpgp.ReadKeyRing(block.Body)
+		body, err := io.ReadAll(block.Body)
 		if err != nil {
-			return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
-		}
-		all = append(all, list...)
-		if _, err := io.Copy(io.Discard, block.Body); err != nil {
 			return nil, fmt.Errorf("not a readable armored key: %w", err)
 		}
+		list, err := readKeys(body)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("not an OpenPGP key: neither armored nor binary")
 	}
 	return all, nil
+}
+
+// readKeys reads all keys in binary data, which holds at least one.
+func readKeys(data []byte) (openpgp.EntityList, error) {
+	list, err := openpgp.ReadKeyRing(bytes.NewReader(data))
+	if err == nil && len(list) > 0 {
+		return list, nil
+	}
+	first, e := packet.NewOpaqueReader(bytes.NewReader(data)).Next()
+	if e == nil && (first.Tag == 5 || first.Tag == 6) && len(first.Contents) > 0 && first.Contents[0] != 4 && first.Contents[0] != 6 {
+		return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", first.Contents[0])
+	}
+	if err == nil {
+		err = errors.New("no key in it")
+	}
+	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
 }
 
 // armored writes the public or the whole key for people.

@@ -27,13 +27,14 @@ import (
 // Register adds pgp.encrypt, pgp.decrypt, pgp.sign and pgp.verify to r. With nil keys the steps are
 // there, and fail with the reason.
 func Register(r *courier.Registry, keys Keys) {
-	opt := func(doc string) *courier.TypeOptions {
-		return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc}
+	opt := func(verb, doc string) *courier.TypeOptions {
+		r := repetitions[verb]
+		return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
 	}
-	courier.Register(r, "pgp.encrypt", &Encrypt{Keys: keys}, opt("Encrypts a file to one or more OpenPGP keys, and signs it if asked to."))
-	courier.Register(r, "pgp.decrypt", &Decrypt{Keys: keys}, opt("Decrypts an OpenPGP message and checks its signature."))
-	courier.Register(r, "pgp.sign", &Sign{Keys: keys}, opt("Signs a file with an OpenPGP key."))
-	courier.Register(r, "pgp.verify", &Verify{Keys: keys}, opt("Checks the OpenPGP signature of a file, and reports what it found."))
+	courier.Register(r, "pgp.encrypt", &Encrypt{Keys: keys}, opt("encrypt", "Encrypts a file to one or more OpenPGP keys, and signs it if asked to."))
+	courier.Register(r, "pgp.decrypt", &Decrypt{Keys: keys}, opt("decrypt", "Decrypts an OpenPGP message and checks its signature."))
+	courier.Register(r, "pgp.sign", &Sign{Keys: keys}, opt("sign", "Signs a file with an OpenPGP key."))
+	courier.Register(r, "pgp.verify", &Verify{Keys: keys}, opt("verify", "Checks the OpenPGP signature of a file, and reports what it found."))
 }
 
 const (

@@ -58,7 +58,7 @@ func (s *session) readSmall(ctx context.Context, file string) (string, error) {
 	}
 	defer s.closeHandle(ctx, h)
 	var text bytes.Buffer
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &text, progress: func(int64) {}}
+	r := reading{crew: alone(s.client, h), size: size, to: &text, progress: func(int64) {}}
 	err = r.run(ctx)
 	return text.String(), err
 }

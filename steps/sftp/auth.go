@@ -14,9 +14,9 @@ import (
 	"github.com/courierhq/courier/internal/remote"
 )
 
-// auth returns the ways to log in, the private key first, and a function that
-// ends what they need.
-func (c Connection) auth(ctx context.Context, job *courier.Context) ([]ssh.AuthMethod, func(), error) {
+// auth returns the ways to log in to s, the private key first, and a function
+// that ends what they need.
+func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) ([]ssh.AuthMethod, func(), error) {
 	var texts [4]string
 	for i, f := range []struct{ field, text string }{
 		{"password", c.Password}, {"private_key", c.PrivateKey}, {"passphrase", c.Passphrase}, {"certificate", c.Certificate},
@@ -27,6 +27,7 @@ func (c Connection) auth(ctx context.Context, job *courier.Context) ([]ssh.AuthM
 		}
 	}
 	password, key, passphrase, certificate := texts[0], texts[1], texts[2], texts[3]
+	s.password = password
 	var signers []ssh.Signer
 	if key != "" {
 		signer, err := parseKey(key, passphrase)

@@ -30,12 +30,14 @@ type client struct {
 	readChunk, writeChunk int // most file data in a packet
 
 	sending chan struct{} // holds its one token while nobody is sending
+	drained chan struct{} // closed when no more answers come
 
 	mu    sync.Mutex
 	id    uint32
 	calls map[uint32]*call // requests without an answer
 	watch *time.Timer
 	rtt   time.Duration // the shortest time that a request took; 0 before the first
+	sync  time.Duration // how long the server took last to make a small file durable
 }
 
 // A fate is the end of a connection.
@@ -111,13 +113,27 @@ func newClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error
 
 func prepareClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error) error) *client {
 	c := &client{
-		fate: f, ch: ch, in: bufio.NewReaderSize(ch, 4<<10), ext: make(map[string]string),
+		fate: f, ch: ch, in: bufio.NewReaderSize(patient{ch}, 4<<10), ext: make(map[string]string),
 		silence: silence, lost: lost,
 		readChunk: defaultChunk, writeChunk: defaultChunk,
-		sending: newToken(),
-		calls:   make(map[uint32]*call),
+		sending: newToken(), drained: make(chan struct{}),
+		calls: make(map[uint32]*call),
 	}
 	return c
+}
+
+// A patient reader puts off an error until there is no more to read. A channel
+// of a lost connection reports that it can't ask for more together with what
+// has come before.
+type patient struct{ r io.Reader }
+
+// Read reads.
+func (p patient) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
 }
 
 // newToken returns a channel that is used as a lock: whoever has taken its
@@ -160,10 +176,12 @@ func (c *client) limits() error {
 	const id = 0
 	p := newPacket(fxpExtended, 32).string(extLimits)
 	p.seal(id)
+	began := time.Now()
 	if _, err := c.ch.Write(p); err != nil {
 		return c.lost(err)
 	}
 	typ, body, err := c.next()
+	c.rtt = time.Since(began)
 	s := scanner{rest: body}
 	switch got := s.uint32(); {
 	case err != nil:
@@ -222,6 +240,7 @@ func (c *client) head() (int, error) {
 // receive hands answers to the requests that wait for them until the channel
 // ends or fail is called.
 func (c *client) receive() {
+	defer close(c.drained)
 	for {
 		if err := c.receiveOne(); err != nil {
 			c.fail(err)
@@ -310,12 +329,52 @@ func (c *client) send(p packet, cl *call) error {
 		return err
 	}
 	p.seal(id)
+	return c.write(p)
+}
+
+// A batch is a series of requests that are sent in one go, without waiting for
+// the answer to one before the next. A server takes them in this order, and
+// those about the same file one after the other, as the protocol demands of it.
+type batch struct {
+	text  []byte
+	ends  []int // of the packets in text
+	calls []*call
+}
+
+// texts are used again, for what they hold are whole files where these are
+// small.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
+
+// add adds a request. The data of its answer goes to into, which is nil unless
+// the request is to read.
+func (b *batch) add(p packet, into []byte) {
+	b.text = append(b.text, p...)
+	b.ends = append(b.ends, len(b.text))
+	b.calls = append(b.calls, newCall(into))
+}
+
+// send sends the batch. The calls get the answers in any order.
+func (b *batch) send(c *client) ([]*call, error) {
+	begin := 0
+	for i, end := range b.ends {
+		id, err := c.register(b.calls[i])
+		if err != nil {
+			return nil, err
+		}
+		packet(b.text[begin:end]).seal(id)
+		begin = end
+	}
+	return b.calls, c.write(b.text)
+}
+
+// write sends what is complete in itself.
+func (c *client) write(text []byte) error {
 	select {
 	case <-c.sending:
 	case <-c.dead:
 		return c.cause()
 	}
-	_, err = c.ch.Write(p)
+	_, err := c.ch.Write(text)
 	c.sending <- struct{}{}
 	if err != nil {
 		c.fail(c.lost(err))
@@ -424,4 +483,17 @@ func (c *client) distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rtt
+}
+
+// synced notes down how long the server took to make a small file durable.
+func (c *client) synced(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sync = took
+}
+
+func (c *client) syncTime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sync
 }

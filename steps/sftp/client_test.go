@@ -46,11 +46,11 @@ func FuzzClient(f *testing.F) {
 		func(ctx context.Context, c *client) error { _, _, err := c.readdir(ctx, "h"); return err },
 		func(ctx context.Context, c *client) error { return c.rename(ctx, "x", "y") },
 		func(ctx context.Context, c *client) error {
-			r := reading{lanes: []lane{{c, "h"}}, size: 1, to: io.Discard, progress: func(int64) {}}
+			r := reading{crew: alone(c, "h"), size: 1, to: io.Discard, progress: func(int64) {}}
 			return r.run(ctx)
 		},
 		func(ctx context.Context, c *client) error {
-			w := writing{lanes: []lane{{c, "h"}}, size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
+			w := writing{crew: alone(c, "h"), size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
 			return w.run(ctx)
 		},
 	}

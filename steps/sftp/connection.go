@@ -98,8 +98,9 @@ type Connection struct {
 	OperationTimeout time.Duration `json:"-"`
 
 	// Channels is over how many SSH channels a large file is moved. 0 means 1,
-	// or 4 if the server is OpenSSH and far away, where that is several times
-	// as fast. Servers that keep files elsewhere than in a file system may not
+	// or 8 if the server is OpenSSH and far away, where that is several times
+	// as fast; many files go over 8 too if it takes its time to make them durable.
+	// Servers that keep files elsewhere than in a file system may not
 	// be able to write a file over more than one.
 	Channels int `json:"channels"`
 

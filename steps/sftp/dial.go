@@ -41,7 +41,7 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	if c.Jump != "" {
 		c.Dial = through(job, all, c.Jump, append(above, id))
 	}
-	config, check, done, err := c.clientConfig(ctx, job)
+	config, check, done, err := c.clientConfig(ctx, job, s)
 	if err != nil {
 		return nil, fault(err)
 	}
@@ -79,7 +79,7 @@ func (h *hostKeyCheck) mayRetry(err error) bool {
 
 // clientConfig prepares what all handshakes have in common.
 // The function that it returns ends what is needed for the login only.
-func (c Connection) clientConfig(ctx context.Context, job *courier.Context) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
+func (c Connection) clientConfig(ctx context.Context, job *courier.Context, s *session) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
 	algorithms, err := c.Algorithms.resolve()
 	if err != nil {
 		return nil, nil, nil, courier.Permanent(err)
@@ -91,7 +91,7 @@ func (c Connection) clientConfig(ctx context.Context, job *courier.Context) (*ss
 	if err := check.recall(ctx, c.TrustOnFirstUse); err != nil {
 		return nil, nil, nil, err
 	}
-	auth, done, err := c.auth(ctx, job)
+	auth, done, err := c.auth(ctx, job, s)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -84,6 +84,7 @@ type remoteFile struct {
 	size   int64
 	mtime  time.Time
 	was    identity
+	plain  bool // a regular file when it was found: opening it doesn't block the server
 }
 
 // A downloading is one execution of the step.
@@ -148,9 +149,10 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 	for _, f := range t.files {
 		total += f.size
 	}
-	clients := s.clients(ctx, total)
-	return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
-		return t.fetch(ctx, s, &t.files[i], share(clients, i, len(t.files)))
+	defer s.prepare(ctx, total, len(t.files))()
+	clients := s.clients(ctx, total, len(t.files))
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, func(ctx context.Context, i int) error {
+		return t.fetch(ctx, s, &t.files[i], clients[i%len(clients)])
 	})
 }
 
@@ -169,36 +171,54 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 	return nil
 }
 
-// fetch downloads one file over the given channels and completes its
-// description.
-func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, clients []*client) error {
+// fetch downloads one file over the given channel, which others may join, and
+// completes its description.
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *client) error {
+	if t.isQuick(f, c) {
+		if done, err := t.fetchAtOnce(ctx, s, f, c); done || err != nil {
+			return err
+		}
+	}
 	before, err := s.stat(ctx, f.remote)
+	if err == nil {
+		err = t.describe(f, before)
+	}
 	if err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	if !before.isFile() {
-		return s.fault("download", f.remote, courier.Permanent(errors.New("is not a regular file")))
-	}
-	size, err := before.fileSize()
-	if err != nil {
-		return s.fault("download", f.remote, courier.Permanent(err))
-	}
-	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
-		return s.fault("download", f.remote, fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected))
-	}
-	f.size, f.mtime, f.was = size, before.modified(), identify(before)
 	if t.cfg.SkipIfSame && t.isSame(f) {
 		return t.job.Wrote(f.local)
 	}
 	w, err := t.create(f)
 	if err != nil {
-		return fmt.Errorf("local file: %w", err)
+		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &remote.Meter{Job: t.job, Item: f.remote, Total: size}
-	if err := t.copyTo(ctx, s, clients, f, before, w, m); err != nil {
+	m := &remote.Meter{Job: t.job, Item: f.remote, Total: f.size}
+	if err := t.copyTo(ctx, s, c, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
+	return t.publish(f, before, w, m)
+}
+
+// describe completes the description of a file by what the server tells.
+func (t *downloading) describe(f *remoteFile, a attrs) error {
+	if !a.isFile() {
+		return courier.Permanent(errors.New("is not a regular file"))
+	}
+	size, err := a.fileSize()
+	if err != nil {
+		return courier.Permanent(err)
+	}
+	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
+		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
+	}
+	f.size, f.mtime, f.was = size, a.modified(), identify(a)
+	return nil
+}
+
+// publish gives the local file its final name.
+func (t *downloading) publish(f *remoteFile, before attrs, w local, m *remote.Meter) error {
 	t.preserve(f, before, w)
 	if err := m.While(w.Commit); err != nil {
 		return fmt.Errorf("local file: %w", err)
@@ -224,47 +244,47 @@ func (t *downloading) create(f *remoteFile) (local, error) {
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, clients []*client, f *remoteFile, before attrs, w local, m *remote.Meter) error {
-	open, err := s.openLanes(ctx, clients, f.remote, flagRead)
+func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remoteFile, before attrs, w local, m *remote.Meter) error {
+	open, err := s.openLanes(ctx, c, f.remote, flagRead, m.Total)
 	if err != nil {
 		return err
 	}
-	r := reading{lanes: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
+	r := reading{crew: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open, m.Beat)
+		err = p.checkTail(ctx, open.lanes[0], m.Beat)
 		r.asked, r.wrote = p.start, p.start
 	}
 	if err == nil {
 		err = r.run(ctx)
 	}
 	if err == nil && t.cfg.Checksum == remote.ChecksumReadBack {
-		err = compareWhole(ctx, open[0], w, m)
+		err = compareWhole(ctx, open.lanes[0], w, m)
 	}
-	closeLanes(ctx, open)
+	wrong := false
+	if err == nil && t.cfg.Checksum == remote.ChecksumSidecar {
+		err = s.checkSidecar(ctx, f.remote, w, m)
+		wrong = err != nil
+	}
 	if err != nil {
-		if p, ok := w.(*partial); ok && isChanged(err) {
-			err = errors.Join(err, p.restart())
-		}
-		return err
+		open.close(ctx)
+	} else {
+		after, e := open.closeAndLook(ctx, f.remote)
+		err = heldStill(before, after, e)
 	}
-	if t.cfg.Checksum == remote.ChecksumSidecar {
-		if err := s.checkSidecar(ctx, f.remote, w, m); err != nil {
-			if p, ok := w.(*partial); ok {
-				err = errors.Join(err, p.restart())
-			}
-			return err
-		}
+	if p, ok := w.(*partial); ok && (wrong || isChanged(err)) {
+		err = errors.Join(err, p.restart())
 	}
-	after, err := s.stat(ctx, f.remote)
+	return err
+}
+
+// heldStill judges a second look at a file, which may have ended with err.
+func heldStill(before, after attrs, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
 	case err != nil:
 		return err
 	case !before.sameFile(after):
-		if p, ok := w.(*partial); ok {
-			return errors.Join(remote.ErrChanged, p.restart())
-		}
 		return remote.ErrChanged
 	}
 	return nil

@@ -36,7 +36,7 @@ func (t *downloading) find(ctx context.Context, s *session) (err error) {
 		return fault(err)
 	}
 	_, name := remote.Split(cfg.RemotePath)
-	t.files = []remoteFile{{remote: cfg.RemotePath, below: name, local: local, size: int64(min(a.size, math.MaxInt64))}}
+	t.files = []remoteFile{{remote: cfg.RemotePath, below: name, local: local, size: int64(min(a.size, math.MaxInt64)), plain: a.mode&modeType == modeRegular}}
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s *session) error {
 	}
 	t.files, t.skipped, t.notReady = make([]remoteFile, len(found)), skipped, notReady
 	for i, f := range found {
-		t.files[i] = remoteFile{remote: f.Path, below: f.Below, local: targets[i], size: f.Size}
+		t.files[i] = remoteFile{remote: f.Path, below: f.Below, local: targets[i], size: f.Size, plain: f.Regular}
 	}
 	return nil
 }

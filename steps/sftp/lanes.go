@@ -3,6 +3,7 @@ package sftp
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier/internal/remote"
@@ -12,9 +13,12 @@ import (
 // could do. Between servers that are far apart, several channels on the same
 // connection move several times as much.
 const (
-	manyLanes = 4                    // channels to a server that is far away
+	manyLanes = maxChannels          // channels to a server that is far away
 	farAway   = 5 * time.Millisecond // per round trip
 	muchData  = 8 << 20              // bytes that are worth more channels
+
+	worthLanes = 16                    // files that may be worth more channels
+	slowSync   = 50 * time.Millisecond // for all files to become durable
 )
 
 // lanes are the further channels of a session.
@@ -25,11 +29,39 @@ type lanes struct {
 	full    bool // the server opens no more
 }
 
-// clients returns the channels over which to move so many bytes, the first one
-// of the session included. More than one are opened only where that is known
-// to help and to do no harm.
-func (s *session) clients(ctx context.Context, bytes int64) []*client {
-	want := s.wantedLanes(bytes)
+// clients returns the channels over which to move so many bytes in several
+// files, the first one of the session included. More than one are opened only
+// where that is known to help and to do no harm.
+func (s *session) clients(ctx context.Context, bytes int64, files int) []*client {
+	if files == 1 {
+		return []*client{s.client} // more join it in openLanes
+	}
+	return s.atMost(ctx, s.wantedLanes(bytes))
+}
+
+// clientsForFiles returns the channels over which to write so many files, given
+// those that clients has chosen. A server deals with a channel's requests one
+// by one, and with none while it makes a file durable; file systems do that for
+// several files at once in little more time than for one.
+func (s *session) clientsForFiles(ctx context.Context, chosen []*client, files int) []*client {
+	if s.width != 0 || !s.isOpenSSH() || time.Duration(files)*s.syncTime() < slowSync {
+		return chosen
+	}
+	return s.atMost(ctx, maxChannels)
+}
+
+// prepare opens the channels that a single file of so many bytes will need,
+// while something else goes on, and returns a function that waits for that.
+func (s *session) prepare(ctx context.Context, bytes int64, files int) (wait func()) {
+	var opening sync.WaitGroup
+	if want := s.wantedLanes(bytes); files == 1 && want > 1 {
+		opening.Go(func() { s.atMost(ctx, want) })
+	}
+	return opening.Wait
+}
+
+// atMost returns so many channels, or as many as the server opens.
+func (s *session) atMost(ctx context.Context, want int) []*client {
 	if want <= 1 {
 		return []*client{s.client}
 	}
@@ -86,62 +118,112 @@ func (s *session) isOpenSSH() bool {
 	return strings.HasPrefix(version, "SSH-2.0-OpenSSH_") && !strings.Contains(version, "Windows")
 }
 
-// share returns the channels for the i-th of n files that are moved at the same
-// time: all for the only one, otherwise one each.
-func share(clients []*client, i, n int) []*client {
-	if n == 1 {
-		return clients
-	}
-	i %= len(clients)
-	return clients[i : i+1]
-}
-
 // A lane is a file that is open on a channel.
 type lane struct {
 	*client
 	handle string
 }
 
-// openLanes opens a file on the given channels, on the first with the given
-// flags. A server that doesn't open it several times has its way.
-func (s *session) openLanes(ctx context.Context, clients []*client, path string, flags uint32) ([]lane, error) {
-	h, err := clients[0].open(ctx, path, flags)
-	if err != nil {
-		return nil, err
-	}
-	first := lane{clients[0], h}
-	more := make([]lane, len(clients)-1)
-	err = remote.InParallel(ctx, len(more), len(more), func(ctx context.Context, i int) error {
-		c := clients[i+1]
-		h, err := c.open(ctx, path, flags&^(flagCreate|flagTruncate))
-		if err == nil {
-			more[i] = lane{c, h}
-		}
-		if isStatus(err) {
-			return nil
-		}
-		return err
-	})
-	open := []lane{first}
-	for _, l := range more {
-		if l.client != nil {
-			open = append(open, l)
-		}
-	}
-	if err != nil {
-		closeLanes(ctx, open)
-		return nil, err
-	}
-	return open, nil
+// A crew are the lanes of one file. While the first one is at work, more may
+// join it.
+type crew struct {
+	lanes   []lane
+	joining chan lane // closed when no more come; nil if none do
 }
 
-// closeLanes closes handles whose content no longer matters, even if ctx has
-// ended while the session lives on.
-func closeLanes(ctx context.Context, open []lane) {
+// alone is a crew of one lane.
+func alone(c *client, handle string) *crew { return &crew{lanes: []lane{{c, handle}}} }
+
+// openLanes opens a file on the given channel, and, if so many bytes are left
+// to be moved that it helps, on more channels, without the flags that make it
+// or cut it. A server that doesn't open it several times has its way.
+func (s *session) openLanes(ctx context.Context, c *client, path string, flags uint32, bytes int64) (*crew, error) {
+	h, err := c.open(ctx, path, flags)
+	if err != nil {
+		return nil, err
+	}
+	return s.recruit(ctx, lane{c, h}, path, flags&^(flagCreate|flagTruncate), s.wantedLanes(bytes)), nil
+}
+
+// recruit has others join a file that is open on the session's first channel,
+// so that there are so many lanes in the end.
+func (s *session) recruit(ctx context.Context, first lane, path string, flags uint32, want int) *crew {
+	w := &crew{lanes: []lane{first}}
+	if want <= 1 || first.client != s.client {
+		return w
+	}
+	w.joining = make(chan lane, want)
+	go func() {
+		defer close(w.joining)
+		more := s.atMost(ctx, want)[1:]
+		remote.InParallel(ctx, len(more), len(more), func(ctx context.Context, i int) error {
+			if h, err := more[i].open(ctx, path, flags); err == nil {
+				w.joining <- lane{more[i], h}
+			}
+			return nil
+		})
+	}()
+	return w
+}
+
+// next returns the lane whose turn it is.
+func (w *crew) next(turn int) lane {
+	select {
+	case l, more := <-w.joining:
+		if !more {
+			w.joining = nil
+			break
+		}
+		w.lanes = append(w.lanes, l)
+	default:
+	}
+	return w.lanes[turn%len(w.lanes)]
+}
+
+// window is how many bytes may be under way.
+func (w *crew) window() int64 {
+	if len(w.lanes) == 1 {
+		return windowBytes
+	}
+	return int64(len(w.lanes)) * laneBytes
+}
+
+// all waits until no more lanes come, and returns them.
+func (w *crew) all() []lane {
+	if w.joining != nil {
+		for l := range w.joining {
+			w.lanes = append(w.lanes, l)
+		}
+		w.joining = nil
+	}
+	return w.lanes
+}
+
+// close closes handles whose content no longer matters, even if ctx has ended
+// while the session lives on.
+func (w *crew) close(ctx context.Context) {
+	open := w.all()
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	remote.InParallel(ctx, len(open), len(open), func(ctx context.Context, i int) error {
 		open[i].close(ctx, open[i].handle)
 		return nil
 	})
+}
+
+// closeAndLook closes handles from which was read, and then looks at the file,
+// in one round trip.
+func (w *crew) closeAndLook(ctx context.Context, path string) (attrs, error) {
+	first, others := w.all()[0], &crew{lanes: w.lanes[1:]}
+	var closing sync.WaitGroup
+	closing.Go(func() { others.close(ctx) })
+	defer closing.Wait()
+	var b batch
+	b.add(pathPacket(fxpClose, first.handle), nil)
+	b.add(pathPacket(fxpStat, path), nil)
+	calls, err := b.send(first.client)
+	if err != nil {
+		return attrs{}, err
+	}
+	return first.attrsOf(ctx, calls[1])
 }

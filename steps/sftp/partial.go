@@ -202,12 +202,12 @@ const tailBytes = 4 << 10
 
 // checkTail compares the end of the part with the remote file, and begins anew
 // if they differ.
-func (p *partial) checkTail(ctx context.Context, open []lane, beat func()) error {
+func (p *partial) checkTail(ctx context.Context, l lane, beat func()) error {
 	if p.start == 0 {
 		return nil
 	}
 	off := max(0, p.start-tailBytes)
-	same, err := compareRange(ctx, open[0], p.File, off, p.start, beat)
+	same, err := compareRange(ctx, l, p.File, off, p.start, beat)
 	if err == nil && same < p.start {
 		err = p.restart()
 	}
@@ -218,7 +218,7 @@ func (p *partial) checkTail(ctx context.Context, open []lane, beat func()) error
 // returns the offset of the first packet with a difference, or end.
 func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, beat func()) (int64, error) {
 	c := &comparer{src: src, off: off}
-	r := reading{lanes: []lane{l}, size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
+	r := reading{crew: alone(l.client, l.handle), size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
 	err := r.run(ctx)
 	switch {
 	case errors.Is(err, errDifferent), errors.Is(err, errShrank):

@@ -19,7 +19,7 @@ type putting struct {
 	job         *courier.Context
 	cfg         UploadConfig
 	file        *localFile
-	clients     []*client // over which to move it
+	client      *client // over which to move it; more may join
 	limit       *remote.Limiter
 
 	src   *os.File
@@ -80,7 +80,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 // publish gives the side file its final name.
 func (p *putting) publish(ctx context.Context, s *session) error {
 	r := renaming{
-		connections: p.connections, job: p.job, id: p.cfg.ConnectionID,
+		connections: p.connections, job: p.job, id: p.cfg.ConnectionID, via: p.client,
 		from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file",
 	}
 	err := r.run(ctx, s)
@@ -143,7 +143,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, remote string, a 
 		return false, err
 	}
 	defer s.closeHandle(ctx, h)
-	r := reading{lanes: []lane{{s.client, h}}, size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.Beat() }}
+	r := reading{crew: alone(s.client, h), size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.Beat() }}
 	err = r.run(ctx)
 	switch {
 	case err == nil:
@@ -179,6 +179,9 @@ func (c *comparer) Write(p []byte) (int, error) {
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
+	if p.part == nil && p.limit == nil && p.file.size <= int64(p.client.writeChunk) {
+		return p.writeAtOnce(ctx)
+	}
 	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
 	if p.part != nil {
 		var err error
@@ -189,46 +192,37 @@ func (p *putting) write(ctx context.Context, s *session) error {
 			flags = flagWrite
 		}
 	}
-	open, err := s.openLanes(ctx, p.clients, p.side, flags)
+	open, err := s.openLanes(ctx, p.client, p.side, flags, p.file.size-start)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			dir, _ := remote.Split(p.file.final)
-			return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
-		}
-		return err
+		return p.cantOpen(err)
 	}
-	w := writing{lanes: open, size: p.file.size, from: p.src, progress: p.meter.At, limit: p.limit, sent: start, acked: start}
+	w := writing{crew: open, size: p.file.size, from: p.src, progress: p.meter.At, limit: p.limit, sent: start, acked: start}
 	err = w.run(ctx)
-	p.part.reached(w.acked, len(open))
+	p.part.reached(w.acked)
 	if err != nil {
-		closeLanes(ctx, open)
+		open.close(ctx)
 		return err
 	}
-	if err := p.meter.While(func() error { return finishLanes(ctx, open) }); err != nil {
-		return err
-	}
-	a, err := s.stat(ctx, p.side)
-	if err != nil {
-		return fmt.Errorf("the size of what was written: %w", err)
-	}
-	return sizeIs(a, p.file.size)
+	return p.meter.While(func() error { return finishing{open.all(), p.side, p.file.size, nil}.run(ctx) })
 }
 
-// finishLanes makes what was written durable and closes the file. Some servers
-// write in earnest, and report a full disk, only now.
-func finishLanes(ctx context.Context, open []lane) error {
-	first, others := open[0], open[1:]
-	err := remote.InParallel(ctx, len(others), len(others), func(ctx context.Context, i int) error {
-		return others[i].close(ctx, others[i].handle)
-	})
-	if err == nil {
-		err = first.fsync(ctx, first.handle)
-	}
+// writeAtOnce writes a file that fits into a packet.
+func (p *putting) writeAtOnce(ctx context.Context) error {
+	c := p.client
+	h, err := c.open(ctx, p.side, flagWrite|flagCreate|flagTruncate)
 	if err != nil {
-		closeLanes(ctx, open[:1])
+		return p.cantOpen(err)
+	}
+	return p.meter.While(func() error { return finishing{[]lane{{c, h}}, p.side, p.file.size, p.src}.run(ctx) })
+}
+
+// cantOpen explains why the side file can't be made.
+func (p *putting) cantOpen(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return first.close(ctx, first.handle)
+	dir, _ := remote.Split(p.file.final)
+	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
 }
 
 func sizeIs(a attrs, want int64) error {

@@ -17,11 +17,12 @@ import (
 type renaming struct {
 	connections Connections
 	job         *courier.Context
-	id          string // of the connection
-	from, to    string // remote paths
-	size        int64  // of the file; negative if it isn't compared
-	ifExists    string // what to do if there is a file called to
-	what        string // how messages call the file
+	id          string  // of the connection
+	via         *client // of the session, over which to rename; nil means the first
+	from, to    string  // remote paths
+	size        int64   // of the file; negative if it isn't compared
+	ifExists    string  // what to do if there is a file called to
+	what        string  // how messages call the file
 
 	skipped bool   // there was a file called to, and ifExists is "skip"
 	aside   string // remote path of the file that was there before; empty unless it was moved
@@ -79,13 +80,15 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 	}
 	overwrite := r.ifExists == ifExistsOverwrite
 	replace := overwrite && s.canReplace()
-	rename := s.rename
-	if replace {
-		rename = s.replace
+	c := s.client
+	if r.via != nil && !look {
+		c = r.via
 	}
-	err := rename(ctx, r.from, r.to)
-	if err == nil {
-		return r.verify(ctx, s)
+	gone, err := r.send(ctx, c, replace)
+	if err == nil && !gone {
+		return r.verify(ctx, s) // perhaps the server has looked before it was done
+	} else if err == nil {
+		return nil
 	}
 	if !isStatus(err) {
 		return err
@@ -111,6 +114,26 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 		return nil
 	}
 	return courier.Permanent(fmt.Errorf("has come to exist meanwhile, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+}
+
+// send renames and looks if the old name is gone, in one round trip.
+func (r *renaming) send(ctx context.Context, c *client, replace bool) (gone bool, err error) {
+	p := renamePacket(r.from, r.to)
+	if replace {
+		p = replacePacket(r.from, r.to)
+	}
+	var b batch
+	b.add(p, nil)
+	b.add(pathPacket(fxpLstat, r.from), nil)
+	calls, err := b.send(c)
+	if err == nil {
+		_, err = c.expect(ctx, calls[0], fxpStatus)
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = c.attrsOf(ctx, calls[1])
+	return errors.Is(err, fs.ErrNotExist), nil
 }
 
 // renamed reports whether the old name is gone, and if so, checks what has the

@@ -39,6 +39,19 @@ func (c *client) attrs(ctx context.Context, p packet) (attrs, error) {
 	if err != nil {
 		return attrs{}, err
 	}
+	return c.scanAttrs(s)
+}
+
+// attrsOf is the answer to a request for attributes that was sent.
+func (c *client) attrsOf(ctx context.Context, cl *call) (attrs, error) {
+	s, err := c.expect(ctx, cl, fxpAttrs)
+	if err != nil {
+		return attrs{}, err
+	}
+	return c.scanAttrs(s)
+}
+
+func (c *client) scanAttrs(s *scanner) (attrs, error) {
 	a := s.attrs()
 	if s.bad {
 		return attrs{}, c.broken("the attributes of a file are damaged")
@@ -48,8 +61,11 @@ func (c *client) attrs(ctx context.Context, p packet) (attrs, error) {
 
 // open opens a file with the flags of the protocol and returns its handle.
 func (c *client) open(ctx context.Context, path string, flags uint32) (string, error) {
-	p := pathPacket(fxpOpen, path).uint32(flags).uint32(0) // no attributes: the server's defaults
-	return c.handle(ctx, p)
+	return c.handle(ctx, openPacket(path, flags))
+}
+
+func openPacket(path string, flags uint32) packet {
+	return pathPacket(fxpOpen, path).uint32(flags).uint32(0) // no attributes: the server's defaults
 }
 
 func (c *client) opendir(ctx context.Context, path string) (string, error) {
@@ -61,6 +77,19 @@ func (c *client) handle(ctx context.Context, p packet) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return c.scanHandle(s)
+}
+
+// handleOf is the answer to a request for a handle that was sent.
+func (c *client) handleOf(ctx context.Context, cl *call) (string, error) {
+	s, err := c.expect(ctx, cl, fxpHandle)
+	if err != nil {
+		return "", err
+	}
+	return c.scanHandle(s)
+}
+
+func (c *client) scanHandle(s *scanner) (string, error) {
 	h := s.string()
 	if s.bad || len(h) > 256 {
 		return "", c.broken("the handle of a file is damaged")
@@ -123,28 +152,36 @@ func (c *client) rmdir(ctx context.Context, path string) error {
 
 // rename is meant to fail if the new path exists; not all servers comply.
 func (c *client) rename(ctx context.Context, oldpath, newpath string) error {
-	_, err := c.do(ctx, pathPacket(fxpRename, oldpath).string(newpath), fxpStatus)
+	_, err := c.do(ctx, renamePacket(oldpath, newpath), fxpStatus)
 	return err
 }
 
-// canReplace reports whether the server offers replace.
+func renamePacket(oldpath, newpath string) packet {
+	return pathPacket(fxpRename, oldpath).string(newpath)
+}
+
+// canReplace reports whether the server offers that a renaming replaces a file.
 func (c *client) canReplace() bool { return c.ext[extPosixRename] == "1" }
 
-// replace renames and atomically replaces what has the new path.
-func (c *client) replace(ctx context.Context, oldpath, newpath string) error {
-	p := pathPacket(fxpExtended, extPosixRename).string(oldpath).string(newpath)
-	_, err := c.do(ctx, p, fxpStatus)
-	return err
+// replacePacket renames and atomically replaces what has the new path.
+func replacePacket(oldpath, newpath string) packet {
+	return pathPacket(fxpExtended, extPosixRename).string(oldpath).string(newpath)
 }
 
-// fsync makes what was written durable, where the server offers that.
-func (c *client) fsync(ctx context.Context, handle string) error {
-	if c.ext[extFsync] != "1" {
-		return nil
-	}
-	_, err := c.do(ctx, pathPacket(fxpExtended, extFsync).string(handle), fxpStatus)
+// canSync reports whether the server offers fsync.
+func (c *client) canSync() bool { return c.ext[extFsync] == "1" }
+
+// syncPacket makes what was written durable, where the server offers that.
+func syncPacket(handle string) packet { return pathPacket(fxpExtended, extFsync).string(handle) }
+
+// unlessUnsupported forgives a server that has advertised what it doesn't do.
+func unlessUnsupported(err error) error {
 	if s, ok := err.(*statusError); ok && s.code == statusUnsupported {
 		return nil
 	}
 	return err
+}
+
+func readPacket(handle string, off int64, n int) packet {
+	return newPacket(fxpRead, len(handle)+16).string(handle).uint64(uint64(off)).uint32(uint32(n))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type session struct {
 	*client // on the first channel
 	lanes
 
+	password string         // empty means none
 	speaks   bool           // whether SFTP is spoken, or other connections are reached through this one
 	facts    []any          // about the server and what was agreed on, for a log
 	silence  time.Duration  // longest time for which the server may leave all requests unanswered
@@ -54,6 +56,9 @@ func (s *session) abort(cause error) {
 func (s *session) fault(op, path string, err error) error {
 	if err == nil || isFault(err) {
 		return err
+	}
+	if status, ok := errors.AsType[*statusError](err); ok && s.password != "" {
+		status.message = strings.ReplaceAll(status.message, s.password, "[password]") // it may repeat it
 	}
 	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
 	if courier.IsPermanent(err) {

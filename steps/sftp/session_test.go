@@ -526,7 +526,7 @@ func TestBigFile(t *testing.T) {
 		limit    time.Duration
 	}{
 		{"one channel", most, sftpserver.Options{}, 0, 1, 800 * time.Millisecond},
-		{"OpenSSH", most, sftpserver.Options{Configure: openSSH}, 0, 4, 600 * time.Millisecond},
+		{"OpenSSH", most, sftpserver.Options{Configure: openSSH}, 0, 8, 540 * time.Millisecond},
 		{"as configured", some, sftpserver.Options{}, 2, 2, 680 * time.Millisecond},
 		{"OpenSSH, as configured", some, sftpserver.Options{Configure: openSSH}, 1, 1, 800 * time.Millisecond},
 		{"few sessions", some, sftpserver.Options{Configure: openSSH, MaxSessions: 2}, 0, 4, 680 * time.Millisecond},
@@ -535,7 +535,7 @@ func TestBigFile(t *testing.T) {
 				return fs.ErrPermission
 			}
 			return nil
-		}}, 0, 4, 800 * time.Millisecond},
+		}}, 0, 8, 800 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -25,6 +25,7 @@ package sftp
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -36,21 +37,22 @@ func Register(r *courier.Registry, c Connections) {
 	if c == nil {
 		panic("sftp: register: connections are missing")
 	}
-	courier.Register(r, "sftp.list", List{c}, options("Lists files in a directory on an SFTP server."))
-	courier.Register(r, "sftp.download", Download{c}, options("Downloads files from an SFTP server."))
-	courier.Register(r, "sftp.upload", Upload{c}, options("Uploads files to an SFTP server."))
-	courier.Register(r, "sftp.mkdir", Mkdir{c}, options("Makes a directory on an SFTP server, with those above it."))
-	courier.Register(r, "sftp.rmdir", Rmdir{c}, options("Removes a directory on an SFTP server."))
-	courier.Register(r, "sftp.delete", Delete{c}, options("Deletes files on an SFTP server."))
-	courier.Register(r, "sftp.rename", Rename{c}, options("Renames a file or directory on an SFTP server."))
-	courier.Register(r, "sftp.stat", Stat{c}, options("Looks at a file or directory on an SFTP server."))
+	courier.Register(r, "sftp.list", List{c}, options("list", "Lists files in a directory on an SFTP server."))
+	courier.Register(r, "sftp.download", Download{c}, options("download", "Downloads files from an SFTP server."))
+	courier.Register(r, "sftp.upload", Upload{c}, options("upload", "Uploads files to an SFTP server."))
+	courier.Register(r, "sftp.mkdir", Mkdir{c}, options("mkdir", "Makes a directory on an SFTP server, with those above it."))
+	courier.Register(r, "sftp.rmdir", Rmdir{c}, options("rmdir", "Removes a directory on an SFTP server."))
+	courier.Register(r, "sftp.delete", Delete{c}, options("delete", "Deletes files on an SFTP server."))
+	courier.Register(r, "sftp.rename", Rename{c}, options("rename", "Renames a file or directory on an SFTP server."))
+	courier.Register(r, "sftp.stat", Stat{c}, options("stat", "Looks at a file or directory on an SFTP server."))
 }
 
 // stall is the longest time without progress before a step is given up.
 const stall = 60 * time.Second
 
-func options(doc string) *courier.TypeOptions {
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc}
+func options(verb, doc string) *courier.TypeOptions {
+	r := repetitions[verb]
+	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
 }
 
 // test connects, and calls f, if not nil, for further checks of a
@@ -64,10 +66,34 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 		if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
 			return s.fault("test", "", err)
 		}
-		job.Log().With("connection", id, "host", s.addr).Info("the connection works", append(s.facts, "round_trip", time.Since(began))...)
+		facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+		switch entries, err := s.peek(ctx, "."); {
+		case err == nil:
+			facts = append(facts, "entries", entries)
+		case isStatus(err): // the account need not be allowed to
+			facts = append(facts, "entries", "refused")
+		default:
+			return s.fault("test", "", err)
+		}
+		job.Log().With("connection", id, "host", s.addr).Info("the connection works", facts...)
 		if f == nil {
 			return nil
 		}
 		return f(s)
 	})
+}
+
+// peek counts the first entries of a directory that the server tells in one
+// answer.
+func (s *session) peek(ctx context.Context, dir string) (int, error) {
+	h, err := s.opendir(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	defer s.closeHandle(ctx, h)
+	entries, _, err := s.readdir(ctx, h)
+	if status, ok := err.(*statusError); ok && status.code == statusEOF {
+		err = nil
+	}
+	return len(entries), err
 }

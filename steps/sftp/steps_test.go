@@ -144,7 +144,7 @@ func TestListOptions(t *testing.T) {
 		r.must(r.run(t.Context(), "sftp.list", nil))
 		if err := errors.Join(os.Symlink("dir", filepath.Join(r.remote, "link")), os.Symlink("one.csv", filepath.Join(r.remote, "alias.csv")),
 			os.Symlink("nowhere", filepath.Join(r.remote, "broken.csv")), os.Symlink("/etc/passwd", filepath.Join(r.remote, "outside.csv"))); err != nil {
-			t.Skip(err)
+			t.Fatalf("the file system has no symbolic links: %v", err)
 		}
 		for _, test := range []struct {
 			cfg  object

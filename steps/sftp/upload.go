@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,26 +163,36 @@ func (t *uploading) all(ctx context.Context) error {
 }
 
 func (t *uploading) run(ctx context.Context, s *session) error {
+	var total int64
+	for _, f := range t.files {
+		total += f.size
+	}
+	defer s.prepare(ctx, total, len(t.files))()
 	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
 		return err
 	}
 	if err := s.makeParents(ctx, t.cfg, t.files); err != nil {
 		return err
 	}
-	var total int64
-	for _, f := range t.files {
-		total += f.size
-	}
-	clients := s.clients(ctx, total)
-	return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+	clients := s.clients(ctx, total, len(t.files))
+	put := func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
 		}
-		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], clients: share(clients, i, len(t.files)), limit: t.limit}
+		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], client: clients[i%len(clients)], limit: t.limit}
 		err := p.run(ctx, s)
 		t.files[i].done = err == nil
 		return err
-	})
+	}
+	small := slices.IndexFunc(t.files, func(f localFile) bool { return f.size <= smallFile })
+	if n := len(t.files); n >= worthLanes && small >= 0 {
+		// How long one takes to become durable tells how to go on.
+		if err := put(ctx, small); err != nil {
+			return err
+		}
+		clients = s.clientsForFiles(ctx, clients, n)
+	}
+	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, put)
 }
 
 func (out *UploadOutput) add(files []localFile) {

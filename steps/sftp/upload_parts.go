@@ -1,7 +1,6 @@
 package sftp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +30,6 @@ type uploadPartNote struct {
 	Part  string               `json:"part"` // remote path
 	Was   remote.LocalIdentity `json:"was"`  // of the source; zero if the part is of no use
 	Acked int64                `json:"acked"`
-	Lanes int                  `json:"lanes"`
 }
 
 const partNotes = "part-"
@@ -67,9 +65,9 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 }
 
 // reached says how much of the file the server has confirmed.
-func (u *uploadPart) reached(acked int64, lanes int) {
+func (u *uploadPart) reached(acked int64) {
 	if u != nil {
-		u.note.Acked, u.note.Lanes = acked, lanes
+		u.note.Acked = acked
 	}
 }
 
@@ -107,8 +105,7 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 	if err != nil || size > p.file.size || size == 0 {
 		return 0, nil
 	}
-	lanes := max(1, p.part.note.Lanes, len(p.clients))
-	from := max(min(p.part.note.Acked, size), size-int64(lanes)*windowBytes)
+	from := max(min(p.part.note.Acked, size), size-maxChannels*windowBytes)
 	from = max(0, min(from, size-tailBytes))
 	h, err := s.open(ctx, p.side, flagRead)
 	if isStatus(err) {
@@ -204,16 +201,11 @@ func (t *uploading) companions(ctx context.Context) error {
 func (t *uploading) putText(ctx context.Context, s *session, final, text string) error {
 	dir, name := remote.Split(final)
 	side := remote.Join(dir, t.job.SideName(name))
-	open, err := s.openLanes(ctx, []*client{s.client}, side, flagWrite|flagCreate|flagTruncate)
+	h, err := s.open(ctx, side, flagWrite|flagCreate|flagTruncate)
+	if err == nil {
+		err = finishing{[]lane{{s.client, h}}, side, int64(len(text)), strings.NewReader(text)}.run(ctx)
+	}
 	if err != nil {
-		return err
-	}
-	w := writing{lanes: open, size: int64(len(text)), from: bytes.NewReader([]byte(text)), progress: func(int64) {}}
-	if err := w.run(ctx); err != nil {
-		closeLanes(ctx, open)
-		return err
-	}
-	if err := finishLanes(ctx, open); err != nil {
 		return err
 	}
 	r := renaming{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/courierhq/courier/internal/remote"
 )
@@ -13,7 +14,12 @@ import (
 // with it most of a transfer's memory. It exceeds the 2 MiB that an SSH channel
 // lets through in one round trip, so that the channel never idles for lack of
 // requests.
-const windowBytes = 4 << 20
+//
+// Of a transfer over several channels, laneBytes are under way on each.
+const (
+	windowBytes = 4 << 20
+	laneBytes   = 5 << 19
+)
 
 // Errors of transfers whose file did not hold still. Another attempt may find
 // that it does.
@@ -25,7 +31,7 @@ var (
 // A reading reads a remote file to its end, with many requests under way, and
 // writes it in order.
 type reading struct {
-	lanes    []lane      // the file, open on one or more channels
+	*crew                // the file, open on one or more channels
 	size     int64       // which the file must have
 	to       io.Writer   // gets size bytes, unless there is an error
 	progress func(int64) // told how many bytes to has got
@@ -86,10 +92,23 @@ func (r *reading) loop(ctx context.Context) error {
 	}
 }
 
+// drainTime is how long it may take, when a connection has ended, to deal with
+// the answers that have come before.
+const drainTime = 500 * time.Millisecond
+
 // salvage writes what has come although the transfer has failed, so that nobody
 // has to ask for it again.
 func (r *reading) salvage() {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
 	for _, p := range r.pieces {
+		if p.lane.cause() != nil {
+			select {
+			case <-p.lane.drained:
+			case <-limit.C:
+				return
+			}
+		}
 		select {
 		case a := <-p.answer:
 			if a.typ == fxpData {
@@ -107,12 +126,12 @@ func (r *reading) salvage() {
 }
 
 func (r *reading) roomForMore() bool {
-	return !r.probing && !(r.open && r.asked == r.size) && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= int64(len(r.lanes))*windowBytes)
+	return !r.probing && !(r.open && r.asked == r.size) && (len(r.pieces) == 0 || r.asked-r.wrote+int64(r.chunk) <= r.window())
 }
 
 func (r *reading) nextPiece() *piece {
 	want := int(min(int64(r.chunk), r.size-r.asked))
-	p := &piece{lane: r.lanes[r.turn%len(r.lanes)], off: r.asked}
+	p := &piece{lane: r.next(r.turn), off: r.asked}
 	r.turn++
 	if n := len(r.spare); n > 0 && cap(r.spare[n-1]) >= want {
 		p.buf, r.spare = r.spare[n-1][:want], r.spare[:n-1]
@@ -132,8 +151,7 @@ func (r *reading) ask(p *piece) error {
 		into = make([]byte, 1)
 	}
 	p.call = newCall(into)
-	return p.lane.send(newPacket(fxpRead, len(p.lane.handle)+16).string(p.lane.handle).
-		uint64(uint64(p.off)+uint64(p.n)).uint32(uint32(len(into))), p.call)
+	return p.lane.send(readPacket(p.lane.handle, p.off+int64(p.n), len(into)), p.call)
 }
 
 // settleFirst waits for the answer about the first piece, and writes it if
@@ -147,7 +165,7 @@ func (r *reading) settleFirst(ctx context.Context) error {
 	case a.typ == fxpStatus:
 		return r.settleStatus(p, a)
 	case a.typ != fxpData:
-		return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
+		return p.unexpected(a)
 	case len(p.buf) == 0:
 		return errGrew
 	}
@@ -164,6 +182,10 @@ func (r *reading) settleFirst(ctx context.Context) error {
 	r.spare = append(r.spare, p.buf)
 	r.progress(r.wrote)
 	return nil
+}
+
+func (p *piece) unexpected(a answer) error {
+	return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
 }
 
 // settleStatus handles what is the end of the file in the right case.
@@ -189,7 +211,7 @@ func (r *reading) settleStatus(p *piece, a answer) error {
 
 // A writing writes a remote file with many requests under way.
 type writing struct {
-	lanes    []lane // the file, open on one or more channels
+	*crew    // the file, open on one or more channels
 	size     int64
 	from     io.ReaderAt // has size bytes
 	progress func(int64) // told how many bytes the server has confirmed
@@ -238,11 +260,11 @@ func (w *writing) run(ctx context.Context) error {
 
 func (w *writing) roomForMore() bool {
 	ahead := w.sent - w.acked + int64(w.lanes[0].writeChunk)
-	return w.sent < w.size && (len(w.under) == 0 || ahead <= int64(len(w.lanes))*windowBytes)
+	return w.sent < w.size && (len(w.under) == 0 || ahead <= w.window())
 }
 
 func (w *writing) sendNext(ctx context.Context) error {
-	l := w.lanes[w.turn%len(w.lanes)]
+	l := w.next(w.turn)
 	w.turn++
 	n := int(min(int64(w.limit.Chunk(l.writeChunk)), w.size-w.sent))
 	if err := w.limit.Wait(ctx, n); err != nil {

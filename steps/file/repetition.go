@@ -1,0 +1,78 @@
+package file
+
+// repetitions say what happens when a step is executed once more, and what its
+// Cleanup and Rollback do, for the documentation of the types.
+var repetitions = map[string]struct{ repeat, cleanup string }{
+	"copy": {
+		"overwrites: a copy gets its name when it is complete; with idempotency skip_if_exists a destination that was there stays, and one that this step made is known by its notes",
+		"removes unfinished copies; keeps complete ones",
+	},
+	"move": {
+		"checks and skips: what is moved is noted down first by size, time and inode, so a second attempt knows what it has moved, and a new file under the old name stays",
+		"removes unfinished copies; keeps complete ones, for only the next attempt can tell whether their sources may go",
+	},
+	"delete": {
+		"checks and skips: what is deleted is decided and noted down once, so what is gone is done, and what has come since under the name stays",
+		"",
+	},
+	"list": {
+		"reads only: looks again",
+		"",
+	},
+	"zip": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same files",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"unzip": {
+		"publishes once: unpacks beside the target and gives it its name by one rename, which is noted down first; a second attempt publishes what the first was about to, or unpacks again",
+		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+	},
+	"gzip": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same content",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"gunzip": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"zstd": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same content",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"unzstd": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"tar": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same files",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"untar": {
+		"publishes once: unpacks beside the target and gives it its name by one rename, which is noted down first; a second attempt publishes what the first was about to, or unpacks again",
+		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+	},
+	"hash": {
+		"overwrites: the manifest gets its name when it is complete",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"verify": {
+		"reads only: checks again",
+		"",
+	},
+	"split": {
+		"overwrites: an old manifest is removed first and the new one comes last, so where a manifest is, all its parts are",
+		"removes unfinished parts; keeps complete ones",
+	},
+	"join": {
+		"overwrites: the file gets its name when it is complete, so it is the old one or the new one",
+		"removes the unfinished file of earlier attempts; keeps a complete one",
+	},
+	"mkdir": {
+		"checks and skips: a directory that is there is what was asked for",
+		"",
+	},
+	"wait": {
+		"reads only: waits again, from the beginning of the attempt",
+		"",
+	},
+}
