@@ -153,11 +153,18 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if x == nil {
 		return courier.Execution{}, unknown(r.Execution)
 	}
-	now := clock()
+	if err := s.ask(x, r, clock()); err != nil {
+		return courier.Execution{}, err
+	}
+	return x.view(), nil
+}
+
+// ask carries out what an operator wants of x.
+func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
 	switch {
 	case err != nil:
-		return courier.Execution{}, err
+		return err
 	case d.To != "":
 		s.asked(x, d.To, r, now)
 	default:
@@ -166,7 +173,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 			x.requestBy = ""
 		}
 	}
-	return x.view(), nil
+	return nil
 }
 
 // asked moves x to another state on an operator's request.

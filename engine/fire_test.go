@@ -1,0 +1,210 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// A fleet is some engines on one store, and a job that they all know.
+type fleet struct {
+	t       *testing.T
+	store   store.Store
+	reg     *courier.Registry
+	dir     string
+	engines []*engine.Engine
+	// work is what the job's step does; nil means nothing.
+	work func(ctx context.Context, job *courier.Context) error
+}
+
+// newFleet defines the job "job" and makes engines, which it does not start.
+func newFleet(t *testing.T, s store.Store, n int) *fleet {
+	t.Helper()
+	f := &fleet{t: t, store: s, reg: new(courier.Registry), dir: t.TempDir()}
+	courier.RegisterFunc(f.reg, "demo.work", func(ctx context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
+		if f.work == nil {
+			return struct{}{}, nil
+		}
+		return struct{}{}, f.work(ctx, job)
+	}, nil)
+	for i := range n {
+		f.engines = append(f.engines, f.engine(fmt.Sprint("w", i)))
+	}
+	f.define("job", `{"day": null}`)
+	return f
+}
+
+func (f *fleet) engine(name string) *engine.Engine {
+	return engine.New(f.store, f.reg, &engine.Options{Worker: name, Workspace: f.dir, Slots: 200, Lease: time.Minute, Poll: time.Minute})
+}
+
+func (f *fleet) define(name, params string) {
+	f.t.Helper()
+	var job courier.Job
+	text := fmt.Sprintf(`{"name": %q, "params": %s, "steps": [{"type": "demo.work"}]}`, name, params)
+	if err := job.UnmarshalJSON([]byte(text)); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.engines[0].Define(f.t.Context(), job); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) start(i int) {
+	f.t.Helper()
+	if err := f.engines[i].Start(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) stop(i int) {
+	f.t.Helper()
+	if err := f.engines[i].Stop(context.WithoutCancel(f.t.Context())); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// run lets the first engine run for a time.
+func (f *fleet) run(d time.Duration) {
+	f.t.Helper()
+	f.start(0)
+	time.Sleep(d)
+	f.stop(0)
+}
+
+func (f *fleet) set(s courier.Schedule) courier.Schedule {
+	f.t.Helper()
+	if s.Job == "" && s.Chain == "" {
+		s.Job = "job"
+	}
+	got, err := f.engines[0].SetSchedule(f.t.Context(), s)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return got
+}
+
+func (f *fleet) schedule(name string) courier.Schedule {
+	f.t.Helper()
+	s, err := f.engines[0].Schedule(f.t.Context(), name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// executions returns all executions, the oldest first.
+func (f *fleet) executions() []courier.Execution {
+	f.t.Helper()
+	var all []courier.Execution
+	for filter := (store.Filter{Limit: 1000}); ; {
+		list, err := f.store.Executions(f.t.Context(), filter)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if len(list) == 0 {
+			for i, j := 0, len(all)-1; i < j; i, j = i+1, j-1 {
+				all[i], all[j] = all[j], all[i]
+			}
+			return all
+		}
+		all = append(all, list...)
+		filter.Before = list[len(list)-1].ID
+	}
+}
+
+// ticks returns the ticks of a schedule that have led to an execution, as
+// seconds after start, and how many there are of each.
+func (f *fleet) ticks(schedule string, start time.Time) map[float64]int {
+	f.t.Helper()
+	m := make(map[float64]int)
+	for _, x := range f.executions() {
+		text, ok := strings.CutPrefix(x.IdempotencyKey, "schedule:"+schedule+":")
+		if !ok {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			f.t.Error(err)
+		}
+		if x.By != "schedule:"+schedule {
+			f.t.Errorf("execution %s is by %q", x.ID, x.By)
+		}
+		m[at.Sub(start).Seconds()]++
+	}
+	return m
+}
+
+// want reports when the ticks that fired are others than those wanted.
+func (f *fleet) want(schedule string, start time.Time, seconds ...float64) {
+	f.t.Helper()
+	got := f.ticks(schedule, start)
+	want := make(map[float64]int)
+	for _, s := range seconds {
+		want[s] = 1
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		f.t.Errorf("schedule %q fired at %v, want %v", schedule, got, want)
+	}
+}
+
+// TestOneExecutionPerTick has ten engines fire 10,000 ticks, while each of them
+// is stopped and started again and again.
+func TestOneExecutionPerTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const engines, schedules = 10, 10
+		ticks := raced.Or(200, 1000) // of each schedule
+		s := memstore.New()
+		if err := s.Set(t.Context(), store.LimitSetting(""), "0"); err != nil {
+			t.Fatal(err)
+		}
+		f := newFleet(t, s, engines)
+		start := time.Now().UTC()
+		for i := range schedules {
+			f.set(courier.Schedule{
+				Name: fmt.Sprint("s", i), Every: 10 * time.Second, Jitter: time.Duration(i) * time.Second,
+				Starts: start.Add(time.Second), Ends: start.Add(time.Duration(ticks) * 10 * time.Second),
+			})
+		}
+		done := make(chan struct{})
+		for i := range engines {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				for end := start.Add(time.Duration(ticks)*10*time.Second + time.Minute); time.Now().Before(end); {
+					f.start(i)
+					time.Sleep(time.Duration(random.Int64N(int64(20 * time.Minute))))
+					f.stop(i)
+					time.Sleep(time.Duration(random.Int64N(int64(3 * time.Minute))))
+				}
+			}()
+		}
+		for range engines {
+			<-done
+		}
+		for i := range schedules {
+			got := f.ticks(fmt.Sprint("s", i), start)
+			if len(got) != ticks {
+				t.Errorf("schedule s%d fired %d ticks of %d", i, len(got), ticks)
+			}
+			for tick, n := range got {
+				if n != 1 {
+					t.Errorf("schedule s%d has %d executions of tick %v", i, n, tick)
+				}
+			}
+		}
+		if n := len(f.executions()); n != schedules*ticks {
+			t.Errorf("%d executions, want %d", n, schedules*ticks)
+		}
+	})
+}
