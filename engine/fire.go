@@ -36,7 +36,7 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 	defer timer.Stop()
 	for w.ctx.Err() == nil {
 		wait := lookAgain
-		d, err := e.fireDue(w, a)
+		d, err := e.fireDue(w, a) // whose Next is counted from when it returns
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return
@@ -85,16 +85,23 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
-func (e *Engine) fireDue(w *worker, a store.Agenda) (store.Dues, error) {
+func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
 	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
 	defer cancel()
-	d, err := a.Due(ctx, dueBatch, dueLease)
+	d, err = a.Due(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
 		return d, err
 	}
+	answered := time.Now()
+	defer func() {
+		if d.Next > 0 {
+			d.Next = max(d.Next-time.Since(answered), time.Microsecond)
+		}
+	}()
 	list := make([]store.Firing, len(d.List))
 	for i := range d.List {
 		list[i] = e.firing(&d.List[i], d.Now)
+		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
 	}
 	fired, err := e.fire(ctx, a, list)
 	if err != nil {
@@ -110,6 +117,26 @@ func (e *Engine) fireDue(w *worker, a store.Agenda) (store.Dues, error) {
 		_, err = e.fire(ctx, a, wrong)
 	}
 	return d, err
+}
+
+// untilDue is the time until a schedule is due again that is fired now; 0 if it
+// never is.
+func untilDue(f *store.Firing, now time.Time) time.Duration {
+	switch {
+	case f.After > 0:
+		return f.After
+	case f.State.Due.IsZero():
+		return 0
+	}
+	return max(f.State.Due.Sub(now), time.Microsecond)
+}
+
+// sooner returns the smaller of two times of which 0 means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // fire carries out firings. They may be sent again: those that were carried out

@@ -18,6 +18,7 @@ var _ store.Agenda = (*Store)(nil)
 type agenda struct {
 	schedules map[string]*schedule
 	due       dueHeap // those that are to be looked at at some time
+	revision  int64   // the last that any has got
 	changes   uint64
 	changed   chan struct{} // closed with the next change
 }
@@ -70,6 +71,12 @@ func (a *agenda) move(s *schedule, due time.Time) {
 	}
 }
 
+// revise returns a revision that no schedule has had.
+func (a *agenda) revise() int64 {
+	a.revision++
+	return a.revision
+}
+
 // tell wakes those who wait for changes.
 func (a *agenda) tell() {
 	a.changes++
@@ -104,7 +111,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	put.Due = old.Due // until it is moved
 	old.Schedule = put
 	old.SavedAt = clock()
-	old.Revision++
+	old.Revision = a.revise()
 	cut(&old.ScheduleState)
 	a.move(old, instant(due))
 	a.tell()
@@ -254,7 +261,7 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 	}
 	state.Due = got.Due
 	got.ScheduleState = state
-	got.Revision++
+	got.Revision = s.agenda.revise()
 	cut(&got.ScheduleState)
 	s.agenda.move(got, due)
 	fired.Done = true

@@ -23,6 +23,8 @@ type statements struct {
 	renew, notify, committed                                   string
 	apply, progress, standing, ask, askLock                    string
 	execution, executions, steps, audit                        string
+
+	schedule, schedules, scheduleBegin, scheduleLock, schedulePut, scheduleRemove, due, versions, fire string
 }
 
 // newStatements reads the statements for a schema.
@@ -34,6 +36,8 @@ func newStatements(schema string) *statements {
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
 		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
+		"schedule": &q.schedule, "schedules": &q.schedules, "schedule_begin": &q.scheduleBegin, "schedule_lock": &q.scheduleLock,
+		"schedule_put": &q.schedulePut, "schedule_remove": &q.scheduleRemove, "due": &q.due, "versions": &q.versions, "fire": &q.fire,
 	} {
 		*text = tagged(name, statement(name, schema))
 	}

@@ -109,4 +109,5 @@ var groups = []group{
 	{"ask", askCases},
 	{"archive", archiveCases},
 	{"race", raceCases},
+	{"agenda", agendaCases},
 }
