@@ -155,7 +155,7 @@ func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) 
 func (e *Engine) firing(s *store.DueSchedule, now time.Time) store.Firing {
 	var def courier.Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
-		return e.unfired(s, err)
+		return e.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
 	}
 	c, problems := e.newCalendar(&def)
 	if len(problems) > 0 {
