@@ -2,9 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,9 +160,52 @@ func (f *fleet) want(schedule string, start time.Time, seconds ...float64) {
 	}
 }
 
+// An unreliable store is what an engine sees of one: the clock by which it is
+// told what is due is wrong, and is put forward and back, and replies get lost.
+type unreliable struct {
+	*memstore.Store
+	mu     sync.Mutex
+	random *rand.Rand
+	wrong  time.Duration // by how much the clock is
+}
+
+// lost reports whether something happens to a call.
+func (u *unreliable) lost() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.random.IntN(20) == 0 {
+		u.wrong = time.Duration(u.random.Int64N(int64(20*time.Minute))) - 10*time.Minute
+	}
+	return u.random.IntN(10) == 0
+}
+
+func (u *unreliable) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+	lost := u.lost()
+	d, err := u.Store.Due(ctx, most, lease)
+	if d.Now = d.Now.Add(u.wrong); err == nil && lost {
+		err = errors.New("the reply is lost")
+	}
+	return d, err
+}
+
+func (u *unreliable) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	lost := u.lost()
+	fired, err := u.Store.Fire(ctx, list)
+	if err == nil && lost {
+		err = errors.New("the reply is lost")
+	}
+	return fired, err
+}
+
 // TestOneExecutionPerTick has ten engines fire 10,000 ticks, while each of them
 // is stopped and started again and again.
 func TestOneExecutionPerTick(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) { oneExecutionPerTick(t, false) })
+	t.Run("with wrong clocks", func(t *testing.T) { oneExecutionPerTick(t, true) })
+}
+
+func oneExecutionPerTick(t *testing.T, wrong bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		const engines, schedules = 10, 10
 		ticks := raced.Or(200, 1000) // of each schedule
@@ -174,14 +219,19 @@ func TestOneExecutionPerTick(t *testing.T) {
 			f.set(courier.Schedule{
 				Name: fmt.Sprint("s", i), Every: 10 * time.Second, Jitter: time.Duration(i) * time.Second,
 				Starts: start.Add(time.Second), Ends: start.Add(time.Duration(ticks) * 10 * time.Second),
+				Misfire: courier.MisfireAll, // a clock that is put forward makes ticks late
 			})
 		}
 		done := make(chan struct{})
 		for i := range engines {
+			if wrong {
+				seen := &unreliable{Store: s, random: rand.New(rand.NewPCG(2, uint64(i)))}
+				f.engines[i] = engine.New(seen, f.reg, &engine.Options{Worker: fmt.Sprint("w", i), Workspace: f.dir, Slots: 200, Lease: time.Minute, Poll: time.Minute})
+			}
 			go func() {
 				defer func() { done <- struct{}{} }()
 				random := rand.New(rand.NewPCG(1, uint64(i)))
-				for end := start.Add(time.Duration(ticks)*10*time.Second + time.Minute); time.Now().Before(end); {
+				for end := start.Add(time.Duration(ticks)*10*time.Second + 20*time.Minute); time.Now().Before(end); {
 					f.start(i)
 					time.Sleep(time.Duration(random.Int64N(int64(20 * time.Minute))))
 					f.stop(i)
