@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storetest"
 )
 
 // A fleet is some engines on one store, and a job that they all know.
@@ -257,4 +258,43 @@ func oneExecutionPerTick(t *testing.T, wrong bool) {
 			t.Errorf("%d executions, want %d", n, schedules*ticks)
 		}
 	})
+}
+
+// TestTicksSurviveFaults has the store fail, hang or die at a call of the engine
+// that fires, while another engine is there: every tick fires, once.
+func TestTicksSurviveFaults(t *testing.T) {
+	for _, kind := range storetest.FaultKinds {
+		for _, method := range []string{"Due", "Fire"} {
+			for n := 1; n <= 3; n++ {
+				fault := storetest.Fault{Kind: kind, N: n, Method: method}
+				t.Run(fault.String(), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { tickSurvives(t, fault) })
+				})
+			}
+		}
+	}
+}
+
+func tickSurvives(t *testing.T, fault storetest.Fault) {
+	t.Helper()
+	f := newFleet(t, memstore.New(), 2)
+	start := time.Now().UTC()
+	f.set(courier.Schedule{Name: "s", Every: 10 * time.Second, Starts: start.Add(10 * time.Second), Ends: start.Add(time.Minute)})
+	faulty := storetest.NewFaulty(f.store, fault)
+	f.engines[0] = engine.New(faulty, f.reg, &engine.Options{Worker: "faulty", Workspace: f.dir})
+	f.start(0)
+	time.Sleep(15 * time.Second)
+	f.start(1)
+	time.Sleep(3 * time.Minute)
+	select {
+	case <-faulty.Fired():
+	default:
+		if fault.N == 1 { // later calls may be the other engine's
+			t.Error("the fault did not happen")
+		}
+	}
+	f.want("s", start, 10, 20, 30, 40, 50, 60)
+	faulty.Release()
+	f.stop(0)
+	f.stop(1)
 }
