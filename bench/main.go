@@ -100,6 +100,7 @@ func benches() []bench {
 	list = append(list, latency()...)
 	list = append(list, enqueue()...)
 	list = append(list, pickup()...)
+	list = append(list, schedules()...)
 	list = append(list, pgpBenches()...)
 	list = append(list, cost()...)
 	list = append(list, sftp()...)
