@@ -298,3 +298,67 @@ func tickSurvives(t *testing.T, fault storetest.Fault) {
 	f.stop(0)
 	f.stop(1)
 }
+
+// TestNoTickTwice has a store that was put back to before a tick, as from a
+// backup of the schedules alone.
+func TestNoTickTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		f := newFleet(t, s, 1)
+		start := time.Now().UTC()
+		f.set(courier.Schedule{Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute)})
+		before, err := s.Schedules(t.Context(), store.ScheduleFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.run(150 * time.Second)
+		if err := s.RemoveSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		back := before.List[0]
+		back.Revision = 0
+		if _, err := s.PutSchedule(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		f.set(courier.Schedule{
+			Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute), Misfire: courier.MisfireAll,
+		})
+		f.run(time.Minute)
+		f.want("s", start, 60, 120, 180)
+		if n := len(f.executions()); n != 3 {
+			t.Errorf("%d executions, want 3", n)
+		}
+		if got := f.schedule("s"); !got.LastFire.Equal(start.Add(3 * time.Minute)) {
+			t.Errorf("last fired at %v", got.LastFire)
+		}
+	})
+}
+
+// TestTheStoresClock has an engine whose clock is an hour behind that of the
+// store: what counts is the latter.
+func TestTheStoresClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		f := newFleet(t, s, 1)
+		start := time.Now().UTC()
+		f.set(courier.Schedule{Name: "s", Every: 10 * time.Minute, Starts: start.Add(10 * time.Minute), Ends: start.Add(time.Hour), Misfire: courier.MisfireAll})
+		got, err := s.Schedules(t.Context(), store.ScheduleFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		due := got.List[0]
+		due.Due = start // the store finds it due, whose clock is ahead
+		if _, err := s.PutSchedule(t.Context(), due); err != nil {
+			t.Fatal(err)
+		}
+		seen := &unreliable{Store: s, random: rand.New(noLuck{}), wrong: time.Hour + time.Minute}
+		f.engines[0] = engine.New(seen, f.reg, &engine.Options{Worker: "w", Workspace: f.dir})
+		f.run(time.Second)
+		f.want("s", start, 600, 1200, 1800, 2400, 3000, 3600)
+	})
+}
+
+// noLuck is a source of numbers by which nothing happens.
+type noLuck struct{}
+
+func (noLuck) Uint64() uint64 { return 1<<63 - 1 }

@@ -433,6 +433,7 @@ var agendaCases = []testCase{
 		for i := range schedules {
 			p.put(daily(fmt.Sprint("s", i)), 0)
 		}
+		var done atomic.Int64
 		p.at(8, func(int) {
 			for range 3 * ticks {
 				list, err := p.Schedules(p.ctx(), store.ScheduleFilter{})
@@ -449,11 +450,18 @@ var agendaCases = []testCase{
 					f.State.Failures++ // counts the ticks
 					firings = append(firings, f)
 				}
-				if _, err := p.Fire(p.ctx(), firings); err != nil {
+				fired, err := p.Fire(p.ctx(), firings)
+				if err != nil {
 					p.Errorf("fire: %v", err)
+				}
+				for i := range fired {
+					if fired[i].Done {
+						done.Add(1)
+					}
 				}
 			}
 		})
+		p.same("firings that were carried out", done.Load(), schedules*ticks)
 		for i := range schedules {
 			if s := p.one(fmt.Sprint("s", i)); s.Failures != ticks {
 				p.Errorf("schedule %d fired %d times, want %d", i, s.Failures, ticks)
