@@ -33,7 +33,7 @@ type Agenda interface {
 	// Schedules returns schedules in byte order of their names.
 	Schedules(ctx context.Context, f ScheduleFilter) (Timetable, error)
 	// Due leases at most so many schedules that are due to be looked at, the
-	// earliest first. Until the lease ends, or it is fired, a schedule is not due
+	// earliest first; a store may stop at 1000. Until the lease ends, or it is fired, a schedule is not due
 	// again.
 	Due(ctx context.Context, most int, lease time.Duration) (Dues, error)
 	// Fire carries firings out, each of them whole or not at all, all in one
@@ -107,7 +107,7 @@ type Dues struct {
 	Now  time.Time // by the store's clock
 	List []DueSchedule
 	// Next is the time until another schedule is due; 0 if none is. Where more
-	// were due than asked for, it is a microsecond.
+	// may be due already, it is a microsecond.
 	Next time.Duration
 	Mark uint64 // for [Agenda.Changed]
 }

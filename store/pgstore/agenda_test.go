@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
@@ -45,6 +46,12 @@ func TestDuePlan(t *testing.T) {
 		t.Helper()
 		idle := read(1000)
 		t.Logf("%s: %d pages with none, %d with %d", what, empty, idle, idleSchedules)
+		sent.inTx(t, pool, "due", func(tx pgx.Tx) {
+			q := sent.of("due")
+			if c := cost(t, explained(t, tx, "explain "+q.sql, q.args...)); c > jitAbove/50 {
+				t.Errorf("%s: the server expects a cost of %v, and with many more would find that worth compiling", what, c)
+			}
+		})
 		if idle > empty+12 {
 			t.Errorf("%s: to find that none is due takes %d pages, and %d with no schedule", what, idle, empty)
 		}

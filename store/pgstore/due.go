@@ -23,6 +23,9 @@ type dueRow struct {
 	outcomes           []string // id and state
 }
 
+// maxDue is how many schedules are leased at once.
+const maxDue = 1000
+
 // Due leases schedules that are due to be looked at.
 func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
 	if err := s.begun(ctx); err != nil {
@@ -33,7 +36,7 @@ func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.D
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
-	}, s.q.due, int64(most), micros(lease))
+	}, s.q.due, int64(min(most, maxDue)), micros(lease))
 	if err != nil {
 		return store.Dues{}, failed("look for due schedules", err)
 	}
