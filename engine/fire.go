@@ -22,15 +22,19 @@ const (
 	afterProblem = time.Minute
 )
 
+// firing is how many goroutines fire schedules.
+const firing = 3
+
 // startFiring sets going what fires schedules.
 func (e *Engine) startFiring(w *worker, a store.Agenda) {
-	marks, changed := make(chan uint64, 1), make(chan struct{}, 1)
-	go e.fireLoop(w, a, marks, changed)
+	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	go e.fireLoop(w, a, marks, changed, more)
 	go e.changeLoop(w, a, marks, changed)
+	go e.helpLoop(w, a, changed, more)
 }
 
 // fireLoop fires schedules when they are due.
-func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, changed <-chan struct{}) {
+func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
 	defer w.rest.Done()
 	timer := time.NewTimer(lookAgain)
 	defer timer.Stop()
@@ -47,6 +51,9 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 			if d.Next > 0 {
 				wait = min(wait, d.Next)
 			}
+			if len(d.List) == dueBatch {
+				signal(more)
+			}
 			select {
 			case marks <- d.Mark:
 			default: // the last one is being waited for; that wakes us too
@@ -58,6 +65,28 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 		case <-timer.C:
 		case <-changed:
 		}
+	}
+}
+
+// helpLoop fires schedules too while very many are due: so this engine decides on
+// some of them while the store fires others. Then the other loop looks again,
+// since it does not know when these are due next.
+func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, more <-chan struct{}) {
+	defer w.rest.Done()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-more:
+		}
+		for full := true; full && w.ctx.Err() == nil; {
+			d, err := e.fireDue(w, a)
+			if err != nil && w.ctx.Err() == nil {
+				e.log.Error("fire schedules", "error", err)
+			}
+			full = err == nil && len(d.List) == dueBatch
+		}
+		signal(changed)
 	}
 }
 

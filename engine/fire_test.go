@@ -362,3 +362,26 @@ func TestTheStoresClock(t *testing.T) {
 type noLuck struct{}
 
 func (noLuck) Uint64() uint64 { return 1<<63 - 1 }
+
+// TestManyAtOnce has more schedules due at once than are looked at together.
+func TestManyAtOnce(t *testing.T) {
+	const many, ticks = 2500, 2
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memstore.New(), 1)
+		start := time.Now().UTC()
+		for i := range many {
+			f.set(courier.Schedule{Name: fmt.Sprint("s", i), Every: time.Second, Starts: start.Add(time.Second), Ends: start.Add(ticks * time.Second)})
+		}
+		f.engines[0] = engine.New(f.store, f.reg, &engine.Options{Workspace: f.dir, Queues: []string{"nobody's"}})
+		f.run(5 * time.Second)
+		list := f.executions()
+		if len(list) != many*ticks {
+			t.Errorf("%d executions, want %d", len(list), many*ticks)
+		}
+		for _, x := range list {
+			if late := x.CreatedAt.Sub(mustTick(t, x)); late < 0 || late > 100*time.Millisecond {
+				t.Fatalf("%s was created %v after its tick", x.IdempotencyKey, late)
+			}
+		}
+	})
+}

@@ -43,7 +43,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	w.rest.Add(4) // before Stop can wait for them
 	agenda, schedules := e.store.(store.Agenda)
 	if schedules {
-		w.rest.Add(2)
+		w.rest.Add(firing)
 	}
 	e.worker = w
 	e.mu.Unlock()
