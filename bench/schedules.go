@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
 )
 
 // schedules measures how long it takes until 100,000 schedules that are due at
@@ -83,6 +84,23 @@ func fillSchedules(ctx context.Context, nd *node, db *database, n int, d time.Du
 	return db.settle(ctx)
 }
 
+// firings is a store that counts the executions that schedules start.
+type firings struct {
+	*pgstore.Store
+	count *countdown
+}
+
+// Fire counts what the store's Fire has created.
+func (f *firings) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	fired, err := f.Store.Fire(ctx, list)
+	for i := range fired {
+		for range fired[i].Executions {
+			f.count.tick()
+		}
+	}
+	return fired, err
+}
+
 // fireMany returns the seconds until n schedules that are due at once have
 // fired.
 func fireMany(ctx context.Context, nd *node, db *database, n int) ([]float64, error) {
@@ -91,17 +109,15 @@ func fireMany(ctx context.Context, nd *node, db *database, n int) ([]float64, er
 	}
 	// An engine of its own, which serves a queue that is empty, so that only firing
 	// is measured.
-	e := engine.New(nd.store, nd.reg, &engine.Options{Workspace: nd.dir, Queues: []string{"none"}})
+	seen := &firings{Store: nd.store, count: newCountdown(n)}
+	e := engine.New(seen, nd.reg, &engine.Options{Workspace: nd.dir, Queues: []string{"none"}})
 	start := time.Now()
 	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { _ = e.Stop(context.WithoutCancel(ctx)) }()
-	for left := true; left; {
-		time.Sleep(100 * time.Millisecond)
-		if err := db.pool.QueryRow(ctx, "select exists (select from courier.job_schedules where last_fire is null)").Scan(&left); err != nil {
-			return nil, err
-		}
+	if err := seen.count.wait(ctx); err != nil {
+		return nil, err
 	}
 	spent := time.Since(start)
 	var fired int
