@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // A PendingFile is a file under construction. It has a name of its own beside
@@ -36,6 +37,20 @@ type PendingFile struct {
 	side string // present name below root
 	made string // directory below root in which Create made directories
 	done bool
+
+	written atomic.Int64 // bytes, by Write and WriteAt
+}
+
+// writeBehind is how much is written between two times that the kernel is told
+// to begin writing it to the disk. Without that it waits for much more, and the
+// sync at the end would have nearly all of the file to wait for.
+const writeBehind = 8 << 20
+
+// wrote counts what was written.
+func (p *PendingFile) wrote(n int) {
+	if now := p.written.Add(int64(n)); now/writeBehind != (now-int64(n))/writeBehind {
+		startWriting(p.File)
+	}
 }
 
 // Create starts a file that Commit will publish as name, with the directories
@@ -91,7 +106,9 @@ func (p *PendingFile) Write(b []byte) (int, error) {
 	if err := p.job.before("write", p.name); err != nil {
 		return 0, err
 	}
-	return p.File.Write(b)
+	n, err := p.File.Write(b)
+	p.wrote(n)
+	return n, err
 }
 
 // WriteAt writes like [os.File.WriteAt].
@@ -99,7 +116,9 @@ func (p *PendingFile) WriteAt(b []byte, off int64) (int, error) {
 	if err := p.job.before("write", p.name); err != nil {
 		return 0, err
 	}
-	return p.File.WriteAt(b, off)
+	n, err := p.File.WriteAt(b, off)
+	p.wrote(n)
+	return n, err
 }
 
 // WriteString writes like [os.File.WriteString].

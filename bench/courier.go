@@ -46,6 +46,7 @@ type node struct {
 	pool   *pgxpool.Pool
 	store  *pgstore.Store
 	engine *engine.Engine
+	reg    *courier.Registry
 	ids    uuid7.Source
 	dir    string // of workspaces
 	slots  int
@@ -86,6 +87,7 @@ func newNode(ctx context.Context, url string, slots int, t *trips, around func(s
 	if around != nil {
 		s = around(s)
 	}
+	nd.reg = reg
 	nd.engine = engine.New(s, reg, &engine.Options{Workspace: nd.dir, Slots: slots})
 	return nd, nil
 }

@@ -3,6 +3,7 @@ module github.com/courierhq/courier/bench
 go 1.26.6
 
 require (
+	github.com/ProtonMail/go-crypto v1.5.2
 	github.com/courierhq/courier v0.0.0
 	github.com/cschleiden/go-workflows v1.4.2
 	github.com/dbos-inc/dbos-transact-golang v1.4.0
@@ -12,7 +13,6 @@ require (
 )
 
 require (
-	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/benbjohnson/clock v1.3.0 // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect

@@ -29,7 +29,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	var err error
+	if len(os.Args) == 2 && os.Args[1] == pipelineArg {
+		err = runPipeline(ctx, os.Stdin, os.Stdout, os.Stderr)
+	} else {
+		err = command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
@@ -95,6 +100,7 @@ func benches() []bench {
 	list = append(list, latency()...)
 	list = append(list, enqueue()...)
 	list = append(list, pickup()...)
+	list = append(list, schedules()...)
 	list = append(list, pgpBenches()...)
 	list = append(list, cost()...)
 	list = append(list, sftp()...)
@@ -102,6 +108,7 @@ func benches() []bench {
 	list = append(list, xmin()...)
 	list = append(list, history()...)
 	list = append(list, archives()...)
+	list = append(list, pipelines()...)
 	return list
 }
 

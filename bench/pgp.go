@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps/pgp"
 )
@@ -23,11 +26,14 @@ const gnupgName = "gnupg"
 // pgpBenches measures how fast files are encrypted and decrypted, beside GnuPG
 // with the same key and the same files: incompressible content without
 // compression, and log text with it. GnuPG encrypts to AES-256, and at its
-// default level of compression.
+// default level of compression. With -aead Courier's recipient has a key that
+// offers authenticated encryption, which GnuPG's never use by default, and each
+// decrypts what it encrypted itself.
 func pgpBenches() []bench {
 	var list []bench
 	for _, form := range []pgpForm{
 		{}, {name: "-armored", config: map[string]any{"output_format": "armored"}, args: []string{"--armor"}},
+		{name: "-aead", aead: true},
 		{name: "-compressed", text: true, config: map[string]any{"compression": "zlib"}},
 	} {
 		if !form.text {
@@ -54,6 +60,7 @@ func pgpBenches() []bench {
 type pgpForm struct {
 	name   string
 	text   bool           // the content is log text
+	aead   bool           // Courier's messages are in the way of RFC 9580
 	config map[string]any // of pgp.encrypt
 	args   []string       // of gpg
 }
@@ -145,8 +152,29 @@ func (p *pgpWork) makeKey(ctx context.Context) error {
 	if err := keys.Add(name, pgp.Key{Data: data}); err != nil {
 		return err
 	}
+	if err := addAEADKey(&keys); err != nil {
+		return err
+	}
 	pgp.Register(&p.reg, &keys)
 	return nil
+}
+
+// aeadKey is the id of a key that offers authenticated encryption.
+const aeadKey = "aead"
+
+func addAEADKey(keys *pgp.Keyring) error {
+	e, err := openpgp.NewEntity(aeadKey, "", "", &packet.Config{
+		Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519, DefaultCipher: packet.CipherAES256,
+		AEADConfig: &packet.AEADConfig{DefaultMode: packet.AEADModeGCM},
+	})
+	if err != nil {
+		return err
+	}
+	var data bytes.Buffer
+	if err := e.SerializePrivate(&data, nil); err != nil {
+		return err
+	}
+	return keys.Add(aeadKey, pgp.Key{Data: data.Bytes()})
 }
 
 // makeRandom makes a file that does not compress.
@@ -195,8 +223,15 @@ func (p *pgpWork) write(name string, block func() []byte) error {
 // second. What is decrypted was encrypted by GnuPG.
 func (p *pgpWork) measure(ctx context.Context, who, way string, form pgpForm) (float64, error) {
 	message := form.content() + form.name + ".pgp"
+	if form.aead && who == courierName {
+		message = "aead.pgp"
+	}
 	encrypt := append(append([]string{"--cipher-algo", "AES256", "-r", "bench"}, form.args...), "--output")
-	if _, err := os.Stat(filepath.Join(p.dir, message)); err != nil && way == "decrypt" {
+	if _, err := os.Stat(filepath.Join(p.dir, message)); err != nil && way == "decrypt" && message == "aead.pgp" {
+		if err := p.step(ctx, "encrypt", form.content(), message, form); err != nil {
+			return 0, err
+		}
+	} else if err != nil && way == "decrypt" {
 		args := append(encrypt, filepath.Join(p.dir, message), "--encrypt", filepath.Join(p.dir, form.content()))
 		if err := p.gpg(ctx, args...); err != nil {
 			return 0, err
@@ -257,6 +292,9 @@ func (p *pgpWork) step(ctx context.Context, way, input, output string, form pgpF
 	cfg := map[string]any{"input_path": input, "output_path": output}
 	if way == "encrypt" {
 		cfg["recipient_key_ids"] = []string{"bench"}
+		if form.aead {
+			cfg["recipient_key_ids"] = []string{aeadKey}
+		}
 		for k, v := range form.config {
 			cfg[k] = v
 		}

@@ -22,7 +22,15 @@ var shared struct {
 	err  error
 }
 
+// TestMain makes the test binary the process of a pipeline too, as main does.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == pipelineArg {
+		if err := runPipeline(context.Background(), os.Stdin, os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if shared.srv != nil {
 		if err := shared.srv.close(); err != nil {

@@ -79,9 +79,9 @@ func comesTo(list []courier.ChainMember) (map[string]courier.MemberState, courie
 	return ends, courier.ChainCompleted
 }
 
-// unreliable is a store that fails in one of so many calls, and from an instant
+// shaky is a store that fails in one of so many calls, and from an instant
 // on in all.
-func unreliable(s store.Store, seed uint64, oneIn int, dead *bool, mu *sync.Mutex) store.Store {
+func shaky(s store.Store, seed uint64, oneIn int, dead *bool, mu *sync.Mutex) store.Store {
 	r := rand.New(rand.NewPCG(seed, 7))
 	return storetest.Intercept(s, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 		mu.Lock()
@@ -116,7 +116,7 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	dead := make([]bool, 3)
 	var engines []*engine.Engine
 	for i := range dead {
-		e := engine.New(unreliable(s, seed*3+uint64(i), 25, &dead[i], &mu), reg, &engine.Options{Workspace: t.TempDir(), WorkspaceID: "w", Slots: 3})
+		e := engine.New(shaky(s, seed*3+uint64(i), 25, &dead[i], &mu), reg, &engine.Options{Workspace: t.TempDir(), WorkspaceID: "w", Slots: 3})
 		if err := e.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

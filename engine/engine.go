@@ -106,6 +106,7 @@ type Engine struct {
 	programs programs
 	events   events
 	work     workspaces
+	zones    zones
 
 	mu      sync.Mutex
 	runs    map[courier.ExecutionID]*run

@@ -41,12 +41,19 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
 	w.rest.Add(4) // before Stop can wait for them
+	agenda, schedules := e.store.(store.Agenda)
+	if schedules {
+		w.rest.Add(firing)
+	}
 	e.worker = w
 	e.mu.Unlock()
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
 	go e.sweepLoop(w)
+	if schedules {
+		e.startFiring(w, agenda)
+	}
 	go func() {
 		defer w.rest.Done()
 		select {

@@ -79,6 +79,7 @@ var Rooms = []Room{
 	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver"}, Outside: true},
 	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},
 	{Dir: "internal/hostile", Outside: true},
+	{Dir: "internal/inflate"},
 	{Dir: "internal/memnet", Outside: true},
 	{Dir: "internal/note", Imports: []string{"."}},
 	{Dir: "internal/pgproxy", Outside: true},

@@ -47,7 +47,11 @@ func Watch(s store.Store) *Witness {
 // Store returns the store to be used in place of the one that is watched.
 // Faults belong between it and the engines, since what the witness sees counts
 // as written.
-func (w *Witness) Store() store.Store { return storetest.Intercept(w.s, w.see) }
+// Schedules are none of its affairs: the store is one that keeps none.
+func (w *Witness) Store() store.Store {
+	type unplanned struct{ store.Store }
+	return storetest.Intercept(unplanned{w.s}, w.see)
+}
 
 // Err returns the first breaches that were seen, joined, or nil.
 func (w *Witness) Err() error {

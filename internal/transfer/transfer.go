@@ -16,6 +16,9 @@ const (
 	blockSize = 256 << 10
 	// kernelChunk is how much the kernel copies between two looks at ctx.
 	kernelChunk = 4 << 20
+	// WriteBehind is how much is written to a file between two calls of
+	// [StartWriting].
+	WriteBehind = 8 << 20
 )
 
 // blocks holds buffers of blockSize bytes. There are never more than twice as
@@ -67,7 +70,9 @@ func copyFile(ctx context.Context, dst, src *os.File, left *int64, report func(i
 			return done, err
 		}
 		n, err := io.CopyN(dst, src, min(*left, kernelChunk))
-		done += n
+		if done += n; done/WriteBehind != (done-n)/WriteBehind {
+			StartWriting(dst)
+		}
 		*left -= n
 		if n > 0 {
 			report(done)

@@ -14,9 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/flate"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/inflate"
 )
 
 // freeRatio is how much may be unpacked before the ratio counts.
@@ -26,7 +25,7 @@ const freeRatio = 1 << 20
 type archive struct {
 	name     string
 	password string
-	inflate  inflater
+	inflater inflater
 	entries  []entry // in the order of the archive
 	total    int64   // unpacked size by what the entries say; reading gives no more
 }
@@ -89,18 +88,18 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 // An inflater unpacks one stream after the other.
 type inflater struct {
 	b *bufio.Reader
-	r io.ReadCloser
+	r *inflate.Reader
 }
 
 // reader unpacks a stream. What it gave before ends.
 func (i *inflater) reader(packed io.Reader) io.Reader {
 	if i.r == nil {
 		i.b = bufio.NewReaderSize(packed, 64<<10)
-		i.r = flate.NewReader(i.b)
+		i.r = inflate.NewReader(i.b)
 		return i.r
 	}
 	i.b.Reset(packed)
-	i.r.(flate.Resetter).Reset(i.b, nil) // fails for bad dictionaries only
+	i.r.Reset(i.b)
 	return i.r
 }
 
@@ -132,7 +131,7 @@ func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
 	if e.dir {
 		return u.mkdir(e.name)
 	}
-	r, err := e.reader(a.password, &a.inflate)
+	r, err := e.reader(a.password, &a.inflater)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/courierhq/courier/internal/inflate"
 )
 
 // A codec packs blocks. What it gives for one block depends on nothing but the
@@ -180,15 +182,14 @@ func startDeflate() (*packers, error) {
 			return nil, err
 		}
 		probe, err := flate.NewWriter(nil, flate.BestSpeed)
-		return &deflater{w: w, probe: probe, r: flate.NewReader(nil)}, err
+		return &deflater{w: w, probe: probe}, err
 	})
 }
 
 // A deflater is the codec of the deflate format.
 type deflater struct {
 	w, probe *flate.Writer
-	r        io.ReadCloser
-	scratch  [32 << 10]byte
+	r        inflate.Reader
 }
 
 func (d *deflater) pack(b *block) error {
@@ -252,15 +253,23 @@ func store(dst, src []byte, last bool) []byte {
 
 // compare unpacks a block and compares it with what was packed.
 func (d *deflater) compare(b *block) error {
-	if err := d.r.(flate.Resetter).Reset(bytes.NewReader(b.dst), b.history); err != nil {
-		return err
+	d.r.ResetBytes(b.dst, b.history)
+	rest, end := b.src, io.ErrUnexpectedEOF
+	if b.last {
+		end = io.EOF
 	}
-	for rest := b.src; len(rest) > 0; {
-		n, err := d.r.Read(d.scratch[:min(len(rest), len(d.scratch))])
-		if !bytes.Equal(d.scratch[:n], rest[:n]) || n == 0 && err != nil {
+	for {
+		part, err := d.r.Next()
+		if !bytes.HasPrefix(rest, part) {
 			return errUnfaithful
 		}
-		rest = rest[n:]
+		rest = rest[len(part):]
+		switch {
+		case err == nil:
+		case err == end && len(rest) == 0:
+			return nil
+		default:
+			return errUnfaithful
+		}
 	}
-	return nil
 }

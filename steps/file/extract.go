@@ -2,6 +2,7 @@ package file
 
 import (
 	"archive/zip"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"time"
-
-	"github.com/klauspost/compress/flate"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
@@ -243,9 +242,12 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 		r = a
 	}
 	var syncErr error
-	before := u.done
+	before, begun := u.done, int64(0)
 	n, err := transfer.Copy(ctx, to, r, func(done int64) {
-		u.done = before + done
+		if u.done = before + done; done/transfer.WriteBehind != begun {
+			begun = done / transfer.WriteBehind
+			transfer.StartWriting(w)
+		}
 		if u.done-u.synced >= syncEvery && syncErr == nil {
 			u.synced, syncErr = u.done, w.Sync()
 		}

@@ -6,8 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/zlib"
+	"github.com/courierhq/courier/internal/inflate"
 )
 
 // The types of the packets that steps write themselves.
@@ -45,6 +44,16 @@ func (p *packetWriter) Write(b []byte) (int, error) {
 			if err := p.emit([]byte{partialLength(pieceBits)}); err != nil {
 				return 0, err
 			}
+		}
+		if len(p.buf) == headerSize && len(b) > pieceSize { // no piece with nothing behind it
+			if err := p.emit([]byte{partialLength(pieceBits)}); err != nil { // the header alone
+				return 0, err
+			}
+			if _, err := p.w.Write(b[:pieceSize]); err != nil {
+				return 0, err
+			}
+			b = b[pieceSize:]
+			continue
 		}
 		k := min(cap(p.buf)-len(p.buf), len(b))
 		p.buf = append(p.buf, b[:k]...)
@@ -205,9 +214,9 @@ func unpacked(body *packetReader) (io.Reader, error) {
 	case 0:
 		return r, nil
 	case 1:
-		return flate.NewReader(r), nil
+		return inflate.NewReader(r), nil
 	case 2:
-		return zlib.NewReader(r)
+		return inflate.NewZlibReader(r)
 	case 3:
 		return bzip2.NewReader(r), nil
 	}

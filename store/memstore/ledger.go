@@ -156,16 +156,23 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if x == nil {
 		return courier.Execution{}, unknown(r.Execution)
 	}
-	now := clock()
+	if err := s.ask(x, r, clock()); err != nil {
+		return courier.Execution{}, err
+	}
+	return x.view(), nil
+}
+
+// ask carries out what an operator wants of x.
+func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
 	if err != nil {
-		return courier.Execution{}, err
+		return err
 	}
 	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
 		c.ChainStanding = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
 	}
 	s.carryOut(x, d, r, now)
-	return x.view(), nil
+	return nil
 }
 
 // carryOut does what was decided about a request.

@@ -38,6 +38,8 @@ type Store struct {
 	changed map[string]uint64 // the last change of a queue
 	freed   uint64            // the last change of all queues
 	waiters map[*waiter]struct{}
+
+	agenda agenda
 }
 
 var _ store.Store = (*Store)(nil)

@@ -36,17 +36,41 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		results[i] = store.Enqueued{Execution: x.view(), Existed: existed}
 	}
 	for _, x := range added {
-		i, _ := slices.BinarySearch(s.ids, x.ID)
-		s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
-		if x.State == courier.Queued {
-			s.enqueue(x, now)
-		}
+		s.place(x, now)
 	}
 	return results, nil
 }
 
+// place puts a new execution where others find it.
+func (s *Store) place(x *execution, now time.Time) {
+	i, _ := slices.BinarySearch(s.ids, x.ID)
+	s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
+	if x.State == courier.Queued {
+		s.enqueue(x, now)
+	}
+}
+
 // add returns the execution that n asks for, and whether it was there before.
 func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed bool, err error) {
+	x, existed, err = s.find(n)
+	switch {
+	case err != nil:
+		return nil, existed, err
+	case n.Latest && s.outdated(n) && (!existed || !bytes.Equal(x.Params, n.Params)):
+		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
+	case existed && !bytes.Equal(x.Params, n.Params):
+		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
+	case existed:
+		return x, true, nil
+	}
+	alone := *n
+	alone.Chain, alone.Member = "", ""
+	return s.create(&alone, now), false, nil
+}
+
+// find returns the execution that stands in the way of a new one, if any, or
+// why that one can't be created.
+func (s *Store) find(n *store.NewExecution) (x *execution, existed bool, err error) {
 	x = s.executions[n.ID]
 	if x == nil && n.IdempotencyKey != "" {
 		x = s.used[idempotency{n.Job, n.IdempotencyKey}]
@@ -54,18 +78,10 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	switch {
 	case x != nil && x.Job != n.Job:
 		return nil, true, fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
-	case n.Latest && s.outdated(n) && (x == nil || !bytes.Equal(x.Params, n.Params)):
-		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
-	case x != nil && !bytes.Equal(x.Params, n.Params):
-		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
-	case x != nil:
-		return x, true, nil
-	case s.definition(store.Job, n.Job, n.Version) == nil:
+	case x == nil && s.definition(store.Job, n.Job, n.Version) == nil:
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
 	}
-	alone := *n
-	alone.Chain, alone.Member = "", ""
-	return s.create(&alone, now), false, nil
+	return x, x != nil, nil
 }
 
 // create creates an execution. It stands in no queue yet.

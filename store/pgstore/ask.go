@@ -17,38 +17,10 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if err := s.begun(ctx); err != nil {
 		return courier.Execution{}, err
 	}
-	var x courier.Execution
-	var d store.Decision
-	var was courier.State
-	var released []string
+	var got asked
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return answer{unknown(r.Execution)}
-			}
-			if err == nil {
-				x, err = s.one(ctx, tx, before)
-			}
-			if err != nil {
-				return err
-			}
-			was = x.State
-			if d, err = store.Decide(&x, expired, r.Kind); err != nil {
-				return answer{err}
-			}
-			args, err := askArgs(before, &x, d, r, "")
-			if err != nil {
-				return err
-			}
-			var after row
-			if err := tx.QueryRow(ctx, s.q.ask, args...).Scan(after.fields()...); err != nil {
-				return err
-			}
-			if x, err = s.one(ctx, tx, &after); err != nil || c == nil {
-				return err
-			}
-			released, err = s.memberMoved(ctx, tx, c, &x)
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+			got, err = s.ask(ctx, tx, r, nil)
 			return err
 		})
 	})
@@ -58,15 +30,60 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if err != nil {
 		return courier.Execution{}, failed(fmt.Sprintf("%s execution %s", r.Kind, r.Execution), err)
 	}
-	if d.To == courier.Queued {
-		s.bell.ring(x.Queue)
-		s.news.tell(x.Queue)
+	if got.queued {
+		s.bell.ring(got.x.Queue)
+		s.news.tell(got.x.Queue)
 	}
-	if d.To != "" && was == courier.Running {
+	if got.left {
 		s.freed()
 	}
-	s.tellQueues(released)
-	return x, nil
+	s.tellQueues(got.released)
+	return got.x, nil
+}
+
+// asked is what became of a request.
+type asked struct {
+	x        courier.Execution
+	queued   bool     // it has entered the queue
+	left     bool     // it has left running
+	released []string // the queues of members of its chain that were released
+}
+
+// ask carries a request out within a transaction, but for executions in a state
+// for which unless, if not nil, holds.
+func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (asked, error) {
+	before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return asked{}, answer{unknown(r.Execution)}
+	}
+	if err != nil {
+		return asked{}, err
+	}
+	x, err := s.one(ctx, tx, before)
+	if err != nil {
+		return asked{}, err
+	}
+	if unless != nil && unless(x.State) {
+		return asked{x: x}, nil
+	}
+	d, err := store.Decide(&x, expired, r.Kind)
+	if err != nil {
+		return asked{}, answer{err}
+	}
+	args, err := askArgs(before, &x, d, r, "")
+	if err != nil {
+		return asked{}, err
+	}
+	var after row
+	if err := tx.QueryRow(ctx, s.q.ask, args...).Scan(after.fields()...); err != nil {
+		return asked{}, err
+	}
+	got := asked{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
+	if got.x, err = s.one(ctx, tx, &after); err != nil || c == nil {
+		return got, err
+	}
+	got.released, err = s.memberMoved(ctx, tx, c, &got.x)
+	return got, err
 }
 
 // lockToAsk locks an execution, and before it the chain execution that it is a

@@ -86,6 +86,49 @@ const maxStatement = 5000
 // enqueue creates what does not exist, and returns a result for each of the
 // list.
 func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution) ([]store.Enqueued, error) {
+	results, rest, err := s.create(ctx, db, list)
+	if err != nil || len(rest) == 0 {
+		return results, err
+	}
+	got, err := s.existing(ctx, db, list, rest)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range rest {
+		n, x := &list[i], got[i]
+		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
+		if n.Latest && !same && (x == nil || x.Job == n.Job) {
+			if err := s.newest(ctx, db, n); err != nil {
+				return nil, err
+			}
+		}
+		if err := inTheWay(n, x); err != nil {
+			return nil, answer{err}
+		}
+		if !same {
+			return nil, answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
+		}
+		results[i] = store.Enqueued{Execution: *x, Existed: true}
+	}
+	return results, nil
+}
+
+// inTheWay says why an execution could not be created, given the one that
+// exists under its id or key, which is nil if there is none; nil if it is that
+// one.
+func inTheWay(n *store.NewExecution, x *courier.Execution) error {
+	switch {
+	case x == nil:
+		return fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
+	case x.Job != n.Job:
+		return fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
+	}
+	return nil
+}
+
+// create creates what does not exist. It returns the results of what it has
+// created, and the indexes of the rest.
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -99,7 +142,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 	for part := range slices.Chunk(order, maxStatement) {
 		rows, err := db.Query(ctx, s.q.enqueue, enqueueArgs(list, part, now)...)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var id string
 		_, err = pgx.ForEachRow(rows, []any{&id, &now}, func() error {
@@ -107,11 +150,10 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	results := make([]store.Enqueued, len(list))
-	var rest []int
+	results = make([]store.Enqueued, len(list))
 	for i := range list {
 		if n := &list[i]; created[n.ID] {
 			results[i] = store.Enqueued{Execution: newExecution(n, now.UTC())}
@@ -120,10 +162,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 			rest = append(rest, i)
 		}
 	}
-	if len(rest) == 0 {
-		return results, nil
-	}
-	return results, s.existing(ctx, db, list, rest, results)
+	return results, rest, nil
 }
 
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
@@ -173,15 +212,20 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	return x
 }
 
-// existing fills in the results of those that were not created.
-func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int, results []store.Enqueued) error {
+// existing returns what exists in place of those that were not created, by their
+// indexes.
+func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int) (map[int]*courier.Execution, error) {
+	got := make(map[int]*courier.Execution)
+	if len(rest) == 0 {
+		return got, nil
+	}
 	ids, jobs, keys := make([]string, len(rest)), make([]string, len(rest)), make([]string, len(rest))
 	for i, at := range rest {
 		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
 	rows, err := db.Query(ctx, s.q.existing, ids, jobs, keys)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found := make([]row, 0, len(rest))
 	var at []int64
@@ -193,35 +237,16 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	executions, err := s.named(ctx, db, found)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got := make(map[int]*courier.Execution)
 	for i := range executions {
 		got[rest[at[i]-1]] = &executions[i]
 	}
-	for _, i := range rest {
-		n, x := &list[i], got[i]
-		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
-		if n.Latest && !same && (x == nil || x.Job == n.Job) {
-			if err := s.newest(ctx, db, n); err != nil {
-				return err
-			}
-		}
-		switch {
-		case x == nil:
-			return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)}
-		case x.Job != n.Job:
-			return answer{fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)}
-		case !same:
-			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
-		}
-		results[i] = store.Enqueued{Execution: *x, Existed: true}
-	}
-	return nil
+	return got, nil
 }
 
 // newest returns an error if there is a newer version of a job.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := len(today) + 1
-	name := []string{"0002_later.sql", "0003_later.sql", "0004_later.sql"}[next-2]
+	name := fmt.Sprintf("%04d_later.sql", next)
 
 	withMigration(t, name, "create table courier.later (what text); create table courier.job_executions (id int);")
 	if _, err := New(t.Context(), pool, nil); err == nil || !strings.Contains(err.Error(), "and this program needs ") ||

@@ -104,7 +104,10 @@ func reopen(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store 
 // empty empties the tables of a schema.
 func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 	sql := "begin; set local courier.retention = 'on';" // or the audit refuses
-	for _, table := range []string{"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions", "job_definition_versions", "job_definitions", "system_settings"} {
+	for _, table := range []string{
+		"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions",
+		"job_definition_versions", "job_definitions", "system_settings", "job_schedules", "chain_schedules",
+	} {
 		sql += "delete from " + pgx.Identifier{schema, table}.Sanitize() + ";"
 	}
 	_, err := pool.Exec(t.Context(), sql+"commit", pgx.QueryExecModeSimpleProtocol)

@@ -49,6 +49,7 @@ const (
 	newIn     = "q" // something is new in a queue
 	emptied   = "e" // a claim by somebody who can do certain steps has emptied a queue
 	everybody = "*" // something changed for all queues
+	planned   = "s" // a schedule was put
 	areYou    = "?" // the way round; the others hear that this store is there
 )
 
@@ -275,6 +276,7 @@ func (n *news) hearOn() error {
 		return err
 	}
 	n.s.bell.ringAll() // what came before it was listening
+	n.s.agenda.ring("")
 	return n.wait(conn)
 }
 
@@ -357,6 +359,8 @@ func (n *news) hearNote(payload string) {
 	switch queue := what[1:]; what[:1] {
 	case everybody:
 		n.s.bell.ringAll()
+	case planned:
+		n.s.agenda.ring("")
 	case newIn:
 		n.ringLater(queue)
 	case emptied:

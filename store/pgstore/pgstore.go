@@ -78,6 +78,7 @@ type Store struct {
 	writers     writers
 	claims      claims
 	bell        bell
+	agenda      bell // rings when schedules are put
 	news        news
 	renewals    renewals
 	plans       plans
@@ -124,6 +125,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	s.q = newStatements(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.bell.init()
+	s.agenda.init()
 	s.news.init(s)
 	s.claims.init()
 	if r := s.opt.Retention; !r.keepsAll() {

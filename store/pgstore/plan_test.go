@@ -319,7 +319,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest"} {
+	for _, name := range []string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest", "due"} {
 		q := r.of(name)
 		if q.sql == "" {
 			continue

@@ -17,6 +17,8 @@ var rights = []struct{ table, needs string }{
 	{"step_executions", "select and insert"},
 	{"job_audit_log", "select and insert"},
 	{"system_settings", "select, insert, update and delete"},
+	{"job_schedules", "select, insert, update and delete"},
+	{"chain_schedules", "select, insert, update and delete"},
 	{"chain_executions", "select, insert and update"},
 	{"chain_members", "select, insert and update"},
 }

@@ -24,8 +24,9 @@ type statements struct {
 	apply, progress, standing, ask, askLock                    string
 	execution, executions, steps, audit                        string
 
-	chainStart, chainMembers, chainExisting, chainExecutions, chainLatest string
-	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now string
+	schedule, schedules, scheduleBegin, scheduleLock, schedulePut, scheduleRemove, due, versions, fire string
+	chainStart, chainMembers, chainExisting, chainExecutions, chainLatest                              string
+	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now                              string
 }
 
 // newStatements reads the statements for a schema.
@@ -37,6 +38,8 @@ func newStatements(schema string) *statements {
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
 		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
+		"schedule": &q.schedule, "schedules": &q.schedules, "schedule_begin": &q.scheduleBegin, "schedule_lock": &q.scheduleLock,
+		"schedule_put": &q.schedulePut, "schedule_remove": &q.scheduleRemove, "due": &q.due, "versions": &q.versions, "fire": &q.fire,
 		"chain_start": &q.chainStart, "chain_members": &q.chainMembers, "chain_existing": &q.chainExisting,
 		"chain_executions": &q.chainExecutions, "chain_latest": &q.chainLatest, "chain_lock": &q.chainLock, "chain_lock_of": &q.chainLockOf,
 		"chain_lock_members": &q.chainLockMembers, "chain_write": &q.chainWrite, "chain_again": &q.chainAgain, "now": &q.now,

@@ -98,7 +98,9 @@ var enqueueCases = []testCase{
 		k.same("version", k.add(old)[0].Version, 1)
 	}},
 	{"outdated_but_existing_is_returned", func(k *kit) {
-		n := k.with(func(n *store.NewExecution) { n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`) })
+		n := k.with(func(n *store.NewExecution) {
+			n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`)
+		})
 		e := k.add(n)[0]
 		k.saveAll(store.Job, "job", `{"v": 2}`)
 		k.same("by its id", k.existing(n), e)
@@ -107,7 +109,9 @@ var enqueueCases = []testCase{
 		k.same("by its key", k.existing(again), e)
 	}},
 	{"outdated_with_other_params_is_no_mere_conflict", func(k *kit) {
-		n := k.with(func(n *store.NewExecution) { n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`) })
+		n := k.with(func(n *store.NewExecution) {
+			n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`)
+		})
 		k.add(n)
 		n.ID, n.Params = courier.ExecutionID(k.ids.New()), json.RawMessage(`{"a": 2}`)
 		k.refused("the latest version", courier.ErrConflict, n)

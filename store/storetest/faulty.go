@@ -51,7 +51,8 @@ type Fault struct {
 	// which they begin; 0 means none.
 	N int
 	// Method restricts the count to calls of one method, so that the third
-	// Apply is {Kind, 3, "Apply"}. Empty means all methods but Await.
+	// Apply is {Kind, 3, "Apply"}. Empty means all methods but Await, Changed and
+	// Due.
 	Method string
 }
 
@@ -73,9 +74,9 @@ var ErrFault = errors.New("the store failed as it was told to")
 // store behind, and counts them.
 //
 // Every call counts, reads and renewals included, whether or not it succeeds,
-// since a caller can meet a fault in any. Only Await does not: it changes
-// nothing, may end for no reason, and how often it is called depends on what
-// else happens. It never fails, but it hangs after a death.
+// since a caller can meet a fault in any. Only Await, Changed and Due do not: how
+// often they are called depends on what else happens. Due fails only if it is
+// named, the others never do; but all of them hang after a death.
 //
 // The number of a call is the same in every run as long as the caller makes its
 // calls in the same order; a caller that polls makes more of them the longer it
@@ -170,10 +171,16 @@ func (f *Faulty) begin(method string) (dead, strikes bool) {
 		return f.dead, false
 	}
 	f.calls[method]++
-	if method != "Await" {
+	named := []string{"", method}
+	switch method {
+	case "Await", "Changed":
+		return false, false
+	case "Due":
+		named = named[1:]
+	default:
 		f.calls[""]++
-		strikes = f.fault.N > 0 && slices.Contains([]string{"", method}, f.fault.Method) && f.calls[f.fault.Method] == f.fault.N
 	}
+	strikes = f.fault.N > 0 && slices.Contains(named, f.fault.Method) && f.calls[f.fault.Method] == f.fault.N
 	if strikes {
 		f.dead, f.hit = f.fault.Kind.Dies(), method
 		close(f.fired)

@@ -115,4 +115,5 @@ var groups = []group{
 	{name: "archive", cases: archiveCases},
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},
+	{name: "agenda", cases: agendaCases},
 }

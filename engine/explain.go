@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/cron"
+)
+
+// A CronExplanation says what a cron expression means.
+type CronExplanation struct {
+	Words string      `json:"words"`           // such as "At 03:00:00 on Tuesday"
+	Next  []time.Time `json:"next"`            // when it fires, in its zone; empty if it never does again
+	Notes []string    `json:"notes,omitempty"` // what happens when the clocks change within the next 400 days
+}
+
+// String returns the explanation as lines of text.
+func (x CronExplanation) String() string {
+	var b strings.Builder
+	b.WriteString(x.Words + "\n")
+	for _, t := range x.Next {
+		b.WriteString("next: " + t.Format("Mon 2006-01-02 15:04:05 MST") + "\n")
+	}
+	if len(x.Next) == 0 {
+		b.WriteString("It never fires.\n")
+	}
+	for _, n := range x.Notes {
+		b.WriteString("note: " + n + "\n")
+	}
+	return b.String()
+}
+
+// ExplainCron says what a cron expression of a [courier.Schedule] means in a time
+// zone, with the first n times at which it fires after an instant. An empty zone
+// means UTC, a zero instant now, and 0 times 5. What is wrong with the expression
+// or the zone is an error that matches [courier.ErrInvalid], points at the
+// character, and says what was probably meant.
+func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanation, error) {
+	const most = 1000
+	z, err := cron.LoadZone(zone)
+	if err != nil {
+		return CronExplanation{}, fmt.Errorf("explain cron: %w: %w", err, courier.ErrInvalid)
+	}
+	x, err := cron.Parse(expression)
+	if err != nil {
+		return CronExplanation{}, fmt.Errorf("explain cron: %w: %w", err, courier.ErrInvalid)
+	}
+	if after.IsZero() {
+		after = time.Now()
+	}
+	if n <= 0 {
+		n = 5
+	}
+	got := x.Explain(after, z, min(n, most))
+	explained := CronExplanation{Words: got.Words, Next: got.Next}
+	for _, note := range got.Notes {
+		explained.Notes = append(explained.Notes, note.Text)
+	}
+	return explained, nil
+}

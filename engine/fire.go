@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// What governs the firing of schedules.
+const (
+	// lookAgain is the longest time between two looks at the schedules.
+	lookAgain = 30 * time.Second
+	// dueLease is how long others leave due schedules to this engine.
+	dueLease = 10 * time.Second
+	dueBatch = 1000
+	// afterProblem is when a schedule is looked at again that can't be fired.
+	afterProblem = time.Minute
+)
+
+// firing is how many goroutines fire schedules.
+const firing = 3
+
+// startFiring sets going what fires schedules.
+func (e *Engine) startFiring(w *worker, a store.Agenda) {
+	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	go e.fireLoop(w, a, marks, changed, more)
+	go e.changeLoop(w, a, marks, changed)
+	go e.helpLoop(w, a, changed, more)
+}
+
+// fireLoop fires schedules when they are due.
+func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
+	defer w.rest.Done()
+	timer := time.NewTimer(lookAgain)
+	defer timer.Stop()
+	for w.ctx.Err() == nil {
+		wait := lookAgain
+		d, err := e.fireDue(w, a) // whose Next is counted from when it returns
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return
+		case err != nil && w.ctx.Err() == nil:
+			e.log.Error("fire schedules", "error", err)
+			wait = e.opt.Poll
+		case err == nil:
+			if d.Next > 0 {
+				wait = min(wait, d.Next)
+			}
+			if len(d.List) == dueBatch {
+				signal(more)
+			}
+			select {
+			case marks <- d.Mark:
+			default: // the last one is being waited for; that wakes us too
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.stop:
+		case <-timer.C:
+		case <-changed:
+		}
+	}
+}
+
+// helpLoop fires schedules too while very many are due: so this engine decides on
+// some of them while the store fires others. Then the other loop looks again,
+// since it does not know when these are due next.
+func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, more <-chan struct{}) {
+	defer w.rest.Done()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-more:
+		}
+		for full := true; full && w.ctx.Err() == nil; {
+			d, err := e.fireDue(w, a)
+			if err != nil && w.ctx.Err() == nil {
+				e.log.Error("fire schedules", "error", err)
+			}
+			full = err == nil && len(d.List) == dueBatch
+		}
+		signal(changed)
+	}
+}
+
+// changeLoop waits in the store for schedules that change, and wakes the loop
+// that fires.
+func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, changed chan<- struct{}) {
+	defer w.rest.Done()
+	for {
+		var mark uint64
+		select {
+		case <-w.stop:
+			return
+		case mark = <-marks:
+		}
+		if err := a.Changed(w.ctx, mark); err != nil {
+			if w.ctx.Err() != nil {
+				return
+			}
+			e.log.Warn("await changes of schedules; polling goes on", "error", err)
+			continue // the next mark comes with the next look
+		}
+		signal(changed)
+	}
+}
+
+// fireDue fires what is due. A stop waits for it, since what is leased is not
+// fired by others for a while.
+func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
+	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
+	defer cancel()
+	d, err = a.Due(ctx, dueBatch, dueLease)
+	if err != nil || len(d.List) == 0 {
+		return d, err
+	}
+	answered := time.Now()
+	defer func() {
+		if d.Next > 0 {
+			d.Next = max(d.Next-time.Since(answered), time.Microsecond)
+		}
+	}()
+	list := make([]store.Firing, len(d.List))
+	for i := range d.List {
+		list[i] = e.firing(&d.List[i], d.Now)
+		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
+	}
+	fired, err := e.fire(ctx, a, list)
+	if err != nil {
+		return d, err
+	}
+	var wrong []store.Firing
+	for i := range fired {
+		if err := fired[i].Err; err != nil {
+			wrong = append(wrong, e.unfired(&d.List[i], err))
+		}
+	}
+	if len(wrong) > 0 {
+		_, err = e.fire(ctx, a, wrong)
+	}
+	return d, err
+}
+
+// untilDue is the time until a schedule is due again that is fired now; 0 if it
+// never is.
+func untilDue(f *store.Firing, now time.Time) time.Duration {
+	switch {
+	case f.After > 0:
+		return f.After
+	case f.State.Due.IsZero():
+		return 0
+	}
+	return max(f.State.Due.Sub(now), time.Microsecond)
+}
+
+// sooner returns the smaller of two times of which 0 means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// fire carries out firings. They may be sent again: those that were carried out
+// are not twice.
+func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) (fired []store.Fired, err error) {
+	calls := patience{parent: ctx}
+	defer calls.end()
+	err = retry(&calls, func(ctx context.Context) (err error) {
+		fired, err = a.Fire(ctx, list)
+		return err
+	})
+	return fired, err
+}
+
+// firing decides what a schedule does.
+func (e *Engine) firing(s *store.DueSchedule, now time.Time) store.Firing {
+	var def courier.Schedule
+	if err := json.Unmarshal(s.Body, &def); err != nil {
+		return e.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
+	}
+	c, problems := e.newCalendar(&def)
+	if len(problems) > 0 {
+		return e.unfired(s, &courier.ScheduleError{Schedule: s.Name, Problems: problems})
+	}
+	p := store.PlanTicks(s, store.TickRule{
+		Overlap: def.Overlap, Misfire: def.Misfire, Window: def.Window, Jitter: def.Jitter,
+		PauseAfter: def.PauseAfter, Once: !def.At.IsZero(),
+	}, c, now)
+	f := store.Firing{
+		Schedule: s.Name, Revision: s.Revision, State: p.State, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
+	}
+	for _, tick := range p.Ticks {
+		n, err := e.tickExecution(s, &def, tick)
+		if err != nil {
+			return e.unfired(s, err)
+		}
+		f.Executions = append(f.Executions, n)
+		f.State.Open = append(f.State.Open, n.ID)
+		f.State.LastExecution = n.ID
+	}
+	if p.State.Paused {
+		e.log.Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
+	}
+	return f
+}
+
+// tickExecution returns what a schedule starts at a tick.
+func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick time.Time) (store.NewExecution, error) {
+	if s.Kind != store.Job {
+		return store.NewExecution{}, errors.New("schedules start jobs only")
+	}
+	if s.Definition == nil {
+		return store.NewExecution{}, fmt.Errorf("there is no job %q; define it, or change the schedule", s.Target)
+	}
+	p, err := e.programs.of(s.Definition)
+	if err != nil {
+		return store.NewExecution{}, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
+	}
+	n, err := p.execution(courier.ExecutionID(e.ids.New()), &EnqueueOptions{
+		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+	})
+	if err != nil {
+		return n, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
+	}
+	return n, nil
+}
+
+// unfired leaves a schedule that can't be fired as it is, but for the problem.
+func (e *Engine) unfired(s *store.DueSchedule, err error) store.Firing {
+	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
+	f.State.Problem = plainMessage(err)
+	if f.State.Problem != s.Problem {
+		e.log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
+	}
+	return f
+}

@@ -1,0 +1,328 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// agenda returns the role of the store that keeps schedules.
+func (e *Engine) agenda() (store.Agenda, error) {
+	if a, ok := e.store.(store.Agenda); ok {
+		return a, nil
+	}
+	return nil, fmt.Errorf("the store (%T) keeps no schedules, since it is no store.Agenda: %w", e.store, errors.ErrUnsupported)
+}
+
+// SetSchedule checks a schedule and saves it under its name, so that started
+// engines on the same store fire it. If it equals the one that is there, that
+// one is returned, as it stands, and nothing is saved: a program may set its
+// schedules whenever it starts. Otherwise it replaces that one and goes on
+// where that one was; if its ticks change, the next is the first after now. The
+// error of a schedule that can't be saved is a *[courier.ScheduleError], which
+// lists everything that is wrong with it.
+func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.Schedule, error) {
+	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
+	fail := func(err error) (courier.Schedule, error) {
+		return courier.Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
+	}
+	a, err := e.agenda()
+	if err != nil {
+		return fail(err)
+	}
+	problems := s.Check()
+	c, more := e.newCalendar(&s)
+	problems = append(problems, more...)
+	target, err := e.checkTarget(ctx, &s)
+	if err != nil {
+		return fail(err)
+	}
+	problems = append(problems, target...)
+	body, err := courier.AppendJSON(nil, s.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	if len(problems) > 0 {
+		return courier.Schedule{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
+	}
+	got, err := e.changeSchedule(ctx, a, s.Name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
+		return setSchedule(old, &s, body, c, now)
+	})
+	if problems, ok := errors.AsType[*courier.ScheduleError](err); ok {
+		return courier.Schedule{}, problems
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return got, nil
+}
+
+// plainTime is t as the store keeps it.
+func plainTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// errUnchanged says that there is nothing to save.
+var errUnchanged = errors.New("unchanged")
+
+// setSchedule returns what is to be saved in place of old, which may be nil.
+func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage, c store.Calendar, now time.Time) (store.Schedule, error) {
+	kind, target := targetOf(s)
+	put := store.Schedule{Name: s.Name}
+	var was courier.Schedule
+	same := false // the ticks are
+	if old != nil {
+		put = *old
+		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
+		if string(old.Body) == string(body) && (old.Disabled || !s.Disabled) {
+			return put, errUnchanged
+		}
+	}
+	if put.Kind != kind || put.Target != target {
+		put.Open, put.LastExecution, put.Failures = nil, "", 0
+	}
+	put.Kind, put.Target, put.Body, put.Problem = kind, target, body, ""
+	if fired := !was.At.IsZero() && put.Reason != "" && put.Last.Equal(was.At); !same && fired {
+		put.Disabled, put.Reason = false, "" // another one shot
+	}
+	if s.Disabled && !put.Disabled {
+		put.Disabled, put.Reason = true, "it was set so"
+	}
+	if same && !put.Next.IsZero() && !put.Disabled {
+		put.Due = store.TickAt(s.Name, put.Next, s.Jitter) // whoever is firing it is too late
+		return put, nil
+	}
+	return put, begin(&put, s, c, now)
+}
+
+// begin lets a schedule go on with the first tick after now, unless it is
+// disabled or paused.
+func begin(put *store.Schedule, s *courier.Schedule, c store.Calendar, now time.Time) error {
+	put.Waiting, put.Next, put.Due = false, time.Time{}, time.Time{}
+	next := c(now)
+	if next.IsZero() {
+		p := courier.Problem{Step: -1, Field: "cron", Message: "it never fires: no day has all that it asks for"}
+		switch {
+		case !s.At.IsZero():
+			p.Field, p.Message = "at", fmt.Sprintf("%s is in the past; by the store's clock it is %s", s.At.Format(time.RFC3339), now.Format(time.RFC3339))
+		case !s.Ends.IsZero():
+			p.Field, p.Message = "ends_at", fmt.Sprintf("there is no time to fire until %s; by the store's clock it is %s", s.Ends.Format(time.RFC3339), now.Format(time.RFC3339))
+		}
+		return &courier.ScheduleError{Schedule: s.Name, Problems: []courier.Problem{p}}
+	}
+	if !put.Disabled && !put.Paused {
+		put.Next, put.Due = next, store.TickAt(s.Name, next, s.Jitter)
+	}
+	return nil
+}
+
+// maxChanges is how often a change is made again when somebody else was faster.
+const maxChanges = 20
+
+// changeSchedule saves what change makes of a schedule, which is nil if there is
+// none, until nobody has changed it meanwhile.
+func (e *Engine) changeSchedule(ctx context.Context, a store.Agenda, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
+	for n := 1; ; n++ {
+		t, err := a.Schedules(ctx, store.ScheduleFilter{Name: name})
+		if err != nil {
+			return courier.Schedule{}, err
+		}
+		var old *store.Schedule
+		if len(t.List) > 0 {
+			old = &t.List[0]
+		}
+		put, err := change(old, t.Now)
+		if errors.Is(err, errUnchanged) {
+			return publicSchedule(&put), nil
+		}
+		if err != nil {
+			return courier.Schedule{}, err
+		}
+		put, err = a.PutSchedule(ctx, put)
+		if errors.Is(err, courier.ErrConflict) && n < maxChanges {
+			continue
+		}
+		if err != nil {
+			return courier.Schedule{}, err
+		}
+		return publicSchedule(&put), nil
+	}
+}
+
+// publicSchedule is what a store keeps of a schedule, as users see it.
+func publicSchedule(s *store.Schedule) courier.Schedule {
+	var p courier.Schedule
+	if err := json.Unmarshal(s.Body, &p); err != nil {
+		p = courier.Schedule{Problem: fmt.Sprintf("it can't be read: %v", err)}
+		if p.Name = s.Name; s.Kind == store.Job {
+			p.Job = s.Target
+		} else {
+			p.Chain = s.Target
+		}
+	}
+	p.Disabled, p.Paused, p.Reason, p.Waiting = s.Disabled, s.Paused, s.Reason, s.Waiting
+	p.NextFire, p.LastFire, p.LastExecution = s.Next, s.Last, s.LastExecution
+	p.Failures, p.SavedAt = s.Failures, s.SavedAt
+	if s.Problem != "" {
+		p.Problem = s.Problem
+	}
+	return p
+}
+
+// targetOf returns what a schedule starts.
+func targetOf(s *courier.Schedule) (store.Kind, string) {
+	if s.Chain != "" {
+		return store.Chain, s.Chain
+	}
+	return store.Job, s.Job
+}
+
+// checkTarget finds what is wrong with what a schedule starts, and with what it
+// is given.
+func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courier.Problem, error) {
+	if s.Chain != "" {
+		return []courier.Problem{{Step: -1, Field: "chain", Message: "schedules start jobs only; name a job"}}, nil
+	}
+	if s.Job == "" {
+		return nil, nil // which Check reports
+	}
+	p, err := e.program(ctx, s.Job, 0)
+	if errors.Is(err, courier.ErrNotFound) {
+		return []courier.Problem{{Step: -1, Field: "job", Message: plainMessage(err)}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.execution("", &EnqueueOptions{Params: s.Params}); err != nil {
+		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+	}
+	return nil, nil
+}
+
+// EnableSchedule lets a schedule that was disabled or paused fire again, from
+// the first tick after now on; the count of its failures begins anew. Of one
+// that is neither, it changes nothing. By names who wants it. The error of a
+// schedule that has no tick any more is a *[courier.ScheduleError].
+func (e *Engine) EnableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+	return e.switchSchedule(ctx, "enable", name, by, func(s *store.Schedule, now time.Time) error {
+		if !s.Disabled && !s.Paused {
+			return errUnchanged
+		}
+		var def courier.Schedule
+		if err := json.Unmarshal(s.Body, &def); err != nil {
+			return err
+		}
+		c, problems := e.newCalendar(&def)
+		if len(problems) > 0 {
+			return &courier.ScheduleError{Schedule: name, Problems: problems}
+		}
+		s.Disabled, s.Paused, s.Reason, s.Failures, s.Problem = false, false, "", 0, ""
+		return begin(s, &def, c, now)
+	})
+}
+
+// DisableSchedule keeps a schedule from firing until it is enabled. Ticks that
+// come meanwhile are not made up for. By names who wants it.
+func (e *Engine) DisableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+	return e.switchSchedule(ctx, "disable", name, by, func(s *store.Schedule, _ time.Time) error {
+		if s.Disabled {
+			return errUnchanged
+		}
+		s.Disabled, s.Waiting, s.Next, s.Due = true, false, time.Time{}, time.Time{}
+		if s.Reason = "it was disabled"; by != "" {
+			s.Reason = "it was disabled by " + by
+		}
+		return nil
+	})
+}
+
+// switchSchedule changes a schedule that must be there.
+func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, change func(*store.Schedule, time.Time) error) (courier.Schedule, error) {
+	fail := func(err error) (courier.Schedule, error) {
+		return courier.Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
+	}
+	a, err := e.agenda()
+	if err != nil {
+		return fail(err)
+	}
+	if err := checkText(map[string]string{"By": by}); err != nil {
+		return fail(err)
+	}
+	got, err := e.changeSchedule(ctx, a, name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
+		if old == nil {
+			return store.Schedule{}, e.unknownSchedule(ctx, a, name)
+		}
+		put := *old
+		err := change(&put, now)
+		return put, err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return got, nil
+}
+
+// RemoveSchedule removes a schedule. What it has started goes on.
+func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
+	a, err := e.agenda()
+	if err == nil {
+		err = a.RemoveSchedule(ctx, name)
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		err = e.unknownSchedule(ctx, a, name)
+	}
+	if err != nil {
+		return fmt.Errorf("remove schedule %q: %w", name, err)
+	}
+	return nil
+}
+
+// Schedule returns a schedule as it stands.
+func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, error) {
+	list, err := e.Schedules(ctx, store.ScheduleFilter{Name: name})
+	if err != nil {
+		return courier.Schedule{}, err
+	}
+	if len(list) == 0 {
+		a, err := e.agenda()
+		if err == nil {
+			err = e.unknownSchedule(ctx, a, name)
+		}
+		return courier.Schedule{}, fmt.Errorf("schedule: %w", err)
+	}
+	return list[0], nil
+}
+
+// Schedules returns a page of schedules, in byte order of their names.
+func (e *Engine) Schedules(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
+	a, err := e.agenda()
+	if err != nil {
+		return nil, fmt.Errorf("schedules: %w", err)
+	}
+	t, err := a.Schedules(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("schedules: %w", err)
+	}
+	list := make([]courier.Schedule, len(t.List))
+	for i := range t.List {
+		list[i] = publicSchedule(&t.List[i])
+	}
+	return list, nil
+}
+
+func (e *Engine) unknownSchedule(ctx context.Context, a store.Agenda, name string) error {
+	var names []string
+	t, _ := a.Schedules(ctx, store.ScheduleFilter{})
+	for i := range t.List {
+		names = append(names, t.List[i].Name)
+	}
+	return fmt.Errorf("there is no schedule %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+}

@@ -1,0 +1,317 @@
+package courier
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Schedule says when executions of a job, or of a chain, are started by
+// themselves. The instants at which it fires are its ticks: they follow from
+// Cron and Zone, from Every, or from At, and from nothing else, so that every
+// engine comes to the same ones. A tick leads to one execution at most, however
+// many engines there are.
+type Schedule struct {
+	// Name has 1 to 200 characters, none of them control characters. It is part
+	// of the idempotency key of what the schedule starts.
+	Name  string `json:"name"`
+	Job   string `json:"job,omitempty"`   // the name of a job; or else
+	Chain string `json:"chain,omitempty"` // that of a chain; started is the latest version
+
+	// Cron is an expression in Quartz' form, with six or seven fields, seconds
+	// first, such as "0 0 3 ? * TUE". It goes by the clock on the wall in Zone.
+	Cron string `json:"cron,omitempty"`
+	// Zone is the time zone of Cron, by its name in the tz database, such as
+	// Europe/Berlin. Empty means UTC.
+	Zone string `json:"time_zone,omitempty"`
+	// Every is the time between two ticks, at least a second, in whole
+	// milliseconds. They are counted from Starts, or where that is zero from
+	// 1970-01-01 00:00 UTC, so that every hour is on the hour. In JSON it is
+	// every_seconds.
+	Every time.Duration `json:"-"`
+	// At is the only tick of a schedule that fires once, and is disabled then.
+	At time.Time `json:"at,omitzero"`
+
+	// Starts and Ends bound the ticks: none is before Starts or after Ends. Zero
+	// means no bound.
+	Starts time.Time `json:"starts_at,omitzero"`
+	Ends   time.Time `json:"ends_at,omitzero"`
+	// Params are the parameters of the executions, as of one that is enqueued.
+	Params map[string]any `json:"params,omitempty"`
+	// Priority is that of the executions; higher is claimed first.
+	Priority int16 `json:"priority,omitempty"`
+	// Overlap says what happens to a tick while an execution that the schedule
+	// has started before has not ended. Empty means allow.
+	Overlap Overlap `json:"overlap,omitempty"`
+	// Misfire says what happens to ticks that came while no engine was there to
+	// see them, or that it saw a minute late. Empty means fire_once.
+	Misfire Misfire `json:"misfire,omitempty"`
+	// Window is how long ago a tick may be for fire_all. 0 means a day. In JSON
+	// it is window_seconds.
+	Window time.Duration `json:"-"`
+	// Jitter spreads schedules with the same ticks: every tick is late by a time
+	// from 0 to Jitter, which follows from the schedule's name and the tick. In
+	// JSON it is jitter_seconds.
+	Jitter time.Duration `json:"-"`
+	// PauseAfter pauses the schedule when so many executions in a row have
+	// failed. 0 means never.
+	PauseAfter int `json:"pause_after,omitempty"`
+	// Disabled says that the schedule does not fire. Setting a schedule that
+	// exists does not enable it again: what an operator has disabled stays so
+	// when the program is started the next time. But one that has fired its At
+	// is enabled by another.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// What follows is for reading, and ignored when a schedule is set.
+
+	// Paused says that PauseAfter executions in a row have failed. Enabling the
+	// schedule ends that.
+	Paused bool `json:"paused,omitempty"`
+	// Reason says why the schedule is disabled or paused, and who has done it.
+	Reason string `json:"reason,omitempty"`
+	// NextFire is the next tick; zero if there is none, or the schedule is
+	// disabled or paused.
+	NextFire time.Time `json:"next_fire,omitzero"`
+	// Waiting says that NextFire has come and waits for an execution to end, as
+	// queue_one demands.
+	Waiting bool `json:"waiting,omitempty"`
+	// LastFire is the last tick that led to an execution, and LastExecution that
+	// execution.
+	LastFire      time.Time   `json:"last_fire,omitzero"`
+	LastExecution ExecutionID `json:"last_execution,omitempty"`
+	// Failures is how many executions in a row have failed, as of the last tick.
+	Failures int `json:"failures,omitempty"`
+	// Problem says why the schedule could not fire when an engine last looked.
+	// Engines look again after a minute.
+	Problem string    `json:"problem,omitempty"`
+	SavedAt time.Time `json:"saved_at,omitzero"` // when it was last set
+}
+
+// An Overlap says what happens to a tick of a schedule while an execution of
+// the same schedule has not ended.
+type Overlap string
+
+// What can happen to a tick while an execution has not ended.
+const (
+	OverlapAllow  Overlap = "allow"          // it is started besides
+	OverlapSkip   Overlap = "skip"           // the tick is left out
+	OverlapQueue  Overlap = "queue_one"      // the tick waits for the end, and those after it are left out meanwhile
+	OverlapCancel Overlap = "cancel_running" // the execution is cancelled, and another started
+)
+
+// overlaps and misfires list them in the order in which messages name them.
+var overlaps = []Overlap{OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel}
+
+// A Misfire says what happens to ticks of a schedule that were missed.
+type Misfire string
+
+// What can happen to ticks that were missed.
+const (
+	MisfireOnce Misfire = "fire_once" // the last of them fires
+	MisfireAll  Misfire = "fire_all"  // all of them fire, one after the other, as far back as the window goes
+	MisfireSkip Misfire = "skip"      // none fires
+)
+
+var misfires = []Misfire{MisfireOnce, MisfireAll, MisfireSkip}
+
+// Definition returns the schedule without what is for reading, and without
+// Disabled: what two schedules must have in common to be the same.
+func (s Schedule) Definition() Schedule {
+	s.Disabled, s.Paused, s.Waiting = false, false, false
+	s.Reason, s.Problem, s.LastExecution, s.Failures = "", "", "", 0
+	s.NextFire, s.LastFire, s.SavedAt = time.Time{}, time.Time{}, time.Time{}
+	return s
+}
+
+// SameTicks reports whether s and t fire at the same instants.
+func (s *Schedule) SameTicks(t *Schedule) bool {
+	return s.Name == t.Name && s.Cron == t.Cron && s.Zone == t.Zone && s.Every == t.Every && s.Jitter == t.Jitter &&
+		s.At.Equal(t.At) && s.Starts.Equal(t.Starts) && s.Ends.Equal(t.Ends)
+}
+
+// Check returns what is wrong with the schedule in itself: all but whether its
+// cron expression, its zone, its job and its parameters are what they should be,
+// which an engine knows.
+func (s *Schedule) Check() []Problem {
+	var found []Problem
+	add := func(field, format string, args ...any) {
+		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	if problem := nameProblem(s.Name); problem != "" {
+		add("name", "%s", problem)
+	}
+	switch {
+	case s.Job == "" && s.Chain == "":
+		add("job", "there is neither a job nor a chain; name one of them")
+	case s.Job != "" && s.Chain != "":
+		add("chain", "there is a job too; a schedule starts one or the other")
+	}
+	s.checkTicks(add)
+	if s.Overlap != "" && !slices.Contains(overlaps, s.Overlap) {
+		add("overlap", "unknown policy %q; %s", shorten(string(s.Overlap), 60), DidYouMean(string(s.Overlap), overlaps))
+	}
+	if s.Misfire != "" && !slices.Contains(misfires, s.Misfire) {
+		add("misfire", "unknown policy %q; %s", shorten(string(s.Misfire), 60), DidYouMean(string(s.Misfire), misfires))
+	}
+	switch {
+	case s.Window < 0:
+		add("window_seconds", "%v is negative", s.Window)
+	case s.Window > 0 && s.Misfire != MisfireAll:
+		add("window_seconds", "it is for misfire %q only, and this is %q", MisfireAll, cmp.Or(s.Misfire, MisfireOnce))
+	}
+	if s.PauseAfter < 0 {
+		add("pause_after", "%d is negative; 0 means never", s.PauseAfter)
+	}
+	return found
+}
+
+// nameProblem says what is wrong with a name; empty if nothing is.
+func nameProblem(name string) string {
+	const most = 200
+	switch {
+	case name == "":
+		return "it is missing"
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Sprintf("%q has control characters, or is not valid UTF-8", shorten(name, most))
+	case utf8.RuneCountInString(name) > most:
+		return fmt.Sprintf("it has %d characters, more than %d", utf8.RuneCountInString(name), most)
+	}
+	return ""
+}
+
+// The least time between two ticks, and the most by which one may be late.
+const (
+	minEvery  = time.Second
+	maxJitter = 24 * time.Hour
+)
+
+// checkTicks finds what is wrong with when the schedule fires.
+func (s *Schedule) checkTicks(add func(field, format string, args ...any)) {
+	kinds := 0
+	for _, given := range []bool{s.Cron != "", s.Every != 0, !s.At.IsZero()} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		what := "there is none of cron, every_seconds and at"
+		if kinds > 1 {
+			what = "there is more than one of cron, every_seconds and at"
+		}
+		add("cron", "%s; give exactly one", what)
+	}
+	if s.Zone != "" && s.Cron == "" && kinds > 0 {
+		add("time_zone", "it is for cron only; instants and intervals have no time zone")
+	}
+	if s.Every != 0 && (s.Every < minEvery || s.Every%time.Millisecond != 0) {
+		add("every_seconds", "%v is not at least %v and in whole milliseconds", s.Every, minEvery)
+	}
+	if !s.At.IsZero() && (!s.Starts.IsZero() || !s.Ends.IsZero()) {
+		add("at", "starts_at and ends_at bound nothing, since it fires once; leave them out")
+	}
+	if !s.Starts.IsZero() && !s.Ends.IsZero() && s.Ends.Before(s.Starts) {
+		add("ends_at", "%s is before starts_at, %s", s.Ends.Format(time.RFC3339), s.Starts.Format(time.RFC3339))
+	}
+	for _, b := range []struct {
+		field string
+		at    time.Time
+	}{{"at", s.At}, {"starts_at", s.Starts}, {"ends_at", s.Ends}} {
+		if !b.at.IsZero() && (b.at.Year() < 1970 || b.at.Year() > 2200) {
+			add(b.field, "%s is not between the years 1970 and 2200", b.at.Format(time.RFC3339))
+		}
+	}
+	switch {
+	case s.Jitter < 0 || s.Jitter > maxJitter:
+		add("jitter_seconds", "%v is not between 0 and %v", s.Jitter, maxJitter)
+	case s.Every > 0 && s.Jitter >= s.Every:
+		add("jitter_seconds", "%v is not less than every_seconds, %v", s.Jitter, s.Every)
+	}
+}
+
+// MarshalJSON writes durations in seconds.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	type plain Schedule // without methods
+	return appendJSON(nil, struct {
+		plain
+		Every  seconds `json:"every_seconds,omitempty"`
+		Window seconds `json:"window_seconds,omitempty"`
+		Jitter seconds `json:"jitter_seconds,omitempty"`
+	}{plain(s), seconds(s.Every), seconds(s.Window), seconds(s.Jitter)})
+}
+
+// UnmarshalJSON reads a schedule strictly, and reports everything that is wrong
+// with its form at once.
+func (s *Schedule) UnmarshalJSON(data []byte) error {
+	if err := checkText(data); err != nil {
+		return fmt.Errorf("schedule: %w", err)
+	}
+	var n Schedule
+	var every, window, jitter *time.Duration
+	err := readObject(newReader(data), fields{
+		"name": into(&n.Name), "job": into(&n.Job), "chain": into(&n.Chain),
+		"cron": into(&n.Cron), "time_zone": into(&n.Zone), "every_seconds": intoSeconds(&every), "at": intoTime(&n.At),
+		"starts_at": intoTime(&n.Starts), "ends_at": intoTime(&n.Ends), "params": into(&n.Params), "priority": into(&n.Priority),
+		"overlap": into(&n.Overlap), "misfire": into(&n.Misfire), "window_seconds": intoSeconds(&window),
+		"jitter_seconds": intoSeconds(&jitter), "pause_after": into(&n.PauseAfter), "disabled": into(&n.Disabled),
+		"paused": into(&n.Paused), "reason": into(&n.Reason), "next_fire": intoTime(&n.NextFire), "waiting": into(&n.Waiting),
+		"last_fire": intoTime(&n.LastFire), "last_execution": into(&n.LastExecution), "failures": into(&n.Failures),
+		"problem": into(&n.Problem), "saved_at": intoTime(&n.SavedAt),
+	})
+	if err != nil {
+		return fmt.Errorf("schedule: %w", err)
+	}
+	for to, from := range map[*time.Duration]*time.Duration{&n.Every: every, &n.Window: window, &n.Jitter: jitter} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	*s = n
+	return nil
+}
+
+// intoTime reads an instant.
+func intoTime(t *time.Time) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		var text string
+		if err := dec.Decode(&text); err != nil {
+			return plainError(err)
+		}
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\", not %q", shorten(text, 60))
+		}
+		*t = at
+		return nil
+	}
+}
+
+// A ScheduleError lists everything that is wrong with a schedule. It matches
+// [ErrInvalid].
+type ScheduleError struct {
+	Schedule string
+	Problems []Problem
+}
+
+// Error lists the problems, one a line.
+func (e *ScheduleError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "set schedule %q: ", shorten(e.Schedule, 200))
+	if len(e.Problems) > 1 {
+		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
+	}
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteString("\n  ")
+		}
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *ScheduleError) Is(target error) bool { return target == ErrInvalid }

@@ -1,0 +1,293 @@
+package memstore
+
+import (
+	sorted "container/heap"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Agenda = (*Store)(nil)
+
+// An agenda holds the schedules.
+type agenda struct {
+	schedules map[string]*schedule
+	due       dueHeap // those that are to be looked at at some time
+	revision  int64   // the last that any has got
+	changes   uint64
+	changed   chan struct{} // closed with the next change
+}
+
+// A schedule is what the store knows of one. Its Due is also the end of the
+// lease, while it is leased.
+type schedule struct {
+	store.Schedule
+	index int // in the heap; -1 if it is not there
+}
+
+// A dueHeap has the schedule on top that is due first.
+type dueHeap []*schedule
+
+func (h dueHeap) Len() int { return len(h) }
+func (h dueHeap) Less(i, j int) bool {
+	if h[i].Due.Equal(h[j].Due) {
+		return h[i].Name < h[j].Name
+	}
+	return h[i].Due.Before(h[j].Due)
+}
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *dueHeap) Push(x any) {
+	s, _ := x.(*schedule)
+	s.index = len(*h)
+	*h = append(*h, s)
+}
+func (h *dueHeap) Pop() any {
+	n := len(*h) - 1
+	s := (*h)[n]
+	(*h)[n], *h = nil, (*h)[:n]
+	s.index = -1
+	return s
+}
+
+// move puts a schedule where its Due belongs.
+func (a *agenda) move(s *schedule, due time.Time) {
+	s.Due = due
+	switch {
+	case due.IsZero() && s.index >= 0:
+		sorted.Remove(&a.due, s.index)
+	case due.IsZero():
+	case s.index < 0:
+		sorted.Push(&a.due, s)
+	default:
+		sorted.Fix(&a.due, s.index)
+	}
+}
+
+// revise returns a revision that no schedule has had.
+func (a *agenda) revise() int64 {
+	a.revision++
+	return a.revision
+}
+
+// tell wakes those who wait for changes.
+func (a *agenda) tell() {
+	a.changes++
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// PutSchedule creates a schedule or replaces one.
+func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Schedule, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Schedule{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &s.agenda
+	old := a.schedules[put.Name]
+	switch {
+	case old == nil && put.Revision != 0:
+		return store.Schedule{}, fmt.Errorf("schedule %q: it is not there any more: %w", put.Name, courier.ErrConflict)
+	case old != nil && put.Revision != old.Revision:
+		return store.Schedule{}, fmt.Errorf("schedule %q: somebody else has changed it: %w", put.Name, courier.ErrConflict)
+	case old == nil:
+		old = &schedule{index: -1}
+		if a.schedules == nil {
+			a.schedules = make(map[string]*schedule)
+		}
+		a.schedules[put.Name] = old
+	}
+	due := put.Due
+	put.Due = old.Due // until it is moved
+	old.Schedule = put
+	old.SavedAt = clock()
+	old.Revision = a.revise()
+	cut(&old.ScheduleState)
+	a.move(old, instant(due))
+	a.tell()
+	return old.Schedule, nil
+}
+
+// cut makes instants what the store keeps of them.
+func cut(st *store.ScheduleState) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
+
+func instant(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// RemoveSchedule removes a schedule.
+func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.agenda.schedules[name]
+	if old == nil {
+		return fmt.Errorf("schedule %q: %w", name, courier.ErrNotFound)
+	}
+	s.agenda.move(old, time.Time{})
+	delete(s.agenda.schedules, name)
+	return nil
+}
+
+// Schedules returns schedules in the order of their names.
+func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Timetable, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Timetable{}, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := store.Timetable{Now: clock()}
+	if f.Name != "" {
+		if got := s.agenda.schedules[f.Name]; got != nil && f.Name > f.After {
+			t.List = append(t.List, got.Schedule)
+		}
+		return t, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.agenda.schedules)) {
+		if name > f.After && len(t.List) < f.Limit {
+			t.List = append(t.List, s.agenda.schedules[name].Schedule)
+		}
+	}
+	return t, nil
+}
+
+// Due leases schedules that are due to be looked at.
+func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Dues{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &s.agenda
+	d := store.Dues{Now: clock(), Mark: a.changes}
+	var taken []*schedule
+	for len(a.due) > 0 && len(taken) < most && !a.due[0].Due.After(d.Now) {
+		got := a.due[0]
+		d.List = append(d.List, s.dueSchedule(got))
+		taken = append(taken, got)
+		a.move(got, time.Time{})
+	}
+	if len(a.due) > 0 {
+		d.Next = max(a.due[0].Due.Sub(d.Now), time.Microsecond)
+	}
+	for _, got := range taken {
+		a.move(got, d.Now.Add(lease))
+	}
+	return d, nil
+}
+
+// dueSchedule returns a schedule with what its engine needs.
+func (s *Store) dueSchedule(got *schedule) store.DueSchedule {
+	due := store.DueSchedule{Schedule: got.Schedule, Outcomes: make(map[courier.ExecutionID]courier.State)}
+	if d := s.definition(got.Kind, got.Target, len(s.definitions[got.Kind][got.Target])); d != nil {
+		copied := *d
+		due.Definition = &copied
+	}
+	for _, id := range append(slices.Clip(got.Open), got.LastExecution) {
+		if x := s.executions[id]; x != nil {
+			due.Outcomes[id] = x.State
+		}
+	}
+	return due
+}
+
+// Fire carries firings out.
+func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	results := make([]store.Fired, len(list))
+	for i := range list {
+		f := &list[i]
+		got := s.agenda.schedules[f.Schedule]
+		if got == nil || got.Revision != f.Revision {
+			continue
+		}
+		results[i] = s.fire(got, f, now)
+	}
+	return results, nil
+}
+
+// fire carries out a firing of a schedule that has not changed.
+func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired {
+	var fired store.Fired
+	for i := range f.Executions {
+		if _, _, err := s.find(&f.Executions[i]); err != nil {
+			return store.Fired{Err: err}
+		}
+	}
+	state := f.State
+	state.Open = slices.Clone(state.Open)
+	for i := range f.Executions {
+		n := &f.Executions[i]
+		x, existed, _ := s.find(n)
+		if !existed {
+			x = s.create(n, now)
+			s.place(x, now)
+		} else if x.ID != n.ID {
+			state.Replace(n.ID, x.ID)
+		}
+		fired.Executions = append(fired.Executions, store.Enqueued{Execution: x.view(), Existed: existed})
+	}
+	for _, id := range f.Cancel {
+		if x := s.executions[id]; x != nil && !x.State.Ended() {
+			_ = s.ask(x, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.By}, now)
+		}
+	}
+	due := instant(state.Due)
+	if f.After > 0 {
+		due = now.Add(f.After.Truncate(time.Microsecond))
+	}
+	state.Due = got.Due
+	got.ScheduleState = state
+	got.Revision = s.agenda.revise()
+	cut(&got.ScheduleState)
+	s.agenda.move(got, due)
+	fired.Done = true
+	return fired
+}
+
+// Changed returns when a schedule was put since a mark.
+func (s *Store) Changed(ctx context.Context, since uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	a := &s.agenda
+	if a.changes > since {
+		s.mu.Unlock()
+		return nil
+	}
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	changed := a.changed
+	s.mu.Unlock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,472 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A planner is a kit for stores that keep schedules.
+type planner struct {
+	*kit
+	store.Agenda
+}
+
+// planning makes a case of one for stores that keep schedules; for others there
+// is nothing to show.
+func planning(run func(*planner)) func(*kit) {
+	return func(k *kit) {
+		if a, ok := k.Store.(store.Agenda); ok {
+			run(&planner{k, a})
+		} else {
+			k.Logf("%T keeps no schedules", k.Store)
+		}
+	}
+}
+
+// daily is a schedule of the job "job" that can be put.
+func daily(name string) store.Schedule {
+	return store.Schedule{Name: name, Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "` + name + `"}`)}
+}
+
+// put puts a schedule that is due after d; negative means never.
+func (p *planner) put(s store.Schedule, d time.Duration) store.Schedule {
+	p.Helper()
+	if s.Due = (time.Time{}); d >= 0 {
+		s.Due = p.now().Add(d)
+		s.Next = s.Due
+	}
+	got, err := p.PutSchedule(p.ctx(), s)
+	p.ok(err)
+	return got
+}
+
+// now is the instant by the store's clock.
+func (p *planner) now() time.Time {
+	p.Helper()
+	t, err := p.Schedules(p.ctx(), store.ScheduleFilter{Limit: 1})
+	p.ok(err)
+	return t.Now
+}
+
+func (p *planner) list(f store.ScheduleFilter) []store.Schedule {
+	p.Helper()
+	t, err := p.Schedules(p.ctx(), f)
+	p.ok(err)
+	return t.List
+}
+
+// one returns a schedule that is there.
+func (p *planner) one(name string) store.Schedule {
+	p.Helper()
+	list := p.list(store.ScheduleFilter{Name: name})
+	if len(list) != 1 {
+		p.Fatalf("%d schedules %q", len(list), name)
+	}
+	return list[0]
+}
+
+func (p *planner) due(most int, lease time.Duration) store.Dues {
+	p.Helper()
+	d, err := p.Due(p.ctx(), most, lease)
+	p.ok(err)
+	return d
+}
+
+// names reports when what is due has other names than the wanted ones.
+func (p *planner) names(what string, d store.Dues, want ...string) {
+	p.Helper()
+	got := make([]string, len(d.List))
+	for i := range d.List {
+		got[i] = d.List[i].Name
+	}
+	p.same(what, got, want)
+}
+
+// fire carries out firings.
+func (p *planner) fire(list ...store.Firing) []store.Fired {
+	p.Helper()
+	got, err := p.Fire(p.ctx(), list)
+	p.ok(err)
+	if len(got) != len(list) {
+		p.Fatalf("%d results of %d firings", len(got), len(list))
+	}
+	return got
+}
+
+// tick is a firing that starts an execution at a schedule's next tick.
+func (p *planner) tick(s store.Schedule) store.Firing {
+	p.Helper()
+	n := p.with(func(n *store.NewExecution) { n.IdempotencyKey = store.TickKey(s.Name, s.Next) })
+	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState}
+	f.Executions = []store.NewExecution{n}
+	f.State.Last, f.State.LastExecution, f.State.Open = s.Next, n.ID, []courier.ExecutionID{n.ID}
+	f.State.Next, f.State.Due = s.Next.Add(long), s.Next.Add(long)
+	return f
+}
+
+// started reports when there is another number of executions.
+func (p *planner) started(want int) {
+	p.Helper()
+	list, err := p.Executions(p.ctx(), store.Filter{Limit: 1000})
+	p.ok(err)
+	if len(list) != want {
+		p.Errorf("%d executions, want %d", len(list), want)
+	}
+}
+
+var agendaCases = []testCase{
+	{"put_keeps_all", planning(func(p *planner) {
+		s := daily("s")
+		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
+		s.ScheduleState = store.ScheduleState{
+			Disabled: true, Paused: true, Waiting: true, Reason: "r\n", Failures: 3, Problem: "'p'",
+			Next: time.Date(2031, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", 3600)), Due: time.Date(2031, 1, 2, 3, 4, 6, 0, time.UTC),
+			Last: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), LastExecution: p.new().ID, Open: []courier.ExecutionID{p.new().ID, p.new().ID},
+		}
+		got, err := p.PutSchedule(p.ctx(), s)
+		p.ok(err)
+		if got.Revision == 0 || got.SavedAt.IsZero() {
+			p.Errorf("put: revision %d, saved at %v", got.Revision, got.SavedAt)
+		}
+		p.same("as it was put", p.one("s"), got)
+		if string(got.Body) != string(s.Body) {
+			p.Errorf("body %s, want %s", got.Body, s.Body)
+		}
+		s.SavedAt, s.Revision, s.Next = got.SavedAt, got.Revision, time.Date(2031, 1, 2, 2, 4, 5, 678901000, time.UTC)
+		p.same("what was put", got, s)
+	})},
+	{"put_replaces_what_was_read", planning(func(p *planner) {
+		first := p.put(daily("s"), long)
+		change := first
+		change.Body, change.Target = json.RawMessage(`{"v":2}`), "other"
+		second := p.put(change, long)
+		if second.Revision <= first.Revision {
+			p.Errorf("revision %d after %d", second.Revision, first.Revision)
+		}
+		p.same("replaced", p.one("s"), second)
+	})},
+	{"put_of_another_revision_is_a_conflict", planning(func(p *planner) {
+		s := p.put(daily("s"), long)
+		again := daily("s")
+		_, err := p.PutSchedule(p.ctx(), again)
+		p.is("put of a new one under a used name", err, courier.ErrConflict)
+		again.Revision = s.Revision + 1
+		_, err = p.PutSchedule(p.ctx(), again)
+		p.is("put of another revision", err, courier.ErrConflict)
+		again.Name, again.Revision = "t", s.Revision
+		_, err = p.PutSchedule(p.ctx(), again)
+		p.is("put in place of one that is not there", err, courier.ErrConflict)
+		p.same("afterwards", p.list(store.ScheduleFilter{}), []store.Schedule{s})
+	})},
+	{"put_changes_the_kind", planning(func(p *planner) {
+		s := p.put(daily("s"), 0)
+		s.Kind, s.Target = store.Chain, "chain"
+		s = p.put(s, 0)
+		p.same("the only one", p.list(store.ScheduleFilter{}), []store.Schedule{s})
+		d := p.due(10, long)
+		p.names("due", d, "s")
+		if d.List[0].Kind != store.Chain || d.List[0].Definition != nil {
+			p.Errorf("kind %q, definition %v", d.List[0].Kind, d.List[0].Definition)
+		}
+		fired := p.fire(store.Firing{Schedule: "s", Revision: d.List[0].Revision, State: store.ScheduleState{Problem: "x"}})
+		if !fired[0].Done || p.one("s").Problem != "x" {
+			p.Errorf("fired: %s, then %s", text(fired), text(p.one("s")))
+		}
+	})},
+	{"put_is_of_one_only", planning(func(p *planner) {
+		var put atomic.Int64
+		p.at(16, func(int) {
+			if _, err := p.PutSchedule(p.ctx(), daily("s")); err == nil {
+				put.Add(1)
+			} else {
+				p.is("put", err, courier.ErrConflict)
+			}
+		})
+		if n := put.Load(); n != 1 {
+			p.Errorf("%d of 16 have created the schedule", n)
+		}
+	})},
+	{"remove", planning(func(p *planner) {
+		p.is("remove what is not there", p.RemoveSchedule(p.ctx(), "s"), courier.ErrNotFound)
+		s := p.put(daily("s"), 0)
+		p.ok(p.RemoveSchedule(p.ctx(), "s"))
+		p.same("afterwards", p.list(store.ScheduleFilter{}), nil)
+		p.names("due", p.due(10, long))
+		if again := p.put(daily("s"), 0); again.Revision == s.Revision {
+			p.Error("the next of its name has the same revision")
+		}
+	})},
+	{"schedules_by_name_in_pages", planning(func(p *planner) {
+		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
+			s := daily(name)
+			if name == "B" {
+				s.Kind = store.Chain
+			}
+			p.put(s, -1)
+		}
+		var got []string
+		for after := ""; ; {
+			page := p.list(store.ScheduleFilter{After: after, Limit: 2})
+			if len(page) == 0 {
+				break
+			}
+			for i := range page {
+				got = append(got, page[i].Name)
+			}
+			after = got[len(got)-1]
+		}
+		p.same("names", got, []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"})
+		p.same("one that is not there", p.list(store.ScheduleFilter{Name: "c"}), nil)
+		if s := p.one("É"); s.Name != "É" {
+			p.Errorf("got %q", s.Name)
+		}
+	})},
+	{"due_brings_what_is_needed", planning(func(p *planner) {
+		x := p.add(p.new(), p.new(), p.new())
+		_, err := p.Save(p.ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{"v":2}`)})
+		p.ok(err)
+		_, err = p.Ask(p.ctx(), store.Request{Execution: x[0].ID, Kind: courier.RequestCancel})
+		p.ok(err)
+		s := daily("s")
+		s.Open, s.LastExecution = []courier.ExecutionID{x[0].ID, x[1].ID, courier.ExecutionID(p.ids.New())}, x[2].ID
+		s = p.put(s, 0)
+		p.put(store.Schedule{Name: "t", Kind: store.Job, Target: "gone", Body: json.RawMessage(`{}`)}, 0)
+		d := p.due(10, long)
+		p.names("due", d, "s", "t")
+		if def := d.List[0].Definition; def == nil || def.Version != 2 || string(def.Body) != `{"v":2}` || def.Name != "job" || def.SavedAt.IsZero() {
+			p.Errorf("definition %+v", def)
+		}
+		p.same("outcomes", d.List[0].Outcomes, map[courier.ExecutionID]courier.State{
+			x[0].ID: courier.Cancelled, x[1].ID: courier.Queued, x[2].ID: courier.Queued,
+		})
+		got := d.List[0].Schedule
+		got.Due = s.Due // the end of its lease
+		p.same("as it is", got, s)
+		if def := d.List[1].Definition; def != nil {
+			p.Errorf("of a job that is not there: %+v", def)
+		}
+	})},
+	{"due_at_its_time_only", planning(func(p *planner) {
+		p.put(daily("never"), -1)
+		p.put(daily("later"), long)
+		d := p.due(10, long)
+		p.names("too early", d)
+		if d.Next <= long/2 || d.Next > long {
+			p.Errorf("next after %v, want about %v", d.Next, long)
+		}
+		p.put(daily("soon"), p.unit)
+		p.pass(p.unit + p.unit/10)
+		p.names("in time", p.due(10, long), "soon")
+	})},
+	{"due_earliest_first", planning(func(p *planner) {
+		for i, name := range []string{"c", "a", "b"} {
+			s := daily(name)
+			if name == "a" {
+				s.Kind = store.Chain
+			}
+			p.put(s, time.Duration(i)*p.unit/10)
+		}
+		p.pass(p.unit)
+		d := p.due(2, long)
+		if len(d.List) != 2 || d.Next != time.Microsecond {
+			p.Errorf("%d of 3, next after %v", len(d.List), d.Next)
+		}
+		d.List = append(d.List, p.due(2, long).List...)
+		slices.SortFunc(d.List, func(a, b store.DueSchedule) int { return a.Next.Compare(b.Next) })
+		p.names("all", d, "c", "a", "b")
+	})},
+	{"due_is_leased", planning(func(p *planner) {
+		p.put(daily("r"), 0)
+		p.names("first", p.due(10, long), "r")
+		d := p.due(10, long)
+		p.names("leased", d)
+		if d.Next <= long/2 || d.Next > long {
+			p.Errorf("next after %v, want the end of the lease", d.Next)
+		}
+		s := p.put(daily("s"), 0)
+		p.names("second", p.due(10, p.unit), "s")
+		p.pass(p.unit + p.unit/10)
+		d = p.due(10, long)
+		p.names("after the lease", d, "s")
+		if d.List[0].Revision != s.Revision {
+			p.Error("a lease has changed the revision")
+		}
+	})},
+	{"fire_starts_and_goes_on", planning(func(p *planner) {
+		p.put(daily("s"), 0)
+		s := p.due(1, long).List[0].Schedule
+		f := p.tick(s)
+		fired := p.fire(f)[0]
+		if !fired.Done || fired.Err != nil || len(fired.Executions) != 1 || fired.Executions[0].Existed {
+			p.Fatalf("fired: %s", text(fired))
+		}
+		x := p.get(f.Executions[0].ID)
+		p.same("execution", x, fired.Executions[0].Execution)
+		p.same("key", x.IdempotencyKey, "schedule:s:"+s.Next.Format(time.RFC3339Nano))
+		got := p.one("s")
+		if got.Revision <= s.Revision {
+			p.Error("the revision is the same")
+		}
+		p.same("state", got.ScheduleState, f.State)
+		p.claimed("claimed", p.request(2), x.ID)
+	})},
+	{"fire_only_what_has_not_changed", planning(func(p *planner) {
+		s := p.put(daily("s"), 0)
+		f := p.tick(s)
+		p.fire(f)
+		again := p.tick(s)
+		again.Executions[0].IdempotencyKey = "" // only the revision stands in the way
+		late := p.fire(again)[0]
+		if late.Done || late.Err != nil {
+			p.Errorf("fired twice: %s", text(late))
+		}
+		read := p.one("s")
+		p.put(read, long)
+		again.Revision = read.Revision
+		if p.fire(again)[0].Done {
+			p.Error("fired what was put meanwhile")
+		}
+		p.ok(p.RemoveSchedule(p.ctx(), "s"))
+		if p.fire(again)[0].Done {
+			p.Error("fired what was removed")
+		}
+		p.put(daily("s"), 0)
+		if p.fire(again)[0].Done {
+			p.Error("fired what was removed and put again")
+		}
+		p.started(1)
+	})},
+	{"fire_no_tick_twice", planning(func(p *planner) {
+		s := p.put(daily("s"), 0)
+		f := p.tick(s)
+		first := p.fire(f)[0].Executions[0].Execution
+		p.ok(p.RemoveSchedule(p.ctx(), "s"))
+		again := p.put(daily("s"), 0)
+		again.Next = s.Next
+		f = p.tick(again)
+		f.Executions[0].Params = json.RawMessage(`{"other":1}`)
+		fired := p.fire(f)[0]
+		if !fired.Done || fired.Err != nil || len(fired.Executions) != 1 || !fired.Executions[0].Existed || fired.Executions[0].Execution.ID != first.ID {
+			p.Fatalf("fired: %s", text(fired))
+		}
+		got := p.one("s")
+		p.same("last execution", got.LastExecution, first.ID)
+		p.same("open ones", got.Open, []courier.ExecutionID{first.ID})
+		p.started(1)
+	})},
+	{"fire_each_alone", planning(func(p *planner) {
+		var list []store.Firing
+		for i := range 4 {
+			list = append(list, p.tick(p.put(daily(fmt.Sprint("s", i)), 0)))
+		}
+		list[1].Executions[0].Version = 7
+		list[2].Executions = append(list[2].Executions, list[2].Executions[0])
+		list[2].Executions[1].ID = courier.ExecutionID(p.ids.New())
+		list[2].Executions[1].IdempotencyKey, list[2].Executions[1].Job = "", "unknown"
+		got := p.fire(list...)
+		p.is("of an unknown version", got[1].Err, courier.ErrNotFound)
+		p.is("of an unknown job", got[2].Err, courier.ErrNotFound)
+		for i, done := range []bool{true, false, false, true} {
+			if got[i].Done != done {
+				p.Errorf("firing %d: %s", i, text(got[i]))
+			}
+			if s := p.one(list[i].Schedule); s.Last.IsZero() == done {
+				p.Errorf("schedule %d last fired at %v", i, s.Last)
+			}
+		}
+		p.started(2)
+	})},
+	{"fire_cancels", planning(func(p *planner) {
+		queued, running, over := p.add(p.new())[0], p.start(), p.start()
+		over.must(over.to(courier.Failed))
+		s := p.put(daily("s"), 0)
+		f := p.tick(s)
+		f.Cancel = []courier.ExecutionID{queued.ID, running.id(), over.id(), courier.ExecutionID(p.ids.New())}
+		f.By = "schedule:s"
+		if fired := p.fire(f)[0]; !fired.Done {
+			p.Fatalf("fired: %s", text(fired))
+		}
+		p.same("queued", p.get(queued.ID).State, courier.Cancelled)
+		if x := p.get(running.id()); x.State != courier.Running || x.Request != courier.RequestCancel {
+			p.Errorf("the running one is %s, with request %q", x.State, x.Request)
+		}
+		p.same("failed before", p.get(over.id()).State, courier.Failed)
+		audit, err := p.Audit(p.ctx(), queued.ID, 0, 0)
+		p.ok(err)
+		p.same("who asked", audit[len(audit)-1].By, "schedule:s")
+	})},
+	{"fire_later", planning(func(p *planner) {
+		s := p.put(daily("s"), 0)
+		f := store.Firing{Schedule: "s", Revision: s.Revision, State: s.ScheduleState, After: long}
+		f.State.Problem = "later"
+		p.fire(f)
+		d := p.due(1, long)
+		p.names("at once", d)
+		if d.Next <= long/2 || d.Next > long {
+			p.Errorf("next after %v, want %v", d.Next, long)
+		}
+		f.Revision, f.After = p.one("s").Revision, p.unit
+		p.fire(f)
+		p.pass(p.unit + p.unit/10)
+		p.names("later", p.due(1, long), "s")
+	})},
+	{"changed_by_a_put", planning(func(p *planner) {
+		mark := p.due(1, long).Mark
+		p.put(daily("s"), long)
+		p.ok(p.Changed(p.ctx(), mark)) // at once
+		mark = p.due(1, long).Mark
+		ctx, cancel := context.WithTimeout(p.ctx(), p.unit)
+		defer cancel()
+		if err := p.Changed(ctx, mark); err != nil {
+			p.is("nothing changed", err, context.DeadlineExceeded)
+		}
+	})},
+	{"many_fire_the_same", planning(func(p *planner) {
+		const schedules, ticks = 5, 8
+		for i := range schedules {
+			p.put(daily(fmt.Sprint("s", i)), 0)
+		}
+		var done atomic.Int64
+		p.at(8, func(int) {
+			for range 3 * ticks {
+				list, err := p.Schedules(p.ctx(), store.ScheduleFilter{})
+				if err != nil {
+					p.Errorf("schedules: %v", err)
+					return
+				}
+				var firings []store.Firing
+				for _, s := range list.List {
+					if s.Failures == ticks {
+						continue
+					}
+					f := p.tick(s)
+					f.State.Failures++ // counts the ticks
+					firings = append(firings, f)
+				}
+				fired, err := p.Fire(p.ctx(), firings)
+				if err != nil {
+					p.Errorf("fire: %v", err)
+				}
+				for i := range fired {
+					if fired[i].Done {
+						done.Add(1)
+					}
+				}
+			}
+		})
+		p.same("firings that were carried out", done.Load(), schedules*ticks)
+		for i := range schedules {
+			if s := p.one(fmt.Sprint("s", i)); s.Failures != ticks {
+				p.Errorf("schedule %d fired %d times, want %d", i, s.Failures, ticks)
+			}
+		}
+		p.started(schedules * ticks)
+	})},
+}

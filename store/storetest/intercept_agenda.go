@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
+var (
+	_ store.Agenda = (*intercepted)(nil)
+	_ store.Agenda = (*Faulty)(nil)
+)
+
+// agendaOf returns the role of a store. One that has not got it refuses all.
+func agendaOf(s store.Store) (store.Agenda, error) {
+	a, ok := s.(store.Agenda)
+	switch behind := s.(type) {
+	case *intercepted:
+		if _, err := agendaOf(behind.s); err != nil {
+			return nil, err
+		}
+	case *Faulty:
+		if _, err := agendaOf(behind.Store); err != nil {
+			return nil, err
+		}
+	}
+	if ok {
+		return a, nil
+	}
+	return nil, fmt.Errorf("%T keeps no schedules: %w", s, errors.ErrUnsupported)
+}
+
+// interceptAgenda is intercept for a call of a role that the store behind may not
+// have.
+func interceptAgenda[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Agenda) (T, error)) (T, error) {
+	a, err := agendaOf(i.s)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, a) })
+}
+
+// PutSchedule is that of the store behind, as are the following methods.
+func (i *intercepted) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	c := &Call{Method: "PutSchedule", Request: s}
+	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Agenda) (store.Schedule, error) { return a.PutSchedule(ctx, s) })
+}
+
+func (i *intercepted) RemoveSchedule(ctx context.Context, name string) error {
+	_, err := interceptAgenda(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a store.Agenda) (struct{}, error) {
+		return struct{}{}, a.RemoveSchedule(ctx, name)
+	})
+	return err
+}
+
+func (i *intercepted) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Timetable, error) {
+	c := &Call{Method: "Schedules", Request: f}
+	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Agenda) (store.Timetable, error) { return a.Schedules(ctx, f) })
+}
+
+func (i *intercepted) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+	c := &Call{Method: "Due"}
+	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Agenda) (store.Dues, error) { return a.Due(ctx, most, lease) })
+}
+
+func (i *intercepted) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	c := &Call{Method: "Fire", Request: list}
+	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Agenda) ([]store.Fired, error) { return a.Fire(ctx, list) })
+}
+
+func (i *intercepted) Changed(ctx context.Context, since uint64) error {
+	_, err := interceptAgenda(ctx, i, &Call{Method: "Changed", Request: since}, func(ctx context.Context, a store.Agenda) (struct{}, error) {
+		return struct{}{}, a.Changed(ctx, since)
+	})
+	return err
+}
+
+// agenda returns the role of the store that fails.
+func (f *Faulty) agenda() (a store.Agenda, err error) { return agendaOf(f.Store) }
+
+// PutSchedule is that of the store behind, as are the following methods, but for
+// the fault.
+func (f *Faulty) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	a, err := f.agenda()
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	return a.PutSchedule(ctx, s)
+}
+
+// RemoveSchedule removes a schedule.
+func (f *Faulty) RemoveSchedule(ctx context.Context, name string) error {
+	a, err := f.agenda()
+	if err != nil {
+		return err
+	}
+	return a.RemoveSchedule(ctx, name)
+}
+
+// Schedules returns schedules.
+func (f *Faulty) Schedules(ctx context.Context, filter store.ScheduleFilter) (store.Timetable, error) {
+	a, err := f.agenda()
+	if err != nil {
+		return store.Timetable{}, err
+	}
+	return a.Schedules(ctx, filter)
+}
+
+// Due leases schedules that are due.
+func (f *Faulty) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+	a, err := f.agenda()
+	if err != nil {
+		return store.Dues{}, err
+	}
+	return a.Due(ctx, most, lease)
+}
+
+// Fire carries firings out.
+func (f *Faulty) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	a, err := f.agenda()
+	if err != nil {
+		return nil, err
+	}
+	return a.Fire(ctx, list)
+}
+
+// Changed waits for schedules to change.
+func (f *Faulty) Changed(ctx context.Context, since uint64) error {
+	a, err := f.agenda()
+	if err != nil {
+		return err
+	}
+	return a.Changed(ctx, since)
+}
