@@ -178,7 +178,7 @@ func (p *pipeline) measure(ctx context.Context, h *harness) ([]float64, error) {
 	took := time.Since(start)
 	h.say("%s", bytes.TrimSpace(failed.Bytes()))
 	for i := range p.files {
-		if err := p.lab.arrived(p.lab.in("local", "target", strconv.Itoa(i)), p.bytes); err != nil {
+		if err := arrived(p.lab.in("local", "target", strconv.Itoa(i)), p.bytes); err != nil {
 			return nil, err
 		}
 	}
