@@ -129,7 +129,7 @@ func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
 	}()
 	list := make([]store.Firing, len(d.List))
 	for i := range d.List {
-		list[i] = e.firing(&d.List[i], d.Now)
+		list[i] = e.firing(ctx, &d.List[i], d.Now)
 		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
 	}
 	fired, err := e.fire(ctx, a, list)
@@ -181,7 +181,7 @@ func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) 
 }
 
 // firing decides what a schedule does.
-func (e *Engine) firing(s *store.DueSchedule, now time.Time) store.Firing {
+func (e *Engine) firing(ctx context.Context, s *store.DueSchedule, now time.Time) store.Firing {
 	var def courier.Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
 		return e.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
@@ -198,13 +198,17 @@ func (e *Engine) firing(s *store.DueSchedule, now time.Time) store.Firing {
 		Schedule: s.Name, Revision: s.Revision, State: p.State, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
 	}
 	for _, tick := range p.Ticks {
-		n, err := e.tickExecution(s, &def, tick)
+		id, err := e.tick(ctx, &f, s, &def, tick)
+		if err != nil && s.Kind == store.Chain && !promised(err) {
+			f = e.unfired(s, err)
+			f.After = dueLease // the store has failed to tell what the chain needs
+			return f
+		}
 		if err != nil {
 			return e.unfired(s, err)
 		}
-		f.Executions = append(f.Executions, n)
-		f.State.Open = append(f.State.Open, n.ID)
-		f.State.LastExecution = n.ID
+		f.State.Open = append(f.State.Open, id)
+		f.State.LastExecution = id
 	}
 	if p.State.Paused {
 		e.log.Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
@@ -212,11 +216,20 @@ func (e *Engine) firing(s *store.DueSchedule, now time.Time) store.Firing {
 	return f
 }
 
+// tick adds to a firing what a schedule starts at a tick, and returns its id.
+func (e *Engine) tick(ctx context.Context, f *store.Firing, s *store.DueSchedule, def *courier.Schedule, tick time.Time) (courier.ExecutionID, error) {
+	if s.Kind == store.Chain {
+		n, err := e.tickChain(ctx, s, def, tick)
+		f.Chains = append(f.Chains, n)
+		return courier.ExecutionID(n.ID), err
+	}
+	n, err := e.tickExecution(s, def, tick)
+	f.Executions = append(f.Executions, n)
+	return n.ID, err
+}
+
 // tickExecution returns what a schedule starts at a tick.
 func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick time.Time) (store.NewExecution, error) {
-	if s.Kind != store.Job {
-		return store.NewExecution{}, errors.New("schedules start jobs only")
-	}
 	if s.Definition == nil {
 		return store.NewExecution{}, fmt.Errorf("there is no job %q; define it, or change the schedule", s.Target)
 	}
@@ -231,6 +244,16 @@ func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick
 		return n, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
 	}
 	return n, nil
+}
+
+// tickChain returns the chain execution that a schedule starts at a tick.
+func (e *Engine) tickChain(ctx context.Context, s *store.DueSchedule, def *courier.Schedule, tick time.Time) (store.NewChainExecution, error) {
+	if s.Definition == nil {
+		return store.NewChainExecution{}, fmt.Errorf("there is no chain %q; define it, or change the schedule: %w", s.Target, courier.ErrNotFound)
+	}
+	return e.prepareChain(ctx, s.Target, &ChainOptions{
+		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+	})
 }
 
 // unfired leaves a schedule that can't be fired as it is, but for the problem.

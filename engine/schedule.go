@@ -188,8 +188,8 @@ func targetOf(s *courier.Schedule) (store.Kind, string) {
 // checkTarget finds what is wrong with what a schedule starts, and with what it
 // is given.
 func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courier.Problem, error) {
-	if s.Chain != "" {
-		return []courier.Problem{{Step: -1, Field: "chain", Message: "schedules start jobs only; name a job"}}, nil
+	if s.Chain != "" && s.Job == "" {
+		return e.checkChainTarget(ctx, s)
 	}
 	if s.Job == "" {
 		return nil, nil // which Check reports
@@ -205,6 +205,18 @@ func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courie
 		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
 	}
 	return nil, nil
+}
+
+// checkChainTarget is [Engine.checkTarget] for a chain.
+func (e *Engine) checkChainTarget(ctx context.Context, s *courier.Schedule) ([]courier.Problem, error) {
+	_, err := e.prepareChain(ctx, s.Chain, &ChainOptions{Params: s.Params})
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return []courier.Problem{{Step: -1, Field: "chain", Message: plainMessage(err)}}, nil
+	case errors.Is(err, courier.ErrInvalid):
+		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+	}
+	return nil, err
 }
 
 // EnableSchedule lets a schedule that was disabled or paused fire again, from

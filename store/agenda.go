@@ -117,7 +117,7 @@ type DueSchedule struct {
 	Schedule
 	Definition *Definition // the latest of its target; nil if there is none
 	// Outcomes are the states of Open and LastExecution, of those that still are
-	// in the store.
+	// in the store. Of chain executions they are those of [courier.ChainState].
 	Outcomes map[courier.ExecutionID]courier.State
 }
 
@@ -132,6 +132,9 @@ type Firing struct {
 	// Executions are created, but for those whose idempotency key is used: that
 	// takes their place in State, and is no conflict, whatever its parameters.
 	Executions []NewExecution
+	// Chains are chain executions, created in the same way, for a schedule of a
+	// chain; so are the ids in its State and in Cancel those of chain executions.
+	Chains []NewChainExecution
 	// Cancel are executions that are asked to be cancelled, by By. Those that
 	// have ended, or are not there, are left as they are.
 	Cancel []courier.ExecutionID
@@ -143,6 +146,7 @@ type Fired struct {
 	Done bool // it was carried out; otherwise the schedule had changed
 	// Executions are the results of those of the firing, in order.
 	Executions []Enqueued
+	Chains     []StartedChain // the same for chain executions
 	// Err, if not nil, is why it could not be carried out: ErrNotFound if the
 	// version of an execution's job is unknown, ErrConflict if its id is used for
 	// another job.

@@ -202,8 +202,11 @@ func (s *Store) dueSchedule(got *schedule) store.DueSchedule {
 		due.Definition = &copied
 	}
 	for _, id := range append(slices.Clip(got.Open), got.LastExecution) {
-		if x := s.executions[id]; x != nil {
+		if x := s.executions[id]; x != nil && got.Kind == store.Job {
 			due.Outcomes[id] = x.State
+		}
+		if c := s.chains.all[courier.ChainExecutionID(id)]; c != nil && got.Kind == store.Chain {
+			due.Outcomes[id] = courier.State(c.ChainStanding.State)
 		}
 	}
 	return due
@@ -237,6 +240,10 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 			return store.Fired{Err: err}
 		}
 	}
+	var err error
+	if fired.Chains, err = s.fireChains(f.Chains, now); err != nil {
+		return store.Fired{Err: err}
+	}
 	state := f.State
 	state.Open = slices.Clone(state.Open)
 	for i := range f.Executions {
@@ -250,8 +257,14 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 		}
 		fired.Executions = append(fired.Executions, store.Enqueued{Execution: x.view(), Existed: existed})
 	}
+	for i := range fired.Chains {
+		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))
+	}
 	for _, id := range f.Cancel {
-		if x := s.executions[id]; x != nil && !x.State.Ended() {
+		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil {
+			_, _ = s.askChain(c, store.ChainRequest{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
+		}
+		if x := s.executions[id]; got.Kind == store.Job && x != nil && !x.State.Ended() {
 			_ = s.ask(x, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.By}, now)
 		}
 	}
@@ -266,6 +279,26 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 	s.agenda.move(got, due)
 	fired.Done = true
 	return fired
+}
+
+// fireChains starts chain executions, all or none, but for those whose
+// idempotency key is used.
+func (s *Store) fireChains(list []store.NewChainExecution, now time.Time) ([]store.StartedChain, error) {
+	results := make([]store.StartedChain, len(list))
+	var fresh []store.NewChainExecution
+	var at []int
+	for i := range list {
+		if c := s.chains.used[idempotency{list[i].Chain, list[i].IdempotencyKey}]; c != nil && list[i].IdempotencyKey != "" {
+			results[i] = store.StartedChain{Execution: c.view(), Existed: true}
+		} else {
+			fresh, at = append(fresh, list[i]), append(at, i)
+		}
+	}
+	started, err := s.startChains(fresh, now)
+	for k, i := range at[:len(started)] {
+		results[i] = started[k]
+	}
+	return results, err
 }
 
 // Changed returns when a schedule was put since a mark.

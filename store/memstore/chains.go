@@ -50,7 +50,10 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := clock()
+	return s.startChains(list, clock())
+}
+
+func (s *Store) startChains(list []store.NewChainExecution, now time.Time) ([]store.StartedChain, error) {
 	got, existed := make([]*chain, len(list)), make([]bool, len(list))
 	var added []*chain
 	for i := range list {
@@ -180,7 +183,16 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 	if c == nil {
 		return courier.ChainExecution{}, nil, unknownChain(r.Chain)
 	}
-	now := clock()
+	asked, err := s.askChain(c, r, clock())
+	if err != nil {
+		return courier.ChainExecution{}, nil, err
+	}
+	return c.view(), asked, nil
+}
+
+// askChain carries out what an operator wants of c, and returns the executions
+// that it asked something of.
+func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]courier.Execution, error) {
 	d, err := c.plan.Decide(c.ID, c.ChainStanding, r.Kind, func(i int) (*courier.Execution, bool) {
 		return &c.latest[i].Execution, c.latest[i].expired(now)
 	})
@@ -188,7 +200,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 		err = fmt.Errorf("retry of chain execution %s: %d ids for %d members: %w", c.ID, len(r.IDs), len(c.latest), courier.ErrInvalid)
 	}
 	if err != nil {
-		return courier.ChainExecution{}, nil, err
+		return nil, err
 	}
 	c.ChainStanding = d.Next
 	var asked []courier.Execution
@@ -202,7 +214,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 		s.releaseMember(c, i, now)
 	}
 	s.evaluate(c, now)
-	return c.view(), asked, nil
+	return asked, nil
 }
 
 // ChainExecution returns a chain execution.

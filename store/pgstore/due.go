@@ -180,7 +180,10 @@ func (f *firings) fire(ctx context.Context, tx pgx.Tx) error {
 	if err := f.enqueue(ctx, tx, valid); err != nil {
 		return err
 	}
-	if err := f.cancel(ctx, tx, valid); err != nil {
+	if err := f.startChains(ctx, tx, valid); err != nil {
+		return err
+	}
+	if err := f.cancel(ctx, tx, valid, locked); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, f.s.q.fire, f.args(valid)...)
@@ -230,9 +233,15 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 
 // cancel asks for what has to make room to be cancelled, in the order of the
 // ids.
-func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int) error {
+func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
+	if err := f.cancelChains(ctx, tx, valid, locked); err != nil {
+		return err
+	}
 	var requests []store.Request
 	for _, i := range valid {
+		if locked[f.list[i].Schedule].kind != store.Job {
+			continue
+		}
 		for _, id := range f.list[i].Cancel {
 			requests = append(requests, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.list[i].By})
 		}
@@ -266,6 +275,9 @@ func (f *firings) args(valid []int) []any {
 			if x.Existed {
 				st.Replace(f.list[i].Executions[j].ID, x.Execution.ID)
 			}
+		}
+		for j, x := range f.results[i].Chains {
+			st.Replace(courier.ExecutionID(f.list[i].Chains[j].ID), courier.ExecutionID(x.Execution.ID))
 		}
 		names[k], reasons[k], problems[k] = f.list[i].Schedule, st.Reason, st.Problem
 		disabled[k], paused[k], waiting[k] = st.Disabled, st.Paused, st.Waiting
