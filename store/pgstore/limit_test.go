@@ -22,7 +22,7 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-var claimsFlag = flag.Int("claims", raced.Or(20_000, 100_000), "how many executions TestLimitStress claims")
+var claimsFlag = flag.Int("claims", raced.Or(10_000, 100_000), "how many executions TestLimitStress claims")
 
 // openPool is open, with the pool for what a test looks at itself.
 func openPool(t testing.TB, url string, opt *pgstore.Options) (*pgstore.Store, *pgxpool.Pool) {
