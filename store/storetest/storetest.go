@@ -12,6 +12,7 @@ package storetest
 
 import (
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,5 +116,5 @@ var groups = []group{
 	{name: "archive", cases: archiveCases},
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},
-	{name: "agenda", cases: agendaCases},
+	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
 }
