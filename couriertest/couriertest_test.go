@@ -121,7 +121,7 @@ func TestLeaksFailTheTest(t *testing.T) {
 			<-release
 			return nil, nil
 		})
-		h.Run(h.Job(`{"name": "j", "steps": [{"type": "demo.a", "timeout_seconds": 0.001}]}`), nil)
+		h.Run(h.Job(`{"name": "j", "steps": [{"type": "demo.a", "timeout_seconds": 0.1}]}`), nil)
 		if err := h.Engine.Start(tb.Context()); err != nil {
 			tb.Fatal(err)
 		}

@@ -21,8 +21,10 @@ with clock as materialized (
 	order by e.id limit $7::bigint
 	for update of e skip locked
 ), part as materialized (
-	select o.id from (select old.id, sum(old.seq) over (order by old.id) - old.seq as before from old) o
-	where o.before < $8::bigint
+	-- The lock brings a row as it now is, but what is deleted is what was there when
+	-- the statement began: an entry that came in between would be left.
+	select o.id from (select old.id, old.seq, sum(old.seq) over (order by old.id) - old.seq as before from old) o
+	where o.before < $8::bigint and o.seq = (select x.seq from courier.job_executions x where x.id = o.id)
 ), audit as (
 	delete from courier.job_audit_log a where a.execution_id = any(array(select part.id from part))
 ), steps as (
