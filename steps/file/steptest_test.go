@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/steps/steptest"
 )
@@ -37,10 +38,11 @@ func TestContract(t *testing.T) {
 
 // contract is the scenario as a case of the contract for retries.
 func (c scenario) contract() steptest.Case {
-	places := 16
+	places := raced.Or(5, 16)
 	switch c.name {
-	case "copy", "move across", "zip", "unzip", "tar", "untar", "gzip", "gunzip", "zstd", "unzstd", "split", "join": // much content
-		places = 6
+	case "copy", "move across", "zip", "unzip", "tar", "untar", "gzip", "gunzip", "zstd", "unzstd", "split", "join",
+		"gunzip here", "unzstd here", "zip with a password", "unzip with a password": // much content
+		places = raced.Or(2, 6)
 	}
 	return steptest.Case{
 		Register: func(r *courier.Registry) { file.Register(r, nil) },
