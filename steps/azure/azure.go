@@ -36,9 +36,9 @@
 // # Tokens
 //
 // The query APIs want a token of Microsoft Entra, which a [TokenSource] gets.
-// [ClientCredentials] is one. A credential of the Azure SDK for Go becomes one
-// by a method that calls GetToken with the scope and returns Token and
-// ExpiresOn; managed identities work in that way.
+// [ClientCredentials] is one. The module github.com/courierhq/courier/x/azureidentity
+// makes one of any credential of the Azure SDK for Go, such as a managed
+// identity.
 package azure
 
 import (
