@@ -416,8 +416,8 @@ func repeated(text []byte) bool {
 // or an allowed directory, and means the same when it is used again.
 func FuzzPath(f *testing.F) {
 	dir := f.TempDir()
-	work, other := filepath.Join(dir, "work"), filepath.Join(dir, "other")
-	for _, s := range []string{"a/b", "../x", "/etc/passwd", ".", "a/../../work/x", work + "/x", other, other + "/../work", other + "-not", "a\x00", "\xff", "a//b/", "C:/x", `\\x`, "~/x"} {
+	work, other := filepath.Join(dir, "box"), filepath.Join(dir, "other")
+	for _, s := range []string{"a/b", "../x", "/etc/passwd", ".", "a/../../box/x", work + "/x", other, other + "/../box", other + "-not", "a\x00", "\xff", "a//b/", "C:/x", `\\x`, "~/x"} {
 		f.Add(s)
 	}
 	job := courier.NewContext(courier.ContextConfig{Execution: "x", Workspace: work, Roots: []string{other}})

@@ -300,7 +300,7 @@ func checkText(raw []byte) error {
 	return nil
 }
 
-// unescape returns the 16 bits of the escape \uXXXX that raw begins with, or -1.
+// unescape returns the 16 bits of the escape \uhhhh that raw begins with, or -1.
 func unescape(raw []byte) rune {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return -1

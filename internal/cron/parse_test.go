@@ -67,7 +67,7 @@ func TestParseErrors(t *testing.T) {
 		{"0 0 3 ? * TUES", `column 11: TUES is no day of week; did you mean "TUE"?`},
 		{"0 0 3 ? * MOO", `column 11: MOO is no day of week; did you mean "MON"?`},
 		{"0 0 3 ? * TUE,Wendesday", `column 15: WENDESDAY is no day of week; did you mean "WED"?`},
-		{"0 0 3 ? * XXXXXX", "column 11: XXXXXX is no day of week; known are SUN, MON, TUE, WED, THU, FRI, SAT"},
+		{"0 0 3 ? * PAYDAY", "column 11: PAYDAY is no day of week; known are SUN, MON, TUE, WED, THU, FRI, SAT"},
 		{"0 0 3 1 SEPTEMBR ?", `column 9: SEPTEMBR is no month; did you mean "SEP"?`},
 		{"0 0 3 1 MON ?", `column 9: MON is no month; it is a day of week, which is field 6`},
 		{"0 0 MON * * ?", "column 5: MON is not expected in the field of hours, which are 0 to 23; it is a day of week, which is field 6"},
