@@ -3,6 +3,7 @@ package ftp_test
 import (
 	"errors"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/courierhq/courier"
@@ -35,6 +36,7 @@ var trials = map[string]trial{
 	"download move":     {key: "ftp.download", cfg: object{"remote_path": "dir", "local_path": "in/", "after_transfer": "delete"}, far: []string{"dir/a", "dir/b"}, size: 1000},
 	"download aside":    {key: "ftp.download", cfg: object{"remote_path": "dir", "pattern": "**", "local_path": "in/", "after_transfer": "move", "move_to": "old"}, far: []string{"dir/a", "dir/sub/b", "old/a"}, size: 1000, opt: ftpserver.Options{NoRenameOver: true}},
 	"download done":     {key: "ftp.download", cfg: object{"remote_path": "dir/a", "local_path": "in/", "after_transfer": "move", "move_to": "old/new", "done_file": "b"}, far: []string{"dir/a", "dir/b"}, size: 1000},
+	"download archive":  {key: "ftp.download", cfg: object{"remote_path": "dir", "pattern": "**", "local_path": "in/", "after_transfer": "archive", "move_to": "old/new"}, far: []string{"dir/a.txt", "dir/sub/b", "old/keep"}, size: 1000},
 	"download same":     {key: "ftp.download", cfg: object{"remote_path": "dir", "local_path": "in/", "skip_if_same": true, "checksum": "read_back"}, far: []string{"dir/a", "dir/b"}, size: 1000},
 	"download by LIST":  {key: "ftp.download", cfg: object{"remote_path": "dir", "local_path": "in/"}, far: []string{"dir/a", "dir/b"}, size: 1000, opt: ftpserver.Options{NoMLSD: true}},
 	"upload over":       {key: "ftp.upload", cfg: object{"local_path": "a", "remote_path": "dir/a"}, here: []string{"a"}, far: []string{"dir/a", "dir/keep"}, size: 600_000},
@@ -44,6 +46,7 @@ var trials = map[string]trial{
 	"upload resume":     {key: "ftp.upload", cfg: object{"local_path": "a", "remote_path": "dir/a", "idempotency": "resume"}, here: []string{"a"}, far: []string{"dir/a", "dir/keep"}, size: 600_000},
 	"upload many":       {key: "ftp.upload", cfg: object{"local_path": "*", "remote_path": "dir/", "verify_content": true, "preserve": "times"}, here: []string{"a", "b"}, far: []string{"dir/keep"}, size: 1000},
 	"upload and delete": {key: "ftp.upload", cfg: object{"local_path": "*", "remote_path": "dir/", "after_transfer": "delete", "done_file": "*.done", "checksum": "sidecar"}, here: []string{"a", "b"}, far: []string{"dir/keep"}, size: 1000},
+	"upload archive":    {key: "ftp.upload", cfg: object{"local_path": "t/**", "remote_path": "dir/", "after_transfer": "archive", "move_to": "sent"}, here: []string{"t/a.txt", "t/sub/b"}, far: []string{"dir/keep"}, size: 1000},
 	"upload tree":       {key: "ftp.upload", cfg: object{"local_path": "t/**", "remote_path": "dir/", "after_transfer": "move", "move_to": "sent", "idempotency": "resume"}, here: []string{"t/a", "t/sub/b"}, far: []string{"dir/keep"}, size: 1000},
 	"upload same":       {key: "ftp.upload", cfg: object{"local_path": "a", "remote_path": "dir/a", "skip_if_same": true, "preserve": "times", "done_file": "done"}, here: []string{"a"}, far: []string{"dir/keep"}, size: 1000},
 	"mkdir":             {key: "ftp.mkdir", cfg: object{"remote_path": "dir/x/y"}, far: []string{"dir/a"}},
@@ -53,6 +56,9 @@ var trials = map[string]trial{
 	"rename":            {key: "ftp.rename", cfg: object{"remote_path": "dir/a", "new_path": "dir/c"}, far: []string{"dir/a", "dir/b"}},
 	"rename over":       {key: "ftp.rename", cfg: object{"remote_path": "dir/a", "new_path": "dir/b"}, far: []string{"dir/a", "dir/b"}, opt: ftpserver.Options{NoRenameOver: true}},
 }
+
+// stamp is what after_transfer adds to a name with archive.
+var stamp = regexp.MustCompile(`-\d{8}T\d{6}\.\d{6}Z`)
 
 // TestContract holds the steps against the contract for retries. The commands
 // that reach the server are places at which they are disturbed.
@@ -72,6 +78,7 @@ func TestContract(t *testing.T) {
 						w.Config.(object)[k] = v
 					}
 				},
+				Name:    func(name string) string { return stamp.ReplaceAllString(name, "-<time>") },
 				Virtual: true,
 				Places:  raced.Or(4, 10),
 			})

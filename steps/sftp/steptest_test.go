@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -15,6 +16,9 @@ import (
 	"github.com/courierhq/courier/steps/sftp"
 	"github.com/courierhq/courier/steps/steptest"
 )
+
+// stamp is what after_transfer adds to a name with archive.
+var stamp = regexp.MustCompile(`-\d{8}T\d{6}\.\d{6}Z`)
 
 // TestContract holds the steps against the contract for retries. The requests
 // that reach the server are places at which they are disturbed.
@@ -45,6 +49,10 @@ func TestContract(t *testing.T) {
 		cfg: object{"remote_path": "dir/source", "local_path": "in/", "after_transfer": "move", "move_to": "archive/new", "done_file": "other"}}
 	all["download and move, no posix-rename"] = trial{key: "sftp.download", size: 1000, opt: sftpserver.Options{NoPosixRename: true},
 		cfg: object{"remote_path": "dir/source", "after_transfer": "move", "move_to": "dir/old", "resume_partial": true}}
+	all["download and archive"] = trial{key: "sftp.download", size: 1000,
+		cfg: object{"remote_path": "dir", "local_path": "in/", "after_transfer": "archive", "move_to": "old/new", "skip_if_same": true}}
+	all["upload and archive"] = trial{key: "sftp.upload", size: 1000,
+		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "archive", "move_to": "sent"}}
 	all["upload resume"] = trial{key: "sftp.upload", size: big, old: "old",
 		cfg: object{"local_path": "source", "remote_path": "dir/target", "resume_partial": true, "preserve": "all"}}
 	all["upload and delete"] = trial{key: "sftp.upload", size: 1000,
@@ -68,6 +76,7 @@ func TestContract(t *testing.T) {
 						w.Config.(object)[k] = v
 					}
 				},
+				Name:    func(name string) string { return stamp.ReplaceAllString(name, "-<time>") },
 				Virtual: true,
 				Places:  raced.Or(4, 10),
 			})

@@ -254,6 +254,36 @@ func TestBadCancel(t *testing.T) {
 	}
 }
 
+// Files that Case.Name compares by the same name stay two, so a step that makes
+// one with each attempt is found.
+func TestBadNames(t *testing.T) {
+	step := bad{
+		execute: func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
+			cfg.Output = fmt.Sprintf("out-%d.txt", rand.Int())
+			_, err := upper(ctx, job, cfg)
+			return output{}, err
+		},
+		cleanup: func(*courier.Context, config) error { return nil },
+	}
+	got := steptest.Breaches(t, steptest.Case{
+		Register: func(r *courier.Registry) { courier.Register(r, "text.bad", step, nil) },
+		Config:   config{Input: "in.txt"},
+		Setup:    func(w *steptest.World) { w.Write("in.txt", "hello") },
+		Name: func(name string) string {
+			if rest, ok := strings.CutPrefix(name, "work/out-"); ok && !strings.Contains(rest, "/") {
+				return "work/out-<number>.txt"
+			}
+			return strings.TrimRight(strings.TrimSuffix(name, ".txt"), "0123456789")
+		},
+	})
+	if !strings.Contains(got, "repeat: ") || !strings.Contains(got, "work/out-<number>.txt (2) should not be there") {
+		t.Errorf("reported is\n%s", got)
+	}
+	if strings.Contains(got, "two undisturbed runs differ") {
+		t.Errorf("reported is too much\n%s", got)
+	}
+}
+
 // A case that can't work says so.
 func TestBadCase(t *testing.T) {
 	for want, c := range map[string]steptest.Case{

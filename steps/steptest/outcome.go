@@ -66,13 +66,32 @@ func (w *World) look(number int) (state, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		s.files[name] = text
+		s.files[s.free(w.named(name))] = text
 		return err
 	})
 	if err == nil && w.c.State != nil {
 		s.outside = w.c.State(w)
 	}
 	return s, err
+}
+
+// named is the name by which a file is compared.
+func (w *World) named(name string) string {
+	if w.c.Name == nil {
+		return name
+	}
+	return w.c.Name(name)
+}
+
+// free returns name, or what another file is called that is compared by it.
+func (s state) free(name string) string {
+	text := name
+	for n := 2; ; n++ {
+		if _, taken := s.files[text]; !taken {
+			return text
+		}
+		text = fmt.Sprintf("%s (%d)", name, n)
+	}
 }
 
 func (w *World) describe(name, path string, d fs.DirEntry) (string, error) {
@@ -218,7 +237,7 @@ func (w *World) reports(files []courier.File, number int) (all, wrong string) {
 		if f.Removed {
 			text = "removed "
 		}
-		list = append(list, "\t"+text+strconv.Quote(w.neutralName(f.Path, number)))
+		list = append(list, "\t"+text+strconv.Quote(w.named(w.neutralName(f.Path, number))))
 		info, err := os.Lstat(w.Path(f.Path))
 		switch {
 		case f.Removed && err == nil:

@@ -82,6 +82,10 @@ type Case struct {
 	// tell complete content from part of it. Nil means the content itself. The
 	// name is relative to World.Dir.
 	Content func(name string, content []byte) string
+	// Name is the name by which a file is compared, for one that differs from run
+	// to run, such as a name with the time in it. Two files that get the same
+	// name stay two. Nil means the name itself. The name is relative to World.Dir.
+	Name func(name string) string
 	// Outputs removes from the outputs what differs from run to run. Paths
 	// below World.Dir and of the attempt's own directory need not be removed.
 	Outputs func(w *World, out map[string]any)
