@@ -119,6 +119,28 @@ func (l Limits) lower(m Limits) (Limits, error) {
 	}, err
 }
 
+// String tells which limits hold.
+func (l Limits) String() string {
+	if !canLimit {
+		return "none: this system has none of this kind"
+	}
+	var all []string
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"cpu_seconds", l.CPUSeconds}, {"memory_bytes", l.Memory}, {"file_bytes", l.FileSize}, {"open_files", l.Files}, {"processes", l.Processes},
+	} {
+		if f.value > 0 {
+			all = append(all, fmt.Sprintf("%s=%d", f.name, f.value))
+		}
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, " ")
+}
+
 const (
 	defaultMaxOutput = 1 << 20
 	defaultMaxBytes  = 10 << 30

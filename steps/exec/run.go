@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 )
@@ -73,7 +74,8 @@ func (s Run) Execute(ctx context.Context, job *courier.Context, cfg RunConfig) (
 	return out, nil
 }
 
-// Validate checks that the program is allowed and there, and what the job sets.
+// Validate checks that the program is allowed and there, and what the job sets,
+// and logs what was found. It runs nothing.
 func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) error {
 	if job.Unresolved("program") || job.Unresolved("env") || job.Unresolved("limits") {
 		return nil
@@ -82,7 +84,8 @@ func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) er
 	if err != nil {
 		return err
 	}
-	if _, err := exec.LookPath(r.program.Path); err != nil {
+	facts, err := r.program.inspect()
+	if err != nil {
 		return fmt.Errorf("program %q: %w", cfg.Program, err)
 	}
 	for field, name := range map[string]string{"stdout_path": cfg.StdoutPath, "stderr_path": cfg.StderrPath, "stdin_path": cfg.StdinPath} {
@@ -93,7 +96,34 @@ func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) er
 			return fmt.Errorf("%s: %w", field, err)
 		}
 	}
+	job.Log().With("program", cfg.Program).Info("the program can be run", append(facts, "env", names(r.env), "limits", r.limits.String())...)
 	return nil
+}
+
+// inspect finds the program, and tells about its file as pairs for a log. It is
+// not run.
+func (p *Program) inspect() ([]any, error) {
+	file, err := exec.LookPath(p.Path) // that it is executable
+	if err != nil {
+		return nil, fmt.Errorf("%w; install it on this worker, or correct its path in exec.Options.Programs", err)
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	return []any{"path", p.Path, "file", file, "size", info.Size(), "mode", info.Mode().String(), "modified", info.ModTime().UTC().Format(time.RFC3339)}, nil
+}
+
+// names are those of an environment, whose values may be secrets.
+func names(env []string) []string {
+	list := make([]string, len(env))
+	for i, e := range env {
+		list[i], _, _ = strings.Cut(e, "=")
+	}
+	return list
 }
 
 // Cleanup removes unfinished files of earlier attempts. What the program itself

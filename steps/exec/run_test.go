@@ -206,14 +206,28 @@ func TestOnce(t *testing.T) {
 // A dry run says what is wrong without running anything.
 func TestValidate(t *testing.T) {
 	b := newBench(t)
-	step, job := exec.Run{Options: *b.opt}, courier.NewContext(courier.ContextConfig{Workspace: b.dir})
+	var log bytes.Buffer
+	step := exec.Run{Options: *b.opt}
+	job := courier.NewContext(courier.ContextConfig{Workspace: b.dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	defer job.Close()
 	if err := step.Validate(t.Context(), job, exec.RunConfig{Program: "self", Args: []string{"write", "x", "y"}}); err != nil {
 		t.Error(err)
 	}
+	for _, want := range []string{"the program can be run", "program=self", "path=" + b.opt.Programs["self"].Path, "file=/", "size=", "mode=-rwx", "modified=20", "env=", "limits="} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("it tells\n%s\nwithout %q", log.String(), want)
+		}
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.opt.Programs["plain"] = exec.Program{Path: plain}
 	b.opt.Programs["gone"] = exec.Program{Path: filepath.Join(b.dir, "gone")}
 	for want, cfg := range map[string]exec.RunConfig{
 		`program "gone"`:          {Program: "gone"},
+		"install it on this work": {Program: "gone"},
+		"permission denied":       {Program: "plain"},
 		"did you mean":            {Program: "selv"},
 		"outside the workspace":   {Program: "self", StdoutPath: "/etc/x"},
 		"stdin and stdin_path":    {Program: "self", Stdin: "a", StdinPath: "b"},

@@ -185,7 +185,7 @@ func (s single) validate(job *courier.Context) error {
 	if s.output == "" {
 		return nil
 	}
-	return checkPath(job, "output_path", s.output, true)
+	return checkTarget(job, "output_path", s.output)
 }
 
 func (s single) cleanup(job *courier.Context) error {

@@ -224,7 +224,7 @@ func (x *extraction) validate() error {
 	if x.output == "" {
 		return nil
 	}
-	return checkPath(x.job, "output_directory", x.output, true)
+	return checkTarget(x.job, "output_directory", x.output)
 }
 
 // cleanup is Cleanup of the step.

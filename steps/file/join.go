@@ -173,7 +173,7 @@ func (j Join) Validate(ctx context.Context, job *courier.Context, cfg JoinConfig
 	if cfg.OutputPath == "" {
 		return nil
 	}
-	return checkPath(job, "output_path", cfg.OutputPath, true)
+	return checkTarget(job, "output_path", cfg.OutputPath)
 }
 
 // Cleanup removes an unfinished file. A finished one stays.

@@ -52,5 +52,5 @@ func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig)
 
 // Validate checks the path.
 func (Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
-	return checkPath(job, "path", cfg.Path, true)
+	return checkTarget(job, "path", cfg.Path)
 }

@@ -197,7 +197,7 @@ func (p packing) validate(job *courier.Context) error {
 	if p.output == "" {
 		return nil
 	}
-	return checkPath(job, "output_path", p.output, true)
+	return checkTarget(job, "output_path", p.output)
 }
 
 // cleanup removes an unfinished archive. A finished one stays.

@@ -178,30 +178,6 @@ func fault(name string, err error) error {
 // exist, or what should be a directory above it is none.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }
 
-// checkPath is what Validate can say about a path: that it may be used, and
-// for an absolute one that the directory that should hold it is there, which
-// no step makes. Workspaces are empty before an execution.
-func checkPath(job *courier.Context, field, name string, madeByStep bool) error {
-	if job.Unresolved(field) {
-		return nil
-	}
-	if _, err := job.Path(name); err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	if !filepath.IsAbs(filepath.FromSlash(name)) {
-		return nil
-	}
-	p, err := at(job, name)
-	if err == nil && !madeByStep && p.rel != "." {
-		_, err = p.root.Stat(p.dir())
-		err = fault(filepath.Dir(p.name), err)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	return nil
-}
-
 // setModified sets a file's time of modification.
 func setModified(root *os.Root, rel string, t time.Time) error {
 	return root.Chtimes(rel, time.Time{}, t)

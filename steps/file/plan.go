@@ -141,7 +141,7 @@ func (r request) validate(job *courier.Context) error {
 	if err := r.validateSource(job, "source_path"); err != nil {
 		return err
 	}
-	return checkPath(job, "destination_path", r.destination, true)
+	return checkTarget(job, "destination_path", r.destination)
 }
 
 // validateSource is what Validate can say of a path that may be a pattern.

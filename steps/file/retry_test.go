@@ -200,6 +200,8 @@ type crash struct {
 	FileSize uint64
 	// Nobody makes it a process without the rights of root.
 	Nobody bool
+	// Validate has the configuration checked in place of an attempt.
+	Validate bool
 }
 
 func TestMain(m *testing.M) {
@@ -219,6 +221,10 @@ func dieInStep(spec []byte) error {
 	}
 	var r courier.Registry
 	file.RegisterWith(&r, file.Limits{}, func(string) { die() })
+	if c.Validate {
+		typ, _ := r.Lookup(c.Key)
+		return typ.Validate(context.Background(), c.Site.job(), c.Site.config(c.Cfg))
+	}
 	looks, every := 0, 1
 	if slices.Contains([]string{"file.unzip", "file.zip", "file.untar", "file.tar", "file.gzip", "file.zstd"}, c.Key) {
 		every = 4 // most looks are between equal blocks

@@ -241,7 +241,7 @@ func (s Split) Validate(ctx context.Context, job *courier.Context, cfg SplitConf
 	if cfg.OutputDirectory == "" {
 		return nil
 	}
-	return checkPath(job, "output_directory", cfg.OutputDirectory, true)
+	return checkTarget(job, "output_directory", cfg.OutputDirectory)
 }
 
 // Cleanup removes unfinished parts. Finished ones stay.

@@ -100,6 +100,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute
 // input is there, the keys are there and fit, and the passphrases are right.
+// What was found out about the keys is logged.
 func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg DecryptConfig) error {
 	var errs []error
 	if cfg.MaxOutputBytes < 0 {
@@ -116,17 +117,21 @@ func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg Decryp
 				err = permanentf("%s is there without its private part", key.label())
 			}
 			if err == nil {
-				_, err = l.unlock(ctx, key)
+				key, err = l.unlock(ctx, key)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("private key: %w", err))
+				continue
 			}
+			l.report("decryption", key)
 		}
 	}
 	if !job.Unresolved("signer_key_ids") && cfg.Verify != VerifyOff {
-		if _, err := l.loadAll(ctx, cfg.SignerKeyIDs, toVerify); err != nil {
+		signers, err := l.loadAll(ctx, cfg.SignerKeyIDs, toVerify)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("signer: %w", err))
 		}
+		l.report("verification", signers...)
 	}
 	if len(errs) == 0 {
 		return nil

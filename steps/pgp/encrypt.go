@@ -117,6 +117,7 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute
 // input is there, the keys are there and fit, and the passphrase is right.
+// What was found out about the keys is logged.
 func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg EncryptConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
@@ -128,13 +129,19 @@ func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg Encryp
 	if job.Unresolved("signing_key_id") {
 		cfg.SigningKeyID = ""
 	}
-	if _, _, err := e.load(ctx, &loader{job: job, keys: e.Keys}, cfg); err != nil {
+	l := &loader{job: job, keys: e.Keys}
+	to, key, err := e.load(ctx, l, cfg)
+	if err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) == 0 {
-		return nil
+	if len(errs) > 0 {
+		return joined(errs)
 	}
-	return joined(errs)
+	l.report("encryption", to...)
+	if key != nil {
+		l.report("signature", key)
+	}
+	return nil
 }
 
 // Cleanup implements [courier.Cleaner].

@@ -237,11 +237,10 @@ func (l *loaded) subkeysUnfit(now time.Time, use string, can func(packet.PublicK
 
 // onDate ends "expired" with the date, if the signature tells it.
 func onDate(k *packet.PublicKey, sig *packet.Signature) string {
-	if sig == nil || sig.KeyLifetimeSecs == nil || *sig.KeyLifetimeSecs == 0 {
-		return ""
+	if end, ok := end(k, sig); ok {
+		return " on " + end.UTC().Format(dateForm)
 	}
-	end := k.CreationTime.Add(time.Duration(*sig.KeyLifetimeSecs) * time.Second)
-	return " on " + end.UTC().Format(dateForm)
+	return ""
 }
 
 // loadAll finds the keys with the given ids for a purpose, each key once. The

@@ -81,14 +81,19 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute
 // input is there, the key is there and can sign, and the passphrase is right.
+// What was found out about the keys is logged.
 func (s *Sign) Validate(ctx context.Context, job *courier.Context, cfg SignConfig) error {
 	var errs []error
 	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}
 	if !job.Unresolved("signing_key_id") {
-		if _, err := s.load(ctx, &loader{job: job, keys: s.Keys}, cfg); err != nil {
+		l := &loader{job: job, keys: s.Keys}
+		key, err := s.load(ctx, l, cfg)
+		if err != nil {
 			errs = append(errs, err)
+		} else {
+			l.report("signature", key)
 		}
 	}
 	if len(errs) == 0 {

@@ -125,6 +125,7 @@ func (cfg *VerifyConfig) check() error {
 
 // Validate implements [courier.Validator]: the paths are allowed, absolute
 // inputs are there, and so are the keys of the signers.
+// What was found out about the keys is logged.
 func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyConfig) error {
 	var errs []error
 	if err := cfg.check(); err != nil {
@@ -139,9 +140,12 @@ func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyC
 		}
 	}
 	if !job.Unresolved("expected_signer_key_ids") {
-		if _, err := (&loader{job: job, keys: v.Keys}).loadAll(ctx, cfg.ExpectedSignerKeyIDs, toVerify); err != nil {
+		l := &loader{job: job, keys: v.Keys}
+		signers, err := l.loadAll(ctx, cfg.ExpectedSignerKeyIDs, toVerify)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("signer: %w", err))
 		}
+		l.report("verification", signers...)
 	}
 	if len(errs) == 0 {
 		return nil

@@ -1,0 +1,93 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/courierhq/courier"
+)
+
+// checkPath is what Validate can say about a path: that it may be used, and
+// for an absolute one that the directory that should hold it is there, which
+// no step makes, and that what is there can be read. Workspaces are empty before
+// an execution. What was found is logged.
+func checkPath(job *courier.Context, field, name string, madeByStep bool) error {
+	return check(job, field, name, func(p place) ([]any, error) {
+		if !madeByStep && p.rel != "." {
+			if _, err := p.root.Stat(p.dir()); err != nil {
+				return nil, fault(filepath.Dir(p.name), err)
+			}
+		}
+		info, err := p.root.Stat(p.rel)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || isNotDir(err):
+			return []any{"found", "nothing yet"}, nil
+		case err != nil:
+			return nil, fault(p.name, err)
+		}
+		if err := mayRead(filepath.Join(p.root.Name(), p.rel)); err != nil {
+			return nil, fmt.Errorf("%q: can't be read by this worker: %w; give its user the permission", p.name, err)
+		}
+		if info.Mode().IsRegular() {
+			return []any{"found", kind(info.Mode()), "size", info.Size()}, nil
+		}
+		return []any{"found", kind(info.Mode())}, nil
+	})
+}
+
+// checkTarget is checkPath for what a step makes: the nearest directory that is
+// there can be written to. The room on its file system is logged.
+func checkTarget(job *courier.Context, field, name string) error {
+	return check(job, field, name, func(p place) ([]any, error) {
+		found, dir := "nothing yet", p.rel
+		for {
+			info, err := p.root.Stat(dir)
+			if err == nil && dir == p.rel {
+				found = kind(info.Mode())
+			}
+			if err == nil && info.IsDir() {
+				break
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotDir(err) {
+				return nil, fault(p.name, err)
+			}
+			dir = filepath.Dir(dir)
+		}
+		full := filepath.Join(p.root.Name(), dir)
+		if err := mayWrite(full); err != nil {
+			return nil, fmt.Errorf("%q: directory %q can't be written to by this worker: %w; give its user the permission, or another path", p.name, full, err)
+		}
+		facts := []any{"found", found, "writable", true}
+		if free, ok := room(p.root, dir); ok {
+			facts = append(facts, "free_bytes", free)
+		}
+		return facts, nil
+	})
+}
+
+// check looks at a path that is known, and logs what look says about it.
+func check(job *courier.Context, field, name string, look func(place) ([]any, error)) error {
+	if job.Unresolved(field) {
+		return nil
+	}
+	if _, err := job.Path(name); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	log := job.Log().With("field", field)
+	if !filepath.IsAbs(filepath.FromSlash(name)) { // in the workspace, which isn't made for this
+		log.Info("the path can be used", "path", name, "below", "the workspace")
+		return nil
+	}
+	p, err := at(job, name)
+	var facts []any
+	if err == nil {
+		facts, err = look(p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	log.With("path", p.name, "below", p.root.Name()).Info("the path can be used", facts...)
+	return nil
+}
