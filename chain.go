@@ -217,12 +217,7 @@ func (c *Chain) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON reads a member strictly.
 func (m *ChainMember) UnmarshalJSON(data []byte) error {
-	var n ChainMember
-	err := n.read(newReader(data))
-	if err == nil {
-		*m = n
-	}
-	return err
+	return strictly(m, data, (*ChainMember).read)
 }
 
 func (m *ChainMember) read(dec *json.Decoder) error {
@@ -237,14 +232,7 @@ func (m *ChainMember) read(dec *json.Decoder) error {
 }
 
 // UnmarshalJSON reads a member's name, or an object, strictly.
-func (d *Dependency) UnmarshalJSON(data []byte) error {
-	var n Dependency
-	err := n.read(newReader(data))
-	if err == nil {
-		*d = n
-	}
-	return err
-}
+func (d *Dependency) UnmarshalJSON(data []byte) error { return strictly(d, data, (*Dependency).read) }
 
 func (d *Dependency) read(dec *json.Decoder) error {
 	var raw json.RawMessage

@@ -168,14 +168,7 @@ func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
 }
 
 // UnmarshalJSON reads a step strictly.
-func (s *StepSpec) UnmarshalJSON(data []byte) error {
-	var n StepSpec
-	err := n.read(newReader(data))
-	if err == nil {
-		*s = n
-	}
-	return err
-}
+func (s *StepSpec) UnmarshalJSON(data []byte) error { return strictly(s, data, (*StepSpec).read) }
 
 func (s *StepSpec) read(dec *json.Decoder) error {
 	return readObject(dec, fields{
@@ -292,6 +285,16 @@ func newReader(data []byte) *json.Decoder {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	return dec
+}
+
+// strictly sets v to what read makes of data, unless that is an error.
+func strictly[T any](v *T, data []byte, read func(*T, *json.Decoder) error) error {
+	var n T
+	err := read(&n, newReader(data))
+	if err == nil {
+		*v = n
+	}
+	return err
 }
 
 // fields says how to read the value of each name of an object. Each function
