@@ -56,18 +56,13 @@ func (e *Engine) WaitChain(ctx context.Context, id courier.ChainExecutionID) (co
 			}
 			return c, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-moved:
-			wait = first
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			e.unwatch(key, moved)
-			return c, fmt.Errorf("wait for chain execution %s, which is %s: %w", id, c.State, ctx.Err())
+		news, err := e.stay(ctx, key, moved, wait)
+		if err != nil {
+			return c, fmt.Errorf("wait for chain execution %s, which is %s: %w", id, c.State, err)
 		}
-		timer.Stop()
-		e.unwatch(key, moved)
+		if news {
+			wait = first
+		}
 	}
 }
 

@@ -151,18 +151,29 @@ func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Exec
 			e.unwatch(id, ended)
 			return x, nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ended:
-			wait = first
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			e.unwatch(id, ended)
-			return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, ctx.Err())
+		news, err := e.stay(ctx, id, ended, wait)
+		if err != nil {
+			return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, err)
 		}
-		timer.Stop()
-		e.unwatch(id, ended)
+		if news {
+			wait = first
+		}
+	}
+}
+
+// stay waits until there is news from watch, which it ends, and reports whether
+// there was before the time was up. The error is that of ctx.
+func (e *Engine) stay(ctx context.Context, id courier.ExecutionID, news chan struct{}, wait time.Duration) (bool, error) {
+	defer e.unwatch(id, news)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-news:
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 
