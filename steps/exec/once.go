@@ -9,38 +9,27 @@ import (
 	"github.com/courierhq/courier/internal/note"
 )
 
-// A onceNote is written before a program with once is started, and again when
-// it has succeeded.
-type onceNote struct {
-	Output *RunOutput `json:"output,omitempty"`
-}
-
-const onceName = "once"
-
 // runOnce runs the program unless an earlier attempt has begun to.
 func (r *run) runOnce(ctx context.Context) (RunOutput, error) {
-	var n onceNote
-	found, err := note.Read(r.job, onceName, &n)
+	once := note.Once[RunOutput]{Job: r.job}
+	earlier, begun, err := once.Earlier()
 	switch {
 	case err != nil:
 		return RunOutput{}, err
-	case found && n.Output != nil:
-		return *n.Output, r.reportAgain(n.Output)
-	case found:
+	case earlier != nil:
+		return *earlier, r.reportAgain(earlier)
+	case begun:
 		return RunOutput{}, errf("program %q: an earlier attempt began to run it and did not complete; with once it is not run again; find out what it has done, then run the job again or go on after this step", r.cfg.Program)
 	}
-	if err := note.Write(r.job, onceName, onceNote{}); err != nil {
-		if errors.Is(err, note.ErrNoPlace) {
-			err = errf("once: %w", err)
-		}
+	if err := once.Begin(); err != nil {
 		return RunOutput{}, err
 	}
 	out, err := r.run(ctx)
 	switch {
 	case err == nil:
-		return out, note.Write(r.job, onceName, onceNote{&out})
+		return out, once.Complete(out)
 	case !r.started:
-		return out, errors.Join(err, note.Remove(r.job, onceName))
+		return out, errors.Join(err, once.Forget())
 	case ctx.Err() != nil:
 		return out, err
 	}
