@@ -9,17 +9,16 @@ package ftpdtest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/inetd"
 )
 
 // Security is how a server encrypts.
@@ -45,13 +44,7 @@ type Server struct {
 	program  string
 	args     []string
 	uid, gid int // to whom Dir belongs; -1 is the user who runs the test
-	log      *os.File
-	listener net.Listener
-	serving  sync.WaitGroup
-
-	mu      sync.Mutex
-	stopped bool
-	running map[*exec.Cmd]bool
+	inetd    *inetd.Server
 }
 
 // A kind is a program with what it needs.
@@ -66,22 +59,19 @@ type kind struct {
 // the program is not installed.
 func start(t testing.TB, k kind, how Security) *Server {
 	t.Helper()
-	s := &Server{User: "ada", Password: "correct horse", Path: ".", uid: -1, gid: -1, running: make(map[*exec.Cmd]bool)}
+	s := &Server{User: "ada", Password: "correct horse", Path: ".", uid: -1, gid: -1}
 	if err := s.find(k); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.open(t.TempDir(), k, how); err != nil {
+	dir := t.TempDir()
+	err := s.prepare(dir, k, how)
+	if err == nil {
+		s.inetd, err = inetd.Start(t, dir, func() *exec.Cmd { return exec.Command(s.program, s.args...) })
+	}
+	if err != nil {
 		t.Fatalf("%s: %v", k.program, err)
 	}
-	t.Cleanup(func() {
-		s.stop()
-		if t.Failed() {
-			text, _ := os.ReadFile(s.log.Name())
-			t.Logf("log of %s:\n%s", k.program, text)
-		}
-		s.log.Close()
-	})
-	s.serving.Go(s.serve)
+	s.Addr = s.inetd.Addr().String()
 	return s
 }
 
@@ -113,8 +103,8 @@ func (s *Server) find(k kind) error {
 // a home directory, which is not used.
 const account = "daemon"
 
-// open writes the files that the server needs, and listens.
-func (s *Server) open(dir string, k kind, how Security) error {
+// prepare writes the files that the server needs.
+func (s *Server) prepare(dir string, k kind, how Security) error {
 	// The server's user has to get to its files through directories that belong
 	// to whoever runs the test.
 	for d := dir; os.Getuid() == 0 && d != filepath.Dir(d) && d != os.TempDir(); d = filepath.Dir(d) {
@@ -151,22 +141,11 @@ func (s *Server) open(dir string, k kind, how Security) error {
 			return err
 		}
 	}
-	var err error
-	if s.log, err = os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return err
-	}
-	if err := k.prepare(s, dir, how); err != nil {
-		return err
-	}
-	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return err
-	}
-	s.Addr = s.listener.Addr().String()
-	return nil
+	return k.prepare(s, dir, how)
 }
 
 // Port is the port of Addr.
-func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+func (s *Server) Port() int { return s.inetd.Addr().Port }
 
 // Write puts a file into Dir, for the server's user to change.
 func (s *Server) Write(name string, content []byte) error {
@@ -188,64 +167,5 @@ func (s *Server) own(name string) error {
 	return os.Chown(name, s.uid, s.gid)
 }
 
-// serve gives every connection to a server of its own, which ends with it.
-// There is no daemon that could outlive the test.
-func (s *Server) serve() {
-	for {
-		conn, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		file, err := conn.(*net.TCPConn).File()
-		conn.Close()
-		if err != nil {
-			fmt.Fprintf(s.log, "connection: %v\n", err)
-			continue
-		}
-		s.launch(file)
-		file.Close()
-	}
-}
-
-func (s *Server) launch(conn *os.File) {
-	cmd := exec.Command(s.program, s.args...)
-	cmd.Stdin, cmd.Stdout = conn, conn
-	cmd.Stderr = s.log
-	group(cmd)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return
-	}
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(s.log, "start: %v\n", err)
-		return
-	}
-	s.running[cmd] = true
-	s.serving.Go(func() {
-		cmd.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		end(cmd) // what it has left
-		delete(s.running, cmd)
-	})
-}
-
-// stop ends the connections and waits for their servers.
-func (s *Server) stop() {
-	s.listener.Close()
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
-	s.Cut()
-	s.serving.Wait()
-}
-
 // Cut ends all connections, as if the machine were switched off.
-func (s *Server) Cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for cmd := range s.running {
-		end(cmd)
-	}
-}
+func (s *Server) Cut() { s.inetd.Cut() }

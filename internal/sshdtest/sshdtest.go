@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -14,10 +13,11 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/courierhq/courier/internal/inetd"
 )
 
 // A Server is an OpenSSH server on a loopback port. It serves SFTP to the user
@@ -29,35 +29,24 @@ type Server struct {
 	ClientKey []byte        // private key of User, in PEM form
 	Dir       string        // absolute path of the login directory, empty at first
 
-	sshd     string // absolute path of the program
-	config   string
-	log      *os.File
-	listener net.Listener
-	serving  sync.WaitGroup
-
-	mu      sync.Mutex
-	stopped bool
-	running map[*exec.Cmd]bool
+	sshd   string // absolute path of the program
+	config string
+	inetd  *inetd.Server
 }
 
 // Start starts a server that ends with the test. It fails the test where no
 // sshd is installed.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{sshd: find(t), running: make(map[*exec.Cmd]bool)}
-	dir := t.TempDir()
-	if err := s.prepare(dir); err != nil {
+	s, dir := &Server{sshd: find(t)}, t.TempDir()
+	err := s.prepare(dir)
+	if err == nil {
+		s.inetd, err = inetd.Start(t, dir, func() *exec.Cmd { return exec.Command(s.sshd, "-i", "-e", "-f", s.config) })
+	}
+	if err != nil {
 		t.Fatalf("sshd: %v", err)
 	}
-	t.Cleanup(func() {
-		s.stop()
-		if t.Failed() {
-			text, _ := os.ReadFile(s.log.Name())
-			t.Logf("sshd's log:\n%s", text)
-		}
-		s.log.Close()
-	})
-	s.serving.Go(s.serve)
+	s.Addr = s.inetd.Addr().String()
 	return s
 }
 
@@ -81,7 +70,7 @@ func find(t testing.TB) string {
 	return ""
 }
 
-// prepare writes keys and configuration into dir, and listens.
+// prepare writes keys and configuration into dir.
 func (s *Server) prepare(dir string) error {
 	who, err := user.Current()
 	if err != nil {
@@ -111,17 +100,7 @@ func (s *Server) prepare(dir string) error {
 			return err
 		}
 	}
-	if s.log, err = os.OpenFile(filepath.Join(dir, "sshd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return err
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
-	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return err
-	}
-	s.Addr = s.listener.Addr().String()
-	return nil
+	return s.check()
 }
 
 func newKey() (ssh.PublicKey, []byte, error) {
@@ -175,63 +154,5 @@ func (s *Server) check() error {
 	return nil
 }
 
-// serve gives every connection to a server of its own, which ends with it.
-// There is no daemon that could outlive the test.
-func (s *Server) serve() {
-	for {
-		conn, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		file, err := conn.(*net.TCPConn).File()
-		conn.Close()
-		if err != nil {
-			fmt.Fprintf(s.log, "connection: %v\n", err)
-			continue
-		}
-		s.start(file)
-		file.Close()
-	}
-}
-
-func (s *Server) start(conn *os.File) {
-	cmd := exec.Command(s.sshd, "-i", "-e", "-f", s.config)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = conn, conn, s.log
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return
-	}
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(s.log, "start: %v\n", err)
-		return
-	}
-	s.running[cmd] = true
-	s.serving.Go(func() {
-		cmd.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.running, cmd)
-	})
-}
-
-// stop ends the connections and waits for their servers.
-func (s *Server) stop() {
-	s.listener.Close()
-	s.mu.Lock()
-	s.stopped = true
-	for cmd := range s.running {
-		cmd.Process.Kill()
-	}
-	s.mu.Unlock()
-	s.serving.Wait()
-}
-
 // Cut ends all connections, as if the machine were switched off.
-func (s *Server) Cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for cmd := range s.running {
-		cmd.Process.Kill()
-	}
-}
+func (s *Server) Cut() { s.inetd.Cut() }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package ftpdtest
+package inetd
 
 import "os/exec"
 
