@@ -3,6 +3,7 @@ package courier_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -176,5 +177,75 @@ func TestOpenSaysWhereRelativePathsStart(t *testing.T) {
 	_, err := job.Open("in/a.txt")
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "in/a.txt") || !strings.Contains(err.Error(), "workspace") {
 		t.Errorf("Open of a missing file: %v", err)
+	}
+}
+
+// TestNoWayOut: links lead out of the workspace in none of the ways in which
+// package os has once let them (CVE-2025-22873, CVE-2026-27139, CVE-2026-32282,
+// CVE-2026-39822).
+func TestNoWayOut(t *testing.T) {
+	out, work := t.TempDir(), t.TempDir()
+	job := attempt(t, work, 1)
+	err := errors.Join(os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o600), os.Mkdir(filepath.Join(work, "d"), 0o700),
+		os.WriteFile(filepath.Join(work, "d", "secret"), []byte("1"), 0o600))
+	for link, target := range map[string]string{"link": out, "file": filepath.Join(out, "secret"), "up": "..", "d/up": "../.."} {
+		err = errors.Join(err, os.Symlink(target, filepath.Join(work, link)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"link/secret", "link//secret", "./link/secret", "link/./secret", "link/x", "link/x/y", "file", "file/", "../secret", "d/../../secret",
+		"up/" + filepath.Base(out) + "/secret", "d/up/" + filepath.Base(out) + "/secret", "link/../link/secret",
+	} {
+		if f, err := job.Open(name); err == nil {
+			text, _ := io.ReadAll(f)
+			f.Close()
+			if string(text) == "secret" {
+				t.Errorf("%s can be read", name)
+			}
+		}
+		if info, err := job.Stat(name); err == nil && info.Size() == int64(len("secret")) && info.Mode().IsRegular() {
+			t.Errorf("%s is described", name)
+		}
+		if f, err := job.Create(name); err == nil {
+			f.WriteString("ours")
+			f.Commit() // which replaces a link at most
+			f.Close()
+		}
+		job.MkdirAll(name + "/z")
+	}
+	root, _, err := job.Root("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Chmod("link/secret", 0o644); err == nil {
+		t.Error("Chmod follows a link")
+	}
+	// A directory that is exchanged for a link after it was opened.
+	d, err := root.Open("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := errors.Join(os.Rename(filepath.Join(work, "d"), filepath.Join(work, "old")), os.Symlink(out, filepath.Join(work, "d"))); err != nil {
+		t.Fatal(err)
+	}
+	infos, _ := d.Readdir(-1)
+	for _, info := range infos {
+		if info.Name() == "secret" && info.Size() != 1 {
+			t.Errorf("what is described is the file outside: %v", info)
+		}
+	}
+	for _, name := range []string{"link/", "link/secret", "link/.", "up/"} {
+		job.Remove(name)
+	}
+	if got := names(t, out); len(got) != 1 {
+		t.Errorf("outside is %q", got)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "secret"))
+	info, _ := os.Stat(filepath.Join(out, "secret"))
+	if err != nil || string(text) != "secret" || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file outside is %q, %v, %v", text, info, err)
 	}
 }

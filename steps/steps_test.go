@@ -185,3 +185,29 @@ func typeName(s *courier.Schema) string {
 	}
 	return map[string]string{"string": "text", "integer": "whole number", "boolean": "true or false"}[s.Type] + map[bool]string{true: s.Type}[s.Type == "number" || s.Type == "object"]
 }
+
+// TestConnectionsAreNotOverridden: who may write a job names a connection, and
+// has no say in where it leads or who logs in. Otherwise its password could be had
+// by pointing it at another host.
+func TestConnectionsAreNotOverridden(t *testing.T) {
+	reg := registry()
+	found := 0
+	for _, key := range reg.Keys() {
+		typ, _ := reg.Lookup(key)
+		byID := func(p courier.Property) bool { return p.Name == "connection_id" }
+		if !slices.ContainsFunc(typ.Config().Properties, byID) {
+			continue
+		}
+		found++
+		for _, p := range typ.Config().Properties {
+			for _, word := range []string{"host", "port", "user", "url", "address", "password", "secret", "private", "certificate", "proxy", "jump", "insecure", "master", "function_key"} {
+				if strings.Contains(p.Name, word) {
+					t.Errorf("%s: %s may not be set by a job; it belongs to the connection", key, p.Name)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d types have a connection_id", found)
+	}
+}

@@ -1,6 +1,7 @@
 package ftp_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -326,6 +328,65 @@ func TestLiars(t *testing.T) {
 				}
 				if r.get("f") != "old" {
 					t.Error("the file was replaced")
+				}
+			})
+		})
+	}
+}
+
+// A tapped connection notes down what goes over the wire.
+type tapped struct {
+	net.Conn
+	wire *wire
+}
+
+type wire struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *wire) note(p []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+}
+
+func (c tapped) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wire.note(p[:n])
+	return n, err
+}
+
+func (c tapped) Write(p []byte) (int, error) {
+	c.wire.note(p)
+	return c.Conn.Write(p)
+}
+
+// TestNothingInTheClear listens at the connections for commands and for content:
+// with TLS neither names nor content can be read there.
+func TestNothingInTheClear(t *testing.T) {
+	for name, opt := range map[string]ftpserver.Options{
+		"explicit": {TLS: tlsConfig, RequireReuse: true}, "implicit": {TLS: tlsConfig, Implicit: true, RequireReuse: true}, "none": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r, w := newRig(t, opt), new(wire)
+				dial := r.conn.Dial
+				r.conn.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := dial(ctx, network, addr)
+					return tapped{c, w}, err
+				}
+				r.put("dir/plain-name", []byte(strings.Repeat("plain-content ", 1000)))
+				r.must(r.run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
+				r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir/plain-name", "local_path": "f"}))
+				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/plain-copy"}))
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				text := w.text.String()
+				for _, secret := range []string{"plain-name", "plain-content", "plain-copy", password} {
+					if strings.Contains(text, secret) != (name == "none") {
+						t.Errorf("%q is on the wire: %v", secret, name != "none")
+					}
 				}
 			})
 		})
