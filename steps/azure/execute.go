@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // Execute is the step type azure_function.execute.
@@ -231,7 +233,8 @@ func (c *call) finish(out *ExecuteOutput, err error) (ExecuteOutput, error) {
 }
 
 // Validate checks the connection: that the app is there and proves who it is,
-// and that a token can be had and telemetry be asked for.
+// that it takes the master key, if the step uses that, and that a token can be
+// had and telemetry be asked for. Nothing is called.
 func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg ExecuteConfig) error {
 	if job.Unresolved("connection_id") {
 		return nil
@@ -249,6 +252,11 @@ func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg Execute
 	if err != nil {
 		return c.session.fault(ctx, err)
 	}
+	host, err := c.greet(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	facts = append(facts, host...)
 	if c.app.telemetry() {
 		if _, err := c.query(ctx, "print 1"); err != nil {
 			return ended(ctx, err)
@@ -256,6 +264,26 @@ func (s Execute) Validate(ctx context.Context, job *courier.Context, cfg Execute
 	}
 	job.Log().With("connection", cfg.ConnectionID).Info("the connection works", append(facts, "telemetry", c.app.telemetry())...)
 	return nil
+}
+
+// greet asks the app how it is, which takes the master key. It returns the
+// answer as pairs for a log. A function key could only be tested by a call.
+func (c *call) greet(ctx context.Context) ([]any, error) {
+	if c.cfg.Trigger != "admin" {
+		return []any{"key", "not tested"}, nil
+	}
+	r, err := c.session.do(ctx, http.MethodGet, c.app.base.JoinPath("admin", "host", "status"), http.Header{"X-Functions-Key": {c.app.masterKey}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.status != http.StatusOK {
+		return nil, r.failure("the app does not tell its status")
+	}
+	var host struct{ State, Version string }
+	if err := json.Unmarshal(r.body, &host); err != nil {
+		return nil, errf("%s: the status of the app: %w", r.where, err)
+	}
+	return []any{"key", "accepted", "state", safename.Quote(host.State), "version", safename.Quote(host.Version)}, nil
 }
 
 // Rollback terminates a durable orchestration that is still under way when the

@@ -436,6 +436,15 @@ func TestValidate(t *testing.T) {
 			}
 		}
 		b.called(0)
+		for _, want := range []string{"key=accepted", "state=", "Running", "version=", "4.1.0", `key="not tested"`, "telemetry=true"} {
+			if !strings.Contains(b.log.String(), want) {
+				b.Errorf("told is\n%s\nwithout %q", b.log.String(), want)
+			}
+		}
+		config, _ := json.Marshal(conf("wrong", "plain"))
+		if err := b.typ().Validate(context.Background(), job, config); err == nil || !strings.Contains(err.Error(), "status 401") || !strings.Contains(err.Error(), "check the key") {
+			b.Errorf("a wrong master key: %v", err)
+		}
 		b.cloud.on = func(w http.ResponseWriter, r *http.Request) bool {
 			w.WriteHeader(http.StatusForbidden)
 			return true

@@ -86,6 +86,8 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.telemetry(w, string(body))
 	case strings.HasPrefix(path, "/runtime/"):
 		c.durable(w, r)
+	case path == "/admin/host/status" && r.Method == http.MethodGet && r.Header.Get("X-Functions-Key") == masterKey:
+		io.WriteString(w, `{"id": "a", "state": "Running", "version": "4.1.0"}`)
 	case strings.HasPrefix(path, "/admin/functions/") && r.Header.Get("X-Functions-Key") == masterKey:
 		c.run(r, body)
 		w.WriteHeader(http.StatusAccepted)
@@ -168,6 +170,7 @@ func options(net *memnet.Listener) *azure.Options {
 	return &azure.Options{HTTP: at, Connections: azure.Map{
 		"http":  {URL: "http://acme.example.com", FunctionKey: functionKey},
 		"admin": {URL: "http://acme.example.com", MasterKey: masterKey, AppID: "app1", Tokens: tokens, QueryURL: "http://query.example.com"},
+		"wrong": {URL: "http://acme.example.com", MasterKey: "canary-wrong", AppID: "app1", Tokens: tokens, QueryURL: "http://query.example.com"},
 		"both":  {URL: "http://acme.example.com", FunctionKey: functionKey, WorkspaceID: "ws1", Tokens: tokens, QueryURL: "http://query.example.com"},
 	}}
 }
