@@ -110,7 +110,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	due := put.Due
 	put.Due = old.Due // until it is moved
 	old.Schedule = put
-	old.SavedAt = clock()
+	old.SavedAt = s.clock()
 	old.Revision = a.revise()
 	cut(&old.ScheduleState)
 	a.move(old, instant(due))
@@ -154,7 +154,7 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := store.Timetable{Now: clock()}
+	t := store.Timetable{Now: s.clock()}
 	if f.Name != "" {
 		if got := s.agenda.schedules[f.Name]; got != nil && f.Name > f.After {
 			t.List = append(t.List, got.Schedule)
@@ -177,7 +177,7 @@ func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &s.agenda
-	d := store.Dues{Now: clock(), Mark: a.changes}
+	d := store.Dues{Now: s.clock(), Mark: a.changes}
 	var taken []*schedule
 	for len(a.due) > 0 && len(taken) < most && !a.due[0].Due.After(d.Now) {
 		got := a.due[0]
@@ -219,7 +219,7 @@ func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := clock()
+	now := s.clock()
 	results := make([]store.Fired, len(list))
 	for i := range list {
 		f := &list[i]

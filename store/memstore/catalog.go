@@ -26,7 +26,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if n := len(versions); n > 0 && bytes.Equal(versions[n-1].Body, d.Body) {
 		return versions[n-1], nil
 	}
-	d.Version, d.SavedAt = len(versions)+1, clock()
+	d.Version, d.SavedAt = len(versions)+1, s.clock()
 	if s.definitions[d.Kind] == nil {
 		s.definitions[d.Kind] = make(map[string][]store.Definition)
 	}

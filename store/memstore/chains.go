@@ -50,7 +50,7 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.startChains(list, clock())
+	return s.startChains(list, s.clock())
 }
 
 func (s *Store) startChains(list []store.NewChainExecution, now time.Time) ([]store.StartedChain, error) {
@@ -183,7 +183,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 	if c == nil {
 		return courier.ChainExecution{}, nil, unknownChain(r.Chain)
 	}
-	asked, err := s.askChain(c, r, clock())
+	asked, err := s.askChain(c, r, s.clock())
 	if err != nil {
 		return courier.ChainExecution{}, nil, err
 	}

@@ -95,7 +95,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.now = clock()
+	c.now = s.clock()
 	claims := store.Claims{Mark: s.changes}
 	for _, x := range s.lost(c) {
 		claims.List = append(claims.List, s.lease(x, c))

@@ -26,7 +26,7 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.requestBy,
 	})
 	if write {
-		s.write(x, &t, clock())
+		s.write(x, &t, s.clock())
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if x == nil {
 		return courier.Execution{}, unknown(r.Execution)
 	}
-	if err := s.ask(x, r, clock()); err != nil {
+	if err := s.ask(x, r, s.clock()); err != nil {
 		return courier.Execution{}, err
 	}
 	return x.view(), nil

@@ -52,7 +52,8 @@ var modelTypes = []string{"file.copy"}
 // newRig returns a rig whose store holds two executions as they were created.
 func newRig(setting, value string, hold bool) (*rig, error) {
 	ctx := context.Background()
-	r := &rig{s: New(), now: clock()}
+	s := New()
+	r := &rig{s: s, now: s.clock()}
 	if _, err := r.s.Save(ctx, store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{}`)}); err != nil {
 		return nil, err
 	}

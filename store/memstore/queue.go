@@ -19,7 +19,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := clock()
+	now := s.clock()
 	results := make([]store.Enqueued, len(list))
 	added := make([]*execution, 0, len(list))
 	for i := range list {
@@ -179,7 +179,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := clock().Add(r.For)
+	until := s.clock().Add(r.For)
 	renewed := make([]store.Renewed, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		x := s.executions[l.Execution]
