@@ -91,9 +91,16 @@ func (s *ScheduleState) Replace(id, by courier.ExecutionID) {
 
 // A ScheduleFilter selects schedules. Zero fields select all.
 type ScheduleFilter struct {
-	Name  string // just this one
-	After string // those whose names come after it
-	Limit int    // 0 means 1000
+	Name   string // just this one
+	Kind   Kind   // those that start a job, or a chain
+	Target string // those that start the job or chain of that name
+	After  string // those whose names come after it
+	Limit  int    // 0 means 1000
+}
+
+// Match reports whether the filter selects a schedule.
+func (f *ScheduleFilter) Match(s *Schedule) bool {
+	return (f.Name == "" || s.Name == f.Name) && (f.Kind == "" || s.Kind == f.Kind) && (f.Target == "" || s.Target == f.Target) && s.Name > f.After
 }
 
 // A Timetable is a list of schedules.

@@ -156,14 +156,14 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	defer s.mu.Unlock()
 	t := store.Timetable{Now: s.clock()}
 	if f.Name != "" {
-		if got := s.agenda.schedules[f.Name]; got != nil && f.Name > f.After {
+		if got := s.agenda.schedules[f.Name]; got != nil && f.Match(&got.Schedule) {
 			t.List = append(t.List, got.Schedule)
 		}
 		return t, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.agenda.schedules)) {
-		if name > f.After && len(t.List) < f.Limit {
-			t.List = append(t.List, s.agenda.schedules[name].Schedule)
+		if got := s.agenda.schedules[name]; len(t.List) < f.Limit && f.Match(&got.Schedule) {
+			t.List = append(t.List, got.Schedule)
 		}
 	}
 	return t, nil

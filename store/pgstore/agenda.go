@@ -177,7 +177,7 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	if f.Limit <= 0 {
 		f.Limit = page
 	}
-	sql, args := s.q.schedules, []any{f.After, int64(f.Limit)}
+	sql, args := s.q.schedules, []any{f.After, int64(f.Limit), string(f.Kind), f.Target}
 	if f.Name != "" {
 		sql, args = s.q.schedule, []any{f.Name}
 	}
@@ -190,8 +190,11 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	}
 	t.Now = t.Now.UTC()
 	for i := range rows {
-		if rows[i].name != nil && *rows[i].name > f.After {
-			t.List = append(t.List, rows[i].schedule())
+		if rows[i].name == nil {
+			continue
+		}
+		if got := rows[i].schedule(); f.Match(&got) {
+			t.List = append(t.List, got)
 		}
 	}
 	return t, nil

@@ -224,6 +224,20 @@ var agendaCases = []testCase{
 		}
 		p.same("names", got, []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"})
 		p.same("one that is not there", p.list(store.ScheduleFilter{Name: "c"}), nil)
+		names := func(f store.ScheduleFilter) (names []string) {
+			for _, s := range p.list(f) {
+				names = append(names, s.Name)
+			}
+			return names
+		}
+		p.same("of chains", names(store.ScheduleFilter{Kind: store.Chain}), []string{"B"})
+		p.same("of jobs, the next two", names(store.ScheduleFilter{Kind: store.Job, After: "a", Limit: 2}), []string{"a b", "b"})
+		other := daily("c")
+		other.Target = "another"
+		p.put(other, -1)
+		p.same("of one job", names(store.ScheduleFilter{Kind: store.Job, Target: "another"}), []string{"c"})
+		p.same("of a chain of that name", names(store.ScheduleFilter{Kind: store.Chain, Target: "another"}), []string(nil))
+		p.same("that one, of another target", names(store.ScheduleFilter{Name: "c", Target: "job"}), []string(nil))
 		if s := p.one("É"); s.Name != "É" {
 			p.Errorf("got %q", s.Name)
 		}
