@@ -54,7 +54,10 @@ type ContextConfig struct {
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
-	Cancelled  bool     // see [Context.Cancelled]
+	// DryRun refuses all operations on files that would write, and makes no
+	// workspace: it is taken to be empty if it isn't there.
+	DryRun    bool
+	Cancelled bool // see [Context.Cancelled]
 }
 
 // A Context is what a running step sees of its execution: values, files, a log
@@ -123,6 +126,10 @@ func (c *Context) Cancelled() bool { return c.cfg.Cancelled }
 // Unresolved reports, in Validate, that a field of the configuration is known
 // only at run time. A field of an object is written with dots.
 func (c *Context) Unresolved(field string) bool { return slices.Contains(c.cfg.Unresolved, field) }
+
+// DryRun reports, in Validate, that this is a dry run, in which nothing may be
+// written anywhere.
+func (c *Context) DryRun() bool { return c.cfg.DryRun }
 
 // Log is the step's log. Its records carry the execution and the step.
 func (c *Context) Log() *slog.Logger {

@@ -71,6 +71,9 @@ func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
 
 // before announces an operation on the file called name.
 func (c *Context) before(operation, name string) error {
+	if c.cfg.DryRun && operation != "root" && operation != "stat" && operation != "open" {
+		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, shorten(name, 200)))
+	}
 	if c.cfg.OnFile == nil {
 		return nil
 	}
@@ -92,7 +95,11 @@ func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
 	}
 	if dir == c.cfg.Workspace && dir != "" {
 		c.usedWork = true
-		if err := makeWorkspace(dir); err != nil {
+		if c.cfg.DryRun {
+			if _, err := os.Stat(dir); err != nil {
+				return nil, "", &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
+		} else if err := makeWorkspace(dir); err != nil {
 			return nil, "", fmt.Errorf("workspace: %w", err)
 		}
 	}

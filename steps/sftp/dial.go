@@ -58,7 +58,7 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	if check.mayRetry(err) && len(check.seen) > 0 {
 		err = check.refusal()
 	}
-	if err == nil {
+	if err == nil && !job.DryRun() {
 		if err = check.remember(timeout); err != nil {
 			s.Close()
 		}
