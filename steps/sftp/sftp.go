@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -56,31 +57,47 @@ func options(verb, doc string) *courier.TypeOptions {
 }
 
 // test connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection".
+// configuration. It is what an operator knows as "test the connection", and is
+// done once for all steps of an execution, also if it fails.
 func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	if job.Unresolved("connection_id") {
 		return nil
 	}
-	return use(ctx, job, c, id, func(s *session) error {
-		began := time.Now()
-		if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
-			return s.fault("test", "", err)
-		}
-		facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
-		switch entries, err := s.peek(ctx, "."); {
-		case err == nil:
-			facts = append(facts, "entries", entries)
-		case isStatus(err): // the account need not be allowed to
-			facts = append(facts, "entries", "refused")
-		default:
-			return s.fault("test", "", err)
-		}
-		job.Log().With("connection", id, "host", s.addr).Info("the connection works", facts...)
-		if f == nil {
-			return nil
-		}
-		return f(s)
+	return remote.TestOnce(ctx, job, "sftp test:"+id, func(first bool) (passed bool, err error) {
+		passed = !first
+		err = use(ctx, job, c, id, func(s *session) error {
+			if first {
+				if err := s.test(ctx, job); err != nil {
+					return err
+				}
+				passed = true
+			}
+			if f == nil {
+				return nil
+			}
+			return f(s)
+		})
+		return passed, err
 	})
+}
+
+// test tells in the log of the step what is known of the server.
+func (s *session) test(ctx context.Context, job *courier.Context) error {
+	began := time.Now()
+	if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
+		return s.fault("test", "", err)
+	}
+	facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+	switch entries, err := s.peek(ctx, "."); {
+	case err == nil:
+		facts = append(facts, "entries", entries)
+	case isStatus(err): // the account need not be allowed to
+		facts = append(facts, "entries", "refused")
+	default:
+		return s.fault("test", "", err)
+	}
+	job.Log().With("connection", s.id, "host", s.addr).Info("the connection works", facts...)
+	return nil
 }
 
 // peek counts the first entries of a directory that the server tells in one
