@@ -196,60 +196,6 @@ func TestConditionThatCannotBeEvaluated(t *testing.T) {
 	}
 }
 
-func TestDryRun(t *testing.T) {
-	h := couriertest.New(t, nil)
-	v := &validating{}
-	courier.Register(h.Registry, "demo.v", v, nil)
-	h.Stub("demo.plain", couriertest.Returns(m{"x": 1}))
-	report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "params": {"p": "v"}, "steps": [
-		{"type": "demo.plain"},
-		{"type": "flow.if", "config": {"left": "a", "operator": "exists"}},
-		{"type": "demo.v", "config": {"path": "${context:params.p}", "other": "context:0.x"}},
-		{"type": "flow.else"},
-		{"type": "demo.v", "config": {"path": "bad"}},
-		{"type": "flow.end"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Steps) != 3 || report.OK() || report.Steps[1].Err != nil || report.Steps[2].Err == nil {
-		t.Fatalf("report:\n%s", &report)
-	}
-	if got := report.Steps[1].Unresolved; len(got) != 1 || got[0] != "other" || v.unresolved != 1 {
-		t.Errorf("unresolved %v, seen %d", got, v.unresolved)
-	}
-	if s := report.String(); !strings.Contains(s, "step 4 (demo.v): path is bad") {
-		t.Errorf("report:\n%s", s)
-	}
-	if list, _ := h.Engine.Executions(t.Context(), storeFilter{}); len(list) != 0 {
-		t.Errorf("a dry run created %v", list)
-	}
-	_, err = h.Engine.DryRun(t.Context(), courier.Job{Name: "d", Steps: nopStepsOf("demo.none", 1)})
-	if !errors.Is(err, courier.ErrInvalid) {
-		t.Errorf("a dry run of a bad definition: %v", err)
-	}
-}
-
-type validating struct{ unresolved int }
-
-type validatingConfig struct {
-	Path  string `json:"path" courier:"required"`
-	Other int    `json:"other"`
-}
-
-func (v *validating) Execute(ctx, *courier.Context, validatingConfig) (struct{}, error) {
-	panic("a dry run must not execute")
-}
-
-func (v *validating) Validate(_ ctx, job *courier.Context, cfg validatingConfig) error {
-	if job.Unresolved("other") {
-		v.unresolved++
-	}
-	if cfg.Path == "bad" {
-		return errors.New("path is bad")
-	}
-	return nil
-}
-
 func TestOptionsErrorsAreClear(t *testing.T) {
 	h := typed(t)
 	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}); err != nil {

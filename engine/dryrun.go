@@ -2,148 +2,222 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 )
 
-// A Report is the result of a dry run.
-type Report struct {
-	Job string
-	// Warnings are what looks doubtful in the definition.
-	Warnings []courier.Problem
-	// Steps has an entry for each step, of both branches of each flow.if, in the
-	// order of the list; markers have none.
-	Steps []StepReport
+// DryRunOptions are the settings of a dry run. The zero value is the default.
+type DryRunOptions struct {
+	// Params are those that an execution would be given, as for
+	// [Engine.Enqueue] or [Engine.StartChain]. What is declared as null and not
+	// given counts as not known.
+	Params map[string]any
+	// Timeout is the longest time for validating one step. 0 means 30 seconds.
+	Timeout time.Duration
+	// Parallel is how many steps are validated at a time. Those that use the same
+	// connection are validated one after the other, whatever it is. 0 means 8.
+	Parallel int
+	// Fires is how many times ahead the report tells of each schedule. 0 means 5.
+	Fires int
 }
 
-// OK reports whether every step that could be validated is valid.
-func (r *Report) OK() bool { return r.Err() == nil }
-
-// Err joins the errors of all steps; nil if there are none.
-func (r *Report) Err() error {
-	var errs []error
-	for _, s := range r.Steps {
-		if s.Err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", courier.StepLabel(s.Step, s.ID, s.Type), s.Err))
-		}
+func (o *DryRunOptions) withDefaults() DryRunOptions {
+	var opt DryRunOptions
+	if o != nil {
+		opt = *o
 	}
-	return errors.Join(errs...)
+	setDefault(&opt.Timeout, 30*time.Second)
+	setDefault(&opt.Parallel, 8)
+	setDefault(&opt.Fires, 5)
+	return opt
 }
 
-// String has a line for each step.
-func (r *Report) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "dry run of job %q\n", r.Job)
-	for _, w := range r.Warnings {
-		fmt.Fprintf(&b, "  warning: %s\n", w)
+// DryRun finds out whether a job could run, as far as that can be told without
+// running it: it checks the definition as Define does, calls Validate of every
+// step, on both branches of every flow.if and inside of loops, with real
+// connections and secrets, and looks when schedules will start the job. The job
+// need not be saved; for one that is, take what [Engine.Job] returns.
+//
+// Nothing is executed, and nothing is written: no execution is created, no
+// version saved, no file or workspace made. What is known only at run time, such
+// as the outputs of steps, the items of loops and params that are not given, is
+// no mistake: the report says which fields of a step could not be looked at.
+// Steps that use the same connection share it, and one that does not work is not
+// tried again.
+//
+// Whatever is wrong is in the report; see [Report.Err]. DryRun's own error is
+// that of a store that can't be read, or ctx's if that ends first; then the
+// report has what was found so far. A nil opt means the defaults.
+func (e *Engine) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
+	d := e.newDryRun(opt)
+	r := d.job(job, params{given: d.opt.Params, asked: d.opt.Params != nil})
+	d.validate(ctx)
+	err := d.schedules(ctx, &courier.Schedule{Job: job.Name}, &r.Schedules, &r.Warnings)
+	r.Duration = time.Since(d.begun)
+	return *r, d.ended(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
+}
+
+// DryRunChain is [Engine.DryRun] for a chain: it checks the chain as DefineChain
+// does, and each member's job with the params that the member would give it. The
+// chain need not be saved, but its jobs must be; for a chain that is saved, take
+// what [Engine.Chain] returns. Params are those of the chain.
+func (e *Engine) DryRunChain(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
+	d := e.newDryRun(opt)
+	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
+	err := d.chain(ctx, chain, r)
+	if err == nil {
+		d.validate(ctx)
+		err = d.schedules(ctx, &courier.Schedule{Chain: chain.Name}, &r.Schedules, &r.Warnings)
 	}
-	for _, s := range r.Steps {
-		state := "ok"
-		switch {
-		case s.Err != nil:
-			state = s.Err.Error()
-		case !s.Validated:
-			state = "has nothing to validate"
-		case len(s.Unresolved) > 0:
-			state = "ok, as far as known before it runs (not " + strings.Join(s.Unresolved, ", ") + ")"
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", courier.StepLabel(s.Step, s.ID, s.Type), state)
+	r.Duration = time.Since(d.begun)
+	return *r, d.ended(ctx, fmt.Sprintf("dry run of chain %q", chain.Name), err)
+}
+
+// A dryRun is a dry run in progress.
+type dryRun struct {
+	e       *Engine
+	opt     DryRunOptions
+	begun   time.Time
+	secrets redactor // of all steps, since one may repeat what another has said
+	lanes   []*lane  // in the order of their first steps
+	byKey   map[string]*lane
+	target  *program // of the job; nil for a chain
+}
+
+func (e *Engine) newDryRun(opt *DryRunOptions) *dryRun {
+	return &dryRun{e: e, opt: opt.withDefaults(), begun: time.Now(), byKey: make(map[string]*lane)}
+}
+
+// ended is the error of a dry run.
+func (d *dryRun) ended(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	return b.String()
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
-// A StepReport is the result of validating one step.
-type StepReport struct {
-	Step      int
-	ID        string
-	Type      string
-	Validated bool // the step's type has a Validate, and it was called
-	// Unresolved are the fields of the configuration that are known only when
-	// the step runs.
-	Unresolved []string
-	Err        error
+// params are what a job is given in a dry run.
+type params struct {
+	given map[string]any
+	asked bool     // somebody has given them, so they must do
+	later []string // those that are known only when it starts
+	after bool     // it begins when other jobs have ended
 }
 
-// DryRun checks a job as Define does and calls Validate of every step, on both
-// branches of every flow.if, with what is known before anything runs. It saves
-// and executes nothing. Its error is that of a definition that can't run; what
-// the steps found is in the report.
-func (e *Engine) DryRun(ctx context.Context, job courier.Job) (Report, error) {
-	job, tree, warnings, err := e.check(job)
+// job checks a job and puts its steps on the list of those to validate.
+func (d *dryRun) job(job courier.Job, given params) *Report {
+	r := &Report{Job: job.Name, Version: job.Version}
+	version := job.Version
+	job, tree, warnings, err := d.e.check(job)
+	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		r.Problems = bad.Problems
+		r.Steps = uncheckedSteps(job.Steps, bad.Problems)
+		return r
+	}
+	var p *program
+	if err == nil {
+		p, err = compile(job, version, tree, d.e.reg)
+	}
 	if err != nil {
-		return Report{}, err
+		r.Problems = []courier.Problem{{Step: -1, Message: err.Error()}}
+		return r
 	}
-	p, err := compile(job, 0, tree, e.reg)
+	r.Warnings, d.target = warnings, p
+	d.program(p, given, r)
+	return r
+}
+
+// program puts the steps of a program on the list of those to validate.
+func (d *dryRun) program(p *program, given params, r *Report) {
+	bad := func(err error) {
+		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: plainMessage(err)})
+	}
+	merged, err := mergeParams(p.job.Params, given.given)
+	if err == nil && given.asked {
+		_, err = p.execution("", &EnqueueOptions{Params: given.given})
+	}
 	if err != nil {
-		return Report{}, fmt.Errorf("dry run of job %q: %w", job.Name, err)
+		bad(err)
 	}
-	report := Report{Job: job.Name, Warnings: warnings}
-	params, err := mergeParams(p.job.Params, nil)
-	if err != nil {
-		return report, fmt.Errorf("dry run of job %q: %w", job.Name, err)
+	x := courier.Execution{ID: courier.ExecutionID(d.e.ids.New()), Job: p.job.Name, Version: p.version, Params: merged, Attempt: 1}
+	vals := newValues(p, &x, "")
+	for _, later := range []string{"execution_id", "started_at", "workspace"} {
+		delete(vals.job, later)
 	}
-	x := courier.Execution{ID: courier.ExecutionID(e.ids.New()), Job: job.Name, Params: params, Attempt: 1}
-	r := &run{e: e, x: x, program: p, vals: newValues(p, &x, e.work.of(x.ID))}
-	r.begin(ctx)
-	defer e.work.remove(x.ID)
-	defer r.closeResources()
-	defer r.endCalls()
-	defer r.lost(nil)
+	r.Unknown = unknownParams(p.job.Params, given)
+	known := vals.paramMap() // made now, since several goroutines will read it
+	for _, name := range r.Unknown {
+		delete(known, name)
+	}
+	r.Steps = make([]StepReport, 0, len(p.types))
+	paths := stepPaths(p.tree)
 	for i, t := range p.types {
-		if t != nil {
-			report.Steps = append(report.Steps, r.validate(i))
+		if t == nil {
+			continue
+		}
+		spec := p.tree.Spec(i)
+		s := StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: t.Key(), State: NotChecked}
+		if !t.Validates() {
+			s.Message = "the step type has no Validate, so only its configuration was checked"
+		}
+		r.Steps = append(r.Steps, s)
+	}
+	for k := range r.Steps {
+		d.add(&task{report: &r.Steps[k], x: x, program: p, vals: vals, mayCome: k > 0 || given.after})
+	}
+}
+
+// unknownParams are the params whose values are not known before a start.
+func unknownParams(declared map[string]any, given params) []string {
+	unknown := slices.Clone(given.later)
+	for name, v := range declared {
+		if _, ok := given.given[name]; v == nil && !ok {
+			unknown = append(unknown, name)
 		}
 	}
-	return report, nil
+	slices.Sort(unknown)
+	return slices.Compact(unknown)
 }
 
-func (r *run) validate(step int) StepReport {
-	spec, typ := r.program.tree.Spec(step), r.program.types[step]
-	report := StepReport{Step: step, ID: spec.ID, Type: typ.Key(), Validated: typ.Validates()}
-	if r.steps.Err() != nil {
-		report.Err = context.Cause(r.steps)
-		return report
+// uncheckedSteps lists the steps of a job that can't run.
+func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []StepReport {
+	list := make([]StepReport, 0, len(steps))
+	tree, err := flow.Parse(steps)
+	var paths map[int]string
+	if err == nil {
+		paths = stepPaths(tree)
 	}
-	a := r.newAttempt(typ)
-	a.timeout, a.scope.scope = typ.Timeout(), r.vals
-	if a.timeout <= 0 {
-		a.timeout = courier.DefaultTimeout
+	for i, spec := range steps {
+		s := StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: spec.Type, State: NotChecked, Message: "the definition has problems; mend them first"}
+		if s.Path == "" {
+			s.Path = fmt.Sprint(i)
+		}
+		var found []string
+		for _, p := range problems {
+			if p.Step == i {
+				found = append(found, inField(p))
+			}
+		}
+		if len(found) > 0 {
+			s.State, s.Message = CheckProblem, joinLines(found)
+		}
+		if !isMarker(spec.Type) || len(found) > 0 {
+			list = append(list, s)
+		}
 	}
-	defer a.scope.end()
-	a.job = courier.NewContext(r.contextConfig(step, 1, a, nil)) // what the step is called in reports about it
-	ctx, cancel := context.WithCancelCause(r.steps)
-	defer cancel(nil)
-	unresolved := new([]string)
-	r.do(func() {
-		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, step, unresolved) })
-	})
-	o, returned := a.await(ctx, cancel)
-	if returned {
-		report.Unresolved = *unresolved
-	} else {
-		r.e.abandon(a)
-		o.err = context.Cause(ctx)
-	}
-	if o = a.judge(ctx, o); o.err != nil {
-		report.Err = errors.New(r.secrets.message(o.err))
-	}
-	return report
+	return list
 }
 
-// validate calls the step's Validate with what is known of its configuration.
-// Unresolved is set before the step is called.
-func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string) error {
-	secret := func(name string) (string, error) { return a.run.secretFor(ctx, name) }
-	config, missing, err := a.run.program.tree.Template(step).Partial(&a.scope, secret)
-	*unresolved = missing
-	if err != nil || !a.typ.Validates() {
-		return err
-	}
-	job := courier.NewContext(a.run.contextConfig(step, 1, a, missing))
-	defer job.Close()
-	return a.typ.Validate(ctx, job, config)
+// inField is a problem of a step without the step.
+func inField(p courier.Problem) string {
+	p.Step = -1
+	return p.String()
 }

@@ -69,8 +69,8 @@ func TestClaimsGoOnAfterAnOutage(t *testing.T) {
 
 func TestDryRunWithRequiredFieldsOfLaterValues(t *testing.T) {
 	h := typed(t)
-	courier.Register(h.Registry, "demo.v", &validating{}, nil)
-	report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.get"}, {"type": "demo.v", "config": {"path": "context:0.path"}}]}`))
+	courier.Register(h.Registry, "demo.v", &probe{}, nil)
+	report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.get"}, {"type": "demo.v", "config": {"path": "context:0.path"}}]}`), nil)
 	if err != nil || !report.OK() || !slices.Equal(report.Steps[1].Unresolved, []string{"path"}) {
 		t.Errorf("%v\n%s", err, &report)
 	}

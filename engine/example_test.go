@@ -106,15 +106,24 @@ func ExampleEngine_Define() {
 	//   step 2 (demo.show): config.text: "1.laud" has no value: step 1 (demo.shout) has no output "laud"; did you mean "loud"?
 }
 
-// A dry run asks every step whether it could do its work.
+// A dry run asks every step whether it could do its work. Its report prints
+// itself for people; programs look at its fields, or take it as JSON.
 func ExampleEngine_DryRun() {
-	report, err := newExample().DryRun(context.Background(), greetings)
+	report, err := newExample().DryRun(context.Background(), greetings, &engine.DryRunOptions{
+		Params: map[string]any{"names": []string{"Ada"}},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(&report)
+	for _, s := range report.Steps {
+		fmt.Println(s.Path, s.Type, s.State, s.Unresolved)
+		fmt.Println("   ", s.Message)
+	}
+	fmt.Println("ok:", report.OK())
 	// Output:
-	// dry run of job "greetings"
-	//   step 1 "shout" (demo.shout): has nothing to validate
-	//   step 2 (demo.show): has nothing to validate
+	// 0.1 demo.shout not_checked [text]
+	//     the step type has no Validate, so only its configuration was checked
+	// 0.2 demo.show not_checked [text]
+	//     the step type has no Validate, so only its configuration was checked
+	// ok: true
 }

@@ -144,14 +144,14 @@ func TestDryRunContainsValidate(t *testing.T) {
 			courier.Register(h.Registry, "demo.bomb", b, nil)
 			courier.Register(h.Registry, "demo.good", &bomb{}, nil)
 			job := h.Job(`{"name": "d", "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}, {"type": "demo.good"}]}`)
-			report, err := h.Engine.DryRun(t.Context(), job)
-			if err != nil || len(report.Steps) != 2 || report.Steps[0].Err == nil || !strings.Contains(report.Steps[0].Err.Error(), want) {
+			report, err := h.Engine.DryRun(t.Context(), job, nil)
+			if err != nil || len(report.Steps) != 2 || report.Steps[0].State != engine.CheckProblem || !strings.Contains(report.Steps[0].Message, want) {
 				t.Errorf("%s in %s: %v\n%s", want, in, err, &report)
-			} else if s := report.Steps[1]; s.Err != nil || !s.Validated {
+			} else if s := report.Steps[1]; s.State != engine.CheckOK {
 				t.Errorf("%s in %s: the next step: %+v", want, in, s)
 			}
 			b.in = ""
-			if report, err = h.Engine.DryRun(t.Context(), job); err != nil || !report.OK() {
+			if report, err = h.Engine.DryRun(t.Context(), job, nil); err != nil || !report.OK() {
 				t.Errorf("the next dry run after a %s: %v\n%s", want, err, &report)
 			}
 		}
@@ -180,21 +180,20 @@ func TestDryRunSurvivesAValidateThatDoesNotReturn(t *testing.T) {
 		})
 		courier.Register(h.Registry, "demo.slow", &slowCheck{time.Hour}, nil)
 		courier.Register(h.Registry, "demo.quick", &slowCheck{}, nil)
-		report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.quick"}, {"type": "demo.slow"}, {"type": "demo.quick"}]}`))
+		report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.quick"}, {"type": "demo.slow"}, {"type": "demo.quick"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := report.Steps; s[0].Err != nil || s[1].Err == nil || !strings.Contains(s[1].Err.Error(), "timed out after 5m0s") || s[2].Err != nil {
+		if s := report.Steps; s[0].State != engine.CheckOK || s[1].State != engine.CheckProblem ||
+			!strings.Contains(s[1].Message, "timed out after 30s; Validate did not return within 10s") || s[2].State != engine.CheckOK {
 			t.Errorf("report:\n%s", &report)
 		}
 		synctest.Wait()
 		if len(stuck) != 1 || stuck[0].Step != 1 || stuck[0].Type != "demo.slow" {
 			t.Errorf("stuck steps: %+v", stuck)
 		}
-		for i, e := range events {
-			if e.Type != courier.EventStepProgress || e.Step != i {
-				t.Errorf("event %+v", e)
-			}
+		if len(events) > 0 {
+			t.Errorf("events of a dry run: %+v", events)
 		}
 		time.Sleep(2 * time.Hour)
 		h.Run(h.Job(`{"name": "e", "steps": [{"type": "demo.quick"}]}`), nil).RequireState(courier.Completed)

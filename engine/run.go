@@ -34,7 +34,7 @@ type run struct {
 	reclaimed bool
 	before    chan struct{} // closed when an earlier run of this engine's has ended; nil if there is none
 	res       *courier.Resources
-	secrets   redactor
+	secrets   *redactor
 	buf       []byte                                                 // of the rendered configuration
 	done      chan outcome                                           // of the present attempt
 	calls     chan func()                                            // to the goroutine of the steps; nil while there is none
@@ -88,7 +88,10 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 
 // begin sets up what a run needs besides its execution.
 func (r *run) begin(ctx context.Context) {
-	r.log = slog.New(&redactHandler{r.e.log.Handler(), &r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
+	if r.secrets == nil {
+		r.secrets = new(redactor)
+	}
+	r.log = slog.New(&redactHandler{r.e.log.Handler(), r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
 	r.patience.parent = r.lease

@@ -372,7 +372,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.forget()
 			job := c.job(t, b.typ, b.config)
-			report, err := c.Engine.DryRun(t.Context(), job)
+			report, err := c.Engine.DryRun(t.Context(), job, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,7 +380,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			if b.state != "" && r.State != b.state || b.state == failed && !strings.Contains(r.Err.Error(), b.mention) {
 				t.Errorf("it ended %s, %v; want %s, %q", r.State, r.Err, b.state, b.mention)
 			}
-			for _, found := range shown(c.said(t, r) + fmt.Sprintf("%+v", report)) {
+			for _, found := range shown(c.said(t, r) + fmt.Sprintf("%#v\n%s", report, report)) {
 				t.Errorf("there is the secret %s", found)
 			}
 		})
