@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// weekBegins is noon in Berlin on a Tuesday. On the Sunday after, at 02:00, the
+// clocks are put forward by an hour.
+var weekBegins = time.Date(2027, 3, 23, 11, 0, 0, 0, time.UTC)
+
+// week lets a week pass. Only the clock of the store is virtual, which is the one
+// that counts: it stands forward from one moment to the next at which something
+// is to happen. The engine, the schedule and the transfers are those of every
+// other program.
+func (o *office) week(ctx context.Context) error {
+	begun := time.Now()
+	x, err := engine.ExplainCron(o.sched.Cron, o.sched.Zone, o.store.Now(), 7)
+	if err != nil {
+		return err
+	}
+	x.Notes = x.Notes[:1] // the others are of later changes of the clocks
+	fmt.Fprintf(o.out, "Chain %s: download, decrypt, unzip, move\nSchedule %s, %s:\n%s\n", o.chain.Name, o.sched.Name, o.sched.Zone, x)
+	if err := o.engine.Start(ctx); err != nil {
+		return err
+	}
+	defer o.engine.Stop(context.WithoutCancel(ctx))
+	const days = 7
+	for range days {
+		if err := o.day(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.sum(ctx, days); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.out, "It took %v.\n", time.Since(begun).Round(100*time.Millisecond))
+	return nil
+}
+
+// day is what happens from one evening to the next.
+func (o *office) day(ctx context.Context) error {
+	o.until(22, 0)
+	s, err := o.engine.Schedule(ctx, o.sched.Name)
+	if err != nil {
+		return err
+	}
+	tick := s.NextFire.In(o.zone)
+	day, key := tick.Weekday(), keyNow
+	if day == time.Thursday {
+		key = keyNext
+	}
+	if err := o.partner.put(ctx, tick.Format(time.DateOnly), key); err != nil {
+		return err
+	}
+	o.say("the partner puts %d archives on its server", perDay)
+	switch day {
+	case time.Thursday:
+		return o.failingNight(ctx, tick)
+	case time.Saturday:
+		return o.darkNight(ctx, tick)
+	}
+	o.store.Advance(tick.Sub(o.store.Now()))
+	_, err = o.fired(ctx, tick, courier.ChainCompleted)
+	return err
+}
+
+// failingNight is one with files for a key that we have not got yet.
+func (o *office) failingNight(ctx context.Context, tick time.Time) error {
+	o.store.Advance(tick.Sub(o.store.Now()))
+	before, err := o.fired(ctx, tick, courier.ChainFailed)
+	if err != nil {
+		return err
+	}
+	o.until(8, 15)
+	o.say("an operator reads that, adds the key, and retries the chain")
+	if err := o.partner.handOver(keyNext); err != nil {
+		return err
+	}
+	if err := o.engine.RetryChain(ctx, before.ID, "ada"); err != nil {
+		return err
+	}
+	x, err := o.engine.WaitChain(ctx, before.ID)
+	if err != nil {
+		return err
+	}
+	if err := o.print(ctx, &x, before); err != nil {
+		return err
+	}
+	return x.Err()
+}
+
+// darkNight is one in which the machine is off.
+func (o *office) darkNight(ctx context.Context, tick time.Time) error {
+	o.until(23, 0)
+	o.say("the machine is switched off")
+	if err := o.engine.Stop(ctx); err != nil {
+		return err
+	}
+	o.until(14, 0)
+	o.say("it is back; the tick of %s was missed, and is made up for (misfire: %s)", tick.Format("15:04"), o.sched.Misfire)
+	if err := o.engine.Start(ctx); err != nil {
+		return err
+	}
+	_, err := o.fired(ctx, tick, courier.ChainCompleted)
+	return err
+}
+
+// until puts the clock forward to the next time that it shows so late.
+func (o *office) until(hour, minute int) {
+	now := o.store.Now().In(o.zone)
+	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, o.zone)
+	if !at.After(now) {
+		at = time.Date(now.Year(), now.Month(), now.Day()+1, hour, minute, 0, 0, o.zone)
+	}
+	o.store.Advance(at.Sub(now))
+}
+
+// say writes a line of the log, with what the clock shows.
+func (o *office) say(format string, args ...any) {
+	fmt.Fprintf(o.out, "%-22s %s\n", o.store.Now().In(o.zone).Format("Mon 02 Jan 15:04 MST"), fmt.Sprintf(format, args...))
+}
+
+// fired waits until the engine has fired a tick, and the chain has ended as it
+// should.
+func (o *office) fired(ctx context.Context, tick time.Time, want courier.ChainState) (*courier.ChainExecution, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var s courier.Schedule
+	for !s.LastFire.Equal(tick) {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the tick of %s did not fire: %w; the schedule says %q", tick, ctx.Err(), s.Problem)
+		}
+		var err error
+		if s, err = o.engine.Schedule(ctx, o.sched.Name); err != nil {
+			return nil, err
+		}
+	}
+	x, err := o.engine.WaitChain(ctx, courier.ChainExecutionID(s.LastExecution))
+	if err != nil {
+		return nil, err
+	}
+	o.say("schedule %s fires, for %s", o.sched.Name, tick.Format("Mon 15:04 MST"))
+	if err := o.print(ctx, &x, nil); err != nil {
+		return nil, err
+	}
+	if x.State != want {
+		return nil, fmt.Errorf("the chain is %s, not %s: %w", x.State, want, x.Err())
+	}
+	return &x, nil
+}
+
+// print shows what became of the members. Before is the chain execution before a
+// retry, or nil.
+func (o *office) print(ctx context.Context, x, before *courier.ChainExecution) error {
+	for i, m := range x.Members {
+		text := m.Reason
+		if m.Execution != "" {
+			e, err := o.engine.Execution(ctx, m.Execution)
+			if err != nil {
+				return err
+			}
+			if text = o.moved(ctx, &e); e.Failure != nil {
+				text = strings.ReplaceAll(e.Failure.Message, o.dirs.base+string(filepath.Separator), "")
+			}
+		}
+		if before != nil && before.Members[i].State == m.State {
+			text = "was done, and is not repeated"
+		}
+		fmt.Fprintf(o.out, "    %-9s %-10s %s\n", m.Name, m.State, text)
+	}
+	fmt.Fprintf(o.out, "    the chain is %s\n", x.State)
+	return nil
+}
+
+// moved says what an execution has done, from its steps' outputs.
+func (o *office) moved(ctx context.Context, x *courier.Execution) string {
+	values, err := o.engine.Values(ctx, x.ID)
+	if err != nil {
+		return err.Error()
+	}
+	for key, what := range map[string]string{
+		"0.downloaded_files": "downloaded", "3.file_list": "decrypted", "3.deleted_files": "unzipped", "0.moved_files": "moved",
+	} {
+		if list, ok := values[key].([]any); ok {
+			return fmt.Sprintf("%d files %s", len(list), what)
+		}
+	}
+	return ""
+}
+
+// sum checks that every day has had its chain execution, and that all has
+// arrived.
+func (o *office) sum(ctx context.Context, days int) error {
+	list, err := o.engine.ChainExecutions(ctx, store.ChainFilter{})
+	if err != nil {
+		return err
+	}
+	n, err := o.dirs.invoices()
+	if err != nil {
+		return err
+	}
+	completed := 0
+	for i := range list {
+		if list[i].State == courier.ChainCompleted {
+			completed++
+		}
+	}
+	fmt.Fprintf(o.out, "\n%d days, %d executions of the chain, %d completed; %d invoices are in the processing directory.\n", days, len(list), completed, n)
+	if len(list) != days || completed != days || n != days*perDay*perArchive {
+		return errors.New("that is not one for each day, with all that the partner has sent")
+	}
+	return nil
+}
