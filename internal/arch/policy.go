@@ -51,13 +51,14 @@ var Libraries = []string{pgx, pkgSFTP, xCrypto, knownHosts, goCrypto, jlaffayeFT
 var Rooms = []Room{
 	{Dir: "."},
 	{Dir: "flow", Imports: []string{"."}},
+	{Dir: "webhook"},
 
 	{Dir: "store", Imports: []string{".", "flow"}},
 	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
 	{Dir: "store/pgstore", Imports: []string{".", "store", "internal/*"}, Libraries: []string{pgx}},
 	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
 
-	{Dir: "engine", Imports: []string{".", "flow", "store", "internal/*"}},
+	{Dir: "engine", Imports: []string{".", "flow", "store", "webhook", "internal/*"}},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
