@@ -362,10 +362,11 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// An EventType names a point in the life of an execution.
+// An EventType names a point in the life of an execution, or of that of a chain.
 type EventType string
 
-// The types of events. All but EventStepProgress follow from an audit entry.
+// The types of events. Those of jobs and steps, but for EventStepProgress, follow
+// from an audit entry.
 const (
 	EventJobStarted    EventType = "JobStarted"
 	EventJobCompleted  EventType = "JobCompleted"
@@ -378,6 +379,11 @@ const (
 	EventStepCompleted EventType = "StepCompleted"
 	EventStepFailed    EventType = "StepFailed"
 	EventStepSkipped   EventType = "StepSkipped"
+
+	// Of chains. Subscribers are told of these, observers are not.
+	EventChainStarted   EventType = "ChainStarted"   // the first members were released
+	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
+	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
 )
 
 // An Event tells an observer what has been committed, or how far a step is.

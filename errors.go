@@ -156,11 +156,12 @@ func (p Problem) String() string {
 }
 
 // A DefinitionError lists everything that is wrong with the definition of a job
-// or a chain. It matches [ErrInvalid].
+// or a chain or a subscription. It matches [ErrInvalid].
 type DefinitionError struct {
-	Job      string
-	Chain    string // if it is a chain's
-	Problems []Problem
+	Job          string
+	Chain        string // if it is a chain's
+	Subscription string // if it is a subscription's
+	Problems     []Problem
 }
 
 // maxListed bounds the problems that Error spells out, so that a list of
@@ -172,6 +173,8 @@ func (e *DefinitionError) Error() string {
 	var b strings.Builder
 	if e.Chain != "" {
 		fmt.Fprintf(&b, "define chain %q: ", shorten(e.Chain, 200))
+	} else if e.Subscription != "" {
+		fmt.Fprintf(&b, "subscribe %q: ", shorten(e.Subscription, 200))
 	} else {
 		fmt.Fprintf(&b, "define job %q: ", shorten(e.Job, 200))
 	}

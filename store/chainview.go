@@ -34,6 +34,18 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainStanding, of func(memb
 	return c
 }
 
+// Failed names the member whose failure a failed chain execution shows, which is
+// the first that counts; "" if it has not failed.
+func (p *ChainPlan) Failed(s ChainStanding) string {
+	for i, m := range p.members {
+		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled
+		if s.State == courier.ChainFailed && failed && !p.forgive[i] {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // why says why a member ended as it did.
 func why(x *courier.Execution, state courier.MemberState) string {
 	if x != nil && x.Failure != nil && state == memberFailed {

@@ -278,6 +278,10 @@ type Claims struct {
 	// becomes claimable, but for what Next says: a caller that awaits need not
 	// claim earlier. 0 means that it vouches for nothing, and callers poll.
 	Watched time.Duration
+	// Subscribed says that somebody has subscribed to events, as far as a store
+	// knows that is an [Outbox]. It learns of the first one with a claim that
+	// begins later, at the latest.
+	Subscribed bool
 }
 
 // A Claimed is a leased execution with all that its worker needs.

@@ -25,6 +25,8 @@ type chain struct {
 	courier.ChainExecution // without what the standing says
 	store.ChainStanding
 	plan     *store.ChainPlan
+	was      courier.ChainState   // when it was last evaluated
+	events   int64                // how many there have been
 	prepared []store.NewExecution // of each member
 	latest   []*execution         // of each member; nil until it is released
 }
@@ -141,7 +143,8 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 	for _, i := range release {
 		s.releaseMember(c, i, now)
 	}
-	if c.StartedAt.IsZero() && len(release) > 0 {
+	begun := c.StartedAt.IsZero() && len(release) > 0
+	if begun {
 		c.StartedAt = now
 	}
 	switch {
@@ -150,6 +153,10 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 	case c.EndedAt.IsZero():
 		c.EndedAt = now
 	}
+	if begun || next.State != c.was {
+		s.notifyChain(c, begun, now)
+	}
+	c.was = next.State
 }
 
 // releaseMember creates the execution of a member.

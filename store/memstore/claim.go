@@ -96,7 +96,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.now = s.clock()
-	claims := store.Claims{Mark: s.changes}
+	claims := store.Claims{Mark: s.changes, Subscribed: s.subscribed()}
 	for _, x := range s.lost(c) {
 		claims.List = append(claims.List, s.lease(x, c))
 	}
@@ -227,6 +227,7 @@ func (s *Store) next(c *claim) time.Duration {
 // lease gives x, which is queued or whose lease has expired, to c's worker.
 func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	claimed := store.Claimed{First: x.StartedAt.IsZero()}
+	n := x.seq()
 	if x.State == courier.Running {
 		s.leases.remove(x)
 		x.log(c.now, entry{
@@ -241,6 +242,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	}
 	x.log(c.now, entry{from: string(courier.Queued), to: string(courier.Running), elapsed: c.now.Sub(x.since), worker: c.Worker})
 	x.State, x.since, x.Worker = courier.Running, c.now, c.Worker
+	s.notify(x, n, claimed.First)
 	x.token = store.Token(rand.Text())
 	x.first, x.last = x.seq(), x.seq()
 	x.LeaseExpiresAt = c.now.Add(c.Lease)

@@ -26,7 +26,9 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.requestBy,
 	})
 	if write {
+		n := x.seq()
 		s.write(x, &t, s.clock())
+		s.notify(x, n, false)
 	}
 	return err
 }
@@ -189,6 +191,7 @@ func (s *Store) carryOut(x *execution, d store.Decision, r store.Request, now ti
 
 // asked moves x to another state on an operator's request.
 func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.Time) {
+	n := x.seq()
 	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
 	due := x.DueAt
 	if r.Kind == courier.RequestResume {
@@ -199,4 +202,5 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 		}
 	}
 	s.move(x, to, due, now, entry{note: &note{by: r.By}})
+	s.notify(x, n, false)
 }

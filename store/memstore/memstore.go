@@ -41,6 +41,7 @@ type Store struct {
 	waiters map[*waiter]struct{}
 
 	agenda agenda
+	boxes  map[string]*box // of subscriptions, by name
 
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds
 }
@@ -60,6 +61,7 @@ func New() *Store {
 		running:     slots{job: make(map[string]int), key: make(map[string]int)},
 		changed:     make(map[string]uint64),
 		waiters:     make(map[*waiter]struct{}),
+		boxes:       make(map[string]*box),
 	}
 }
 

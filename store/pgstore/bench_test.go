@@ -22,8 +22,11 @@ import (
 // BenchmarkThroughput runs pipelines of no-op steps. An operation is one step.
 // What the server does is a matter of package bench; this is for profiles.
 func BenchmarkThroughput(b *testing.B) {
-	for _, shape := range []struct{ steps, slots int }{{10, 1}, {10, 16}, {10, 64}, {10, 256}, {1, 100}} {
-		b.Run(fmt.Sprintf("%dx%d", shape.steps, shape.slots), func(b *testing.B) {
+	for _, shape := range []struct {
+		steps, slots int
+		told         string // where somebody has subscribed to these events
+	}{{10, 1, ""}, {10, 16, ""}, {10, 64, ""}, {10, 256, ""}, {1, 100, ""}, {10, 1, "JobFailed"}, {10, 64, "JobFailed"}, {10, 64, "JobCompleted"}} {
+		b.Run(fmt.Sprintf("%dx%d%s", shape.steps, shape.slots, shape.told), func(b *testing.B) {
 			url := pgtest.URL(b)
 			pool, err := pgxpool.New(b.Context(), url)
 			if err != nil {
@@ -56,6 +59,12 @@ func BenchmarkThroughput(b *testing.B) {
 			}
 			if _, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: steps}); err != nil {
 				b.Fatal(err)
+			}
+			if shape.told != "" {
+				sub := store.Subscription{Name: "sub", Channel: "func:none", Events: []courier.EventType{courier.EventType(shape.told)}, Body: []byte("{}")}
+				if err := s.Subscribe(b.Context(), sub); err != nil {
+					b.Fatal(err)
+				}
 			}
 			n := max(1, b.N/shape.steps)
 			list := make([]store.NewExecution, n)

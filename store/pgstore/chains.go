@@ -152,7 +152,7 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		}
 		ids[i] = list[i].ID
 		next, release := plans[i].Evaluate(plans[i].Begin(list[i].Hold))
-		got, err := s.writeChain(ctx, tx, ids[i], next, release, now, "")
+		got, err := s.writeChain(ctx, tx, ids[i], plans[i], next, release, now, "")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -292,8 +292,8 @@ func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 
 // writeChain writes what follows for a chain execution that is locked or new, and
 // returns the queues in which members were released. See sql/chain_write.sql.
-func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
-	return query(ctx, db, scanQueue, s.q.chainWrite, chainWriteArgs(id, next, release, now, moved)...)
+func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
+	return query(ctx, db, scanQueue, s.q.chainWrite, chainWriteArgs(id, plan, next, release, now, moved)...)
 }
 
 func scanQueue(rows pgx.Rows) (q string, err error) {
@@ -301,12 +301,12 @@ func scanQueue(rows pgx.Rows) (q string, err error) {
 	return q, err
 }
 
-func chainWriteArgs(id courier.ChainExecutionID, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) []any {
+func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) []any {
 	ords := make([]int32, len(release))
 	for i, m := range release {
 		ords[i] = int32(m)
 	}
-	return []any{string(id), string(next.State), string(next.Request), writeMembers(next), ords, now, string(moved)}
+	return []any{string(id), string(next.State), string(next.Request), writeMembers(next), ords, now, string(moved), plan.Failed(next)}
 }
 
 // ChainExecution returns a chain execution.

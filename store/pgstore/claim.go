@@ -129,6 +129,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
+	result.Subscribed = s.told.Load()
 	return result, nil
 }
 
@@ -147,6 +148,7 @@ type claim struct {
 	rows     []claimedRow
 	limited  bool
 	more     bool
+	told     bool          // somebody has subscribed to events
 	next     time.Duration // 0: not known
 	ends     time.Duration // the next lease; 0: not known
 }
@@ -326,15 +328,15 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	var r claimedRow
 	var limited, more bool
 	var next, ends int64
-	var waited *string // no matter: it is there to be evaluated
-	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waited)
+	var last *string // of a row it is there to be evaluated; of the rest, it tells of subscriptions
+	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &last)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
 			list = append(list, r)
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more = limited, more
+		c.limited, c.more, c.told = limited, more, last != nil
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond
@@ -351,10 +353,12 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 }
 
 func (s *Store) claimFree(ctx context.Context, c *claim) error {
-	if !c.running && c.Only == nil {
-		return c.read(s.pool.Query(ctx, s.q.claimBusy, c.busyArgs()...))
-	}
-	return c.read(s.pool.Query(ctx, s.q.claimFree, c.args()...))
+	return s.toldOrNot(c, func(c *claim) error {
+		if !c.running && c.Only == nil {
+			return c.read(s.pool.Query(ctx, s.either(s.q.claimBusy, s.q.claimBusyTold), c.busyArgs()...))
+		}
+		return c.read(s.pool.Query(ctx, s.either(s.q.claimFree, s.q.claimFreeTold), c.args()...))
+	})
 }
 
 // lockTimeout is how long a claim waits for other claims.
@@ -365,12 +369,17 @@ func (s *Store) claimLimited(ctx context.Context, c *claim) error {
 	for i := range c.from {
 		c.from[i] = first
 	}
+	return s.toldOrNot(c, func(c *claim) error { return s.claimLocked(ctx, c) })
+}
+
+// claimLocked is claimLimited, once.
+func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
 		b.Queue(lockTimeout)
 		b.Queue(s.q.lock, s.lock)
-		b.Queue(s.q.claimLimited, c.args()...)
+		b.Queue(s.either(s.q.claimLimited, s.q.claimLimitedTold), c.args()...)
 		b.Queue("commit")
 		claimed := *c
 		results := conn.SendBatch(ctx, &b)

@@ -72,7 +72,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
 	b.Queue(s.q.chainLock, uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
-	b.Queue(s.q.apply, applyArgs([]*applying{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	b.Queue(s.either(s.q.apply, s.q.applyTold), applyArgs([]*applying{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
 	var c *chainRow
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
 		for range 2 {
@@ -100,7 +100,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 			c.plan = plan
 		}
 		next, release := evaluated(c, t.To)
-		end.Queue(s.q.chainWrite, chainWriteArgs(c.id, next, release, "", t.Execution)...)
+		end.Queue(s.q.chainWrite, chainWriteArgs(c.id, c.plan, next, release, "", t.Execution)...)
 	}
 	end.Queue("commit")
 	err = sent(conn.SendBatch(ctx, &end), func(r pgx.BatchResults) error {
@@ -139,7 +139,7 @@ func evaluated(c *chainRow, to courier.State) (next store.ChainStanding, release
 // were released.
 func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *courier.Execution) ([]string, error) {
 	next, release := evaluated(c, x.State)
-	return s.writeChain(ctx, tx, c.id, next, release, "", x.ID)
+	return s.writeChain(ctx, tx, c.id, c.plan, next, release, "", x.ID)
 }
 
 // AskChain carries out what an operator wants of a chain execution, in a short
@@ -220,7 +220,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	next, release := c.plan.Evaluate(d.Next)
-	queues, err := s.writeChain(ctx, tx, c.id, next, append(release, d.Again...), a.now, "")
+	queues, err := s.writeChain(ctx, tx, c.id, c.plan, next, append(release, d.Again...), a.now, "")
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -74,6 +75,7 @@ type Store struct {
 	log  *slog.Logger
 	lock int64 // the advisory lock of claims that count
 
+	told        atomic.Bool // somebody has subscribed to events, as far as is known
 	definitions definitions
 	writers     writers
 	claims      claims

@@ -21,6 +21,9 @@ var rights = []struct{ table, needs string }{
 	{"chain_schedules", "select, insert, update and delete"},
 	{"chain_executions", "select, insert and update"},
 	{"chain_members", "select, insert and update"},
+	{"subscriptions", "select, insert, update and delete"},
+	{"outbox_windows", "select, insert, update and delete"},
+	{"outbox", "select, insert, update and delete"},
 }
 
 // lackedRight says which right a role needs that was refused something. The

@@ -27,6 +27,11 @@ type statements struct {
 	schedule, schedules, scheduleBegin, scheduleLock, schedulePut, scheduleRemove, due, versions, fire string
 	chainStart, chainMembers, chainExisting, chainExecutions, chainLatest                              string
 	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now                              string
+	subscribe, unsubscribe, subscriptions                                                              string
+	take, join, settle, deliveries, replay                                                             string
+
+	// Those that keep events for subscriptions, in place of the ones above.
+	claimBusyTold, claimFreeTold, claimLimitedTold, applyTold, progressTold string
 }
 
 // newStatements reads the statements for a schema.
@@ -43,14 +48,45 @@ func newStatements(schema string) *statements {
 		"chain_start": &q.chainStart, "chain_members": &q.chainMembers, "chain_existing": &q.chainExisting,
 		"chain_executions": &q.chainExecutions, "chain_latest": &q.chainLatest, "chain_lock": &q.chainLock, "chain_lock_of": &q.chainLockOf,
 		"chain_lock_members": &q.chainLockMembers, "chain_write": &q.chainWrite, "chain_again": &q.chainAgain, "now": &q.now,
+		"subscribe": &q.subscribe, "unsubscribe": &q.unsubscribe, "subscriptions": &q.subscriptions,
+		"take": &q.take, "join": &q.join, "settle": &q.settle, "deliveries": &q.deliveries, "replay": &q.replay,
 	} {
 		*text = tagged(name, statement(name, schema))
 	}
 	claim := statement("claim", schema)
 	q.claimFree = tagged("claim_free", strings.Replace(claim, "/* ready */", statement("claim_free", schema), 1))
 	q.claimLimited = tagged("claim_limited", strings.Replace(claim, "/* ready */", statement("claim_limited", schema), 1))
+	q.split(schema)
 	return q
 }
+
+// split makes two statements of each that writes the audit: one that keeps events
+// for subscriptions, and one that does nothing once there are any; see
+// sql/outbox.sql.
+func (q *statements) split(schema string) {
+	outbox, ended := statement("outbox", schema), statement("outbox_ended", schema)
+	told := func(text, ended string) string {
+		return strings.NewReplacer("/* outbox */", strings.Replace(outbox, "/* ended */", ended, 1),
+			"/* unless subscribed */", "", "/* or subscribed */", "", "/* subscribed */ null", "null").Replace(returning.ReplaceAllString(text, "$1"))
+	}
+	subscribed := inSchema("exists (select from courier.subscriptions where not disabled)", schema)
+	untold := strings.NewReplacer("/* outbox */", "", "/* unless subscribed */", "and not "+subscribed,
+		"/* or subscribed */", "or "+subscribed, "/* subscribed */ null", "case when "+subscribed+" then 'subscribed' end")
+	for _, s := range []struct {
+		plain, told *string
+		ended       string
+	}{
+		{&q.apply, &q.applyTold, ended}, {&q.progress, &q.progressTold, ended},
+		{&q.claimBusy, &q.claimBusyTold, ""}, {&q.claimFree, &q.claimFreeTold, ""}, {&q.claimLimited, &q.claimLimitedTold, ""},
+	} {
+		*s.told = told(strings.Replace(*s.plain, " */ ", "_told */ ", 1), s.ended)
+		*s.plain = untold.Replace(returning.ReplaceAllString(*s.plain, ""))
+	}
+	q.ask = told(q.ask, "")
+}
+
+// returning is what only those statements return that keep events.
+var returning = regexp.MustCompile(`/\* (returning [^*]+) \*/`)
 
 // tagged returns a statement with its name, for those who look at what the
 // server is doing.

@@ -37,7 +37,7 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applying) {
 // progress writes transitions by sql/progress.sql and returns those that it does
 // not cover after all, or not together.
 func (s *Store) progress(ctx context.Context, db querier, batch []*applying) []*applying {
-	left, err := s.send(ctx, db, batch, s.q.progress, progressArgs(batch))
+	left, err := s.send(ctx, db, batch, s.either(s.q.progress, s.q.progressTold), progressArgs(batch))
 	switch {
 	case err == nil:
 		return left
@@ -111,7 +111,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql str
 // writeOnce sends the statement and tells the callers whose transitions are
 // decided. It returns the others: what stood in their way has just gone.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([]*applying, error) {
-	left, err := s.send(ctx, db, batch, s.q.apply, applyArgs(batch, ""))
+	left, err := s.send(ctx, db, batch, s.either(s.q.apply, s.q.applyTold), applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -171,12 +171,16 @@ func admit(t *store.Transition, st standing) (bool, error) {
 // standings returns how executions stand.
 func (s *Store) standings(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]standing, error) {
 	m := make(map[courier.ExecutionID]standing, len(ids))
+	var told bool
 	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
 		var id courier.ExecutionID
 		var st standing
-		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain)
+		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &told)
 		m[id] = st
 		return none, err
 	}, s.q.standing, ids)
+	if told {
+		s.told.Store(true)
+	}
 	return m, err
 }

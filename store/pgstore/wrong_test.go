@@ -189,7 +189,8 @@ const workerRights = `
 	grant select on courier.schema_migrations to ROLE;
 	grant select, insert, update on courier.job_definitions, courier.job_executions, courier.chain_executions, courier.chain_members to ROLE;
 	grant select, insert on courier.job_definition_versions, courier.step_executions, courier.job_audit_log to ROLE;
-	grant select, insert, update, delete on courier.system_settings, courier.job_schedules, courier.chain_schedules to ROLE`
+	grant select, insert, update, delete on courier.system_settings, courier.job_schedules, courier.chain_schedules,
+		courier.subscriptions, courier.outbox, courier.outbox_windows to ROLE`
 
 // retentionRights are what it grants to a role that removes executions.
 const retentionRights = `
@@ -248,6 +249,13 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"delete", "system_settings", func() error { return s.Set(t.Context(), "a", "b") }},
+		{"insert", "subscriptions", func() error {
+			return s.Subscribe(t.Context(), store.Subscription{Name: "off", Channel: "email", Disabled: true, Body: json.RawMessage(`{}`)})
+		}},
+		{"update", "outbox", func() error {
+			_, err := s.Take(t.Context(), store.TakeRequest{Channels: []string{"email"}, Max: 1, Each: 1, Lease: time.Minute})
+			return err
+		}},
 		{"select", "schema_migrations", func() error {
 			_, err := pgstore.New(t.Context(), pool, nil)
 			return err

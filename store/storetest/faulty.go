@@ -51,8 +51,8 @@ type Fault struct {
 	// which they begin; 0 means none.
 	N int
 	// Method restricts the count to calls of one method, so that the third
-	// Apply is {Kind, 3, "Apply"}. Empty means all methods but Await, Changed and
-	// Due.
+	// Apply is {Kind, 3, "Apply"}. Empty means all methods but Await, Changed,
+	// Due, Take and Settle, which come in their own time.
 	Method string
 }
 
@@ -87,6 +87,7 @@ var ErrFault = errors.New("the store failed as it was told to")
 type Faulty struct {
 	store.Store
 	passed
+	passedOutbox
 	fault    Fault
 	fired    chan struct{} // closed when the fault happens
 	released chan struct{}
@@ -105,6 +106,7 @@ func NewFaulty(s store.Store, f Fault) *Faulty {
 	faulty := &Faulty{fault: f, fired: make(chan struct{}), released: make(chan struct{}), calls: make(map[string]int)}
 	faulty.Store = Intercept(s, faulty.call)
 	faulty.passed = passed{faulty.Store}
+	faulty.passedOutbox = passedOutbox{faulty.Store}
 	return faulty
 }
 
@@ -175,7 +177,7 @@ func (f *Faulty) begin(method string) (dead, strikes bool) {
 	switch method {
 	case "Await", "Changed":
 		return false, false
-	case "Due":
+	case "Due", "Take", "Settle":
 		named = named[1:]
 	default:
 		f.calls[""]++

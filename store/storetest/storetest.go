@@ -117,4 +117,6 @@ var groups = []group{
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},
 	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
+	{name: "outbox", cases: outboxCases, role: hasOutbox},
+	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 }

@@ -10,6 +10,9 @@
 -- What is written comes from the arrays by their subscripts: many arguments of
 -- unnest cost more than all else, and an UPDATE copies all that it is joined with.
 --
+-- Where nobody has subscribed to anything, events are not kept, and nothing is
+-- written once somebody has; see sql/outbox.sql.
+--
 -- Transitions: $1 execution, $2 token, $3 seq, $4 number of the last entry
 -- but for that of an interrupt,
 -- $5 state, $6 delay in microseconds, $7 position, $8 its loops, $9 marks,
@@ -70,6 +73,7 @@ with u as (
 		and coalesce(($12::text[])[old.ord], '') in ('', coalesce(old.request, ''))
 		and (old.request is null or old.request = 'pause' and ($13::bool[])[old.ord] or old.request = 'cancel' and ($14::bool[])[old.ord])
 		and (old.chain_id is null or old.state_to in ('running', 'queued') or old.chain_id = nullif($44::text, '')::uuid)
+		/* unless subscribed */
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
 		old.current_step, old.current_attempt, old.current_started, old.current_id, old.current_type, old.current_iteration
 ), w as materialized (
@@ -77,7 +81,7 @@ with u as (
 		x.n is not null and ($31::int[])[x.n] = u.current_step and ($32::int[])[x.n] = u.current_attempt
 			and coalesce(($36::text[])[x.n], '') = coalesce(u.current_iteration, '') as was_current
 	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
-), s as (
+), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
 		type, step_id, worker, iteration, total, outputs, files, reason, error)
 	select w.id, ($30::bigint[])[w.n],
@@ -86,7 +90,8 @@ with u as (
 		nullif(($35::text[])[w.n], ''), w.worker, nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], '')
 	from w where w.n is not null
-), a as (
+	/* returning execution_id, seq, ended_at, state, step, step_id, type, iteration, attempt, bytes, reason, error */
+), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_began, ended_elapsed,
 		started_step, started_attempt, started_type, started_id, started_iteration,
 		interrupted, state_from, state_to, state_elapsed, reason, error, by, worker)
@@ -111,5 +116,6 @@ with u as (
 			then nullif(w.requested_by, '') end,
 		case when w.n is null then w.worker end
 	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves from w) w
-)
+	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
+) /* outbox */
 select ord from u

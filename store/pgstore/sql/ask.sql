@@ -42,7 +42,8 @@ with clock as materialized (
 			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started) * 1000000)::bigint))::text end,
 		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), nullif($4::text, '')
 	from clock, before b where $2::text <> ''
-)
+	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
+) /* outbox */
 select e.id::text, e.definition_id, e.version, e.state, e.queue, e.priority, e.attempt, e.step, e.loops, e.marks,
 	e.reclaims, e.resumed_from, e.current_step, e.current_attempt, e.current_started, e.current_id, e.current_type,
 	e.current_iteration, e.current_total, e.current_worker, e.params, e.created_at, e.due_at, e.started_at, e.ended_at,

@@ -1,20 +1,30 @@
 -- Writes what follows for a chain execution that is locked, and creates the
--- executions of the members that are released. Returned are their queues.
+-- executions of the members that are released. Returned are their queues. What is
+-- an event of the chain is kept for subscriptions, as by sql/outbox.sql.
 -- $1 chain execution, $2 state, $3 request (empty: none), $4 how the members stand,
 -- $5 ordinals of those to be released, $6 now; if that is empty, it is the
--- instant when $7, an execution, entered its state.
+-- instant when $7, an execution, entered its state; $8 the member whose failure
+-- counts (empty: none).
 with clock as materialized (
 	select coalesce(nullif($6::text, '')::timestamptz, (select e.state_since from courier.job_executions e where e.id = nullif($7::text, '')::uuid),
 		clock_timestamp()) as now
+), before as materialized (
+	select c.id, c.definition_id, c.version, c.events + 1 as seq, case
+			when c.started_at is null and cardinality($5::int[]) > 0 then 'ChainStarted'
+			when $2::text = 'completed' and c.state <> 'completed' then 'ChainCompleted'
+			when $2::text = 'failed' and c.state <> 'failed' then 'ChainFailed'
+		end as event
+	from courier.chain_executions c where c.id = $1::text::uuid
 ), chain as (
 	update courier.chain_executions c set
 		state = $2::text,
 		request = nullif($3::text, ''),
 		standing = $4::text,
 		started_at = case when cardinality($5::int[]) > 0 then coalesce(c.started_at, clock.now) else c.started_at end,
-		ended_at = case when $2::text in ('completed', 'failed', 'cancelled') then coalesce(c.ended_at, clock.now) end
-	from clock
-	where c.id = $1::text::uuid
+		ended_at = case when $2::text in ('completed', 'failed', 'cancelled') then coalesce(c.ended_at, clock.now) end,
+		events = case when before.event is null then c.events else before.seq end
+	from clock, before
+	where c.id = before.id
 ), released as (
 	insert into courier.job_executions (id, created_at, definition_id, version, job_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, due_at, state, state_since, attempt, seq, step, current_type, current_id, chain_id, chain_member)
@@ -27,5 +37,18 @@ with clock as materialized (
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select r.id, 1, r.created_at, 'queued', nullif(r.created_by, '') from released r
+), kept as (
+	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, error, state, due_at)
+	select s.id, b.id, b.seq, b.event, '', d.name, b.version, clock.now, case when b.event = 'ChainFailed' then (
+			select 'member "' || m.name || '": ' || coalesce(
+				(select a.error from courier.job_audit_log a where a.execution_id = m.execution_id and a.state_to is not null order by a.seq desc limit 1),
+				'its execution was ' || e.state)
+			from courier.chain_members m join courier.job_executions e on e.id = m.execution_id
+			where m.chain_id = b.id and m.name = $8::text
+		) end, case when s.window_us > 0 then 'held' else 'pending' end, clock.now
+	from clock cross join before b
+	join courier.job_definitions d on d.id = b.definition_id
+	join courier.subscriptions s on not s.disabled and b.event = any(s.events)
+		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or d.name = any(s.chains))
 )
 select distinct r.queue from released r

@@ -16,10 +16,13 @@
 -- plan for certain values looks better than the general one, and the statement
 -- is planned but once for each connection.
 --
+-- Where nobody has subscribed to anything, events are not kept, and nothing is
+-- claimed once somebody has; see sql/outbox.sql.
+--
 -- Each row is a claimed execution with columns of sql/execution.sql, or, with
 -- no id, what else the claim found: whether a limit was met, whether there is
 -- more, and the microseconds until the next becomes due and until the next lease
--- ends (0: not known).
+-- ends (0: not known); last, whether somebody has subscribed.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
@@ -88,6 +91,7 @@ with recursive arg as materialized (
 	-- Under limits nothing is locked until here: what was paused and resumed
 	-- meanwhile is left to the next claim.
 	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
+		/* unless subscribed */
 	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, (select now from arg) as claimed_at
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker,
@@ -102,7 +106,8 @@ with recursive arg as materialized (
 		case when not c.reclaim then c.current_step end, case when not c.reclaim then c.current_attempt end,
 		case when not c.reclaim then c.current_type end, case when not c.reclaim then c.current_id end
 	from claimed c
-), found as materialized (
+	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
+) /* outbox */, found as materialized (
 	select count(*) as n from claimed
 ), due as materialized (
 	-- Only if fewer were claimed than could be.
@@ -147,5 +152,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	false, 0, false,
 	0,
 	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
-	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), null
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), /* subscribed */ null
 from arg cross join found cross join ready_info left join due on true left join ends on true

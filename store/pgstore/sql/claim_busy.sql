@@ -60,6 +60,7 @@ with recursive q as materialized (
 		seq = e.seq + case when e.current_type is not null then 2 else 1 end
 	from first
 	where e.id = first.id and not (select limited from rule)
+		/* unless subscribed */
 	returning e.*, first.state_since as since, first.urgency
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, worker,
@@ -67,7 +68,8 @@ with recursive q as materialized (
 	select c.id, c.lease_first, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker,
 		c.current_step, c.current_attempt, c.current_type, c.current_id
 	from claimed c
-)
+	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
+) /* outbox */
 select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.attempt, c.step, c.loops, c.marks,
 	c.reclaims, c.resumed_from, c.current_step, c.current_attempt, c.current_started, c.current_id, c.current_type,
 	c.current_iteration, c.current_total, c.current_worker, c.params, c.created_at, c.due_at, c.started_at, c.ended_at,
@@ -86,5 +88,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	null, 0, 0, null, null,
 	false, 0, false,
 	0,
-	0, true, false, 0, 0, null
-from rule where rule.limited
+	0, rule.limited, false, 0, 0, /* subscribed */ null
+from rule where rule.limited /* or subscribed */

@@ -50,9 +50,10 @@ with u as (
 		and coalesce(old.current_iteration, '') = coalesce(($23::text[])[old.ord], '')
 		and e.request is null and e.current_worker is null and e.resumed_from is null and e.failure is null
 		and (old.chain_id is null or old.state_to = 'running')
+		/* unless subscribed */
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since,
 		old.current_step, old.current_attempt, old.current_started, old.current_iteration
-), s as (
+), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
 		type, step_id, worker, iteration, total, outputs, files, reason, error)
 	select u.id, ($3::bigint[])[u.ord], u.current_started, u.now, ($25::bigint[])[u.ord], u.attempt, u.current_step, u.current_attempt,
@@ -60,7 +61,8 @@ with u as (
 		nullif(($24::text[])[u.ord], ''), nullif(($26::text[])[u.ord], ''), nullif(($27::text[])[u.ord], ''),
 		nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
 	from u where u.current_step is not null
-), a as (
+	/* returning execution_id, seq, ended_at, state, step, step_id, type, iteration, attempt, bytes, reason, error */
+), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_began,
 		started_step, started_attempt, started_type, started_id, started_iteration, state_from, state_to, state_elapsed, worker)
 	select u.id, ($3::bigint[])[u.ord], u.now,
@@ -71,5 +73,6 @@ with u as (
 		case when u.state_to <> 'running' then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,
 		case when u.current_step is null then u.worker end
 	from u
-)
+	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
+) /* outbox */
 select ord from u

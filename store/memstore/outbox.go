@@ -1,0 +1,325 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Outbox = (*Store)(nil)
+
+// A box holds what is to be delivered for a subscription.
+type box struct {
+	store.Subscription
+	list    []*delivery // in the order in which they came
+	windows map[windowOf]time.Time
+}
+
+// A windowOf is what has a flood window of its own.
+type windowOf struct {
+	job, chain string
+	event      courier.EventType
+}
+
+// A delivery is an event that is kept for a subscription.
+type delivery struct {
+	courier.Notification
+	held, failed bool // held: not joined with others yet
+	due          time.Time
+	attempts     int
+	token        store.Token // of the last Take
+	err          string
+}
+
+func (d *delivery) window() windowOf { return windowOf{d.Job, d.Chain, d.Type} }
+
+// notify keeps the events of what was written to x since its audit had n
+// entries. First says that this was its first claim.
+func (s *Store) notify(x *execution, n int64, first bool) {
+	if len(s.boxes) == 0 {
+		return
+	}
+	for seq := n + 1; seq <= x.seq(); seq++ {
+		a := x.auditEntry(seq)
+		if e, ok := store.Notify(&x.Execution, &a, first); ok {
+			if c := s.chains.all[x.Chain]; c != nil {
+				e.Chain = c.Chain
+			}
+			s.keep(&e)
+		}
+	}
+}
+
+// notifyChain keeps the event of a chain execution that has just been evaluated.
+// Begun says that its first members were released.
+func (s *Store) notifyChain(c *chain, begun bool, now time.Time) {
+	v := c.view()
+	if e, ok := store.NotifyChain(&v, c.was, begun, c.events+1, now); ok {
+		c.events++
+		s.keep(&e)
+	}
+}
+
+// keep keeps an event for all subscriptions that want it.
+func (s *Store) keep(n *courier.Notification) {
+	for _, b := range s.boxes {
+		if b.Wants(n.Type, n.Job, n.Chain) {
+			d := &delivery{Notification: *n, held: b.Window > 0, due: n.At}
+			d.Subscription = b.Name
+			b.list = append(b.list, d)
+		}
+	}
+}
+
+// Subscribe saves or removes a subscription.
+func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.boxes[sub.Name]
+	switch {
+	case len(sub.Body) == 0 && b == nil:
+		return fmt.Errorf("subscription %q: %w", sub.Name, courier.ErrNotFound)
+	case len(sub.Body) == 0:
+		delete(s.boxes, sub.Name)
+		return nil
+	case b == nil:
+		b = &box{windows: make(map[windowOf]time.Time)}
+		s.boxes[sub.Name] = b
+	}
+	b.Subscription = sub
+	return nil
+}
+
+// subscribed reports whether somebody has subscribed to events.
+func (s *Store) subscribed() bool {
+	for _, b := range s.boxes {
+		if !b.Disabled {
+			return true
+		}
+	}
+	return false
+}
+
+// Subscriptions returns all subscriptions.
+func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []store.Subscription
+	for _, name := range slices.Sorted(maps.Keys(s.boxes)) {
+		list = append(list, s.boxes[name].Subscription)
+	}
+	return list, nil
+}
+
+// Take leases deliveries that are due.
+func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Taken{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	taken := store.Taken{Events: s.wanted()}
+	var ready []*delivery
+	var next time.Time
+	for _, b := range s.boxes {
+		if b.Disabled || !slices.Contains(r.Channels, b.Channel) || slices.Contains(r.Except, b.Name) {
+			continue
+		}
+		b.join(now)
+		due, later := b.due(now, r.Each)
+		ready = append(ready, due...)
+		if !later.IsZero() && (next.IsZero() || later.Before(next)) {
+			next = later
+		}
+	}
+	slices.SortFunc(ready, func(a, b *delivery) int {
+		return cmp.Or(a.due.Compare(b.due), strings.Compare(a.Subscription, b.Subscription), strings.Compare(a.ID, b.ID))
+	})
+	token := store.Token(rand.Text())
+	for _, d := range ready[:min(len(ready), max(0, r.Max))] {
+		b := s.boxes[d.Subscription]
+		if d.attempts == 0 && b.Window > 0 {
+			b.windows[d.window()] = now.Add(b.Window)
+		}
+		d.attempts++
+		d.token, d.due = token, now.Add(r.Lease.Truncate(time.Microsecond))
+		taken.List = append(taken.List, store.TakenDelivery{Notification: d.Notification, Token: token, Attempt: d.attempts, Body: b.Body})
+	}
+	if len(taken.List) < r.Max && !next.IsZero() {
+		taken.Next = next.Sub(now)
+	}
+	return taken, nil
+}
+
+// wanted returns the types of events that are wanted.
+func (s *Store) wanted() []courier.EventType {
+	types := make(map[courier.EventType]bool)
+	for _, b := range s.boxes {
+		for _, e := range b.Events {
+			if !b.Disabled {
+				types[e] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(types))
+}
+
+// join makes one delivery of all that a window has held back, where the last one
+// has ended.
+func (b *box) join(now time.Time) {
+	first := make(map[windowOf]*delivery)
+	others := make(map[windowOf][]courier.Notification)
+	rest := b.list[:0]
+	for _, d := range b.list {
+		w := d.window()
+		switch {
+		case !d.held || b.Window > 0 && b.windows[w].After(now):
+			rest = append(rest, d)
+		case first[w] == nil:
+			first[w] = d
+			rest = append(rest, d)
+		default:
+			others[w] = append(others[w], d.Notification)
+		}
+	}
+	clear(b.list[len(rest):])
+	b.list = rest
+	for w, d := range first {
+		d.held = false
+		b.windows[w] = now.Add(b.Window)
+		store.Join(&d.Notification, others[w])
+	}
+}
+
+// due returns what is due, the longest first and at most so many, and when there
+// is more.
+func (b *box) due(now time.Time, most int) (list []*delivery, next time.Time) {
+	sooner := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, d := range b.list {
+		switch {
+		case d.failed:
+		case d.held:
+			sooner(b.windows[d.window()])
+		case d.due.After(now):
+			sooner(d.due)
+		default:
+			list = append(list, d)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *delivery) int { return a.due.Compare(b.due) })
+	return list[:min(len(list), max(0, most))], next
+}
+
+// Settle says what came of deliveries.
+func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	for i := range list {
+		s.settle(&list[i], now)
+	}
+	return nil
+}
+
+func (s *Store) settle(o *store.Outcome, now time.Time) {
+	b := s.boxes[o.Subscription]
+	if b == nil {
+		return
+	}
+	i := slices.IndexFunc(b.list, func(d *delivery) bool { return d.ID == o.Event && d.token == o.Token && d.token != "" })
+	if i < 0 {
+		return
+	}
+	d := b.list[i]
+	d.token, d.due, d.err = "", now, o.Error
+	switch o.Verdict {
+	case store.Delivered:
+		b.list = slices.Delete(b.list, i, i+1)
+	case store.Again:
+		d.due = now.Add(o.Delay.Truncate(time.Microsecond))
+	case store.Returned:
+		d.attempts--
+	case store.Gone:
+		b.Disabled, b.Reason = true, o.Error
+		d.failed = true
+	default:
+		d.failed = true
+	}
+	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > store.FailedFor })
+}
+
+// Deliveries returns a page of what has not been delivered.
+func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []courier.Delivery
+	for _, b := range s.boxes {
+		if f.Subscription != "" && b.Name != f.Subscription {
+			continue
+		}
+		for _, d := range b.list {
+			v := courier.Delivery{Notification: d.Notification, State: courier.DeliveryPending, Attempts: d.attempts, DueAt: d.due, LastErr: d.err}
+			if d.failed {
+				v.State = courier.DeliveryFailed
+			}
+			if (f.State == "" || v.State == f.State) && (f.AfterSubscription == "" || compareDeliveries(&v, f.AfterSubscription, f.AfterEvent) > 0) {
+				list = append(list, v)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b courier.Delivery) int { return compareDeliveries(&a, b.Subscription, b.ID) })
+	return list[:min(len(list), f.Page())], nil
+}
+
+// compareDeliveries compares the place of d with that of another.
+func compareDeliveries(d *courier.Delivery, subscription, event string) int {
+	of, seq, _ := store.ParseEventID(event)
+	own, ownSeq, _ := store.ParseEventID(d.ID)
+	return cmp.Or(strings.Compare(d.Subscription, subscription), cmp.Compare(own, of), cmp.Compare(ownSeq, seq))
+}
+
+// Replay makes failed deliveries pending.
+func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.boxes[subscription]
+	if b == nil {
+		return 0, fmt.Errorf("subscription %q: %w", subscription, courier.ErrNotFound)
+	}
+	n := 0
+	for _, d := range b.list {
+		if d.failed && (events == nil || slices.Contains(events, d.ID)) {
+			d.failed, d.attempts, d.due = false, 0, s.clock()
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,320 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Outbox = (*Store)(nil)
+
+// either returns one of two statements: plain, which writes nothing once somebody
+// has subscribed to events, or told, which keeps the events.
+func (s *Store) either(plain, told string) string {
+	if s.told.Load() {
+		return told
+	}
+	return plain
+}
+
+// toldOrNot calls claim, and again if it claimed nothing only because somebody
+// has subscribed meanwhile.
+func (s *Store) toldOrNot(c *claim, claim func(*claim) error) error {
+	for {
+		try := *c
+		try.told = false
+		if err := claim(&try); err != nil {
+			return err
+		}
+		if !try.told {
+			*c = try
+			return nil
+		}
+		s.told.Store(true)
+	}
+}
+
+// Subscribe saves or removes a subscription.
+func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
+	if err := s.begun(ctx); err != nil {
+		return err
+	}
+	if len(sub.Body) == 0 {
+		return s.unsubscribe(ctx, sub.Name)
+	}
+	events := make([]string, len(sub.Events))
+	for i, e := range sub.Events {
+		events[i] = string(e)
+	}
+	err := repeat(ctx, func() error {
+		_, err := s.pool.Exec(ctx, s.q.subscribe, sub.Name, sub.Channel, events, some(sub.Jobs), some(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
+		return err
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("save subscription %q", sub.Name), err)
+	}
+	if !sub.Disabled {
+		s.told.Store(true)
+	}
+	return nil
+}
+
+// some is the list, and not nil, which is no array in SQL.
+func some(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func (s *Store) unsubscribe(ctx context.Context, name string) error {
+	var there bool
+	err := repeat(ctx, func() error { return s.pool.QueryRow(ctx, s.q.unsubscribe, name).Scan(&there) })
+	if err != nil {
+		return failed(fmt.Sprintf("remove subscription %q", name), err)
+	}
+	if !there {
+		return fmt.Errorf("subscription %q: %w", name, courier.ErrNotFound)
+	}
+	return nil
+}
+
+// Subscriptions returns all subscriptions.
+func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub store.Subscription, err error) {
+		var body string
+		var window int64
+		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
+		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
+		return sub, err
+	}, s.q.subscriptions)
+	if err != nil {
+		return nil, failed("list subscriptions", err)
+	}
+	return list, nil
+}
+
+// maxJoins is how often Take joins what a window has held back, before it leaves
+// the rest to the next call.
+const maxJoins = 2
+
+// Take leases deliveries that are due. It is one statement, and two more if a
+// window has ended behind which events were held back.
+func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+	if err := s.begun(ctx); err != nil {
+		return store.Taken{}, err
+	}
+	var taken store.Taken
+	for n := 0; ; n++ {
+		more, err := s.take(ctx, r, &taken)
+		if err != nil {
+			if len(taken.List) > 0 {
+				break // what was taken must not be lost
+			}
+			return store.Taken{}, failed("take deliveries", err)
+		}
+		if !more || len(taken.List) >= r.Max || n == maxJoins {
+			break
+		}
+		err = repeat(ctx, func() error {
+			_, err := s.pool.Exec(ctx, s.q.join, some(r.Channels), some(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
+			return err
+		})
+		if err != nil {
+			s.log.Warn("join deliveries; it is tried again", "error", err)
+			break
+		}
+	}
+	if len(taken.List) >= r.Max {
+		taken.Next = 0
+	}
+	return taken, nil
+}
+
+// take adds what can be taken at once, and reports whether there is something to
+// be joined.
+func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) (more bool, err error) {
+	token := randomUUID()
+	got := *to
+	err = repeat(ctx, func() error {
+		got, more = *to, false
+		rows, err := s.pool.Query(ctx, s.q.take, some(r.Channels), some(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
+		if err != nil {
+			return err
+		}
+		var d deliveryRow
+		var body string
+		var was time.Time
+		var next int64
+		var held bool
+		var events []courier.EventType
+		_, err = pgx.ForEachRow(rows, append(d.fields(), &d.attempts, &body, &was, &next, &held, &events), func() error {
+			if d.subscription == "" {
+				got.Next, more, got.Events = time.Duration(next)*time.Microsecond, held, events
+				return nil
+			}
+			n, err := d.notification()
+			got.List = append(got.List, store.TakenDelivery{Notification: n, Token: store.Token(token), Attempt: int(d.attempts), Body: []byte(body)})
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if len(got.Events) == 0 {
+		s.told.Store(false)
+	}
+	got.Next = max(got.Next, 0)
+	*to = got
+	return more, nil
+}
+
+// A deliveryRow is a row of outbox, as the statements select it.
+type deliveryRow struct {
+	subscription, id       string
+	seq                    int64
+	event, job, chain      string
+	version                int32
+	at                     time.Time
+	step                   *int
+	stepID, typ, iteration *string
+	stepAttempt            *int32
+	bytes                  *int64
+	reason, err, by        *string
+	count                  int32
+	more                   *string
+	attempts               int32
+}
+
+func (d *deliveryRow) fields() []any {
+	return []any{
+		&d.subscription, &d.id, &d.seq, &d.event, &d.job, &d.chain, &d.version, &d.at, &d.step, &d.stepID, &d.typ, &d.iteration, &d.stepAttempt,
+		&d.bytes, &d.reason, &d.err, &d.by, &d.count, &d.more,
+	}
+}
+
+func (d *deliveryRow) notification() (courier.Notification, error) {
+	id := courier.ExecutionID(d.id)
+	n := courier.Notification{
+		ID: store.EventID(id, d.seq), Subscription: d.subscription, Type: courier.EventType(d.event), At: d.at.UTC(), Execution: id, Seq: d.seq,
+		Job: d.job, Chain: d.chain, Version: int(d.version), StepID: text(d.stepID), StepType: text(d.typ), Reason: courier.Reason(text(d.reason)),
+		Error: text(d.err), By: text(d.by), Count: int(d.count),
+	}
+	if d.job == "" {
+		n.ChainExecution, n.Execution = id, ""
+	}
+	if d.step != nil {
+		step := *d.step
+		n.Step = &step
+	}
+	if d.stepAttempt != nil {
+		n.StepAttempt = int(*d.stepAttempt)
+	}
+	if d.bytes != nil {
+		n.Bytes = *d.bytes
+	}
+	if err := decode(d.iteration, &n.Iteration); err != nil {
+		return n, err
+	}
+	if err := decode(d.more, &n.More); err != nil {
+		return n, err
+	}
+	for i := range n.More {
+		n.More[i].At = n.More[i].At.UTC()
+	}
+	return n, nil
+}
+
+// Settle says what came of deliveries.
+func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
+	if err := s.begun(ctx); err != nil || len(list) == 0 {
+		return err
+	}
+	n := len(list)
+	names, ids, tokens, verdicts, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	seqs, delays := make([]int64, n), make([]int64, n)
+	for i := range list {
+		o := &list[i]
+		id, seq, err := store.ParseEventID(o.Event)
+		if err != nil {
+			return err
+		}
+		names[i], ids[i], seqs[i], tokens[i] = o.Subscription, uuid(string(id)), seq, uuid(string(o.Token))
+		verdicts[i], delays[i], errs[i] = string(o.Verdict), micros(o.Delay), o.Error
+	}
+	err := repeat(ctx, func() error {
+		_, err := s.pool.Exec(ctx, s.q.settle, names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedFor))
+		return err
+	})
+	if err != nil {
+		return failed("settle deliveries", err)
+	}
+	return nil
+}
+
+// Deliveries returns a page of what has not been delivered.
+func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	after, seq := courier.ExecutionID(nobody), int64(0)
+	if f.AfterSubscription != "" {
+		var err error
+		if after, seq, err = store.ParseEventID(f.AfterEvent); err != nil {
+			return nil, err
+		}
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (v courier.Delivery, err error) {
+		var d deliveryRow
+		var state string
+		if err := rows.Scan(append(d.fields(), &d.attempts, &v.LastErr, &v.DueAt, &state)...); err != nil {
+			return v, err
+		}
+		v.Notification, err = d.notification()
+		v.State, v.Attempts, v.DueAt = courier.DeliveryPending, int(d.attempts), v.DueAt.UTC()
+		if state == string(courier.DeliveryFailed) {
+			v.State = courier.DeliveryFailed
+		}
+		return v, err
+	}, s.q.deliveries, f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
+	if err != nil {
+		return nil, failed("list deliveries", err)
+	}
+	return list, nil
+}
+
+// Replay makes failed deliveries pending.
+func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+	if err := s.begun(ctx); err != nil {
+		return 0, err
+	}
+	ids, seqs := make([]string, len(events)), make([]int64, len(events))
+	for i, e := range events {
+		id, seq, err := store.ParseEventID(e)
+		if err != nil {
+			return 0, err
+		}
+		ids[i], seqs[i] = uuid(string(id)), seq
+	}
+	var there bool
+	var n int
+	err := repeat(ctx, func() error {
+		return s.pool.QueryRow(ctx, s.q.replay, subscription, events == nil, ids, seqs).Scan(&there, &n)
+	})
+	switch {
+	case err != nil:
+		return 0, failed(fmt.Sprintf("replay deliveries of subscription %q", subscription), err)
+	case !there:
+		return 0, fmt.Errorf("subscription %q: %w", subscription, courier.ErrNotFound)
+	}
+	return n, nil
+}

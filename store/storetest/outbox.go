@@ -1,0 +1,481 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// outboxCases are for stores that keep events for subscriptions; on others they
+// say nothing.
+var outboxCases = []testCase{
+	{"saved_replaced_and_removed", func(k *kit) {
+		o := k.outbox()
+		b := k.subscription("b", courier.EventJobFailed)
+		b.Jobs, b.Chains, b.Window = []string{"job"}, []string{"chain"}, time.Minute
+		k.ok(o.Subscribe(k.ctx(), b))
+		a := k.subscription("a", courier.EventJobStarted, courier.EventStepFailed)
+		a.Disabled, a.Reason = true, "not now"
+		k.ok(o.Subscribe(k.ctx(), a))
+		k.subscriptions("saved", a, b)
+		b.Channel, b.Window, b.Jobs = "email", 0, nil
+		k.ok(o.Subscribe(k.ctx(), b))
+		k.subscriptions("replaced", a, b)
+		k.ok(o.Subscribe(k.ctx(), store.Subscription{Name: "a"}))
+		k.subscriptions("removed", b)
+		k.is("removed twice", o.Subscribe(k.ctx(), store.Subscription{Name: "a"}), courier.ErrNotFound)
+	}},
+	{"every_event_once", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		h := k.start()
+		h.must(h.begin(0))
+		h.must(h.next(0, 1))
+		fails := h.finish(1)
+		fails.Ended[0].State, fails.Ended[0].Error, fails.Ended[0].Reason, fails.Ended[0].Bytes = courier.StepFailed, "no", courier.ReasonError, 7
+		fails.To, fails.Failure = courier.Failed, &courier.Failure{Step: 1, Reason: courier.ReasonError, Message: "no"}
+		h.must(fails)
+		k.ask(h.id(), courier.RequestResume)
+		h = k.again(h.id())
+		h.must(h.to(courier.Paused))
+		k.ask(h.id(), courier.RequestResume)
+		h = k.again(h.id())
+		skips := h.begin(2)
+		s := ended(1)
+		s.State = courier.StepSkipped
+		skips.Ended = []courier.StepExecution{s}
+		h.must(skips)
+		back := h.to(courier.Queued)
+		back.Interrupt = true
+		h.must(back)
+		k.ask(h.id(), courier.RequestCancel)
+		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "StepCompleted", "StepStarted", "StepFailed", "JobFailed",
+			"JobResumed", "JobPaused", "JobResumed", "StepSkipped", "StepStarted", "JobCancelled")
+	}},
+	{"completion_with_its_last_step", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		h := k.start()
+		h.must(h.begin(0))
+		t := h.finish(0)
+		t.To = courier.Completed
+		h.must(t)
+		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "StepCompleted", "JobCompleted")
+	}},
+	{"several_steps_in_one_transition", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		h := k.start()
+		h.must(h.begin(0))
+		t := h.begin(3)
+		one, two := ended(1), ended(2)
+		one.State, two.State = courier.StepSkipped, courier.StepFailed
+		t.Ended = []courier.StepExecution{ended(0), one, two}
+		h.must(t)
+		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "StepCompleted", "StepSkipped", "StepFailed", "StepStarted")
+	}},
+	{"reclaim_is_no_start", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		h := k.lose(0)
+		h = k.again(h.id())
+		lost := step(0)
+		lost.State, lost.Reason = courier.StepFailed, courier.ReasonWorkerLost
+		t := h.to(courier.Running)
+		t.Ended = []courier.StepExecution{lost}
+		h.must(t)
+		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "StepFailed")
+	}},
+	{"tells_what_the_audit_says", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		n := k.new()
+		h := k.hold(k.add(n)[0].ID, long)
+		start := h.begin(0)
+		start.Start.ID, start.Start.Iteration, start.Start.Total, start.Start.Attempt = "get", []int{2, 0}, []int{3, 1}, 4
+		h.must(start)
+		end := h.to(courier.Failed)
+		s := *start.Start
+		s.State, s.Error, s.Reason, s.Bytes = courier.StepFailed, "it's \"odd\": \\ ü\n", courier.ReasonTimeout, 1<<40
+		end.Ended, end.Failure = []courier.StepExecution{s}, &courier.Failure{Reason: courier.ReasonTimeout, Message: "it's odd"}
+		h.must(end)
+		k.ask(h.id(), courier.RequestResume)
+		audit := k.audit(h.id())
+		x := k.get(h.id())
+		var want []courier.Notification
+		for i := range audit {
+			if n, ok := store.Notify(&x, &audit[i], audit[i].To == string(courier.Running)); ok {
+				n.Subscription = "all"
+				want = append(want, n)
+			}
+		}
+		k.same("notifications", notifications(k.taken(nil)), want)
+	}},
+	{"only_what_is_wanted", func(k *kit) {
+		k.job("other")
+		o := k.outbox()
+		for _, s := range []struct {
+			name         string
+			jobs, chains []string
+		}{{"any", nil, nil}, {"mine", []string{"job", "none"}, nil}, {"others", []string{"other"}, nil}, {"chains", nil, []string{"job"}}} {
+			sub := k.subscription(s.name, courier.EventJobCompleted)
+			sub.Jobs, sub.Chains = s.jobs, s.chains
+			k.ok(o.Subscribe(k.ctx(), sub))
+		}
+		off := k.subscription("off", courier.EventJobCompleted)
+		off.Disabled = true
+		k.ok(o.Subscribe(k.ctx(), off))
+		k.complete()
+		var names []string
+		for _, d := range k.taken(nil) {
+			names = append(names, d.Notification.Subscription)
+		}
+		slices.Sort(names)
+		k.same("who is told", names, []string{"any", "mine"})
+	}},
+	{"only_what_comes_after_it_was_saved", func(k *kit) {
+		k.complete()
+		k.subscribe("sub", courier.EventJobCompleted)
+		id := k.complete()
+		k.same("kept", ids(k.taken(nil)), []courier.ExecutionID{id})
+	}},
+	{"nothing_for_what_is_refused", func(k *kit) {
+		k.subscribe("all", everyEvent...)
+		h := k.start()
+		k.same("the start", len(k.taken(nil)), 1)
+		late := h.to(courier.Completed)
+		late.Lease = "someone else's"
+		k.is("another's token", k.Apply(k.ctx(), late), courier.ErrLeaseLost)
+		k.same("kept", len(k.taken(nil)), 0)
+	}},
+	{"nothing_twice_for_what_is_repeated", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		h := k.start()
+		t := h.to(courier.Completed)
+		h.must(t)
+		k.ok(k.Apply(k.ctx(), t))
+		k.same("kept", len(k.taken(nil)), 1)
+	}},
+	{"taken_once_and_again_after_the_lease", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.complete()
+		r := k.takes()
+		r.Lease = 4 * k.unit
+		first := k.take(r)
+		k.same("taken", len(first.List), 1)
+		second := k.take(r)
+		k.same("taken again at once", len(second.List), 0)
+		if second.Next <= 0 || second.Next > r.Lease {
+			k.Errorf("next in %v, want within %v", second.Next, r.Lease)
+		}
+		k.pass(5 * k.unit)
+		third := k.take(r)
+		k.same("taken after the lease", len(third.List), 1)
+		if d := third.List[0]; d.Attempt != 2 || d.Token == first.List[0].Token {
+			k.Errorf("attempt %d, the same token: %v", d.Attempt, d.Token == first.List[0].Token)
+		}
+		k.settle(first.List[0], store.Delivered)
+		k.same("left after one settled it who had lost it", len(k.deliveries("")), 1)
+		k.settle(third.List[0], store.Delivered)
+		k.same("left after it was delivered", len(k.deliveries("")), 0)
+		k.settle(third.List[0], store.Delivered)
+	}},
+	{"only_by_who_can", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.complete()
+		r := k.takes()
+		r.Channels = []string{"email", "func:other"}
+		got := k.take(r)
+		k.same("for other channels", len(got.List), 0)
+		k.same("events", got.Events, []courier.EventType{courier.EventJobCompleted})
+		r = k.takes()
+		r.Except = []string{"x", "sub"}
+		k.same("for all but this one", len(k.take(r).List), 0)
+		k.same("for all", len(k.taken(nil)), 1)
+	}},
+	{"bounded_in_all_and_of_each", func(k *kit) {
+		k.subscribe("a", courier.EventJobCompleted)
+		k.subscribe("b", courier.EventJobCompleted)
+		for range 5 {
+			k.complete()
+		}
+		r := k.takes()
+		r.Each = 2
+		k.same("two of each", len(k.take(r).List), 4)
+		r.Each, r.Max = 10, 5
+		k.same("five in all", len(k.take(r).List), 5)
+		k.same("the rest", len(k.taken(nil)), 1)
+	}},
+	{"the_longest_due_first", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		var want []courier.ExecutionID
+		for range 4 {
+			want = append(want, k.complete())
+		}
+		r := k.takes()
+		r.Max = 1
+		var got []courier.ExecutionID
+		for range want {
+			got = append(got, ids(k.take(r).List)...)
+		}
+		k.same("order", got, want)
+	}},
+	{"again_after_a_delay", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.complete()
+		d := k.taken(nil)[0]
+		o := outcome(d, store.Again)
+		o.Delay, o.Error = 4*k.unit, "busy"
+		k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{o}))
+		got := k.take(k.takes())
+		if len(got.List) != 0 || got.Next <= 0 || got.Next > o.Delay {
+			k.Errorf("%d taken before it is due, next in %v", len(got.List), got.Next)
+		}
+		left := k.deliveries(courier.DeliveryPending)
+		if len(left) != 1 || left[0].LastErr != "busy" || left[0].Attempts != 1 {
+			k.Errorf("it stands as %+v", left)
+		}
+		k.pass(5 * k.unit)
+		again := k.taken(nil)
+		if len(again) != 1 || again[0].Attempt != 2 || text(again[0].Notification) != text(d.Notification) {
+			k.Errorf("taken again: %+v, want %+v", again, d)
+		}
+	}},
+	{"returned_is_not_counted", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.complete()
+		k.settle(k.taken(nil)[0], store.Returned)
+		again := k.taken(nil)
+		if len(again) != 1 || again[0].Attempt != 1 {
+			k.Errorf("taken again: %+v", again)
+		}
+	}},
+	{"given_up_stays_until_it_is_replayed", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		one, two := k.complete(), k.complete()
+		for _, d := range k.taken(nil) {
+			o := outcome(d, store.GivenUp)
+			o.Error = "no such host"
+			k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{o}))
+		}
+		k.same("taken", len(k.taken(nil)), 0)
+		failed := k.deliveries(courier.DeliveryFailed)
+		if len(failed) != 2 || failed[0].LastErr != "no such host" || failed[0].Execution != one || failed[1].Execution != two {
+			k.Fatalf("failed: %+v", failed)
+		}
+		k.same("pending", len(k.deliveries(courier.DeliveryPending)), 0)
+		n, err := k.outbox().Replay(k.ctx(), "sub", []string{failed[1].ID, "018f0000-0000-7000-8000-000000000000-1"})
+		k.ok(err)
+		k.same("replayed", n, 1)
+		again := k.taken(nil)
+		if len(again) != 1 || again[0].Notification.Execution != two || again[0].Attempt != 1 {
+			k.Errorf("taken: %+v", again)
+		}
+		n, err = k.outbox().Replay(k.ctx(), "sub", nil)
+		k.ok(err)
+		k.same("replayed", n, 1)
+		k.same("taken", ids(k.taken(nil)), []courier.ExecutionID{one})
+		_, err = k.outbox().Replay(k.ctx(), "none", nil)
+		k.is("of an unknown subscription", err, courier.ErrNotFound)
+	}},
+	{"gone_disables", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.complete()
+		k.complete()
+		list := k.taken(nil)
+		o := outcome(list[0], store.Gone)
+		o.Error = "410 Gone"
+		k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{o}))
+		k.settle(list[1], store.Returned)
+		subs, err := k.outbox().Subscriptions(k.ctx())
+		k.ok(err)
+		if !subs[0].Disabled || subs[0].Reason != "410 Gone" {
+			k.Errorf("subscription: %+v", subs[0])
+		}
+		k.complete()
+		got := k.take(k.takes())
+		if len(got.List) != 0 || len(got.Events) != 0 {
+			k.Errorf("taken of one that is disabled: %+v", got)
+		}
+		k.same("kept", len(k.deliveries("")), 2)
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.same("taken when it is enabled again", ids(k.taken(nil)), []courier.ExecutionID{list[1].Notification.Execution})
+	}},
+	{"removed_with_all_that_was_kept", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.subscribe("stays", courier.EventJobCompleted)
+		k.complete()
+		k.ok(k.outbox().Subscribe(k.ctx(), store.Subscription{Name: "sub"}))
+		k.same("kept", len(k.deliveries("")), 1)
+		k.subscribe("sub", courier.EventJobCompleted)
+		k.same("taken", len(k.taken(nil)), 1)
+	}},
+	{"pages_of_deliveries", func(k *kit) {
+		k.subscribe("a", courier.EventJobCompleted, courier.EventJobStarted)
+		k.subscribe("b", courier.EventJobCompleted)
+		for range 3 {
+			k.complete()
+		}
+		all := k.deliveries("")
+		k.same("all", len(all), 9)
+		f := store.DeliveryFilter{Limit: 2}
+		var paged []courier.Delivery
+		for {
+			list, err := k.outbox().Deliveries(k.ctx(), f)
+			k.ok(err)
+			if paged = append(paged, list...); len(list) < 2 {
+				break
+			}
+			f.AfterSubscription, f.AfterEvent = list[1].Subscription, list[1].ID
+		}
+		k.same("pages", paged, all)
+		list, err := k.outbox().Deliveries(k.ctx(), store.DeliveryFilter{Subscription: "b"})
+		k.ok(err)
+		k.same("of one", len(list), 3)
+	}},
+	{"window_sends_one_and_counts_the_rest", func(k *kit) {
+		k.job("other")
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = 4 * k.unit
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		first := k.complete()
+		k.same("the first at once", ids(k.taken(nil)), []courier.ExecutionID{first})
+		second, third := k.complete(), k.complete()
+		k.pass(5 * k.unit)
+		list := k.taken(nil)
+		if len(list) != 1 || list[0].Notification.Execution != second || list[0].Notification.Count != 2 {
+			k.Fatalf("after the window: %+v", list)
+		}
+		more := list[0].Notification.More
+		if len(more) != 1 || more[0].Execution != third || !strings.HasPrefix(more[0].ID, string(third)+"-") || more[0].At.Before(list[0].Notification.At) {
+			k.Errorf("beside it: %+v", more)
+		}
+		k.complete()
+		k.settle(list[0], store.Returned)
+		for _, d := range k.taken(nil) {
+			if d.Notification.ID == list[0].Notification.ID && text(d.Notification) != text(list[0].Notification) {
+				k.Errorf("it changed on its way: %+v, was %+v", d, list)
+			}
+		}
+	}},
+	{"window_holds_back", func(k *kit) {
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.same("the first at once", len(k.taken(nil)), 1)
+		k.complete()
+		got := k.take(k.takes())
+		if len(got.List) != 0 || got.Next <= 0 || got.Next > long {
+			k.Errorf("within the window %d taken, next in %v", len(got.List), got.Next)
+		}
+		k.same("kept", len(k.deliveries(courier.DeliveryPending)), 2)
+	}},
+	{"window_of_each_event_and_job", func(k *kit) {
+		k.job("other")
+		s := k.subscription("sub", courier.EventJobCompleted, courier.EventJobStarted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.complete()
+		n := k.with(func(n *store.NewExecution) { n.Job = "other" })
+		h := k.hold(k.add(n)[0].ID, long)
+		h.must(h.to(courier.Completed))
+		var got []string
+		for _, d := range k.taken(nil) {
+			got = append(got, fmt.Sprintf("%s %s %d", d.Notification.Job, d.Notification.Type, d.Notification.Count))
+		}
+		slices.Sort(got)
+		k.same("notifications", got, []string{"job JobCompleted 2", "job JobStarted 2", "other JobCompleted 1", "other JobStarted 1"})
+	}},
+	{"window_names_the_first_50", func(k *kit) {
+		s := k.subscription("sub", courier.EventStepFailed)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		const count = store.MostBeside + 3
+		k.endMany(count, courier.StepFailed, strings.Repeat("ü", 300))
+		list := k.taken(nil)
+		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.More) != store.MostBeside {
+			k.Fatalf("%d notifications, the first of %d events, %d of them named", len(list), list[0].Notification.Count, len(list[0].Notification.More))
+		}
+		k.same("their errors are cut", list[0].Notification.More[0].Error, strings.Repeat("ü", store.MostBesideError))
+	}},
+	{"window_that_was_taken_back", func(k *kit) {
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.same("the first", len(k.taken(nil)), 1)
+		k.complete()
+		k.same("held back", len(k.taken(nil)), 0)
+		s.Window = 0
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.same("let go", len(k.taken(nil)), 1)
+	}},
+	{"taken_by_one_of_many", func(k *kit) {
+		k.subscribe("sub", courier.EventStepSkipped)
+		w := k.subscription("window", courier.EventStepSkipped)
+		w.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), w))
+		const events, takers = 20, 8
+		k.endMany(events, courier.StepSkipped, "")
+		var mu sync.Mutex
+		seen := make(map[string]int)
+		joined := 0
+		var all sync.WaitGroup
+		for range takers {
+			all.Go(func() {
+				r := k.takes()
+				r.Max = 3
+				for none := 0; none < 3; {
+					got, err := k.outbox().Take(k.ctx(), r)
+					if err != nil {
+						k.Error(err)
+						return
+					}
+					if len(got.List) == 0 {
+						none++
+					}
+					mu.Lock()
+					for _, d := range got.List {
+						seen[d.Notification.Subscription+" "+d.Notification.ID]++
+						if d.Notification.Subscription == "window" {
+							joined += d.Notification.Count
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		for id, n := range seen {
+			if n != 1 {
+				k.Errorf("%s was taken %d times", id, n)
+			}
+		}
+		if len(seen) != events+1 || joined != events {
+			k.Errorf("%d deliveries, and %d events in that of the window; want %d and %d", len(seen), joined, events+1, events)
+		}
+	}},
+	{"a_claim_says_whether_somebody_has_subscribed", func(k *kit) {
+		claims, err := k.Claim(k.ctx(), k.request(1))
+		k.ok(err)
+		k.same("before", claims.Subscribed, false)
+		k.subscribe("sub", courier.EventJobCompleted)
+		claims, err = k.Claim(k.ctx(), k.request(1))
+		k.ok(err)
+		k.same("after", claims.Subscribed, true)
+	}},
+	{"subscribed_while_executions_run", func(k *kit) {
+		// What was claimed before anybody subscribed goes on, and is told of.
+		h, queued := k.start(), k.add(k.new())[0].ID
+		k.subscribe("all", everyEvent...)
+		h.must(h.begin(0))
+		t := h.finish(0)
+		t.To = courier.Completed
+		h.must(t)
+		k.events("the one that ran", h.id(), "StepStarted", "StepCompleted", "JobCompleted")
+		k.hold(queued, long)
+		k.events("the one that was queued", queued, "JobStarted")
+	}},
+}

@@ -1,0 +1,241 @@
+package courier
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A SubscriptionKind says how a subscription's notifications are delivered.
+type SubscriptionKind string
+
+// The kinds of subscriptions.
+const (
+	SubscribeFunc    SubscriptionKind = "func"    // a function of the host application
+	SubscribeWebhook SubscriptionKind = "webhook" // an HTTP request, signed as Standard Webhooks says
+	SubscribeJob     SubscriptionKind = "job"     // an execution of another job
+	SubscribeEmail   SubscriptionKind = "email"   // a message through the host's Mailer
+)
+
+// A Subscription says who is notified of which events. An event is kept for it
+// in the transaction in which it happens, from the moment the subscription is
+// saved, and is delivered at least once.
+//
+// In JSON it is an object with the names of the field tags; names that are not
+// among them are refused.
+type Subscription struct {
+	Name string           `json:"name"` // 1 to 200 characters, no control characters
+	Kind SubscriptionKind `json:"kind"`
+	// Events are the types of events that are wanted, at least one.
+	Events []EventType `json:"events"`
+	// Jobs and Chains say whose events are wanted: those of the named jobs and
+	// their steps, and of the named chains and their members. Both empty means
+	// all.
+	Jobs   []string `json:"jobs,omitempty"`
+	Chains []string `json:"chains,omitempty"`
+	// Func is the name of a function in the engine's Options.Subscribers, for
+	// the kind func.
+	Func string `json:"func,omitempty"`
+	// Webhook, Job and Email are the settings of these kinds; nil for others.
+	Webhook *WebhookTarget `json:"webhook,omitempty"`
+	Job     *JobTarget     `json:"job,omitempty"`
+	Email   *EmailTarget   `json:"email,omitempty"`
+	// Window limits a flood: of each type of event of each job, or chain, at most
+	// one notification is sent within it, and the next one stands for all that
+	// came in between. 0 means that each event is a notification of its own;
+	// nil means 30 minutes for e-mail and 0 for the rest. In JSON it is
+	// window_seconds.
+	Window *time.Duration `json:"-"`
+	// Disabled keeps events from being kept for the subscription from now on. What
+	// was kept before waits until it is enabled again.
+	Disabled bool `json:"disabled,omitempty"`
+	// Reason says why it is disabled, if not a person did it: such as a receiver
+	// that answered 410. Saving the subscription clears it.
+	Reason string `json:"reason,omitempty"`
+}
+
+// A WebhookTarget is where a subscription of kind webhook sends its requests.
+type WebhookTarget struct {
+	// URL of the receiver, https unless the engine allows otherwise. It can be
+	// "secret:NAME", for a URL that is itself a secret.
+	URL string `json:"url"`
+	// Secrets sign the requests, each a reference "secret:NAME" to a text
+	// "whsec_" and 24 to 64 bytes in base64. Several give several signatures, so
+	// that a secret can be replaced while receivers still know the old one.
+	Secrets []string `json:"secrets"`
+	// Headers are sent in addition. A value can be "secret:NAME".
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// A JobTarget is the job that a subscription of kind job starts. The execution's
+// parameter "event" is the notification, and the event's ID is its idempotency
+// key, so that each event starts it once.
+type JobTarget struct {
+	Name     string         `json:"name"`
+	Params   map[string]any `json:"params,omitempty"` // besides "event"
+	Priority int16          `json:"priority,omitempty"`
+}
+
+// An EmailTarget is whom a subscription of kind email writes to.
+type EmailTarget struct {
+	To []string `json:"to"`
+	// Subject begins the subject of the messages. Empty means "Courier".
+	Subject string `json:"subject,omitempty"`
+}
+
+// EffectiveWindow is the flood window: the one given, or the kind's default.
+func (s *Subscription) EffectiveWindow() time.Duration {
+	const ofEmail = 30 * time.Minute
+	switch {
+	case s.Window != nil:
+		return *s.Window
+	case s.Kind == SubscribeEmail:
+		return ofEmail
+	}
+	return 0
+}
+
+// UnmarshalJSON reads a subscription strictly and reports everything that is
+// wrong with its form at once.
+func (s *Subscription) UnmarshalJSON(data []byte) error {
+	var n Subscription
+	if err := checkText(data); err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	err := readObject(newReader(data), fields{
+		"name": into(&n.Name), "kind": into(&n.Kind), "events": into(&n.Events), "jobs": into(&n.Jobs), "chains": into(&n.Chains),
+		"func": into(&n.Func), "webhook": intoOwn(&n.Webhook), "job": intoOwn(&n.Job), "email": intoOwn(&n.Email),
+		"window_seconds": intoSeconds(&n.Window), "disabled": into(&n.Disabled), "reason": into(&n.Reason),
+	})
+	if err != nil {
+		return fmt.Errorf("subscription: %w", err)
+	}
+	*s = n
+	return nil
+}
+
+// MarshalJSON writes the form that UnmarshalJSON reads.
+func (s Subscription) MarshalJSON() ([]byte, error) {
+	type plain Subscription // without methods
+	return appendJSON(nil, struct {
+		plain
+		Window *seconds `json:"window_seconds,omitempty"`
+	}{plain(s), (*seconds)(s.Window)})
+}
+
+// UnmarshalJSON reads a target strictly.
+func (w *WebhookTarget) UnmarshalJSON(data []byte) error {
+	return readObject(newReader(data), fields{"url": into(&w.URL), "secrets": into(&w.Secrets), "headers": into(&w.Headers)})
+}
+
+// UnmarshalJSON reads a target strictly; numbers in its parameters keep their
+// digits.
+func (j *JobTarget) UnmarshalJSON(data []byte) error {
+	return readObject(newReader(data), fields{"name": into(&j.Name), "params": into(&j.Params), "priority": into(&j.Priority)})
+}
+
+// UnmarshalJSON reads a target strictly.
+func (m *EmailTarget) UnmarshalJSON(data []byte) error {
+	return readObject(newReader(data), fields{"to": into(&m.To), "subject": into(&m.Subject)})
+}
+
+// intoOwn reads a value that has its own strict UnmarshalJSON, or null.
+func intoOwn[T any](v **T) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return plainError(err)
+		}
+		if string(raw) == "null" {
+			return nil
+		}
+		n := new(T)
+		if err := json.Unmarshal(raw, n); err != nil {
+			return plainError(err)
+		}
+		*v = n
+		return nil
+	}
+}
+
+// A Notification tells a subscriber of an event. In JSON it is the payload of
+// webhooks and the parameter of jobs.
+type Notification struct {
+	// ID names the event: it is the same for all subscriptions, and in every
+	// attempt to deliver it, so that receivers can tell what they have seen. It
+	// has no dots.
+	ID           string    `json:"id"`
+	Subscription string    `json:"subscription"`
+	Type         EventType `json:"type"`
+	At           time.Time `json:"at"` // when it happened, by the store's clock
+	// Execution and Seq are the execution and the number of the audit entry that
+	// the event stands for.
+	Execution ExecutionID `json:"execution_id,omitempty"`
+	Seq       int64       `json:"seq,omitempty"`
+	Job       string      `json:"job,omitempty"`
+	Version   int         `json:"version,omitempty"`
+	// ChainExecution is set for events of chains, whose Seq counts them; Chain for
+	// those and for events of a chain's members.
+	ChainExecution ExecutionID `json:"chain_execution_id,omitempty"`
+	Chain          string      `json:"chain,omitempty"`
+	// Step, StepID, StepType, Iteration and StepAttempt are set for events of
+	// steps; Step is nil for others.
+	Step        *int   `json:"step,omitempty"`
+	StepID      string `json:"step_id,omitempty"`
+	StepType    string `json:"step_type,omitempty"`
+	Iteration   []int  `json:"iteration,omitempty"`
+	StepAttempt int    `json:"step_attempt,omitempty"`
+	Bytes       int64  `json:"bytes,omitempty"`
+	Reason      Reason `json:"reason,omitempty"`
+	Error       string `json:"error,omitempty"`
+	By          string `json:"by,omitempty"`
+	// Count is how many events of this type and job the notification stands for:
+	// 1, or more if the subscription has a window. More are others of them, the
+	// first 50.
+	Count int              `json:"count"`
+	More  []NotifiedBeside `json:"more,omitempty"`
+}
+
+// A NotifiedBeside is an event that a notification of another one stands for.
+type NotifiedBeside struct {
+	ID        string      `json:"id"`
+	At        time.Time   `json:"at"`
+	Execution ExecutionID `json:"execution_id,omitempty"` // or chain execution
+	Error     string      `json:"error,omitempty"`        // its first 200 characters
+}
+
+// A DeliveryState is how a delivery stands. One that succeeded is not kept.
+type DeliveryState string
+
+// The states of deliveries.
+const (
+	DeliveryPending DeliveryState = "pending" // waits for its turn, is under way, or waits for the next attempt
+	DeliveryFailed  DeliveryState = "failed"  // all attempts failed, or the receiver refused it; see Engine.Replay
+)
+
+// A Delivery is a notification that has not been delivered.
+type Delivery struct {
+	Notification
+	State    DeliveryState `json:"state"`
+	Attempts int           `json:"attempts"`             // that were begun
+	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one is given up; when it failed
+	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
+}
+
+// A Mailer sends e-mail for subscriptions of kind email. An error marked by
+// [Permanent] says that trying again is no use. Package x/mail has one for SMTP.
+type Mailer interface {
+	Send(ctx context.Context, m Mail) error
+}
+
+// A Mail is a message to be sent. Subject has no line breaks; Text and HTML say
+// the same.
+type Mail struct {
+	// ID is that of the event, the same in every attempt.
+	ID      string
+	To      []string
+	Subject string
+	Text    string
+	HTML    string
+}
