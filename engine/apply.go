@@ -74,6 +74,7 @@ func (r *run) written(t *store.Transition) {
 		n++
 	}
 	r.tell(t)
+	r.e.notices.heard()
 	r.seq += n
 	r.ended = nil
 	r.current = t.Start

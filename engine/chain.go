@@ -109,6 +109,7 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 	if err != nil {
 		return nil, err
 	}
+	e.notices.heard()
 	started := make([]courier.ChainExecution, len(got))
 	for i := range got {
 		started[i] = got[i].Execution

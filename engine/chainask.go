@@ -128,6 +128,7 @@ func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind
 		}
 		return fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
+	e.notices.heard()
 	each := kind // what was asked of the executions
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume

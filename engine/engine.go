@@ -76,6 +76,16 @@ type Options struct {
 	// 1024 are waiting, loses events (see [Engine.Dropped]), and harms nothing
 	// else.
 	Observers []func(courier.Event)
+	// Subscribers are the functions that subscriptions of kind func name; see
+	// [Engine.Subscribe]. An event is delivered again, later or elsewhere, if the
+	// function returns an error, unless that is marked by [courier.Permanent], if
+	// it panics, and if its engine goes away. Its context ends after a minute.
+	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
+	// Mailer sends what subscriptions of kind email ask for. Nil leaves that to
+	// other engines.
+	Mailer courier.Mailer
+	// Webhooks says what subscriptions of kind webhook may reach.
+	Webhooks WebhookOptions
 	// OnStuckStep is called when a step did not return within Grace after its
 	// context ended. Nil means that it is only logged.
 	OnStuckStep func(StuckStep)
@@ -105,6 +115,7 @@ type Engine struct {
 
 	programs programs
 	events   events
+	notices  notices
 	work     workspaces
 	zones    zones
 
@@ -169,6 +180,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.events.init(o.Observers, e.log)
 	e.work.dir = o.Workspace
 	e.programs.reg = r
+	e.notices.init()
 	return e
 }
 

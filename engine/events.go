@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
 // maxEvents is how many events may wait for the observers.
@@ -117,20 +118,7 @@ func eventOf(x *courier.Execution, a *courier.AuditEntry) (courier.Event, bool) 
 	}
 	if a.Step != nil {
 		ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = *a.Step, a.ID, a.Type, a.Iteration, a.Attempt
-		ev.Type = stepEvents[courier.StepState(a.To)]
-	} else {
-		ev.Type = jobEvents[courier.State(a.To)]
 	}
+	ev.Type = store.EventOf(a, false)
 	return ev, ev.Type != ""
-}
-
-var stepEvents = map[courier.StepState]courier.EventType{
-	courier.StepRunning: courier.EventStepStarted, courier.StepCompleted: courier.EventStepCompleted,
-	courier.StepFailed: courier.EventStepFailed, courier.StepSkipped: courier.EventStepSkipped,
-}
-
-// jobEvents leaves out running: its event depends on why it runs.
-var jobEvents = map[courier.State]courier.EventType{
-	courier.Completed: courier.EventJobCompleted, courier.Failed: courier.EventJobFailed,
-	courier.Paused: courier.EventJobPaused, courier.Cancelled: courier.EventJobCancelled,
 }

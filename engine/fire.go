@@ -177,6 +177,9 @@ func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) 
 		fired, err = a.Fire(ctx, list)
 		return err
 	})
+	if err == nil {
+		e.notices.heard()
+	}
 	return fired, err
 }
 

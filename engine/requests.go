@@ -71,6 +71,7 @@ func (e *Engine) ask(ctx context.Context, id courier.ExecutionID, kind courier.R
 	if err != nil {
 		return x, e.requestError(kind, id, err)
 	}
+	e.notices.heard()
 	e.wasAsked(&x, kind, by)
 	return x, nil
 }

@@ -77,6 +77,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 			r.interrupt(errExecutionTimeout)
 		}
 	}
+	e.notices.heard()
 	if c.First {
 		e.events.emit(r.event(courier.EventJobStarted))
 	}

@@ -40,7 +40,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.rest.Add(4) // before Stop can wait for them
+	w.rest.Add(5) // before Stop can wait for them
 	agenda, schedules := e.store.(store.Agenda)
 	if schedules {
 		w.rest.Add(firing)
@@ -51,6 +51,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
 	go e.sweepLoop(w)
+	go e.deliverLoop(w)
 	if schedules {
 		e.startFiring(w, agenda)
 	}
@@ -156,6 +157,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			}
 			if err == nil {
 				wait = e.until(&got)
+				e.notices.learn(got.Subscribed)
 				select {
 				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too

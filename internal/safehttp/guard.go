@@ -136,6 +136,17 @@ func (o *Options) CheckURL(u *url.URL) error {
 	return nil
 }
 
+// Check returns nil if u may be requested as things stand: CheckURL, and one of
+// the addresses that its host has now. A name whose addresses can't be found is
+// another error than a *[RefusedError].
+func (o *Options) Check(ctx context.Context, u *url.URL) error {
+	if err := o.CheckURL(u); err != nil {
+		return err
+	}
+	_, err := o.resolve(ctx, u.Hostname())
+	return err
+}
+
 // Origin is the part of a URL that may be shown: neither its path nor its
 // query, which may hold secrets.
 func Origin(u *url.URL) string {

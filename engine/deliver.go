@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// deliver makes one attempt.
+func (p *postman) deliver(ctx context.Context, t *store.TakenDelivery) error {
+	var s courier.Subscription
+	if err := json.Unmarshal(t.Body, &s); err != nil {
+		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
+	}
+	n := t.Notification
+	switch {
+	case s.Kind == courier.SubscribeFunc && p.e.opt.Subscribers[s.Func] != nil:
+		return p.e.callSubscriber(ctx, p.e.opt.Subscribers[s.Func], n)
+	case s.Kind == courier.SubscribeWebhook && s.Webhook != nil:
+		return p.post(ctx, s.Webhook, n)
+	case s.Kind == courier.SubscribeJob && s.Job != nil:
+		return p.e.startJob(ctx, s.Job, n)
+	case s.Kind == courier.SubscribeEmail && s.Email != nil && p.e.opt.Mailer != nil:
+		return p.e.mail(ctx, s.Email, n)
+	}
+	return fmt.Errorf("this engine can't deliver to subscriptions of kind %q", s.Kind)
+}
+
+// callSubscriber calls a function of the host's. It returns when the function has.
+func (e *Engine) callSubscriber(ctx context.Context, f func(context.Context, courier.Notification) error, n courier.Notification) error {
+	return e.guarded("the subscriber", n, func() error { return f(ctx, n) })
+}
+
+// guarded calls f, which is the host's, in a goroutine of its own since it may
+// panic or call runtime.Goexit.
+func (e *Engine) guarded(who string, n courier.Notification, f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		err := fmt.Errorf("%s called runtime.Goexit", who)
+		defer func() {
+			if p := recover(); p != nil {
+				e.log.Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("%s panicked: %v", who, p)
+			}
+			result <- err
+		}()
+		err = f()
+	}()
+	return <-result
+}
+
+// eventParam is the parameter that tells a job of the event.
+const eventParam = "event"
+
+// startJob starts the job of a subscription, once for each event.
+func (e *Engine) startJob(ctx context.Context, to *courier.JobTarget, n courier.Notification) error {
+	raw, err := courier.AppendJSON(nil, n)
+	if err != nil {
+		return courier.Permanent(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var event map[string]any
+	if err := dec.Decode(&event); err != nil {
+		return courier.Permanent(err)
+	}
+	params := maps.Clone(to.Params)
+	if params == nil {
+		params = make(map[string]any, 1)
+	}
+	params[eventParam] = event
+	x, err := e.prepare(ctx, to.Name, &EnqueueOptions{
+		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: "subscription " + n.Subscription,
+	}, false)
+	if err == nil {
+		_, err = e.create(ctx, []store.NewExecution{x})
+	}
+	switch {
+	case errors.Is(err, courier.ErrConflict):
+		return nil // it was started, before the subscription changed
+	case errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrNotFound):
+		return courier.Permanent(err)
+	}
+	return err
+}
+
+// job looks at the job that a subscription starts.
+func (c *subscriptionCheck) job(to *courier.JobTarget) error {
+	if len(c.s.Jobs)+len(c.s.Chains) == 0 {
+		c.problem("jobs", "there are none: name the jobs or chains whose events start %q, or it would start itself", to.Name)
+	}
+	if _, given := to.Params[eventParam]; given {
+		c.problem("job.params", "%q is the notification; choose another name", eventParam)
+	}
+	if to.Name == "" {
+		c.problem("job.name", "is missing")
+		return nil
+	}
+	known := len(c.found)
+	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
+		return err
+	}
+	job, err := c.e.Job(c.ctx, to.Name, 0)
+	if err != nil {
+		return err
+	}
+	if job.Params != nil {
+		declared := slices.Sorted(maps.Keys(job.Params))
+		for _, name := range append(slices.Sorted(maps.Keys(to.Params)), eventParam) {
+			if _, ok := job.Params[name]; !ok {
+				c.problem("job.params", "job %q declares no parameter %q; %s", to.Name, name, courier.DidYouMean(name, declared))
+			}
+		}
+	}
+	return c.circle(to.Name)
+}
+
+// circle reports jobs that would start each other for ever.
+func (c *subscriptionCheck) circle(target string) error {
+	list, err := c.o.Subscriptions(c.ctx)
+	if err != nil {
+		return err
+	}
+	starts := make(map[string][]string) // by the job whose events start them
+	for i := range list {
+		var s courier.Subscription
+		if list[i].Name == c.s.Name || json.Unmarshal(list[i].Body, &s) != nil || s.Job == nil {
+			continue
+		}
+		for _, from := range s.Jobs {
+			starts[from] = append(starts[from], s.Job.Name)
+		}
+	}
+	for _, from := range c.s.Jobs {
+		if path := pathTo(starts, target, from, make(map[string]bool)); path != nil {
+			c.problem("job.name", "jobs would start each other for ever: %s", arrows(append([]string{from}, path...)))
+			return nil
+		}
+	}
+	return nil
+}
+
+// pathTo returns a path between two jobs, nil if there is none.
+func pathTo(starts map[string][]string, from, to string, seen map[string]bool) []string {
+	if from == to {
+		return []string{to}
+	}
+	if seen[from] {
+		return nil
+	}
+	seen[from] = true
+	for _, next := range starts[from] {
+		if path := pathTo(starts, next, to, seen); path != nil {
+			return append([]string{from}, path...)
+		}
+	}
+	return nil
+}
+
+func arrows(path []string) string {
+	var b bytes.Buffer
+	for i, name := range path {
+		if i > 0 {
+			b.WriteString(" -> ")
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}

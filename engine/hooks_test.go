@@ -1,0 +1,443 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/webhook"
+)
+
+// A receiver is a server that is told by webhooks.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []received
+	answer func(w http.ResponseWriter, r *http.Request)
+}
+
+// A received is a request as it came.
+type received struct {
+	header http.Header
+	body   []byte
+	path   string
+}
+
+func newReceiver(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *receiver {
+	t.Helper()
+	rc := &receiver{answer: answer}
+	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		rc.mu.Lock()
+		rc.got = append(rc.got, received{r.Header.Clone(), body, r.URL.Path})
+		rc.mu.Unlock()
+		if rc.answer != nil {
+			rc.answer(w, r)
+		}
+	}))
+	t.Cleanup(rc.Close)
+	return rc
+}
+
+func (rc *receiver) requests() []received {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return append([]received(nil), rc.got...)
+}
+
+func whsec(b byte) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
+}
+
+// secrets are those of the engines in these tests.
+var secrets = map[string]string{"one": whsec(1), "two": whsec(2), "token": "Bearer s3cr3t-t0ken", "short": "whsec_AAAA"}
+
+func secretOf(_ context.Context, name string) (string, error) {
+	if s, ok := secrets[name]; ok {
+		return s, nil
+	}
+	return "", fmt.Errorf("there is no secret %q", name)
+}
+
+// loopback lets an engine reach servers of the tests.
+func loopback(o *engine.Options) {
+	o.Secrets = secretOf
+	o.Webhooks = engine.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true}
+}
+
+// hook is a subscription of kind webhook.
+func hook(url string) courier.Subscription {
+	return courier.Subscription{
+		Name: "hook", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
+		Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}},
+	}
+}
+
+// eventually waits for something to hold.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func left(t *testing.T, e *engine.Engine) []courier.Delivery {
+	t.Helper()
+	list, err := e.Deliveries(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestWebhook(t *testing.T) {
+	rc := newReceiver(t, nil)
+	var log bytes.Buffer
+	var m mailbox
+	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+		loopback(o)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	s := hook(rc.URL + "/in")
+	s.Webhook.Secrets = []string{"secret:one", "secret:two"}
+	s.Webhook.Headers = map[string]string{"Authorization": "secret:token", "X-From": "courier"}
+	if _, err := e.Subscribe(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	x := enqueued(t, e, "bad")
+	eventually(t, "it was delivered", func() bool { return len(rc.requests()) == 1 && len(left(t, e)) == 0 })
+	r := rc.requests()[0]
+	for _, known := range [][]string{{secrets["one"]}, {secrets["two"]}} {
+		if err := webhook.Verify(r.header, r.body, known...); err != nil {
+			t.Errorf("verify: %v", err)
+		}
+	}
+	if err := webhook.Verify(r.header, append(r.body, ' '), secrets["one"]); err == nil {
+		t.Error("an altered body was accepted")
+	}
+	var p struct {
+		Type      string
+		Timestamp time.Time
+		Data      courier.Notification
+	}
+	if err := json.Unmarshal(r.body, &p); err != nil {
+		t.Fatal(err)
+	}
+	id := r.header.Get("webhook-id")
+	if p.Type != "JobFailed" || p.Data.Execution != x.ID || p.Data.Job != "bad" || p.Data.Error != "it broke" || p.Data.ID != id || !p.Timestamp.Equal(p.Data.At) {
+		t.Errorf("payload: %s", r.body)
+	}
+	if !strings.HasPrefix(id, string(x.ID)+"-") || strings.Contains(id, ".") {
+		t.Errorf("webhook-id %q", id)
+	}
+	if r.header.Get("Authorization") != secrets["token"] || r.header.Get("X-From") != "courier" || r.header.Get("Content-Type") != "application/json" || r.path != "/in" {
+		t.Errorf("request to %s: %v", r.path, r.header)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, secret := range secrets {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log shows secret %q", name)
+		}
+	}
+}
+
+// TestWebhookAnswers shows what becomes of a delivery after each answer.
+func TestWebhookAnswers(t *testing.T) {
+	later := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+	for _, tt := range []struct {
+		name     string
+		status   int
+		header   map[string]string
+		min, max time.Duration // until the next attempt
+		gone     bool
+		says     string
+	}{
+		{name: "server error", status: 500, min: 4 * time.Second, max: 7 * time.Second, says: "answered 500"},
+		{name: "refused", status: 401, min: 4 * time.Second, max: 7 * time.Second, says: "answered 401"},
+		{name: "busy", status: 429, header: map[string]string{"Retry-After": "600"}, min: 9 * time.Minute, max: 11 * time.Minute, says: "429"},
+		{name: "busy until", status: 503, header: map[string]string{"Retry-After": later(time.Hour)}, min: 58 * time.Minute, max: time.Hour, says: "503"},
+		{name: "busy for years", status: 503, header: map[string]string{"Retry-After": "4000000000"}, min: 23 * time.Hour, max: 24*time.Hour + time.Minute, says: "503"},
+		{name: "not understood", status: 503, header: map[string]string{"Retry-After": "soon"}, min: 4 * time.Second, max: 7 * time.Second, says: "503"},
+		{name: "less than the wait", status: 503, header: map[string]string{"Retry-After": "1"}, min: 4 * time.Second, max: 7 * time.Second, says: "503"},
+		{name: "redirect", status: 307, header: map[string]string{"Location": "/other"}, min: 4 * time.Second, max: 7 * time.Second, says: "redirect, which is not followed"},
+		{name: "moved", status: 301, header: map[string]string{"Location": "http://127.0.0.1:1/"}, min: 4 * time.Second, max: 7 * time.Second, says: "redirect"},
+		{name: "gone", status: 410, gone: true, says: "wants no more"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			rc := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+				for k, v := range tt.header {
+					w.Header().Set(k, v)
+				}
+				w.WriteHeader(tt.status)
+			})
+			var m mailbox
+			e := told(t, memstore.New(), &m, loopback)
+			if _, err := e.Subscribe(t.Context(), hook(rc.URL)); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			enqueued(t, e, "bad")
+			eventually(t, "one attempt was settled", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
+			d := left(t, e)[0]
+			if !strings.Contains(d.LastErr, tt.says) || !strings.Contains(d.LastErr, rc.URL) {
+				t.Errorf("error %q, want one with %q and %s", d.LastErr, tt.says, rc.URL)
+			}
+			if wait := d.DueAt.Sub(begun); !tt.gone && (d.State != courier.DeliveryPending || wait < tt.min || wait > tt.max) {
+				t.Errorf("%s, due in %v; want pending and %v to %v", d.State, wait, tt.min, tt.max)
+			}
+			if n := len(rc.requests()); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+			subs, err := e.Subscriptions(t.Context())
+			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != courier.DeliveryFailed || !strings.Contains(subs[0].Reason, "410")) {
+				t.Errorf("delivery %s, subscription %+v, %v", d.State, subs[0], err)
+			}
+		})
+	}
+}
+
+// privateURLs are ways to write addresses that nobody from outside should reach.
+var privateURLs = []string{
+	"https://127.0.0.1/", "https://127.0.0.1.:8080/", "https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0x7f.0.0.1/",
+	"https://0177.0.0.1/", "https://017700000001/", "https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/",
+	"https://[0:0:0:0:0:0:0:1]/", "https://localhost/", "https://LOCALHOST./", "https://0.0.0.0/", "https://[::]/", "https://10.0.0.8/",
+	"https://192.168.1.1/", "https://172.31.255.255/", "https://169.254.169.254/latest", "https://[fe80::1%25eth0]/", "https://[fd00:ec2::254]/",
+	"https://100.100.100.200/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "https://224.0.0.1/", "https://inside.example/",
+	"https://user:pass@93.184.216.34/",
+}
+
+// flipping is a resolver whose names have public addresses until they are asked
+// for the second time.
+func flipping(seen *sync.Map) func(context.Context, string) ([]netip.Addr, error) {
+	return func(_ context.Context, host string) ([]netip.Addr, error) {
+		if strings.HasPrefix(strings.ToLower(host), "localhost") || host == "inside.example" || strings.HasPrefix(host, "127.") {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		}
+		if _, again := seen.LoadOrStore(host, true); again {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, nil
+		}
+		return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+	}
+}
+
+func TestPrivateReceiverIsRefused(t *testing.T) {
+	var m mailbox
+	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+		o.Secrets = secretOf
+		o.Webhooks.Lookup = flipping(new(sync.Map))
+	})
+	for _, u := range append(privateURLs, "http://example.com/", "ftp://example.com/", "https://", "example.com", "https://exa mple.com/") {
+		_, err := e.Subscribe(t.Context(), hook(u))
+		d, ok := errors.AsType[*courier.DefinitionError](err)
+		if !ok || len(d.Problems) != 1 || d.Problems[0].Field != "webhook.url" || !errors.Is(err, courier.ErrInvalid) {
+			t.Errorf("%s: error %v", u, err)
+		}
+		if strings.Contains(fmt.Sprint(err), "pass") && !strings.Contains(fmt.Sprint(err), "password") {
+			t.Errorf("%s: the error shows credentials: %v", u, err)
+		}
+	}
+	if list, err := e.Subscriptions(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("saved: %v, %v", list, err)
+	}
+	for _, u := range []string{"https://93.184.216.34/", "https://example.com/hook", "https://xn--bcher-kva.example:8443/a?b=c", "https://[2606:4700::1111]/"} {
+		if _, err := e.Subscribe(t.Context(), hook(u)); err != nil {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+}
+
+// TestPrivateReceiverIsNotReached saves what an engine that allows more would
+// have saved, and names that stand for another address by the time of the
+// delivery.
+func TestPrivateReceiverIsNotReached(t *testing.T) {
+	rc := newReceiver(t, nil)
+	at, err := url.Parse(rc.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := memstore.New()
+	var m mailbox
+	e := told(t, s, &m, func(o *engine.Options) {
+		o.Secrets = secretOf
+		o.Webhooks = engine.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
+	})
+	if _, err := e.Subscribe(t.Context(), hook("http://rebound.example:"+at.Port()+"/")); err != nil {
+		t.Fatal(err)
+	}
+	for i, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "inside.example", "127.0.0.1."} {
+		sub := hook("http://" + host + ":" + at.Port() + "/")
+		sub.Name = fmt.Sprint("hook", i)
+		body, err := courier.AppendJSON(nil, sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Subscribe(t.Context(), store.Subscription{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueued(t, e, "bad")
+	failed := func() (list []courier.Delivery) {
+		for _, d := range left(t, e) {
+			if d.State == courier.DeliveryFailed {
+				list = append(list, d)
+			}
+		}
+		return list
+	}
+	eventually(t, "all were refused", func() bool { return len(failed()) == 6 })
+	for _, d := range failed() {
+		if !strings.Contains(d.LastErr, "is not public, so it is refused") || d.Attempts != 1 {
+			t.Errorf("%s: %d attempts, %s", d.Subscription, d.Attempts, d.LastErr)
+		}
+	}
+	if n := len(rc.requests()); n != 0 {
+		t.Errorf("%d requests came through", n)
+	}
+}
+
+// TestWebhookSecretURL keeps a URL that is a secret out of all that is shown.
+func TestWebhookSecretURL(t *testing.T) {
+	rc := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	secrets["url"] = rc.URL + "/T0KEN-IN-PATH"
+	defer delete(secrets, "url")
+	var m mailbox
+	e := told(t, memstore.New(), &m, loopback)
+	if _, err := e.Subscribe(t.Context(), hook("secret:url")); err != nil {
+		t.Fatal(err)
+	}
+	enqueued(t, e, "bad")
+	eventually(t, "it was tried", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
+	if d := left(t, e)[0]; strings.Contains(d.LastErr, "T0KEN") || rc.requests()[0].path != "/T0KEN-IN-PATH" {
+		t.Errorf("path %s, error %s", rc.requests()[0].path, d.LastErr)
+	}
+}
+
+// TestSlowReceiver shows that a receiver that hangs holds nobody up.
+func TestSlowReceiver(t *testing.T) {
+	slow := newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	quick := newReceiver(t, nil)
+	var m mailbox
+	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+		loopback(o)
+		o.Webhooks.Timeout = 2 * time.Second
+	})
+	a, b := hook(slow.URL), hook(quick.URL)
+	a.Name = "a slow one"
+	for _, s := range []courier.Subscription{a, b} {
+		if _, err := e.Subscribe(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const count = 20
+	begun := time.Now()
+	for range count {
+		enqueued(t, e, "bad")
+	}
+	eventually(t, "the quick one has all", func() bool { return len(quick.requests()) == count })
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	eventually(t, "the slow one was given up", func() bool {
+		for _, d := range left(t, e) {
+			if d.Subscription == a.Name && d.LastErr != "" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestSubscribeListsAllProblems(t *testing.T) {
+	var m mailbox
+	e := told(t, memstore.New(), &m, loopback)
+	negative := -time.Second
+	for _, tt := range []struct {
+		s    courier.Subscription
+		want []string
+	}{
+		{courier.Subscription{}, []string{"name: is missing", `kind: "" is unknown`, "events: there are none"}},
+		{
+			courier.Subscription{
+				Name: "a\nb", Kind: "webhok", Events: []courier.EventType{"JobFaild", "StepProgress", "JobFailed", "JobFailed"}, Window: &negative,
+				Jobs: []string{"baad", "good", "good"}, Chains: []string{"night"}, Func: "box",
+			},
+			[]string{
+				"control characters", `did you mean "webhook"?`, `"JobFaild" is unknown; did you mean "JobFailed"?`, "for observers alone", "given twice",
+				"window_seconds: -1s is negative", `there is no job "baad"; did you mean "bad"?`, `"good" is given twice`, `there is no chain "night"`, "func: is for subscriptions of kind",
+			},
+		},
+		{
+			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{
+				URL: "https://10.0.0.1/", Secrets: []string{secrets["one"], "secret:none", "secret:short"}, Headers: map[string]string{"Webhook-Id": "1", "a b": "", "X-A": "1\n2"},
+			}},
+			[]string{
+				"webhook.url: the address 10.0.0.1 is not public", `webhook.secrets[0]: must be a reference "secret:NAME"`, `webhook.secrets[1]: secret "none"`,
+				"webhook.secrets[2]: webhook: the secret has 3 bytes", `"Webhook-Id" is set by the webhook itself`, `"a b" is not the name of a header`, `value of "X-A"`,
+			},
+		},
+		{
+			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: "https://93.184.216.34"}},
+			[]string{"webhook.secrets: there are none"},
+		},
+		{courier.Subscription{Name: "x", Kind: courier.SubscribeFunc, Events: []courier.EventType{"JobFailed"}}, []string{"func: is missing"}},
+		{courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}}, []string{"email: is missing"}},
+		{
+			courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}, Email: &courier.EmailTarget{To: []string{"ops", "a@b.example\r\nBcc: c@d.example"}, Subject: "a\nb"}},
+			[]string{`email.to[0]: "ops"`, "contains control characters", "email.subject: must be one line"},
+		},
+		{
+			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Job: &courier.JobTarget{Name: "goood", Params: map[string]any{"event": 1}}},
+			[]string{"jobs: there are none", `"event" is the notification`, `job.name: there is no job "goood"; did you mean "good"?`},
+		},
+		{
+			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Jobs: []string{"bad"}, Job: &courier.JobTarget{Name: "bad"}},
+			[]string{"start each other for ever: bad -> bad"},
+		},
+	} {
+		_, err := e.Subscribe(t.Context(), tt.s)
+		d, ok := errors.AsType[*courier.DefinitionError](err)
+		if !ok {
+			t.Errorf("%+v: error %v", tt.s, err)
+			continue
+		}
+		if len(d.Problems) != len(tt.want) {
+			t.Errorf("%d problems, want %d: %v", len(d.Problems), len(tt.want), err)
+			continue
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("no %q in %v", w, err)
+			}
+		}
+		for name, secret := range secrets {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows secret %q: %v", name, err)
+			}
+		}
+	}
+	if list, err := e.Subscriptions(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("saved: %v, %v", list, err)
+	}
+}

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/mail"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// mail sends a notification as a message.
+func (e *Engine) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
+	m := mailOf(to, &n)
+	return e.guarded("the mailer", n, func() error { return e.opt.Mailer.Send(ctx, m) })
+}
+
+// happened is what the events are called in messages.
+var happened = map[courier.EventType]string{
+	courier.EventJobStarted: "started", courier.EventJobCompleted: "completed", courier.EventJobFailed: "failed",
+	courier.EventJobPaused: "paused", courier.EventJobResumed: "resumed", courier.EventJobCancelled: "cancelled",
+	courier.EventStepStarted: "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
+	courier.EventStepSkipped:  "skipped",
+	courier.EventChainStarted: "started", courier.EventChainCompleted: "completed", courier.EventChainFailed: "failed",
+}
+
+const maxSubject = 150 // bytes of what is told of the event
+
+// mailOf returns the message that tells of a notification.
+func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
+	prefix := to.Subject
+	if prefix == "" {
+		prefix = "Courier"
+	}
+	title := shortened(oneLine(titleOf(n)), maxSubject)
+	if n.Count > 1 {
+		title += fmt.Sprintf(", and %d more times", n.Count-1)
+	}
+	lines := linesOf(n)
+	m := courier.Mail{ID: n.ID, To: to.To, Subject: oneLine(prefix) + ": " + title}
+	var text, page strings.Builder
+	text.WriteString(title + "\n\n")
+	page.WriteString("<!DOCTYPE html>\n<html><body>\n<h3>" + html.EscapeString(title) + "</h3>\n<table>\n")
+	for _, l := range lines {
+		fmt.Fprintf(&text, "%s: %s\n", l[0], l[1])
+		fmt.Fprintf(&page, "<tr><td>%s</td><td>%s</td></tr>\n", html.EscapeString(l[0]), html.EscapeString(l[1]))
+	}
+	page.WriteString("</table>\n")
+	if n.Count > 1 {
+		fmt.Fprintf(&text, "\nSince then (%d", n.Count-1)
+		fmt.Fprintf(&page, "<p>Since then (%d", n.Count-1)
+		if rest := n.Count - 1 - len(n.More); rest > 0 {
+			fmt.Fprintf(&text, ", the first %d of them", len(n.More))
+			fmt.Fprintf(&page, ", the first %d of them", len(n.More))
+		}
+		text.WriteString("):\n")
+		page.WriteString("):</p>\n<ul>\n")
+		for _, o := range n.More {
+			line := strings.TrimSpace(fmt.Sprintf("%s  %s  %s", o.At.Format(time.RFC3339), o.Execution, oneLine(o.Error)))
+			text.WriteString("- " + line + "\n")
+			page.WriteString("<li>" + html.EscapeString(line) + "</li>\n")
+		}
+		page.WriteString("</ul>\n")
+	}
+	page.WriteString("</body></html>\n")
+	m.Text, m.HTML = text.String(), page.String()
+	return m
+}
+
+// titleOf tells in a few words what happened.
+func titleOf(n *courier.Notification) string {
+	what := fmt.Sprintf("job %q", n.Job)
+	switch {
+	case n.Job == "":
+		what = fmt.Sprintf("chain %q", n.Chain)
+	case n.Step != nil:
+		what += ": " + courier.StepLabel(*n.Step, n.StepID, n.StepType)
+	}
+	return what + " " + happened[n.Type]
+}
+
+// linesOf are the particulars of a notification, each with its name.
+func linesOf(n *courier.Notification) [][2]string {
+	var lines [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			lines = append(lines, [2]string{name, value})
+		}
+	}
+	add("When", n.At.Format(time.RFC3339))
+	add("Execution", string(n.Execution))
+	if n.Job != "" {
+		add("Chain", n.Chain)
+	}
+	add("Chain execution", string(n.ChainExecution))
+	add("Iteration", courier.FormatIteration(n.Iteration))
+	if n.StepAttempt > 1 {
+		add("Attempt", fmt.Sprint(n.StepAttempt))
+	}
+	add("Reason", string(n.Reason))
+	add("Error", n.Error)
+	add("By", n.By)
+	return lines
+}
+
+// oneLine is s without line breaks and other control characters.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// email looks at whom a subscription writes to.
+func (c *subscriptionCheck) email(to *courier.EmailTarget) {
+	if len(to.To) == 0 {
+		c.problem("email.to", "there is nobody; name an address at least")
+	}
+	for i, a := range to.To {
+		if err := checkAddress(a); err != nil {
+			c.problem(fmt.Sprintf("email.to[%d]", i), "%q: %v", a, err)
+		}
+	}
+	if oneLine(to.Subject) != to.Subject || len(to.Subject) > maxSubject {
+		c.problem("email.subject", "must be one line of at most %d bytes", maxSubject)
+	}
+}
+
+// checkAddress reports what is no address of a mailbox.
+func checkAddress(text string) error {
+	if oneLine(text) != text {
+		return errors.New("it contains control characters")
+	}
+	if _, err := mail.ParseAddress(text); err != nil {
+		return errors.New("it is not an address such as ops@example.com or Operations <ops@example.com>")
+	}
+	return nil
+}

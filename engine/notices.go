@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/store"
+)
+
+// notices is what an engine keeps for deliveries.
+type notices struct {
+	wanted atomic.Bool   // there are subscriptions, as far as this engine knows
+	wake   chan struct{} // something may have been kept for one
+}
+
+func (v *notices) init() { v.wake = make(chan struct{}, 1) }
+
+// heard wakes the engine's deliveries, after this engine has written something.
+func (v *notices) heard() {
+	if v.wanted.Load() {
+		signal(v.wake)
+	}
+}
+
+// learn takes note of what the store knew when it was asked for work.
+func (v *notices) learn(subscribed bool) {
+	if subscribed && !v.wanted.Swap(true) {
+		signal(v.wake)
+	}
+}
+
+// outbox returns the store's role, or an error that says what is missing.
+func (e *Engine) outbox() (store.Outbox, error) {
+	if o, ok := e.store.(store.Outbox); ok {
+		return o, nil
+	}
+	return nil, fmt.Errorf("the store (%T) keeps no events for subscribers: it must implement store.Outbox, as memstore and pgstore do: %w", e.store, courier.ErrInvalid)
+}
+
+// What one engine delivers at once, in all and of each subscription, so that a
+// receiver that hangs does not hold up the others.
+const (
+	maxDeliveries = 32
+	maxOfEach     = 8
+)
+
+// An attempt to deliver ends before its lease does, so that a receiver seldom
+// hears of one event twice at a time.
+const (
+	deliverTimeout = time.Minute
+	deliverLease   = 3 * time.Minute
+)
+
+// How soon an engine looks for deliveries that it was not told of: at first
+// after the one, then less and less often, until the other.
+const (
+	deliverSoon = time.Second
+	deliverIdle = 30 * time.Second
+)
+
+// deliverNone is how soon an engine looks for deliveries while nobody has
+// subscribed. That somebody has, it is told by the claims that it makes anyway.
+const deliverNone = 5 * time.Minute
+
+// gatherNotices is the shortest time between two looks, so that events which
+// come together are taken together.
+const gatherNotices = 10 * time.Millisecond
+
+// stopDeliveries is how long a stop lets deliveries under way go on.
+const stopDeliveries = 5 * time.Second
+
+// retryDelays are the waits after the first, second, ... attempt that failed,
+// as Standard Webhooks proposes. After one more attempt a delivery has failed.
+var retryDelays = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+// A postman delivers what subscribers are to be told, between Start and Stop.
+type postman struct {
+	e       *Engine
+	o       store.Outbox
+	ctx     context.Context // of the deliveries; ends with a cause
+	http    *safehttp.Client
+	busy    map[string]int // deliveries under way, by subscription
+	all     int
+	done    chan store.Outcome // never full
+	settled []settling         // what the store has not been told yet
+}
+
+// A settling is an outcome that is to be written.
+type settling struct {
+	store.Outcome
+	at time.Time
+}
+
+// deliverLoop delivers until the worker stops.
+func (e *Engine) deliverLoop(w *worker) {
+	defer w.rest.Done()
+	o, err := e.outbox()
+	if err != nil {
+		return // nobody can have subscribed
+	}
+	ctx, cancel := context.WithCancelCause(w.base)
+	defer cancel(nil)
+	p := &postman{
+		e: e, o: o, ctx: ctx, http: safehttp.New(e.opt.Webhooks.guard()),
+		busy: make(map[string]int), done: make(chan store.Outcome, maxDeliveries),
+	}
+	defer p.http.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	idle := deliverSoon
+	for w.ctx.Err() == nil {
+		select {
+		case <-w.stop:
+			continue
+		case out := <-p.done:
+			p.ended(out)
+		case <-e.notices.wake:
+			idle = deliverSoon
+		case <-timer.C:
+		}
+		p.gather(w.stop)
+		wait, found := p.round(w.ctx)
+		if found {
+			idle = deliverSoon
+		}
+		timer.Reset(min(wait, idle))
+		idle = min(2*idle, deliverIdle)
+		if !e.notices.wanted.Load() {
+			timer.Reset(deliverNone)
+		}
+	}
+	p.stop(cancel)
+}
+
+// gather waits a moment for what ends or comes together.
+func (p *postman) gather(stop <-chan struct{}) {
+	timer := time.NewTimer(gatherNotices)
+	defer timer.Stop()
+	for {
+		select {
+		case out := <-p.done:
+			p.ended(out)
+		case <-stop:
+			return
+		case <-timer.C:
+			taken(p.e.notices.wake)
+			return
+		}
+	}
+}
+
+// round settles what has ended, and takes and begins what is due. It returns how
+// long to wait for the next round, and whether it found anything.
+func (p *postman) round(ctx context.Context) (wait time.Duration, found bool) {
+	p.settle(ctx)
+	most := maxDeliveries - p.all
+	if most <= 0 {
+		return deliverIdle, true // the next that ends wakes us
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	r := store.TakeRequest{Channels: p.e.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
+	for name, n := range p.busy {
+		if n >= maxOfEach {
+			r.Except = append(r.Except, name)
+		}
+	}
+	slices.Sort(r.Except)
+	got, err := p.o.Take(ctx, r)
+	if err != nil {
+		if p.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			p.e.log.Warn("look for deliveries; it is tried again", "error", err)
+		}
+		return deliverIdle, false
+	}
+	p.e.notices.wanted.Store(len(got.Events) > 0)
+	for i := range got.List {
+		p.begin(&got.List[i])
+	}
+	wait = deliverIdle
+	if len(got.List) == most {
+		wait = 0 // or until one ends
+	}
+	if got.Next > 0 {
+		wait = min(wait, got.Next)
+	}
+	return wait, len(got.List) > 0
+}
+
+// channels are those that the engine can deliver.
+func (e *Engine) channels() []string {
+	list := []string{string(courier.SubscribeWebhook), string(courier.SubscribeJob)}
+	if e.opt.Mailer != nil {
+		list = append(list, string(courier.SubscribeEmail))
+	}
+	for name := range e.opt.Subscribers {
+		list = append(list, funcChannel(name))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// funcChannel is the channel of a function.
+func funcChannel(name string) string { return string(courier.SubscribeFunc) + ":" + name }
+
+// begin begins a delivery.
+func (p *postman) begin(t *store.TakenDelivery) {
+	name := t.Notification.Subscription
+	p.busy[name]++
+	p.all++
+	go func() {
+		ctx, cancel := context.WithTimeout(p.ctx, deliverTimeout)
+		defer cancel()
+		p.done <- p.e.verdict(ctx, t, p.deliver(ctx, t))
+	}()
+}
+
+// ended takes note of a delivery that has ended.
+func (p *postman) ended(o store.Outcome) {
+	if p.all--; p.busy[o.Subscription] <= 1 {
+		delete(p.busy, o.Subscription)
+	} else {
+		p.busy[o.Subscription]--
+	}
+	p.settled = append(p.settled, settling{o, time.Now()})
+}
+
+// settle tells the store what came of deliveries. What it can't be told is tried
+// again until the lease is over, when the delivery is due again anyway.
+func (p *postman) settle(ctx context.Context) {
+	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
+	if len(p.settled) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	list := make([]store.Outcome, len(p.settled))
+	for i, s := range p.settled {
+		list[i] = s.Outcome
+	}
+	if err := p.o.Settle(ctx, list); err != nil {
+		p.e.log.Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
+		return
+	}
+	p.settled = nil
+}
+
+// stop ends deliveries: it waits for those under way, then ends their contexts,
+// and leaves what does not end then to the leases.
+func (p *postman) stop(cancel context.CancelCauseFunc) {
+	timer := time.NewTimer(stopDeliveries)
+	defer timer.Stop()
+	const rest = time.Second
+	for cancelled := false; p.all > 0; {
+		select {
+		case out := <-p.done:
+			p.ended(out)
+			continue
+		case <-timer.C:
+		}
+		if cancelled {
+			break
+		}
+		cancelled = true
+		cancel(courier.ErrStopped)
+		timer.Reset(rest)
+	}
+	p.settle(context.WithoutCancel(p.ctx))
+}
+
+// verdict is what an attempt to deliver that ended with err means.
+func (e *Engine) verdict(ctx context.Context, t *store.TakenDelivery, err error) store.Outcome {
+	n := &t.Notification
+	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Verdict: store.Delivered}
+	if err == nil {
+		return o
+	}
+	var none redactor
+	o.Error = shortened(none.message(err), maxText)
+	answer, _ := errors.AsType[*answerError](err)
+	log := e.log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
+	switch {
+	case errors.Is(context.Cause(ctx), courier.ErrStopped):
+		o.Verdict = store.Returned
+	case answer != nil && answer.gone:
+		o.Verdict = store.Gone
+		log.Error("delivery was refused; the subscription is disabled")
+	case courier.IsPermanent(err) || t.Attempt > len(retryDelays):
+		o.Verdict = store.GivenUp
+		log.Error("delivery failed; it can be replayed")
+	default:
+		o.Verdict = store.Again
+		o.Delay = retryDelays[t.Attempt-1]
+		o.Delay += rand.N(o.Delay/5 + 1)
+		if answer != nil {
+			o.Delay = max(o.Delay, min(answer.after, retryDelays[len(retryDelays)-1]))
+		}
+		log.Warn("delivery failed; it is tried again", "after", o.Delay)
+	}
+	return o
+}
+
+// shortened is at most n bytes of s.
+func shortened(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n] + "..."
+}
+
+// An answerError is what a receiver said that did not accept a delivery.
+type answerError struct {
+	err   error
+	after time.Duration // for how long it does not want to be asked again
+	gone  bool          // it does not want to be asked ever again
+}
+
+func (a *answerError) Error() string { return a.err.Error() }
+func (a *answerError) Unwrap() error { return a.err }

@@ -1,0 +1,79 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// TestChainEvents tells a subscriber of a chain and its members, at once: how
+// chains end follows from what the engine writes itself.
+func TestChainEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m mailbox
+		e := told(t, memstore.New(), &m, nil)
+		chain := readChain(t, `{"name": "chain", "members": [{"job": "good"}, {"job": "bad", "depends_on": [{"member": "good"}]}]}`)
+		if _, err := e.DefineChain(t.Context(), chain); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, e, func(s *courier.Subscription) {
+			s.Chains, s.Events = []string{"chain"}, []courier.EventType{courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed, courier.EventJobCompleted}
+		})
+		time.Sleep(5 * time.Minute)
+		enqueued(t, e, "good") // on its own
+		begun := time.Now()
+		x, err := e.StartChain(t.Context(), "chain", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		var got []string
+		for i, n := range m.got() {
+			if late := m.at[i].Sub(begun); late > time.Second {
+				t.Errorf("told of %s after %v", n.Type, late)
+			}
+			if n.Job == "" && string(n.ChainExecution) != string(x.ID) {
+				t.Errorf("%s is of chain execution %q, want %q", n.Type, n.ChainExecution, x.ID)
+			}
+			got = append(got, fmt.Sprintf("%s chain=%s job=%s %s", n.Type, n.Chain, n.Job, n.Error))
+		}
+		slices.Sort(got)
+		want := []string{
+			`ChainFailed chain=chain job= member "bad": it broke`,
+			"ChainStarted chain=chain job= ", "JobCompleted chain=chain job=good ",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told of %q, want %q", got, want)
+		}
+	})
+}
+
+// TestChainEventOfSchedule tells a subscriber at once of a chain that a schedule
+// has started, though no engine is there to execute its member.
+func TestChainEventOfSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m mailbox
+		e := told(t, memstore.New(), &m, nil)
+		job := courier.Job{Name: "far", Queue: "elsewhere", Steps: []courier.StepSpec{{Type: "test.step"}}}
+		if _, err := e.Define(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.DefineChain(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`)); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, e, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })
+		tick := time.Now().Add(10*time.Minute + 3*time.Second)
+		if _, err := e.SetSchedule(t.Context(), courier.Schedule{Name: "s", Chain: "chain", At: tick}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Minute)
+		if got := m.got(); len(got) != 1 || got[0].Chain != "chain" || m.at[0].Sub(tick) > time.Second {
+			t.Errorf("told of %+v at %v, want one event right after %v", got, m.at, tick)
+		}
+	})
+}
