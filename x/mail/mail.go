@@ -1,0 +1,146 @@
+// Package mail sends the messages of subscriptions of kind email by SMTP.
+//
+//	m, err := mail.New(mail.Options{Host: "smtp.example.com", From: "courier@example.com", Username: "courier", Password: password})
+//	...
+//	e := engine.New(s, registry, &engine.Options{Mailer: m})
+//
+// It is a module of its own, so that only its users link an SMTP library.
+package mail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"github.com/courierhq/courier"
+)
+
+// A TLS says how connections are encrypted.
+type TLS string
+
+// The ways to encrypt.
+const (
+	StartTLS TLS = ""         // STARTTLS, without which nothing is sent
+	Implicit TLS = "implicit" // from the first byte
+	None     TLS = "none"     // not at all; for servers on the same machine
+)
+
+// Options are the settings of a [Mailer]. Host and From are required.
+type Options struct {
+	Host string
+	Port int    // 0 means 587, or 465 for Implicit, or 25 for None
+	From string // an address such as "Courier <courier@example.com>"
+	TLS  TLS
+	// Username and Password log in; an empty name does not. Password is asked for
+	// every message, so that it can change.
+	Username string
+	Password func(ctx context.Context) (string, error)
+	// RootCAs say who may vouch for the server; nil means the system's.
+	RootCAs *x509.CertPool
+	// Timeout of each operation of the connection; 0 means 15 seconds.
+	Timeout time.Duration
+}
+
+// A Mailer sends messages, each over a connection of its own. It may be used by
+// several goroutines.
+type Mailer struct{ opt Options }
+
+var _ courier.Mailer = (*Mailer)(nil)
+
+// New returns a mailer. It connects to nobody yet.
+func New(opt Options) (*Mailer, error) {
+	switch {
+	case opt.Host == "":
+		return nil, fmt.Errorf("mailer: Options.Host is missing: %w", courier.ErrInvalid)
+	case opt.TLS != StartTLS && opt.TLS != Implicit && opt.TLS != None:
+		return nil, fmt.Errorf("mailer: TLS %q is unknown; it must be StartTLS, Implicit or None: %w", opt.TLS, courier.ErrInvalid)
+	case opt.Username != "" && opt.Password == nil:
+		return nil, fmt.Errorf("mailer: there is a user name and no password: %w", courier.ErrInvalid)
+	case opt.Username != "" && opt.TLS == None:
+		return nil, fmt.Errorf("mailer: a password would be sent without encryption; use StartTLS or Implicit: %w", courier.ErrInvalid)
+	case opt.Port < 0 || opt.Port > 65535:
+		return nil, fmt.Errorf("mailer: %d is no port: %w", opt.Port, courier.ErrInvalid)
+	}
+	if err := gomail.NewMsg().From(opt.From); err != nil {
+		return nil, fmt.Errorf("mailer: Options.From %q is not an address: %w", opt.From, courier.ErrInvalid)
+	}
+	if opt.Timeout <= 0 {
+		opt.Timeout = 15 * time.Second
+	}
+	if opt.Port == 0 {
+		opt.Port = map[TLS]int{StartTLS: 587, Implicit: 465, None: 25}[opt.TLS]
+	}
+	return &Mailer{opt}, nil
+}
+
+// Send sends a message. What the server refuses for good is marked by
+// [courier.Permanent].
+func (m *Mailer) Send(ctx context.Context, mail courier.Mail) error {
+	msg, err := m.message(mail)
+	if err != nil {
+		return courier.Permanent(fmt.Errorf("mail: %w", err))
+	}
+	client, err := m.client(ctx)
+	if err != nil {
+		return fmt.Errorf("mail: %w", err)
+	}
+	if err := client.DialAndSendWithContext(ctx, msg); err != nil {
+		err = fmt.Errorf("mail through %s: %w", m.opt.Host, err)
+		const permanent = 500
+		if refused, ok := errors.AsType[*gomail.SendError](err); ok && refused.ErrorCode() >= permanent {
+			return courier.Permanent(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// message returns the message as it is sent. Every attempt has the same
+// Message-ID, by which mail systems recognise a repetition.
+func (m *Mailer) message(mail courier.Mail) (*gomail.Msg, error) {
+	msg := gomail.NewMsg()
+	if err := msg.From(m.opt.From); err != nil {
+		return nil, err
+	}
+	if err := msg.To(mail.To...); err != nil {
+		return nil, err
+	}
+	msg.Subject(mail.Subject)
+	msg.SetMessageIDWithValue(mail.ID + "@" + m.opt.Host)
+	msg.SetDate()
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.SetBodyString(gomail.TypeTextPlain, mail.Text)
+	if mail.HTML != "" {
+		msg.AddAlternativeString(gomail.TypeTextHTML, mail.HTML)
+	}
+	return msg, nil
+}
+
+func (m *Mailer) client(ctx context.Context) (*gomail.Client, error) {
+	o := &m.opt
+	list := []gomail.Option{
+		gomail.WithPort(o.Port), gomail.WithTimeout(o.Timeout),
+		gomail.WithTLSConfig(&tls.Config{ServerName: o.Host, RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}),
+	}
+	switch o.TLS {
+	case Implicit:
+		list = append(list, gomail.WithSSL())
+	case None:
+		list = append(list, gomail.WithTLSPolicy(gomail.NoTLS))
+	default:
+		list = append(list, gomail.WithTLSPolicy(gomail.TLSMandatory))
+	}
+	if o.Username != "" {
+		password, err := o.Password(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("password: %w", err)
+		}
+		list = append(list, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(o.Username), gomail.WithPassword(password))
+	}
+	return gomail.NewClient(o.Host, list...)
+}
