@@ -47,6 +47,10 @@ type Options struct {
 	// Secrets resolves the secret references of configurations. Nil means that
 	// there are none.
 	Secrets func(ctx context.Context, name string) (string, error)
+	// Listers list the directories of monitors, by the names that monitors use.
+	// Engines whose listers of one name don't see the same directories need
+	// different names for them. None means that this engine looks at none.
+	Listers map[string]courier.Lister
 	// Queues are served by Start; none means just "default".
 	Queues []string
 	// Slots is how many executions the engine runs at once. 0 means 64.
@@ -118,6 +122,7 @@ type Engine struct {
 	notices  notices
 	work     workspaces
 	zones    zones
+	watching watching
 
 	mu      sync.Mutex
 	runs    map[courier.ExecutionID]*run
@@ -181,6 +186,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.work.dir = o.Workspace
 	e.programs.reg = r
 	e.notices.init()
+	e.watching.init()
 	return e
 }
 

@@ -45,6 +45,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	if schedules {
 		w.rest.Add(firing)
 	}
+	monitors, watches := e.store.(store.Monitors)
+	if watches = watches && len(e.opt.Listers) > 0; watches {
+		w.rest.Add(1)
+	}
 	e.worker = w
 	e.mu.Unlock()
 	marks := make(chan uint64, 1)
@@ -54,6 +58,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	go e.deliverLoop(w)
 	if schedules {
 		e.startFiring(w, agenda)
+	}
+	if watches {
+		go e.watchLoop(w, monitors)
 	}
 	go func() {
 		defer w.rest.Done()

@@ -40,8 +40,9 @@ type Store struct {
 	freed   uint64            // the last change of all queues
 	waiters map[*waiter]struct{}
 
-	agenda agenda
-	boxes  map[string]*box // of subscriptions, by name
+	agenda   agenda
+	monitors monitors
+	boxes    map[string]*box // of subscriptions, by name
 
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds
 }

@@ -1,0 +1,380 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// monitors returns the role of the store that keeps monitors.
+func (e *Engine) monitors() (store.Monitors, error) {
+	if m, ok := e.store.(store.Monitors); ok {
+		return m, nil
+	}
+	return nil, fmt.Errorf("the store (%T) keeps no monitors, since it is no store.Monitors: %w", e.store, errors.ErrUnsupported)
+}
+
+// SetMonitor checks a monitor and saves it under its name, so that started
+// engines on the same store look at its directory, if they have its lister. If
+// it equals the one that is there, that one is returned, as it stands, and
+// nothing is saved: a program may set its monitors whenever it starts. Otherwise
+// it replaces that one and knows what that one has seen, unless the directory
+// is another. What is in a directory at the first look counts as created. The
+// error of a monitor that can't be saved is a *[courier.MonitorError], which
+// lists everything that is wrong with it.
+func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Monitor, error) {
+	fail := func(err error) (courier.Monitor, error) {
+		return courier.Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
+	}
+	role, err := e.monitors()
+	if err != nil {
+		return fail(err)
+	}
+	problems := append(m.Check(), e.checkLister(&m)...)
+	target, err := e.checkMonitorTarget(ctx, &m)
+	if err != nil {
+		return fail(err)
+	}
+	problems = append(problems, target...)
+	body, err := courier.AppendJSON(nil, m.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	if len(problems) > 0 {
+		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
+	}
+	got, err := e.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
+		return setMonitor(old, &m, body)
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return got, nil
+}
+
+// setMonitor returns what is to be saved in place of old, which may be nil.
+func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (store.MonitorPut, error) {
+	full := m.WithDefaults()
+	put := store.MonitorPut{Monitor: store.Monitor{Name: m.Name, MonitorState: store.MonitorState{
+		Status: courier.MonitorActive, Health: json.RawMessage("{}"),
+	}}}
+	if old != nil {
+		put.Monitor = *old
+		if string(old.Body) == string(body) && (old.Status == courier.MonitorDisabled || !m.Disabled) {
+			return put, errSameMonitor
+		}
+		var was courier.Monitor
+		put.Anew = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
+	}
+	put.Lister, put.Kind, put.Target, put.Body = full.Lister, store.Job, m.Job, body
+	if m.Disabled && put.Status != courier.MonitorDisabled {
+		put.Status, put.Reason = courier.MonitorDisabled, "it was set so"
+	}
+	if !put.Status.Polls() {
+		put.After = never
+	}
+	return put, nil
+}
+
+// never is an After of what is not due.
+const never = -1
+
+// errSameMonitor says that there is nothing to save.
+var errSameMonitor = errors.New("unchanged")
+
+// changeMonitor saves what change makes of a monitor, which is nil if there is
+// none, until nobody has changed it meanwhile.
+func (e *Engine) changeMonitor(ctx context.Context, role store.Monitors, name string, change func(old *store.Monitor) (store.MonitorPut, error)) (courier.Monitor, error) {
+	const most = 20
+	for n := 1; ; n++ {
+		list, err := role.Monitors(ctx, store.MonitorFilter{Name: name})
+		if err != nil {
+			return courier.Monitor{}, err
+		}
+		var old *store.Monitor
+		if len(list) > 0 {
+			old = &list[0]
+		}
+		put, err := change(old)
+		if errors.Is(err, errSameMonitor) {
+			return publicMonitor(&put.Monitor), nil
+		}
+		if err != nil {
+			return courier.Monitor{}, err
+		}
+		got, err := role.PutMonitor(ctx, put)
+		if errors.Is(err, courier.ErrConflict) && n < most {
+			continue
+		}
+		if err != nil {
+			return courier.Monitor{}, err
+		}
+		e.hurry(nil)
+		return publicMonitor(&got), nil
+	}
+}
+
+// publicMonitor is what a store keeps of a monitor, as users see it.
+func publicMonitor(m *store.Monitor) courier.Monitor {
+	var p courier.Monitor
+	unreadable := json.Unmarshal(m.Body, &p)
+	if unreadable != nil {
+		p = courier.Monitor{Name: m.Name, Lister: m.Lister, Job: m.Target}
+	}
+	p.Disabled = m.Status == courier.MonitorDisabled
+	p.State, p.Reason, p.NextPoll, p.SavedAt = m.Status, m.Reason, m.Due, m.SavedAt
+	p.Health = healthOf(m)
+	if unreadable != nil {
+		p.Health.Problem = fmt.Sprintf("the definition can't be read: %v", unreadable)
+	}
+	return p
+}
+
+// healthOf returns the health of a monitor; one that can't be read is new.
+func healthOf(m *store.Monitor) courier.MonitorHealth {
+	var h courier.MonitorHealth
+	if json.Unmarshal(m.Health, &h) != nil {
+		return courier.MonitorHealth{}
+	}
+	return h
+}
+
+// checkLister finds what is wrong with the directory of a monitor.
+func (e *Engine) checkLister(m *courier.Monitor) []courier.Problem {
+	full := m.WithDefaults()
+	problem := func(field, format string, args ...any) []courier.Problem {
+		return []courier.Problem{{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)}}
+	}
+	l := e.opt.Listers[full.Lister]
+	if l == nil {
+		names := slices.Sorted(maps.Keys(e.opt.Listers))
+		return problem("lister", "this engine has no lister %q; %s; see engine.Options.Listers", full.Lister, courier.DidYouMean(full.Lister, names))
+	}
+	var found []courier.Problem
+	if least := l.Least(); full.Every < least {
+		found = problem("every_seconds", "%v is less than %v, the least with the lister %q", full.Every, least, full.Lister)
+	}
+	if m.Path == "" {
+		return found // which Check reports
+	}
+	if err := l.Check(m.Target()); err != nil {
+		found = append(found, problem("path", "%v", err)...)
+	}
+	return found
+}
+
+// checkMonitorTarget finds what is wrong with what a monitor starts, and with
+// what it is given.
+func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]courier.Problem, error) {
+	if m.Chain != "" {
+		return []courier.Problem{{Step: -1, Field: "chain", Message: "monitors start jobs only; name a job"}}, nil
+	}
+	if m.Job == "" {
+		return nil, nil // which Check reports
+	}
+	problem := func(field string, err error) []courier.Problem {
+		return []courier.Problem{{Step: -1, Field: field, Message: monitorMessage(err)}}
+	}
+	p, err := e.program(ctx, m.Job, 0)
+	if errors.Is(err, courier.ErrNotFound) {
+		return problem("job", err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if declared := p.job.Params; declared != nil {
+		if _, ok := declared["files"]; !ok {
+			return problem("job", fmt.Errorf("job %q has params, but not %q, which holds the files; add it with the value null", m.Job, "files")), nil
+		}
+	}
+	sample := []store.ReadyFile{{File: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, Event: courier.FileCreated}}
+	if _, err := p.execution("", &EnqueueOptions{Params: monitorParams(p, m, sample, time.Unix(0, 0).UTC())}); err != nil {
+		return problem("params", err), nil
+	}
+	return nil, nil
+}
+
+// monitorMessage is the text of an error without the words that sentinels add.
+func monitorMessage(err error) string {
+	text := err.Error()
+	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict, courier.ErrLogin} {
+		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
+	}
+	return text
+}
+
+// EnableMonitor lets a monitor that was disabled or paused look again, at once.
+// Files that came meanwhile are handed over. Of one that does look, it changes
+// nothing; one in the state error has to be acknowledged. By names who wants it.
+func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+	return e.switchMonitor(ctx, "enable", name, by, func(m *store.Monitor) error {
+		switch {
+		case m.Status.Polls():
+			return errSameMonitor
+		case m.Status == courier.MonitorFailed:
+			return fmt.Errorf("it is in the state error, since %s; acknowledge that: %w", m.Reason, courier.ErrConflict)
+		}
+		m.Status, m.Reason = courier.MonitorActive, ""
+		return nil
+	})
+}
+
+// PauseMonitor keeps a monitor that looks from looking, until it is enabled. By
+// names who wants it.
+func (e *Engine) PauseMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+	return e.switchMonitor(ctx, "pause", name, by, func(m *store.Monitor) error {
+		switch {
+		case m.Status == courier.MonitorPaused:
+			return errSameMonitor
+		case !m.Status.Polls():
+			return fmt.Errorf("it is in the state %s, and can't be paused: %w", m.Status, courier.ErrConflict)
+		}
+		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+byWhom(by)
+		return nil
+	})
+}
+
+// DisableMonitor keeps a monitor from looking until it is enabled, whatever its
+// state. By names who wants it.
+func (e *Engine) DisableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+	return e.switchMonitor(ctx, "disable", name, by, func(m *store.Monitor) error {
+		if m.Status == courier.MonitorDisabled {
+			return errSameMonitor
+		}
+		m.Status, m.Reason = courier.MonitorDisabled, "it was disabled"+byWhom(by)
+		return nil
+	})
+}
+
+// AcknowledgeMonitor lets a monitor in the state error look again, at once, with
+// no failures counted. Of another, it changes nothing. By names who wants it.
+func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+	return e.switchMonitor(ctx, "acknowledge", name, by, func(m *store.Monitor) error {
+		if m.Status != courier.MonitorFailed {
+			return errSameMonitor
+		}
+		m.Status, m.Reason = courier.MonitorActive, ""
+		h := healthOf(m)
+		h.Failures = 0
+		health, err := courier.AppendJSON(nil, h)
+		m.Health = health
+		return err
+	})
+}
+
+func byWhom(by string) string {
+	if by == "" {
+		return ""
+	}
+	return " by " + by
+}
+
+// switchMonitor changes the state of a monitor that must be there.
+func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, change func(*store.Monitor) error) (courier.Monitor, error) {
+	fail := func(err error) (courier.Monitor, error) {
+		return courier.Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
+	}
+	role, err := e.monitors()
+	if err != nil {
+		return fail(err)
+	}
+	if err := checkText(map[string]string{"By": by}); err != nil {
+		return fail(err)
+	}
+	got, err := e.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
+		if old == nil {
+			return store.MonitorPut{}, unknownMonitor(ctx, role, name)
+		}
+		put := store.MonitorPut{Monitor: *old}
+		err := change(&put.Monitor)
+		if !put.Status.Polls() {
+			put.After = never
+		}
+		return put, err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return got, nil
+}
+
+// RemoveMonitor removes a monitor and what it has seen. What it has started goes
+// on. If it is set again, files that it has handed over are not handed over
+// again as long as their executions are in the store and they have not changed.
+func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
+	role, err := e.monitors()
+	if err == nil {
+		err = role.RemoveMonitor(ctx, name)
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		err = unknownMonitor(ctx, role, name)
+	}
+	if err != nil {
+		return fmt.Errorf("remove monitor %q: %w", name, err)
+	}
+	return nil
+}
+
+// Monitor returns a monitor as it stands.
+func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, error) {
+	role, err := e.monitors()
+	if err != nil {
+		return courier.Monitor{}, fmt.Errorf("monitor: %w", err)
+	}
+	list, err := role.Monitors(ctx, store.MonitorFilter{Name: name})
+	if err == nil && len(list) == 0 {
+		err = unknownMonitor(ctx, role, name)
+	}
+	if err != nil {
+		return courier.Monitor{}, fmt.Errorf("monitor: %w", err)
+	}
+	return publicMonitor(&list[0]), nil
+}
+
+// Monitors returns a page of monitors, in byte order of their names.
+func (e *Engine) Monitors(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
+	role, err := e.monitors()
+	if err != nil {
+		return nil, fmt.Errorf("monitors: %w", err)
+	}
+	got, err := role.Monitors(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("monitors: %w", err)
+	}
+	list := make([]courier.Monitor, len(got))
+	for i := range got {
+		list[i] = publicMonitor(&got[i])
+	}
+	return list, nil
+}
+
+// MonitorFiles returns a page of the files that a monitor has seen, in byte order
+// of their names.
+func (e *Engine) MonitorFiles(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+	role, err := e.monitors()
+	if err != nil {
+		return nil, fmt.Errorf("monitor files: %w", err)
+	}
+	list, err := role.Seen(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("monitor files: %w", err)
+	}
+	return list, nil
+}
+
+func unknownMonitor(ctx context.Context, role store.Monitors, name string) error {
+	var names []string
+	list, _ := role.Monitors(ctx, store.MonitorFilter{})
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	return fmt.Errorf("there is no monitor %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+}

@@ -1,0 +1,450 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// What governs looks at directories.
+const (
+	mostLooks    = 8                // at once
+	lookInterval = 30 * time.Second // the longest time between two questions for what is due
+	listTimeout  = time.Minute      // of one listing
+	lookLease    = 3 * time.Minute  // how long others leave a directory to this engine
+	mostFiles    = 1000             // that are handed over at one look
+	maxFileName  = 1000             // bytes
+	keepGone     = 30 * 24 * time.Hour
+	mostKnown    = 200_000 // files of all monitors that are remembered between looks
+)
+
+// watching is what an engine has to do with monitors.
+type watching struct {
+	mu    sync.Mutex
+	early map[string]bool // monitors whose directories may have changed
+	known map[string]known
+	wake  chan struct{}
+	eyes  map[string]eye
+}
+
+// A known is what a monitor had seen at a revision.
+type known struct {
+	revision int64
+	files    map[string]store.SeenFile
+}
+
+func (w *watching) init() {
+	w.early, w.known, w.eyes = make(map[string]bool), make(map[string]known), make(map[string]eye)
+	w.wake = make(chan struct{}, 1)
+}
+
+// hurry wakes the loop, which then asks for what is due, and for those monitors
+// early.
+func (e *Engine) hurry(names []string) {
+	e.watching.mu.Lock()
+	for _, name := range names {
+		e.watching.early[name] = true
+	}
+	e.watching.mu.Unlock()
+	signal(e.watching.wake)
+}
+
+// watchLoop has directories looked at when they are due.
+func (e *Engine) watchLoop(w *worker, role store.Monitors) {
+	defer w.rest.Done()
+	defer e.closeEyes()
+	listers := slices.Sorted(maps.Keys(e.opt.Listers))
+	slots := make(chan struct{}, mostLooks)
+	timer := time.NewTimer(lookInterval)
+	defer timer.Stop()
+	for w.ctx.Err() == nil {
+		wait := lookInterval
+		if free := mostLooks - len(slots); free > 0 {
+			d, err := e.dueMonitors(w, role, listers, free)
+			switch {
+			case errors.Is(err, errors.ErrUnsupported):
+				return
+			case err != nil && w.ctx.Err() == nil:
+				e.log.Error("look for due monitors", "error", err)
+				wait = e.opt.Poll
+			case d.Next > 0:
+				wait = min(wait, d.Next)
+			}
+			began := time.Now()
+			for i := range d.List {
+				slots <- struct{}{}
+				w.rest.Add(1)
+				go func() {
+					defer w.rest.Done()
+					defer func() { <-slots; signal(e.watching.wake) }()
+					e.poll(w, role, &d.List[i], d.Now, began)
+				}()
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.stop:
+		case <-timer.C:
+		case <-e.watching.wake:
+		}
+	}
+}
+
+// dueMonitors leases what is due.
+func (e *Engine) dueMonitors(w *worker, role store.Monitors, listers []string, most int) (store.DueMonitors, error) {
+	e.watching.mu.Lock()
+	early := slices.Sorted(maps.Keys(e.watching.early))
+	clear(e.watching.early)
+	e.watching.mu.Unlock()
+	ctx, cancel := context.WithTimeout(w.base, storeTimeout) // a stop waits, for what is leased is not looked at by others
+	defer cancel()
+	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: lookLease, Early: early})
+}
+
+// A glance is one look at the directory of a monitor.
+type glance struct {
+	e       *Engine
+	role    store.Monitors
+	m       *store.Monitor
+	def     courier.Monitor
+	lister  courier.Lister
+	files   map[string]store.SeenFile // that were seen before
+	now     time.Time                 // by the store's clock, at
+	at      time.Time
+	health  courier.MonitorHealth
+	refused int
+	example string
+}
+
+// instant is what the store's clock shows now, as far as this engine can tell:
+// never more than it does show.
+func (g *glance) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
+
+// poll looks at the directory of a monitor, and records what follows.
+func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at time.Time) {
+	g := &glance{e: e, role: role, m: m, now: now, at: at, health: healthOf(m), lister: e.opt.Listers[m.Lister]}
+	ctx := w.base // what was found is recorded even if the engine is stopped
+	if err := json.Unmarshal(m.Body, &g.def); err != nil {
+		_ = g.record(ctx, g.failed(fmt.Errorf("the definition can't be read: %w", err)))
+		return
+	}
+	g.def = g.def.WithDefaults()
+	var err error
+	if g.files, err = g.seen(w.ctx); err != nil {
+		if w.ctx.Err() == nil {
+			e.log.Error("look at a directory", "monitor", m.Name, "error", err)
+		}
+		return // the lease ends
+	}
+	began := g.instant()
+	list, err := g.list(w.ctx)
+	ended := g.instant()
+	g.health.LastPoll, g.health.PollSeconds = began, ended.Sub(began).Seconds()
+	if err != nil && w.ctx.Err() != nil {
+		_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
+		return
+	}
+	if err != nil {
+		_ = g.record(ctx, g.failed(err))
+		return
+	}
+	plan := store.PlanFiles(g.files, list, store.FileRule{
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: mostFiles,
+	}, began, ended)
+	g.settle(ctx, &plan, ended)
+	e.openEye(w, m.Name, g.lister, g.def.Target())
+}
+
+// settle records what a listing led to. Where executions can't be started, the
+// files are not handed over, and are ready at the next look too.
+func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
+	bare := *plan
+	bare.Changed = slices.Clone(plan.Changed)
+	executions, err := g.executions(ctx, plan, ended)
+	if err == nil {
+		err = g.record(ctx, g.looked(plan, executions, nil, ended))
+		if !errors.Is(err, courier.ErrNotFound) && !errors.Is(err, courier.ErrConflict) {
+			return // it was recorded, or the store fails
+		}
+	}
+	_ = g.record(ctx, g.looked(&bare, nil, err, ended))
+}
+
+// seen returns what the monitor has seen, from memory if that is of the
+// monitor's revision.
+func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
+	w := &g.e.watching
+	w.mu.Lock()
+	k, ok := w.known[g.m.Name]
+	delete(w.known, g.m.Name) // it is this look's own now
+	w.mu.Unlock()
+	if ok && k.revision == g.m.Revision {
+		return k.files, nil
+	}
+	const page = 5000
+	files := make(map[string]store.SeenFile)
+	calls := patience{parent: ctx}
+	defer calls.end()
+	for after := ""; ; {
+		var list []store.SeenFile
+		err := retry(&calls, func(ctx context.Context) (err error) {
+			list, err = g.role.Seen(ctx, store.SeenFilter{Monitor: g.m.Name, After: after, Limit: page})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			files[list[i].Name] = list[i]
+		}
+		if len(list) < page {
+			return files, nil
+		}
+		after = list[len(list)-1].Name
+	}
+}
+
+// list returns the files of the directory whose names can be used.
+func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
+			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", err, "stack", string(debug.Stack()))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	got, err := g.lister.List(ctx, g.def.Target())
+	if ctx.Err() != nil && err != nil {
+		return nil, fmt.Errorf("the listing was given up after %v: %w", listTimeout, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.refused, g.example = got.Refused, got.Example
+	for i := range got.Files {
+		f := &got.Files[i]
+		if reason := unusable(f); reason != "" {
+			g.refused++
+			g.example = fmt.Sprintf("%q %s", f.Name[:min(len(f.Name), 100)], reason)
+			continue
+		}
+		files = append(files, *f)
+	}
+	return files, nil
+}
+
+// unusable says why a file can't be handed over; empty if it can.
+func unusable(f *courier.ListedFile) string {
+	switch {
+	case !utf8.ValidString(f.Name) || !utf8.ValidString(f.Path) || strings.ContainsRune(f.Name+f.Path, 0):
+		return "has a NUL character, or is not valid UTF-8"
+	case f.Name == "" || f.Name == "." || f.Name == ".." || strings.ContainsRune(f.Name, '/'):
+		return "is no name of a file"
+	case len(f.Name) > maxFileName:
+		return fmt.Sprintf("has %d bytes, more than %d", len(f.Name), maxFileName)
+	case f.Size < 0:
+		return "has a negative size"
+	case !f.Modified.IsZero() && (f.Modified.Year() < 0 || f.Modified.Year() > 9999):
+		return "has a time that is none"
+	}
+	return ""
+}
+
+// executions prepares what is started for the files that are ready, and notes
+// that they are handed over.
+func (g *glance) executions(ctx context.Context, plan *store.FilePlan, now time.Time) ([]store.NewExecution, error) {
+	if len(plan.Ready) == 0 {
+		return nil, nil
+	}
+	if g.m.Kind != store.Job {
+		return nil, fmt.Errorf("monitors start jobs only: %w", courier.ErrInvalid)
+	}
+	p, err := g.e.program(ctx, g.def.Job, 0)
+	if err != nil {
+		return nil, err
+	}
+	size := 1
+	if g.def.Batch {
+		size = len(plan.Ready)
+	}
+	var list []store.NewExecution
+	for start := 0; start < len(plan.Ready); start += size {
+		files := plan.Ready[start : start+size]
+		n, err := p.execution(courier.ExecutionID(g.e.ids.New()), &EnqueueOptions{
+			Params: monitorParams(p, &g.def, files, now), Priority: g.def.Priority, By: "monitor:" + g.m.Name,
+			IdempotencyKey: store.FileKey(g.m.Name, g.def.Target(), files),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("job %q version %d: %w", p.job.Name, p.version, err)
+		}
+		list = append(list, n)
+		for i := range files {
+			plan.Hand(start+i, n.ID, now)
+		}
+	}
+	return list, nil
+}
+
+// monitorParams are the parameters of an execution for files: those of the
+// monitor, the list "files", and "monitor", which tells what has happened, if
+// the job takes it.
+func monitorParams(p *program, m *courier.Monitor, files []store.ReadyFile, now time.Time) map[string]any {
+	type handed struct {
+		courier.ListedFile
+		Event courier.MonitorEvent `json:"event"`
+	}
+	type triggered struct {
+		Path     string    `json:"path"`
+		Size     int64     `json:"size"`
+		Modified time.Time `json:"last_modified,omitzero"`
+	}
+	list, short := make([]handed, len(files)), make([]triggered, len(files))
+	var events []string
+	for i := range files {
+		f := &files[i]
+		list[i], short[i] = handed{f.File, f.Event}, triggered{f.File.Path, f.File.Size, f.File.Modified}
+		if !slices.Contains(events, string(f.Event)) {
+			events = append(events, string(f.Event))
+		}
+	}
+	slices.Sort(events)
+	params := maps.Clone(m.Params)
+	if params == nil {
+		params = make(map[string]any)
+	}
+	params["files"] = list
+	if _, declared := p.job.Params["monitor"]; declared || p.job.Params == nil {
+		params["monitor"] = map[string]any{
+			"id": m.Name, "name": m.Name, "trigger_event": strings.Join(events, ","), "triggered_files": short, "triggered_at": now,
+		}
+	}
+	return params
+}
+
+// looked is the record of a look that succeeded. Err is why executions could not
+// be started, if so.
+func (g *glance) looked(plan *store.FilePlan, executions []store.NewExecution, err error, now time.Time) store.MonitorRecord {
+	r := store.MonitorRecord{Changed: plan.Changed, Removed: plan.Removed, Executions: executions, After: g.def.Every}
+	h := g.health
+	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.Files, plan.Waiting, g.refused, 0, ""
+	r.State.Status = courier.MonitorActive
+	switch {
+	case err != nil:
+		r.State.Status = courier.MonitorDegraded
+		h.Problem = fmt.Sprintf("%d files are ready and could not be handed over: %s", len(plan.Ready), monitorMessage(err))
+	case g.refused > 0:
+		r.State.Status = courier.MonitorDegraded
+		h.Problem = fmt.Sprintf("%d entries are left out, since their names can't be used, such as %s; have them renamed", g.refused, g.example)
+	}
+	if err == nil && len(executions) > 0 {
+		h.Triggered += int64(len(plan.Ready))
+		h.LastTriggered, h.LastExecution = now, executions[len(executions)-1].ID
+	}
+	if plan.Wait > 0 {
+		r.After = min(r.After, plan.Wait)
+	}
+	if plan.More && err == nil {
+		r.After = 0
+	}
+	r.After = max(r.After, min(g.lister.Least(), g.def.Every))
+	g.state(&r, h)
+	return r
+}
+
+// failed is the record of a look that failed.
+func (g *glance) failed(err error) store.MonitorRecord {
+	r := store.MonitorRecord{After: max(g.def.Every, time.Second)}
+	h := g.health
+	h.Failures++
+	h.Problem = monitorMessage(err)
+	r.State.Status = courier.MonitorDegraded
+	switch {
+	case errors.Is(err, courier.ErrLogin):
+		r.State.Status, r.State.Reason, r.After = courier.MonitorFailed, "the login was refused", never
+	case h.Failures >= max(g.def.MaxFailures, 1):
+		r.State.Status, r.State.Reason, r.After = courier.MonitorFailed, fmt.Sprintf("%d looks in a row have failed", h.Failures), never
+	}
+	g.state(&r, h)
+	return r
+}
+
+// state writes the health into a record, and logs it if it is bad and new.
+func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
+	was := healthOf(g.m)
+	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
+		g.e.log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
+	}
+	health, err := courier.AppendJSON(nil, h)
+	if err != nil { // text from a lister that no store can keep
+		h.Problem = "what is wrong can't be told, since it is not valid UTF-8"
+		health, _ = courier.AppendJSON(nil, h)
+	}
+	r.State.Health = health
+}
+
+// record writes the outcome of a look. It may be sent again: a record that was
+// written is not twice.
+func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
+	r.Monitor, r.Revision = g.m.Name, g.m.Revision
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	calls := patience{parent: ctx}
+	defer calls.end()
+	var done store.Recorded
+	err := retry(&calls, func(ctx context.Context) (err error) {
+		done, err = g.role.Record(ctx, r)
+		return err
+	})
+	switch {
+	case err != nil:
+		g.e.log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)
+	case done.Done:
+		for i, x := range done.Executions {
+			if x.Existed {
+				r.Replace(r.Executions[i].ID, x.Execution.ID)
+			}
+		}
+		g.remember(done.Revision, &r)
+	}
+	return err
+}
+
+// remember keeps what is known now for the next look.
+func (g *glance) remember(revision int64, r *store.MonitorRecord) {
+	if g.files == nil {
+		return
+	}
+	for i := range r.Changed {
+		g.files[r.Changed[i].Name] = r.Changed[i]
+	}
+	for _, name := range r.Removed {
+		delete(g.files, name)
+	}
+	w := &g.e.watching
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := len(g.files)
+	for name := range w.known {
+		if name != g.m.Name {
+			all += len(w.known[name].files)
+		}
+	}
+	if all > mostKnown {
+		clear(w.known)
+	}
+	if len(g.files) <= mostKnown {
+		w.known[g.m.Name] = known{revision, g.files}
+	}
+}

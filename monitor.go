@@ -1,0 +1,344 @@
+package courier
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Monitor watches a directory, of the machine or of a server, and starts
+// executions of a job for the files in it. It looks at the directory again and
+// again, and hands a file over when it is ready: once, however many engines
+// look, and however often they are started anew.
+type Monitor struct {
+	// Name has 1 to 200 characters, none of them control characters. It is part
+	// of the idempotency keys of what the monitor starts.
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Lister is the name of what lists the directory, as the engine's
+	// Options.Listers knows it. Empty means "file".
+	Lister     string `json:"lister,omitempty"`
+	Connection string `json:"connection_id,omitempty"` // none for a directory of the machine
+	Path       string `json:"path"`                    // of the directory; those below it are not looked at
+
+	// Patterns select files by their names: * stands for any text, ? for one
+	// character, all else for itself. One that matches is enough, and none
+	// selects all.
+	Patterns []string `json:"patterns,omitempty"`
+	// Events are what starts executions. Empty means created.
+	Events []MonitorEvent `json:"events,omitempty"`
+	// Every is the time between two looks. 0 means a minute; the least is a second
+	// for a directory of the machine, and 30 seconds for one of a server. In JSON
+	// it is every_seconds.
+	Every time.Duration `json:"-"`
+	// Stable is how long size and time of a file must not change before it is
+	// ready, and two looks at least. 0 means 5 seconds. In JSON it is
+	// stable_seconds.
+	Stable time.Duration `json:"-"`
+	// DoneFile, if not empty, is what follows a file's name in that of the file
+	// that says it is complete, such as ".done". Then a file is ready when two
+	// looks in a row find that, and find the file unchanged; Stable does not
+	// count. Files with that ending are not handed over themselves.
+	DoneFile string `json:"done_file,omitempty"`
+
+	// Batch says that all files that are ready are handed over to one execution,
+	// at most 1,000. Otherwise each has its own.
+	Batch bool   `json:"batch,omitempty"`
+	Job   string `json:"job,omitempty"`   // the name of a job; or else
+	Chain string `json:"chain,omitempty"` // that of a chain; started is the latest version
+	// Params are further parameters of the executions, besides "files" and
+	// "monitor".
+	Params   map[string]any `json:"params,omitempty"`
+	Priority int16          `json:"priority,omitempty"` // of the executions; higher is claimed first
+	// MaxFailures is after how many looks in a row that failed the monitor is in
+	// the state error. 0 means 5.
+	MaxFailures int `json:"max_failures,omitempty"`
+	// Disabled says that the monitor does not look. Setting a monitor that exists
+	// does not enable it again.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// What follows is for reading, and ignored when a monitor is set.
+
+	State MonitorStatus `json:"state,omitempty"`
+	// Reason says why the monitor is in that state, and who has done it.
+	Reason   string        `json:"reason,omitempty"`
+	Health   MonitorHealth `json:"health,omitzero"`
+	NextPoll time.Time     `json:"next_poll,omitzero"` // zero if there will be none
+	SavedAt  time.Time     `json:"saved_at,omitzero"`  // when it was last set
+}
+
+// A MonitorStatus is the state of a monitor.
+type MonitorStatus string
+
+// The states of monitors.
+const (
+	MonitorActive   MonitorStatus = "active"
+	MonitorDegraded MonitorStatus = "degraded" // it looks, but the last look failed or could not take all
+	MonitorPaused   MonitorStatus = "paused"   // by an operator, for a while
+	MonitorDisabled MonitorStatus = "disabled" // by its definition or an operator
+	MonitorFailed   MonitorStatus = "error"    // it failed too often; an operator has to acknowledge that
+)
+
+// Polls reports whether a monitor in that state looks at its directory.
+func (s MonitorStatus) Polls() bool { return s == MonitorActive || s == MonitorDegraded }
+
+// A MonitorEvent is something about a file that starts an execution.
+type MonitorEvent string
+
+// The events of monitors.
+const (
+	FileCreated  MonitorEvent = "created"  // it was not there before, or not at the last look
+	FileModified MonitorEvent = "modified" // its size or time is not that of when it was last handed over
+	FileExists   MonitorEvent = "exists"   // it is there, at every look
+)
+
+var monitorEvents = []MonitorEvent{FileCreated, FileModified, FileExists}
+
+// MonitorHealth is how a monitor fares.
+type MonitorHealth struct {
+	LastPoll    time.Time `json:"last_poll,omitzero"`
+	PollSeconds float64   `json:"poll_seconds,omitempty"` // that the last poll took
+	Files       int       `json:"files,omitempty"`        // that match, at the last poll that succeeded
+	Waiting     int       `json:"waiting,omitempty"`      // of them, those that are not ready
+	Refused     int       `json:"refused,omitempty"`      // entries whose names can't be used
+	Failures    int       `json:"failures,omitempty"`     // polls that failed, in a row
+	// Problem says what was wrong with the last poll. It is empty if nothing was.
+	Problem       string      `json:"problem,omitempty"`
+	Triggered     int64       `json:"triggered,omitempty"`        // files that were handed over, in all
+	LastTriggered time.Time   `json:"last_triggered_at,omitzero"` // when the last one was
+	LastExecution ExecutionID `json:"last_execution,omitempty"`
+}
+
+// What monitors are made of where nothing is given.
+const (
+	DefaultLister      = "file"
+	defaultEvery       = time.Minute
+	defaultStable      = 5 * time.Second
+	defaultMaxFailures = 5
+)
+
+// WithDefaults returns the monitor with a value in every field that has a
+// default.
+func (m Monitor) WithDefaults() Monitor {
+	if m.Lister == "" {
+		m.Lister = DefaultLister
+	}
+	if len(m.Events) == 0 {
+		m.Events = []MonitorEvent{FileCreated}
+	}
+	if m.Every == 0 {
+		m.Every = defaultEvery
+	}
+	if m.Stable == 0 {
+		m.Stable = defaultStable
+	}
+	if m.MaxFailures == 0 {
+		m.MaxFailures = defaultMaxFailures
+	}
+	return m
+}
+
+// Definition returns the monitor without what is for reading, and without
+// Disabled: what two monitors must have in common to be the same.
+func (m Monitor) Definition() Monitor {
+	m.Disabled, m.State, m.Reason, m.Health = false, "", "", MonitorHealth{}
+	m.NextPoll, m.SavedAt = time.Time{}, time.Time{}
+	return m
+}
+
+// Target is the directory.
+func (m *Monitor) Target() MonitorTarget { return MonitorTarget{m.Connection, m.Path} }
+
+// Selects reports whether the monitor is for files of that name.
+func (m *Monitor) Selects(name string) bool {
+	if m.DoneFile != "" && strings.HasSuffix(name, m.DoneFile) {
+		return false
+	}
+	return len(m.Patterns) == 0 || slices.ContainsFunc(m.Patterns, func(p string) bool { return matchName(p, name) })
+}
+
+// matchName reports whether a pattern of * and ? matches a name. It takes time
+// in proportion to the product of their lengths at most.
+func matchName(pattern, name string) bool {
+	p, n := []rune(pattern), []rune(name)
+	i, j := 0, 0
+	star, from := -1, 0 // the last *, and up to where in the name it stands for text
+	for j < len(n) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
+			i++
+			j++
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}
+
+// The most that a monitor may ask for.
+const (
+	maxMonitorName = 200
+	maxPatterns    = 100
+	maxPattern     = 255 // bytes, also of a done file's ending
+	maxPollTime    = 24 * time.Hour
+)
+
+// Check returns what is wrong with the monitor in itself: all but whether its
+// lister, its directory, its job and its parameters are what they should be,
+// which an engine knows.
+func (m *Monitor) Check() []Problem {
+	var found []Problem
+	add := func(field, format string, args ...any) {
+		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case m.Name == "":
+		add("name", "it is missing")
+	case !utf8.ValidString(m.Name) || strings.ContainsFunc(m.Name, unicode.IsControl):
+		add("name", "%q has control characters, or is not valid UTF-8", shorten(m.Name, maxMonitorName))
+	case utf8.RuneCountInString(m.Name) > maxMonitorName:
+		add("name", "it has %d characters, more than %d", utf8.RuneCountInString(m.Name), maxMonitorName)
+	}
+	switch {
+	case m.Job == "" && m.Chain == "":
+		add("job", "there is neither a job nor a chain; name one of them")
+	case m.Job != "" && m.Chain != "":
+		add("chain", "there is a job too; a monitor starts one or the other")
+	}
+	if m.Path == "" {
+		add("path", "it is missing; name a directory")
+	}
+	m.checkFiles(add)
+	for _, t := range []struct {
+		field string
+		d     time.Duration
+	}{{"every_seconds", m.Every}, {"stable_seconds", m.Stable}} {
+		if t.d < 0 || t.d > maxPollTime {
+			add(t.field, "%v is not between 0 and %v", t.d, maxPollTime)
+		}
+	}
+	if m.MaxFailures < 0 {
+		add("max_failures", "%d is negative; 0 means %d", m.MaxFailures, defaultMaxFailures)
+	}
+	for _, name := range []string{"files", "monitor"} {
+		if _, ok := m.Params[name]; ok {
+			add("params", "%q is given by the monitor itself; choose another name", name)
+		}
+	}
+	return found
+}
+
+// checkFiles finds what is wrong with which files are wanted.
+func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
+	if len(m.Patterns) > maxPatterns {
+		add("patterns", "there are %d, more than %d", len(m.Patterns), maxPatterns)
+	}
+	for i, p := range m.Patterns[:min(len(m.Patterns), maxPatterns)] {
+		field := fmt.Sprintf("patterns[%d]", i)
+		switch {
+		case p == "":
+			add(field, "it is empty; leave patterns out to select all files")
+		case strings.ContainsAny(p, "/\\"):
+			add(field, "%q has a path separator, but is compared with names; put the directory into path", shorten(p, maxPattern))
+		case len(p) > maxPattern || !utf8.ValidString(p):
+			add(field, "%q is longer than %d bytes, or is not valid UTF-8", shorten(p, 60), maxPattern)
+		}
+	}
+	for i, e := range m.Events {
+		field := fmt.Sprintf("events[%d]", i)
+		if !slices.Contains(monitorEvents, e) {
+			add(field, "unknown event %q; %s", shorten(string(e), 60), DidYouMean(string(e), monitorEvents))
+		} else if slices.Contains(m.Events[:i], e) {
+			add(field, "%q is there twice", e)
+		}
+	}
+	if d := m.DoneFile; strings.ContainsAny(d, "/\\*?") || len(d) > maxPattern || !utf8.ValidString(d) {
+		add("done_file", "%q is no ending of a name; give one such as \".done\"", shorten(d, 60))
+	}
+}
+
+// MarshalJSON writes durations in seconds.
+func (m Monitor) MarshalJSON() ([]byte, error) {
+	type plain Monitor // without methods
+	return appendJSON(nil, struct {
+		plain
+		Every  seconds `json:"every_seconds,omitempty"`
+		Stable seconds `json:"stable_seconds,omitempty"`
+	}{plain(m), seconds(m.Every), seconds(m.Stable)})
+}
+
+// UnmarshalJSON reads a monitor strictly, and reports everything that is wrong
+// with its form at once. What is for reading is accepted and kept.
+func (m *Monitor) UnmarshalJSON(data []byte) error {
+	if err := checkText(data); err != nil {
+		return fmt.Errorf("monitor: %w", err)
+	}
+	var n Monitor
+	var every, stable *time.Duration
+	instant := func(t *time.Time) func(*json.Decoder) error {
+		return func(dec *json.Decoder) error {
+			if dec.Decode(t) != nil {
+				return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\"")
+			}
+			return nil
+		}
+	}
+	err := readObject(newReader(data), fields{
+		"name": into(&n.Name), "description": into(&n.Description), "lister": into(&n.Lister), "connection_id": into(&n.Connection),
+		"path": into(&n.Path), "patterns": into(&n.Patterns), "events": into(&n.Events), "every_seconds": intoSeconds(&every),
+		"stable_seconds": intoSeconds(&stable), "done_file": into(&n.DoneFile), "batch": into(&n.Batch), "job": into(&n.Job),
+		"chain": into(&n.Chain), "params": into(&n.Params), "priority": into(&n.Priority), "max_failures": into(&n.MaxFailures),
+		"disabled": into(&n.Disabled), "state": into(&n.State), "reason": into(&n.Reason), "health": into(&n.Health),
+		"next_poll": instant(&n.NextPoll), "saved_at": instant(&n.SavedAt),
+	})
+	if err != nil {
+		return fmt.Errorf("monitor: %w", err)
+	}
+	if every != nil {
+		n.Every = *every
+	}
+	if stable != nil {
+		n.Stable = *stable
+	}
+	*m = n
+	return nil
+}
+
+// A MonitorError lists everything that is wrong with a monitor. It matches
+// [ErrInvalid].
+type MonitorError struct {
+	Monitor  string
+	Problems []Problem
+}
+
+// Error lists the problems, one a line.
+func (e *MonitorError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "set monitor %q: ", shorten(e.Monitor, 200))
+	if len(e.Problems) > 1 {
+		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
+	}
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteString("\n  ")
+		}
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }

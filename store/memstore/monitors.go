@@ -1,0 +1,216 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Monitors = (*Store)(nil)
+
+// monitors holds the monitors.
+type monitors struct {
+	all      map[string]*monitor
+	revision int64 // the last that any has got
+}
+
+// A monitor is what the store knows of one.
+type monitor struct {
+	store.Monitor
+	leased time.Time // until when; zero if it is not
+	seen   map[string]store.SeenFile
+}
+
+// revise returns a revision that no monitor has had.
+func (m *monitors) revise() int64 {
+	m.revision++
+	return m.revision
+}
+
+// wait sets when the monitor is due.
+func (m *monitor) wait(now time.Time, after time.Duration) {
+	m.leased, m.Due = time.Time{}, time.Time{}
+	if after >= 0 {
+		m.Due = now.Add(after.Truncate(time.Microsecond))
+	}
+}
+
+// PutMonitor creates a monitor or replaces one.
+func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Monitor{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.monitors.all[p.Name]
+	switch {
+	case m == nil && p.Revision != 0:
+		return store.Monitor{}, fmt.Errorf("monitor %q: it is not there any more: %w", p.Name, courier.ErrConflict)
+	case m != nil && p.Revision != m.Revision:
+		return store.Monitor{}, fmt.Errorf("monitor %q: somebody else has changed it: %w", p.Name, courier.ErrConflict)
+	case m == nil:
+		m = &monitor{}
+		if s.monitors.all == nil {
+			s.monitors.all = make(map[string]*monitor)
+		}
+		s.monitors.all[p.Name] = m
+	}
+	now := s.clock()
+	m.Monitor = p.Monitor
+	m.SavedAt, m.Revision = now, s.monitors.revise()
+	m.wait(now, p.After)
+	if m.seen == nil || p.Anew {
+		m.seen = make(map[string]store.SeenFile)
+	}
+	return m.Monitor, nil
+}
+
+// RemoveMonitor removes a monitor and what it has seen.
+func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.monitors.all[name] == nil {
+		return fmt.Errorf("monitor %q: %w", name, courier.ErrNotFound)
+	}
+	delete(s.monitors.all, name)
+	return nil
+}
+
+// Monitors returns monitors in the order of their names.
+func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []store.Monitor
+	for _, name := range slices.Sorted(maps.Keys(s.monitors.all)) {
+		if name > f.After && (f.Name == "" || f.Name == name) && len(list) < f.Limit {
+			list = append(list, s.monitors.all[name].Monitor)
+		}
+	}
+	return list, nil
+}
+
+// DueMonitors leases monitors that are due.
+func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+	if err := ctx.Err(); err != nil {
+		return store.DueMonitors{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := store.DueMonitors{Now: s.clock()}
+	var due []*monitor
+	var next time.Time
+	for _, m := range s.monitors.all {
+		at := m.Due
+		if m.leased.After(at) {
+			at = m.leased
+		} else if slices.Contains(r.Early, m.Name) && !m.leased.After(d.Now) && at.After(d.Now) {
+			at = d.Now
+		}
+		switch {
+		case m.Due.IsZero() || !slices.Contains(r.Listers, m.Lister):
+		case !at.After(d.Now):
+			due = append(due, m)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	slices.SortFunc(due, func(a, b *monitor) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
+	switch {
+	case len(due) > r.Max:
+		due, d.Next = due[:r.Max], time.Microsecond
+	case !next.IsZero():
+		d.Next = next.Sub(d.Now)
+	}
+	for _, m := range due {
+		m.leased = d.Now.Add(r.Lease)
+		d.List = append(d.List, m.Monitor)
+	}
+	return d, nil
+}
+
+// Record writes the outcome of a look.
+func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Recorded{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.monitors.all[r.Monitor]
+	if m == nil || m.Revision != r.Revision {
+		return store.Recorded{}, nil
+	}
+	for i := range r.Executions {
+		if _, _, err := s.find(&r.Executions[i]); err != nil {
+			return store.Recorded{}, err
+		}
+	}
+	now := s.clock()
+	done := store.Recorded{Done: true}
+	r.Changed = slices.Clone(r.Changed)
+	for i := range r.Executions {
+		n := &r.Executions[i]
+		x, existed, _ := s.find(n)
+		if !existed {
+			x = s.create(n, now)
+			s.place(x, now)
+		} else if x.ID != n.ID {
+			r.Replace(n.ID, x.ID)
+		}
+		done.Executions = append(done.Executions, store.Enqueued{Execution: x.view(), Existed: existed})
+	}
+	for i := range r.Changed {
+		f := r.Changed[i]
+		for _, t := range []*time.Time{&f.Modified, &f.Since, &f.Gone, &f.HandedModified, &f.HandedAt} {
+			if !t.IsZero() {
+				*t = t.UTC().Truncate(time.Microsecond)
+			}
+		}
+		m.seen[f.Name] = f
+	}
+	for _, name := range r.Removed {
+		delete(m.seen, name)
+	}
+	m.MonitorState = r.State
+	m.Revision = s.monitors.revise()
+	m.wait(now, r.After)
+	done.Revision = m.Revision
+	return done, nil
+}
+
+// Seen returns what a monitor has seen, in the order of the names.
+func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.monitors.all[f.Monitor]
+	if m == nil {
+		return nil, nil
+	}
+	var list []store.SeenFile
+	for _, name := range slices.Sorted(maps.Keys(m.seen)) {
+		if name > f.After && len(list) < f.Limit {
+			list = append(list, m.seen[name])
+		}
+	}
+	return list, nil
+}
