@@ -1,0 +1,140 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A Lister lists directories of the machine for monitors. Regular files count;
+// links, directories and the temporary files of Courier's transfers do not.
+type Lister struct {
+	roots []string
+	most  int
+}
+
+var _ courier.Watcher = (*Lister)(nil)
+
+// NewLister returns a lister of the directories that are given, and of those
+// below them: the same as Roots of the engine's options, since steps could not
+// read the files of others. A nil opt means the defaults; of the limits,
+// MaxMatches is how many files a directory may hold.
+func NewLister(roots []string, opt *Options) *Lister {
+	if opt == nil {
+		opt = &Options{}
+	}
+	return &Lister{roots: roots, most: opt.Limits.withDefaults().MaxMatches}
+}
+
+// Least is a second.
+func (l *Lister) Least() time.Duration { return time.Second }
+
+// Check reports whether the path is an absolute one below the roots.
+func (l *Lister) Check(t courier.MonitorTarget) error {
+	_, _, err := l.locate(t)
+	return err
+}
+
+// locate finds the root that confines a directory, and its path below.
+func (l *Lister) locate(t courier.MonitorTarget) (root, rel string, err error) {
+	dir := filepath.Clean(filepath.FromSlash(t.Path))
+	switch {
+	case t.Connection != "":
+		return "", "", fmt.Errorf("connection_id: %q is given, but the directory is one of the machine; leave it out", t.Connection)
+	case strings.ContainsRune(t.Path, 0):
+		return "", "", fmt.Errorf("path: %q contains a NUL character", t.Path)
+	case !filepath.IsAbs(dir):
+		return "", "", fmt.Errorf("path: %q is not absolute", t.Path)
+	}
+	for _, r := range l.roots {
+		r = filepath.Clean(r)
+		if below, err := filepath.Rel(r, dir); err == nil && filepath.IsLocal(below) && len(r) > len(root) {
+			root, rel = r, below
+		}
+	}
+	if root == "" {
+		allowed := "none are"
+		if len(l.roots) > 0 {
+			allowed = "allowed are " + strings.Join(l.roots, ", ")
+		}
+		return "", "", fmt.Errorf("path: %q lies outside the allowed directories (%s)", t.Path, allowed)
+	}
+	return root, rel, nil
+}
+
+// open opens a directory; links on its path that lead out of the root are
+// refused.
+func (l *Lister) open(t courier.MonitorTarget) (*os.Root, error) {
+	root, rel, err := l.locate(t)
+	if err != nil {
+		return nil, err
+	}
+	top, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fault(root, err)
+	}
+	defer top.Close()
+	dir, err := top.OpenRoot(rel)
+	return dir, fault(t.Path, err)
+}
+
+// List returns the files of a directory.
+func (l *Lister) List(ctx context.Context, t courier.MonitorTarget) (courier.Listing, error) {
+	root, err := l.open(t)
+	if err != nil {
+		return courier.Listing{}, err
+	}
+	defer root.Close()
+	dir, err := root.Open(".")
+	if err != nil {
+		return courier.Listing{}, fault(t.Path, err)
+	}
+	defer dir.Close()
+	var got courier.Listing
+	for {
+		const few = 256
+		entries, err := dir.ReadDir(few)
+		for _, e := range entries {
+			if err := l.add(&got, root, t.Path, e); err != nil {
+				return courier.Listing{}, err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return got, nil
+		case err != nil:
+			return courier.Listing{}, fault(t.Path, err)
+		case ctx.Err() != nil:
+			return courier.Listing{}, context.Cause(ctx)
+		}
+	}
+}
+
+// add takes a file into a listing.
+func (l *Lister) add(got *courier.Listing, root *os.Root, dir string, e fs.DirEntry) error {
+	if !e.Type().IsRegular() || strings.Contains(e.Name(), sideMark) {
+		return nil
+	}
+	info, err := root.Lstat(e.Name())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil // gone since, or another
+	}
+	if err != nil {
+		return fault(filepath.Join(dir, e.Name()), err)
+	}
+	if len(got.Files) == l.most {
+		return fmt.Errorf("%q: holds more than %d files; have it tidied up, or raise the limit in file.Options", dir, l.most)
+	}
+	got.Files = append(got.Files, courier.ListedFile{
+		Name: e.Name(), Path: filepath.Join(dir, e.Name()), Size: info.Size(), Modified: info.ModTime().UTC().Truncate(time.Microsecond),
+	})
+	return nil
+}
