@@ -24,6 +24,8 @@ var rights = []struct{ table, needs string }{
 	{"subscriptions", "select, insert, update and delete"},
 	{"outbox_windows", "select, insert, update and delete"},
 	{"outbox", "select, insert, update and delete"},
+	{"monitors", "select, insert, update and delete"},
+	{"monitor_files", "select, insert, update and delete"},
 }
 
 // lackedRight says which right a role needs that was refused something. The

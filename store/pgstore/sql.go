@@ -29,6 +29,8 @@ type statements struct {
 	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now                              string
 	subscribe, unsubscribe, subscriptions                                                              string
 	take, join, settle, deliveries, replay                                                             string
+	monitors, monitorPut, monitorBegin, monitorLock, monitorAnew, monitorRemove                        string
+	monitorDue, monitorRecord, monitorFiles, monitorForget, monitorSeen                                string
 
 	// Those that keep events for subscriptions, in place of the ones above.
 	claimBusyTold, claimFreeTold, claimLimitedTold, applyTold, progressTold string
@@ -50,6 +52,9 @@ func newStatements(schema string) *statements {
 		"chain_lock_members": &q.chainLockMembers, "chain_write": &q.chainWrite, "chain_again": &q.chainAgain, "now": &q.now,
 		"subscribe": &q.subscribe, "unsubscribe": &q.unsubscribe, "subscriptions": &q.subscriptions,
 		"take": &q.take, "join": &q.join, "settle": &q.settle, "deliveries": &q.deliveries, "replay": &q.replay,
+		"monitors": &q.monitors, "monitor_put": &q.monitorPut, "monitor_begin": &q.monitorBegin, "monitor_lock": &q.monitorLock,
+		"monitor_anew": &q.monitorAnew, "monitor_remove": &q.monitorRemove, "monitor_due": &q.monitorDue, "monitor_record": &q.monitorRecord,
+		"monitor_files": &q.monitorFiles, "monitor_forget": &q.monitorForget, "monitor_seen": &q.monitorSeen,
 	} {
 		*text = tagged(name, statement(name, schema))
 	}

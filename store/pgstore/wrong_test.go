@@ -190,7 +190,8 @@ const workerRights = `
 	grant select, insert, update on courier.job_definitions, courier.job_executions, courier.chain_executions, courier.chain_members to ROLE;
 	grant select, insert on courier.job_definition_versions, courier.step_executions, courier.job_audit_log to ROLE;
 	grant select, insert, update, delete on courier.system_settings, courier.job_schedules, courier.chain_schedules,
-		courier.subscriptions, courier.outbox, courier.outbox_windows to ROLE`
+		courier.subscriptions, courier.outbox, courier.outbox_windows,
+		courier.monitors, courier.monitor_files to ROLE`
 
 // retentionRights are what it grants to a role that removes executions.
 const retentionRights = `

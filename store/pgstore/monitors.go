@@ -1,0 +1,281 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Monitors = (*Store)(nil)
+
+// A monitorRow is a monitor as the statements select it: all is null where there
+// is none.
+type monitorRow struct {
+	name, lister, kind, target, body *string
+	saved                            *time.Time
+	revision                         *int64
+	status, reason, health           *string
+	due                              *time.Time
+}
+
+// fields are where a row is scanned to, in the order of the columns.
+func (r *monitorRow) fields() []any {
+	return []any{&r.name, &r.lister, &r.kind, &r.target, &r.body, &r.saved, &r.revision, &r.status, &r.reason, &r.health, &r.due}
+}
+
+// monitor returns the monitor of a row that has one.
+func (r *monitorRow) monitor() store.Monitor {
+	return store.Monitor{
+		Name: *r.name, Lister: *r.lister, Kind: store.Kind(*r.kind), Target: *r.target, Body: json.RawMessage(*r.body),
+		SavedAt: r.saved.UTC(), Revision: *r.revision, Due: instant(r.due),
+		MonitorState: store.MonitorState{Status: courier.MonitorStatus(*r.status), Reason: *r.reason, Health: json.RawMessage(*r.health)},
+	}
+}
+
+// dueAfter is the time until a monitor is due, as a parameter.
+func dueAfter(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return micros(d)
+}
+
+// PutMonitor creates a monitor or replaces one.
+func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+	if err := s.begun(ctx); err != nil {
+		return store.Monitor{}, err
+	}
+	got := p.Monitor
+	err := repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, s.q.monitorBegin, lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
+				return err
+			}
+			revision, there, err := s.lockMonitor(ctx, tx, p.Name)
+			switch {
+			case err != nil:
+				return err
+			case !there && p.Revision != 0:
+				return answer{fmt.Errorf("monitor %q: it is not there any more: %w", p.Name, courier.ErrConflict)}
+			case there && p.Revision != revision:
+				return answer{fmt.Errorf("monitor %q: somebody else has changed it: %w", p.Name, courier.ErrConflict)}
+			}
+			if p.Anew {
+				if _, err := tx.Exec(ctx, s.q.monitorAnew, p.Name); err != nil {
+					return err
+				}
+			}
+			var due *time.Time
+			err = tx.QueryRow(ctx, s.q.monitorPut, p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.Status), p.Reason,
+				string(p.Health), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
+			got.SavedAt, got.Due = got.SavedAt.UTC(), instant(due)
+			return err
+		})
+	})
+	if a, ok := errors.AsType[answer](err); ok {
+		return store.Monitor{}, a.error
+	}
+	if err != nil {
+		return store.Monitor{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
+	}
+	return got, nil
+}
+
+// lockMonitor locks a monitor, if it is there.
+func (s *Store) lockMonitor(ctx context.Context, tx pgx.Tx, name string) (revision int64, there bool, err error) {
+	err = tx.QueryRow(ctx, s.q.monitorLock, name).Scan(&revision)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return revision, err == nil, err
+}
+
+// RemoveMonitor removes a monitor and what it has seen.
+func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
+	if err := s.begun(ctx); err != nil {
+		return err
+	}
+	removed, err := query(ctx, s.pool, func(rows pgx.Rows) (name string, err error) { return name, rows.Scan(&name) }, s.q.monitorRemove, name)
+	if err != nil {
+		return failed(fmt.Sprintf("remove monitor %q", name), err)
+	}
+	if len(removed) == 0 {
+		return fmt.Errorf("monitor %q: %w", name, courier.ErrNotFound)
+	}
+	return nil
+}
+
+// Monitors returns monitors in the order of their names.
+func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Monitor, error) {
+		var r monitorRow
+		if err := rows.Scan(r.fields()...); err != nil {
+			return store.Monitor{}, err
+		}
+		return r.monitor(), nil
+	}, s.q.monitors, f.Name, f.After, int64(f.Limit))
+	if err != nil {
+		return nil, failed("read monitors", err)
+	}
+	return list, nil
+}
+
+// DueMonitors leases monitors that are due.
+func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+	if err := s.begun(ctx); err != nil {
+		return store.DueMonitors{}, err
+	}
+	var d store.DueMonitors
+	var wait int64
+	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (m monitorRow, err error) {
+		return m, rows.Scan(append([]any{&d.Now, &wait}, m.fields()...)...)
+	}, s.q.monitorDue, slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
+	if err != nil {
+		return store.DueMonitors{}, failed("look for due monitors", err)
+	}
+	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
+	for i := range rows {
+		if rows[i].name != nil {
+			d.List = append(d.List, rows[i].monitor())
+		}
+	}
+	return d, nil
+}
+
+// Record writes the outcome of a look, in one transaction.
+func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
+	if err := s.begun(ctx); err != nil {
+		return store.Recorded{}, err
+	}
+	var done store.Recorded
+	err := repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+			done, err = s.record(ctx, tx, r)
+			return err
+		})
+	})
+	if a, ok := errors.AsType[answer](err); ok {
+		return store.Recorded{}, a.error
+	}
+	if err != nil {
+		return store.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
+	}
+	s.enqueued(done.Executions)
+	return done, nil
+}
+
+func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (done store.Recorded, err error) {
+	revision, there, err := s.lockMonitor(ctx, tx, r.Monitor)
+	if err != nil || !there || revision != r.Revision {
+		return done, err
+	}
+	if len(r.Executions) > 0 {
+		r.Changed = slices.Clone(r.Changed)
+		if done.Executions, err = s.start(ctx, tx, &r); err != nil {
+			return store.Recorded{}, err
+		}
+	}
+	for part := range slices.Chunk(r.Changed, maxStatement) {
+		if _, err := tx.Exec(ctx, s.q.monitorFiles, fileArgs(r.Monitor, part)...); err != nil {
+			return store.Recorded{}, err
+		}
+	}
+	if len(r.Removed) > 0 {
+		if _, err := tx.Exec(ctx, s.q.monitorForget, r.Monitor, r.Removed); err != nil {
+			return store.Recorded{}, err
+		}
+	}
+	err = tx.QueryRow(ctx, s.q.monitorRecord, r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
+	done.Done = err == nil
+	return done, err
+}
+
+// start creates the executions of a record. Those whose key is used are replaced
+// in it by those that have used them.
+func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([]store.Enqueued, error) {
+	list := slices.Clone(r.Executions)
+	for i := range list {
+		list[i].Latest = false // the engine has just looked
+	}
+	results, rest, err := s.create(ctx, tx, list)
+	if err != nil {
+		return nil, err
+	}
+	there, err := s.existing(ctx, tx, list, rest)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range rest {
+		n, x := &list[i], there[i]
+		if err := inTheWay(n, x); err != nil {
+			return nil, answer{err}
+		}
+		results[i] = store.Enqueued{Execution: *x, Existed: true}
+		r.Replace(n.ID, x.ID)
+	}
+	return results, nil
+}
+
+// at is an instant as a parameter; empty if there is none.
+func at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+}
+
+// fileArgs are the parameters of sql/monitor_files.sql.
+func fileArgs(monitor string, files []store.SeenFile) []any {
+	n := len(files)
+	names, sizes, times, since, done, gone := make([]string, n), make([]int64, n), make([]string, n), make([]string, n), make([]bool, n), make([]string, n)
+	appeared, handed, handedSizes := make([]int32, n), make([]int32, n), make([]int64, n)
+	handedTimes, handedAt, executions := make([]string, n), make([]string, n), make([]string, n)
+	for i := range files {
+		f := &files[i]
+		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, at(f.Modified), at(f.Since), f.Done, at(f.Gone)
+		appeared[i], handed[i], handedSizes[i] = int32(f.Appeared), int32(f.Handed), f.HandedSize
+		handedTimes[i], handedAt[i] = at(f.HandedModified), at(f.HandedAt)
+		if f.Execution != "" {
+			executions[i] = uuid(string(f.Execution))
+		}
+	}
+	return []any{monitor, names, sizes, times, since, done, gone, appeared, handed, handedSizes, handedTimes, handedAt, executions}
+}
+
+// Seen returns what a monitor has seen, in the order of the names.
+func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+	if err := s.begun(ctx); err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.SeenFile, error) {
+		var f store.SeenFile
+		var modified, gone, handedModified, handedAt *time.Time
+		var appeared, handed int32
+		var execution string
+		err := rows.Scan(&f.Name, &f.Size, &modified, &f.Since, &f.Done, &gone, &appeared, &handed, &f.HandedSize, &handedModified, &handedAt, &execution)
+		f.Since, f.Appeared, f.Handed, f.Execution = f.Since.UTC(), int(appeared), int(handed), courier.ExecutionID(execution)
+		f.Modified, f.Gone, f.HandedModified, f.HandedAt = instant(modified), instant(gone), instant(handedModified), instant(handedAt)
+		return f, err
+	}, s.q.monitorSeen, f.Monitor, f.After, int64(f.Limit))
+	if err != nil {
+		return nil, failed(fmt.Sprintf("read what monitor %q has seen", f.Monitor), err)
+	}
+	return list, nil
+}
