@@ -35,6 +35,21 @@ type Watcher interface {
 // Repeating can't cure it, and may lock the account.
 var ErrLogin = errors.New("courier: login refused")
 
+// LoginRefused marks err as one that matches [ErrLogin]; its text stays as it
+// is. LoginRefused(nil) is nil.
+func LoginRefused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return loginError{err}
+}
+
+type loginError struct{ err error }
+
+func (e loginError) Error() string        { return e.err.Error() }
+func (e loginError) Unwrap() error        { return e.err }
+func (e loginError) Is(target error) bool { return target == ErrLogin }
+
 // A MonitorTarget is a directory. Which form a path has, its lister says.
 type MonitorTarget struct {
 	Connection string // the id of a connection; empty for the machine itself

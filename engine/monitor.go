@@ -205,7 +205,7 @@ func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]
 // monitorMessage is the text of an error without the words that sentinels add.
 func monitorMessage(err error) string {
 	text := err.Error()
-	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict, courier.ErrLogin} {
+	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
 	}
 	return text

@@ -256,7 +256,7 @@ func unusable(f *courier.ListedFile) string {
 		return fmt.Sprintf("has %d bytes, more than %d", len(f.Name), maxFileName)
 	case f.Size < 0:
 		return "has a negative size"
-	case !f.Modified.IsZero() && (f.Modified.Year() < 0 || f.Modified.Year() > 9999):
+	case !f.Modified.IsZero() && (f.Modified.Year() < 1 || f.Modified.Year() > 9999):
 		return "has a time that is none"
 	}
 	return ""

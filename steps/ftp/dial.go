@@ -182,7 +182,7 @@ func (s *session) identify(ctx context.Context) error {
 	refusal.text = s.conceal(refusal.text)
 	err = fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), refusal)
 	if refusal.code >= 500 && !refusal.passing() {
-		err = courier.Permanent(err)
+		err = courier.Permanent(courier.LoginRefused(err))
 	}
 	return err
 }

@@ -218,8 +218,8 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 	}
 	if text := err.Error(); strings.Contains(text, "unable to authenticate") || strings.Contains(text, "disconnect, reason 14") ||
 		strings.Contains(text, "disconnect, reason 2:") && len(check.seen) > 0 {
-		return courier.Permanent(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key: %w",
-			safename.Quote(user), &remote.Hostile{Err: err}))
+		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key: %w",
+			safename.Quote(user), &remote.Hostile{Err: err})))
 	}
 	if cause := s.conn.cause(); cause != nil {
 		return &remote.LostError{Err: cause}

@@ -1,0 +1,88 @@
+package ftp_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/steps/ftp"
+)
+
+// TestLister lists a directory with a connection of its own, which it closes.
+func TestLister(t *testing.T) {
+	r := newRig(t, ftpserver.Options{})
+	r.conn.Password = "secret:acme"
+	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }), &ftp.ListerOptions{
+		Log: slog.New(&r.log),
+		Secrets: func(_ context.Context, name string) (string, error) {
+			if name != "acme" {
+				return "", errors.New("no such secret")
+			}
+			return password, nil
+		},
+	})
+	dir := "in"
+	r.put("in/a.csv", []byte("12345"))
+	r.put("in/b", nil)
+	r.put("in/sub/c", []byte("1"))
+	r.put("in/x.courier-tmp-1", []byte("1"))
+	r.put("in/bad\x01name", []byte("1"))
+	for range 2 {
+		got, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: dir})
+		if err != nil || len(got.Files) != 2 {
+			t.Fatalf("listed %+v, %v", got, err)
+		}
+		if f := got.Files[0]; f.Name != "a.csv" || f.Path != dir+"/a.csv" || f.Size != 5 || time.Since(f.Modified) > time.Hour {
+			t.Errorf("file %+v", f)
+		}
+		if got.Refused != 1 || got.Example == "" {
+			t.Errorf("%d refused: %q", got.Refused, got.Example)
+		}
+	}
+	if _, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	if l.Least() != 30*time.Second {
+		t.Errorf("least %v", l.Least())
+	}
+}
+
+// TestListerRefused tells a refused login from everything else.
+func TestListerRefused(t *testing.T) {
+	r := newRig(t, ftpserver.Options{})
+	r.put("in/a", nil)
+	const wrong = "wrong horse"
+	r.conn.Password = wrong
+	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }), nil)
+	_, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: "in"})
+	if !errors.Is(err, courier.ErrLogin) || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), courier.ErrLogin.Error()) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	_, err = l.List(t.Context(), courier.MonitorTarget{Connection: "unknown", Path: "in"})
+	if !errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrLogin) {
+		t.Errorf("an unknown connection: %v", err)
+	}
+	for _, tt := range []struct {
+		target courier.MonitorTarget
+		want   string
+	}{
+		{courier.MonitorTarget{Path: "in"}, "connection_id: it is missing"},
+		{courier.MonitorTarget{Connection: partner}, "path: it is missing"},
+		{courier.MonitorTarget{Connection: partner, Path: "a\x00b"}, "control character"},
+	} {
+		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("check %+v: %v, want %q", tt.target, err, tt.want)
+		}
+		if _, err := l.List(t.Context(), tt.target); err == nil {
+			t.Errorf("listed %+v", tt.target)
+		}
+	}
+	if err := l.Check(courier.MonitorTarget{Connection: partner, Path: "in"}); err != nil {
+		t.Error(err)
+	}
+}
