@@ -131,7 +131,9 @@ func newTower(t *testing.T, s store.Store, engines int) *tower {
 	for i := range engines {
 		w.engines = append(w.engines, w.engine(fmt.Sprint("w", i)))
 	}
-	w.define("job", "null")
+	if engines > 0 {
+		w.define("job", "null")
+	}
 	return w
 }
 

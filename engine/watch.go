@@ -142,10 +142,12 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 	g.def = g.def.WithDefaults()
 	var err error
 	if g.files, err = g.seen(w.ctx); err != nil {
-		if w.ctx.Err() == nil {
-			e.log.Error("look at a directory", "monitor", m.Name, "error", err)
+		if w.ctx.Err() != nil {
+			_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
+			return
 		}
-		return // the lease ends
+		e.log.Error("look at a directory", "monitor", m.Name, "error", err)
+		return // the store fails; the lease ends
 	}
 	began := g.instant()
 	list, err := g.list(w.ctx)
