@@ -11,9 +11,9 @@ import (
 )
 
 // A Monitor watches a directory, of the machine or of a server, and starts
-// executions of a job for the files in it. It looks at the directory again and
-// again, and hands a file over when it is ready: once, however many engines
-// look, and however often they are started anew.
+// executions of a job, or of a chain, for the files in it. It looks at the
+// directory again and again, and hands a file over when it is ready: once,
+// however many engines look, and however often they are started anew.
 type Monitor struct {
 	// Name has 1 to 200 characters, none of them control characters. It is part
 	// of the idempotency keys of what the monitor starts.
@@ -46,14 +46,14 @@ type Monitor struct {
 	DoneFile string `json:"done_file,omitempty"`
 
 	// Batch says that all files that are ready are handed over to one execution,
-	// at most 1,000. Otherwise each has its own.
+	// at most 1,000. Otherwise each has its own; of a chain, 100 at one look.
 	Batch bool   `json:"batch,omitempty"`
 	Job   string `json:"job,omitempty"`   // the name of a job; or else
-	Chain string `json:"chain,omitempty"` // that of a chain; started is the latest version
+	Chain string `json:"chain,omitempty"` // that of a chain; either in its latest version
 	// Params are further parameters of the executions, besides "files" and
 	// "monitor".
 	Params   map[string]any `json:"params,omitempty"`
-	Priority int16          `json:"priority,omitempty"` // of the executions; higher is claimed first
+	Priority int16          `json:"priority,omitempty"` // of executions of a job; higher is claimed first
 	// MaxFailures is after how many looks in a row that failed the monitor is in
 	// the state error. 0 means 5.
 	MaxFailures int `json:"max_failures,omitempty"`
@@ -110,7 +110,7 @@ type MonitorHealth struct {
 	Problem       string      `json:"problem,omitempty"`
 	Triggered     int64       `json:"triggered,omitempty"`        // files that were handed over, in all
 	LastTriggered time.Time   `json:"last_triggered_at,omitzero"` // when the last one was
-	LastExecution ExecutionID `json:"last_execution,omitempty"`
+	LastExecution ExecutionID `json:"last_execution,omitempty"`   // or the id of a chain execution
 }
 
 // What monitors are made of where nothing is given.
@@ -217,6 +217,8 @@ func (m *Monitor) Check() []Problem {
 		add("job", "there is neither a job nor a chain; name one of them")
 	case m.Job != "" && m.Chain != "":
 		add("chain", "there is a job too; a monitor starts one or the other")
+	case m.Chain != "" && m.Priority != 0:
+		add("priority", "%d is given, but the members of a chain have priorities of their own; leave it out", m.Priority)
 	}
 	if m.Path == "" {
 		add("path", "it is missing; name a directory")

@@ -118,27 +118,30 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 }
 
 func (e *Engine) prepareChain(ctx context.Context, name string, opt *ChainOptions) (store.NewChainExecution, error) {
-	var none store.NewChainExecution
 	if opt == nil {
 		opt = &ChainOptions{}
 	}
-	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
-		return none, fmt.Errorf("chain %q: %w", name, err)
-	}
-	c, err := e.Chain(ctx, name, opt.Version)
+	c, err := e.loadChain(ctx, name, opt.Version)
 	if err != nil {
-		return none, err
+		return store.NewChainExecution{}, err
 	}
-	params, err := mergeParams(c.Params, opt.Params)
+	return e.newChain(c, opt)
+}
+
+// A loadedChain is a chain with the programs of its members, whose versions are
+// those of one moment.
+type loadedChain struct {
+	courier.Chain
+	programs []*program
+}
+
+// loadChain returns a version of a chain; 0 means the latest.
+func (e *Engine) loadChain(ctx context.Context, name string, version int) (*loadedChain, error) {
+	c, err := e.Chain(ctx, name, version)
 	if err != nil {
-		return none, fmt.Errorf("chain %q: %w", name, err)
+		return nil, err
 	}
-	n := store.NewChainExecution{
-		ID: courier.ChainExecutionID(e.ids.New()), Chain: c.Name, Version: c.Version, Params: params,
-		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By,
-		Members: make([]store.NewMember, len(c.Members)),
-	}
-	given := object(params)
+	l := &loadedChain{c, make([]*program, len(c.Members))}
 	latest := make(map[string]int) // one version of a job for all members that ask for its latest
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -148,14 +151,37 @@ func (e *Engine) prepareChain(ctx context.Context, name string, opt *ChainOption
 		}
 		p, err := e.program(ctx, m.Job, version)
 		if err != nil {
-			return none, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
+			return nil, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
 		}
 		if m.Version == 0 {
 			latest[m.Job] = p.version
 		}
-		x, err := e.memberExecution(m, p, given, opt.By)
+		l.programs[i] = p
+	}
+	return l, nil
+}
+
+// newChain returns a new execution of a chain. Options' version does not count.
+func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExecution, error) {
+	var none store.NewChainExecution
+	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+		return none, fmt.Errorf("chain %q: %w", c.Name, err)
+	}
+	params, err := mergeParams(c.Params, opt.Params)
+	if err != nil {
+		return none, fmt.Errorf("chain %q: %w", c.Name, err)
+	}
+	n := store.NewChainExecution{
+		ID: courier.ChainExecutionID(e.ids.New()), Chain: c.Name, Version: c.Version, Params: params,
+		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By,
+		Members: make([]store.NewMember, len(c.Members)),
+	}
+	given := object(params)
+	for i := range c.Members {
+		m := &c.Members[i]
+		x, err := e.memberExecution(m, c.programs[i], given, opt.By)
 		if err != nil {
-			return none, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
+			return none, fmt.Errorf("chain %q, member %q: %w", c.Name, m.Name, err)
 		}
 		n.Members[i] = store.NewMember{Name: m.Name, DependsOn: m.DependsOn, Execution: x}
 	}

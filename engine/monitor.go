@@ -75,6 +75,9 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 		put.Anew = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
 	}
 	put.Lister, put.Kind, put.Target, put.Body = full.Lister, store.Job, m.Job, body
+	if m.Chain != "" {
+		put.Kind, put.Target = store.Chain, m.Chain
+	}
 	if m.Disabled && put.Status != courier.MonitorDisabled {
 		put.Status, put.Reason = courier.MonitorDisabled, "it was set so"
 	}
@@ -127,7 +130,10 @@ func publicMonitor(m *store.Monitor) courier.Monitor {
 	var p courier.Monitor
 	unreadable := json.Unmarshal(m.Body, &p)
 	if unreadable != nil {
-		p = courier.Monitor{Name: m.Name, Lister: m.Lister, Job: m.Target}
+		p = courier.Monitor{Name: m.Name, Lister: m.Lister}
+		if p.Job = m.Target; m.Kind == store.Chain {
+			p.Job, p.Chain = "", m.Target
+		}
 	}
 	p.Disabled = m.Status == courier.MonitorDisabled
 	p.State, p.Reason, p.NextPoll, p.SavedAt = m.Status, m.Reason, m.Due, m.SavedAt
@@ -174,29 +180,30 @@ func (e *Engine) checkLister(m *courier.Monitor) []courier.Problem {
 // checkMonitorTarget finds what is wrong with what a monitor starts, and with
 // what it is given.
 func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]courier.Problem, error) {
-	if m.Chain != "" {
-		return []courier.Problem{{Step: -1, Field: "chain", Message: "monitors start jobs only; name a job"}}, nil
-	}
+	field, name := "job", m.Job
 	if m.Job == "" {
+		field, name = "chain", m.Chain
+	}
+	if name == "" {
 		return nil, nil // which Check reports
 	}
 	problem := func(field string, err error) []courier.Problem {
 		return []courier.Problem{{Step: -1, Field: field, Message: monitorMessage(err)}}
 	}
-	p, err := e.program(ctx, m.Job, 0)
+	t, err := e.monitorTarget(ctx, m)
 	if errors.Is(err, courier.ErrNotFound) {
-		return problem("job", err), nil
+		return problem(field, err), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if declared := p.job.Params; declared != nil {
+	if declared := t.params(); declared != nil {
 		if _, ok := declared["files"]; !ok {
-			return problem("job", fmt.Errorf("job %q has params, but not %q, which holds the files; add it with the value null", m.Job, "files")), nil
+			return problem(field, fmt.Errorf("%s %q has params, but not %q, which holds the files; add it with the value null", field, name, "files")), nil
 		}
 	}
 	sample := []store.ReadyFile{{File: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, Event: courier.FileCreated}}
-	if _, err := p.execution("", &EnqueueOptions{Params: monitorParams(p, m, sample, time.Unix(0, 0).UTC())}); err != nil {
+	if _, err := t.start(new(store.MonitorRecord), monitorParams(t.params(), m, sample, time.Unix(0, 0).UTC()), m, ""); err != nil {
 		return problem("params", err), nil
 	}
 	return nil, nil
@@ -204,7 +211,7 @@ func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]
 
 // monitorMessage is the text of an error without the words that sentinels add.
 func monitorMessage(err error) string {
-	text := err.Error()
+	text, _ := errorText(err)
 	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
 	}

@@ -30,6 +30,8 @@ func TestBadMonitors(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
 		w.define("invoices", `{"files": null, "day": null}`)
 		w.defineJob(`{"name": "deaf", "params": {"day": null}, "steps": [{"type": "demo.take"}]}`)
+		w.defineChain("chain", map[string]any{"files": nil, "day": nil})
+		w.defineChain("deaf", map[string]any{"day": nil})
 		ok := courier.Monitor{Name: "x", Path: "/in", Job: "job"}
 		with := func(change func(*courier.Monitor)) courier.Monitor {
 			m := ok
@@ -44,7 +46,10 @@ func TestBadMonitors(t *testing.T) {
 			{with(func(m *courier.Monitor) { m.Name = "a\nb" }), []string{"name: ", "control characters"}},
 			{with(func(m *courier.Monitor) { m.Name = strings.Repeat("x", 201) }), []string{"201 characters, more than 200"}},
 			{with(func(m *courier.Monitor) { m.Chain = "c" }), []string{"chain: there is a job too"}},
-			{with(func(m *courier.Monitor) { m.Job, m.Chain = "", "c" }), []string{"chain: monitors start jobs only"}},
+			{with(func(m *courier.Monitor) { m.Job, m.Chain = "", "chian" }), []string{`chain: there is no chain "chian"; did you mean "chain"?`}},
+			{with(func(m *courier.Monitor) { m.Job, m.Chain = "", "deaf" }), []string{`chain: chain "deaf" has params, but not "files"`}},
+			{with(func(m *courier.Monitor) { m.Job, m.Chain, m.Params = "", "chain", map[string]any{"dy": 1} }), []string{`chain "chain": params: unknown parameter "dy"; did you mean "day"?`}},
+			{with(func(m *courier.Monitor) { m.Job, m.Chain, m.Priority = "", "chain", 1 }), []string{"priority: 1 is given, but the members of a chain"}},
 			{with(func(m *courier.Monitor) { m.Job = "invoice" }), []string{`there is no job "invoice"; did you mean "invoices"?`}},
 			{with(func(m *courier.Monitor) { m.Job = "deaf" }), []string{`job "deaf" has params, but not "files"`}},
 			{with(func(m *courier.Monitor) { m.Job, m.Params = "invoices", map[string]any{"dy": 1} }), []string{`params: unknown parameter "dy"; did you mean "day"?`}},
@@ -173,7 +178,11 @@ func TestMonitorWithFaults(t *testing.T) {
 			calm := w.engine("calm") // sets up, and never starts
 			w.engines = append(w.engines, calm)
 			defineOn(t, calm)
-			if _, err := calm.SetMonitor(t.Context(), courier.Monitor{Name: "m", Path: "/in", Job: "job", Every: 5 * time.Second, Stable: time.Second}); err != nil {
+			m := courier.Monitor{Name: "m", Path: "/in", Job: "job", Every: 5 * time.Second, Stable: time.Second}
+			if seed%2 == 1 {
+				m.Job, m.Chain = "", "chain"
+			}
+			if _, err := calm.SetMonitor(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 			w.start(0)
@@ -205,6 +214,9 @@ func defineOn(t *testing.T, e *engine.Engine) {
 		t.Fatal(err)
 	}
 	if _, err := e.Define(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -261,7 +273,9 @@ func TestMonitorListers(t *testing.T) {
 
 type panics struct{ courier.Lister }
 
-func (panics) List(context.Context, courier.MonitorTarget) (courier.Listing, error) { panic("oh") }
+func (panics) List(context.Context, courier.MonitorTarget) (courier.Listing, error) {
+	panic("oh")
+}
 
 // TestMonitorOfADirectory hands a real file over soon after it is complete.
 func TestMonitorOfADirectory(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	listTimeout  = time.Minute      // of one listing
 	lookLease    = 3 * time.Minute  // how long others leave a directory to this engine
 	mostFiles    = 1000             // that are handed over at one look
+	mostChains   = 100              // that are started at one look; each takes several statements
 	maxFileName  = 1000             // bytes
 	keepGone     = 30 * 24 * time.Hour
 	mostKnown    = 200_000 // files of all monitors that are remembered between looks
@@ -162,7 +163,7 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 		return
 	}
 	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: mostFiles,
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: g.most(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
 	e.openEye(w, m.Name, g.lister, g.def.Target())
@@ -173,14 +174,26 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
 	bare := *plan
 	bare.Changed = slices.Clone(plan.Changed)
-	executions, err := g.executions(ctx, plan, ended)
+	var r store.MonitorRecord
+	last, err := g.handOver(ctx, &r, plan, ended)
 	if err == nil {
-		err = g.record(ctx, g.looked(plan, executions, nil, ended))
+		g.looked(&r, plan, last, nil, ended)
+		err = g.record(ctx, r)
 		if !errors.Is(err, courier.ErrNotFound) && !errors.Is(err, courier.ErrConflict) {
 			return // it was recorded, or the store fails
 		}
 	}
-	_ = g.record(ctx, g.looked(&bare, nil, err, ended))
+	r = store.MonitorRecord{}
+	g.looked(&r, &bare, "", err, ended)
+	_ = g.record(ctx, r)
+}
+
+// most is how many files are handed over at one look.
+func (g *glance) most() int {
+	if g.m.Kind == store.Chain && !g.def.Batch {
+		return mostChains
+	}
+	return mostFiles
 }
 
 // seen returns what the monitor has seen, from memory if that is of the
@@ -264,81 +277,10 @@ func unusable(f *courier.ListedFile) string {
 	return ""
 }
 
-// executions prepares what is started for the files that are ready, and notes
-// that they are handed over.
-func (g *glance) executions(ctx context.Context, plan *store.FilePlan, now time.Time) ([]store.NewExecution, error) {
-	if len(plan.Ready) == 0 {
-		return nil, nil
-	}
-	if g.m.Kind != store.Job {
-		return nil, fmt.Errorf("monitors start jobs only: %w", courier.ErrInvalid)
-	}
-	p, err := g.e.program(ctx, g.def.Job, 0)
-	if err != nil {
-		return nil, err
-	}
-	size := 1
-	if g.def.Batch {
-		size = len(plan.Ready)
-	}
-	var list []store.NewExecution
-	for start := 0; start < len(plan.Ready); start += size {
-		files := plan.Ready[start : start+size]
-		n, err := p.execution(courier.ExecutionID(g.e.ids.New()), &EnqueueOptions{
-			Params: monitorParams(p, &g.def, files, now), Priority: g.def.Priority, By: "monitor:" + g.m.Name,
-			IdempotencyKey: store.FileKey(g.m.Name, g.def.Target(), files),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("job %q version %d: %w", p.job.Name, p.version, err)
-		}
-		list = append(list, n)
-		for i := range files {
-			plan.Hand(start+i, n.ID, now)
-		}
-	}
-	return list, nil
-}
-
-// monitorParams are the parameters of an execution for files: those of the
-// monitor, the list "files", and "monitor", which tells what has happened, if
-// the job takes it.
-func monitorParams(p *program, m *courier.Monitor, files []store.ReadyFile, now time.Time) map[string]any {
-	type handed struct {
-		courier.ListedFile
-		Event courier.MonitorEvent `json:"event"`
-	}
-	type triggered struct {
-		Path     string    `json:"path"`
-		Size     int64     `json:"size"`
-		Modified time.Time `json:"last_modified,omitzero"`
-	}
-	list, short := make([]handed, len(files)), make([]triggered, len(files))
-	var events []string
-	for i := range files {
-		f := &files[i]
-		list[i], short[i] = handed{f.File, f.Event}, triggered{f.File.Path, f.File.Size, f.File.Modified}
-		if !slices.Contains(events, string(f.Event)) {
-			events = append(events, string(f.Event))
-		}
-	}
-	slices.Sort(events)
-	params := maps.Clone(m.Params)
-	if params == nil {
-		params = make(map[string]any)
-	}
-	params["files"] = list
-	if _, declared := p.job.Params["monitor"]; declared || p.job.Params == nil {
-		params["monitor"] = map[string]any{
-			"id": m.Name, "name": m.Name, "trigger_event": strings.Join(events, ","), "triggered_files": short, "triggered_at": now,
-		}
-	}
-	return params
-}
-
-// looked is the record of a look that succeeded. Err is why executions could not
-// be started, if so.
-func (g *glance) looked(plan *store.FilePlan, executions []store.NewExecution, err error, now time.Time) store.MonitorRecord {
-	r := store.MonitorRecord{Changed: plan.Changed, Removed: plan.Removed, Executions: executions, After: g.def.Every}
+// looked completes the record of a look that succeeded. Last is the last of the
+// executions that it starts, if any; err is why they could not be started, if so.
+func (g *glance) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
+	r.Changed, r.Removed, r.After = plan.Changed, plan.Removed, g.def.Every
 	h := g.health
 	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.Files, plan.Waiting, g.refused, 0, ""
 	r.State.Status = courier.MonitorActive
@@ -350,9 +292,9 @@ func (g *glance) looked(plan *store.FilePlan, executions []store.NewExecution, e
 		r.State.Status = courier.MonitorDegraded
 		h.Problem = fmt.Sprintf("%d entries are left out, since their names can't be used, such as %s; have them renamed", g.refused, g.example)
 	}
-	if err == nil && len(executions) > 0 {
+	if err == nil && last != "" {
 		h.Triggered += int64(len(plan.Ready))
-		h.LastTriggered, h.LastExecution = now, executions[len(executions)-1].ID
+		h.LastTriggered, h.LastExecution = now, last
 	}
 	if plan.Wait > 0 {
 		r.After = min(r.After, plan.Wait)
@@ -361,8 +303,7 @@ func (g *glance) looked(plan *store.FilePlan, executions []store.NewExecution, e
 		r.After = 0
 	}
 	r.After = max(r.After, min(g.lister.Least(), g.def.Every))
-	g.state(&r, h)
-	return r
+	g.state(r, h)
 }
 
 // failed is the record of a look that failed.
@@ -414,9 +355,10 @@ func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
 		g.e.log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)
 	case done.Done:
 		for i, x := range done.Executions {
-			if x.Existed {
-				r.Replace(r.Executions[i].ID, x.Execution.ID)
-			}
+			r.Replace(r.Executions[i].ID, x.Execution.ID)
+		}
+		for i, x := range done.Chains {
+			r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(x.Execution.ID))
 		}
 		g.remember(done.Revision, &r)
 	}

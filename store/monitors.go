@@ -35,8 +35,8 @@ type Monitors interface {
 	DueMonitors(ctx context.Context, r DueRequest) (DueMonitors, error)
 	// Record writes the outcome of a look, whole or not at all, in one
 	// transaction, and ends the lease; if the monitor has changed since it was
-	// read, nothing. The error is ErrNotFound if the version of an execution's job
-	// is unknown, and ErrConflict if its id is used for another job.
+	// read, nothing. The error is ErrNotFound if the version of an execution's job,
+	// or of a chain, is unknown, and ErrConflict if its id is used for another.
 	Record(ctx context.Context, r MonitorRecord) (Recorded, error)
 	// Seen returns what a monitor has seen, in byte order of the names.
 	Seen(ctx context.Context, f SeenFilter) ([]SeenFile, error)
@@ -118,7 +118,7 @@ type SeenFile struct {
 	HandedSize     int64
 	HandedModified time.Time
 	HandedAt       time.Time           // zero if it was taken note of only
-	Execution      courier.ExecutionID // that got it
+	Execution      courier.ExecutionID // that got it; or the id of a chain execution
 }
 
 // A MonitorRecord is the outcome of a look.
@@ -132,6 +132,9 @@ type MonitorRecord struct {
 	// Executions are created, but for those whose idempotency key is used: that
 	// takes their place in Changed, and is no conflict, whatever its parameters.
 	Executions []NewExecution
+	// Chains are chain executions, created in the same way, for a monitor of a
+	// chain; so are the ids in Changed those of chain executions.
+	Chains []NewChainExecution
 }
 
 // Recorded is the result of a [MonitorRecord].
@@ -140,6 +143,7 @@ type Recorded struct {
 	Revision int64 // the new one
 	// Executions are the results of those of the record, in order.
 	Executions []Enqueued
+	Chains     []StartedChain // the same for chain executions
 }
 
 // Replace puts another execution in the place of one.

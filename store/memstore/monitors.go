@@ -161,7 +161,14 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 	}
 	now := s.clock()
 	done := store.Recorded{Done: true}
+	var err error
+	if done.Chains, err = s.fireChains(r.Chains, now); err != nil {
+		return store.Recorded{}, err
+	}
 	r.Changed = slices.Clone(r.Changed)
+	for i := range done.Chains {
+		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(done.Chains[i].Execution.ID))
+	}
 	for i := range r.Executions {
 		n := &r.Executions[i]
 		x, existed, _ := s.find(n)

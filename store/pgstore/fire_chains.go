@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// startChains starts the chain executions of firings, but for those whose
-// idempotency key is used.
+// startChains starts the chain executions of firings, but for those that exist
+// already.
 func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error {
 	var all []store.NewChainExecution
 	var of []int // the firing of each
@@ -26,29 +26,17 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 	if len(all) == 0 {
 		return nil
 	}
-	started, err := f.existingChains(ctx, tx, all)
+	started, queues, wrong, err := f.s.startUnused(ctx, tx, all)
 	if err != nil {
 		return err
 	}
-	bad := false
-	for k := range all {
-		if started[k].Existed {
-			continue
-		}
-		results, queues, err := f.startChain(ctx, tx, all[k])
-		if a, ok := errors.AsType[answer](err); ok {
-			f.wrong[of[k]], bad = a.error, true
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		started[k] = results[0]
-		f.released = append(f.released, queues...)
+	for k, err := range wrong {
+		f.wrong[of[k]] = err
 	}
-	if bad {
+	if len(wrong) > 0 {
 		return errWrong
 	}
+	f.released = append(f.released, queues...)
 	for k := range all {
 		r := &f.results[of[k]]
 		r.Chains = append(r.Chains, started[k])
@@ -56,18 +44,49 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 	return nil
 }
 
-func (f *firings) startChain(ctx context.Context, tx pgx.Tx, n store.NewChainExecution) ([]store.StartedChain, []string, error) {
+// startUnused starts chain executions, but for those that exist already under
+// their id or idempotency key: these are no conflict, whatever their params.
+// Wrong says of some why they can't be started; then the transaction must not
+// commit.
+func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) (started []store.StartedChain, queues []string, wrong map[int]error, err error) {
+	if started, err = s.startedBefore(ctx, tx, list); err != nil {
+		return nil, nil, nil, err
+	}
+	wrong = make(map[int]error)
+	for i := range list {
+		if c := &started[i].Execution; started[i].Existed {
+			if c.Chain != list[i].Chain {
+				wrong[i] = fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)
+			}
+			continue
+		}
+		results, released, err := s.startOne(ctx, tx, list[i])
+		if a, ok := errors.AsType[answer](err); ok {
+			wrong[i] = a.error
+			continue
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		started[i] = results[0]
+		queues = append(queues, released...)
+	}
+	slices.Sort(queues)
+	return started, slices.Compact(queues), wrong, nil
+}
+
+func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n store.NewChainExecution) ([]store.StartedChain, []string, error) {
 	plan, err := n.Plan()
 	if err != nil {
 		return nil, nil, answer{err}
 	}
-	return f.s.startChains(ctx, tx, []store.NewChainExecution{n}, []*store.ChainPlan{plan})
+	return s.startChains(ctx, tx, []store.NewChainExecution{n}, []*store.ChainPlan{plan})
 }
 
-// existingChains returns those that exist already.
-func (f *firings) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) ([]store.StartedChain, error) {
+// startedBefore returns those that exist already.
+func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) ([]store.StartedChain, error) {
 	found := make([]courier.ChainExecutionID, len(list))
-	if err := f.s.existingChains(ctx, tx, list, make([]bool, len(list)), found); err != nil {
+	if err := s.existingChains(ctx, tx, list, make([]bool, len(list)), found); err != nil {
 		return nil, err
 	}
 	ids := slices.DeleteFunc(slices.Clone(found), func(id courier.ChainExecutionID) bool { return id == "" })
@@ -75,7 +94,7 @@ func (f *firings) existingChains(ctx context.Context, tx pgx.Tx, list []store.Ne
 	if len(ids) == 0 {
 		return started, nil
 	}
-	all, err := f.s.chainsByID(ctx, tx, ids)
+	all, err := s.chainsByID(ctx, tx, ids)
 	for i, id := range found {
 		if c := all[id]; c != nil {
 			started[i] = store.StartedChain{Execution: *c, Existed: true}

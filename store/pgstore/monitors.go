@@ -162,9 +162,10 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		return store.Recorded{}, err
 	}
 	var done store.Recorded
+	var released []string // the queues of members of chains
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
-			done, err = s.record(ctx, tx, r)
+			done, released, err = s.record(ctx, tx, r)
 			return err
 		})
 	})
@@ -175,33 +176,55 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		return store.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
 	}
 	s.enqueued(done.Executions)
+	s.tellQueues(released)
 	return done, nil
 }
 
-func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (done store.Recorded, err error) {
+func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (done store.Recorded, released []string, err error) {
 	revision, there, err := s.lockMonitor(ctx, tx, r.Monitor)
 	if err != nil || !there || revision != r.Revision {
-		return done, err
+		return done, nil, err
 	}
+	r.Changed = slices.Clone(r.Changed)
 	if len(r.Executions) > 0 {
-		r.Changed = slices.Clone(r.Changed)
 		if done.Executions, err = s.start(ctx, tx, &r); err != nil {
-			return store.Recorded{}, err
+			return store.Recorded{}, nil, err
+		}
+	}
+	if len(r.Chains) > 0 {
+		if done.Chains, released, err = s.startMonitored(ctx, tx, &r); err != nil {
+			return store.Recorded{}, nil, err
 		}
 	}
 	for part := range slices.Chunk(r.Changed, maxStatement) {
 		if _, err := tx.Exec(ctx, s.q.monitorFiles, fileArgs(r.Monitor, part)...); err != nil {
-			return store.Recorded{}, err
+			return store.Recorded{}, nil, err
 		}
 	}
 	if len(r.Removed) > 0 {
 		if _, err := tx.Exec(ctx, s.q.monitorForget, r.Monitor, r.Removed); err != nil {
-			return store.Recorded{}, err
+			return store.Recorded{}, nil, err
 		}
 	}
 	err = tx.QueryRow(ctx, s.q.monitorRecord, r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
 	done.Done = err == nil
-	return done, err
+	return done, released, err
+}
+
+// startMonitored starts the chain executions of a record, as start does
+// executions.
+func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) (started []store.StartedChain, released []string, err error) {
+	started, released, wrong, err := s.startUnused(ctx, tx, r.Chains)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range started {
+		if err := wrong[i]; err != nil {
+			return nil, nil, answer{err}
+		}
+		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
+	}
+	return started, released, nil
 }
 
 // start creates the executions of a record. Those whose key is used are replaced

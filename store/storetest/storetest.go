@@ -119,5 +119,5 @@ var groups = []group{
 	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
 	{name: "outbox", cases: outboxCases, role: hasOutbox},
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
-	{name: "monitors", cases: monitorCases},
+	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
 }

@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"encoding/json"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// monitorChainCases are about monitors in stores that have other roles too.
+var monitorChainCases = []testCase{
+	{"record_starts_chains", looking(func(l *lookout) {
+		if !hasChains(l.Store) {
+			return
+		}
+		n := l.newChain("a b<a")
+		m := monitorOf("m")
+		m.Kind, m.Target = store.Chain, "chain"
+		r := l.lookOfChain(l.put(m, 0), n)
+		got := l.record(r)
+		if !got.Done || len(got.Chains) != 1 || got.Chains[0].Existed || got.Chains[0].Execution.State != courier.ChainRunning {
+			l.Fatalf("recorded: %s", text(got))
+		}
+		l.same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.started(1) // the first member
+		if again := l.record(r); again.Done || len(again.Chains) > 0 {
+			l.Errorf("recorded twice: %s", text(again))
+		}
+
+		l.ok(l.RemoveMonitor(l.ctx(), "m"))
+		again := l.newChain("a")
+		again.Params = json.RawMessage(`{"x":1}`)
+		got = l.record(l.lookOfChain(l.put(m, 0), again))
+		if !got.Done || !got.Chains[0].Existed || got.Chains[0].Execution.ID != n.ID {
+			l.Fatalf("with a used key: %s", text(got))
+		}
+		l.same("execution of the used key", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.started(1)
+	})},
+	{"record_of_chains_whole_or_not_at_all", looking(func(l *lookout) {
+		if !hasChains(l.Store) {
+			return
+		}
+		there := l.newChain("a")
+		_, err := l.chains().StartChains(l.ctx(), []store.NewChainExecution{there})
+		l.ok(err)
+		m := l.put(monitorOf("m"), 0)
+		r := l.look(m, "file")
+		good, bad := l.newChain("a"), l.newChain("a")
+		bad.Version = 7
+		r.Chains = []store.NewChainExecution{good, bad}
+		_, err = l.Record(l.ctx(), r)
+		l.is("of an unknown version", err, courier.ErrNotFound)
+		_, err = l.Save(l.ctx(), store.Definition{Kind: store.Chain, Name: "other", Body: json.RawMessage(`{"name": "other"}`)})
+		l.ok(err)
+		bad = l.newChain("a")
+		bad.Chain, bad.ID = "other", there.ID
+		r.Chains = []store.NewChainExecution{good, bad}
+		_, err = l.Record(l.ctx(), r)
+		l.is("of an id of another chain", err, courier.ErrConflict)
+		l.same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.same("monitor", l.one("m"), m)
+		l.started(1)
+		list, err := l.chains().ChainExecutions(l.ctx(), store.ChainFilter{})
+		l.ok(err)
+		l.same("chain executions", len(list), 1)
+	})},
+}
+
+// lookOfChain is the record of a look at which the file "file" was handed over
+// to a new chain execution.
+func (l *lookout) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
+	l.Helper()
+	r := l.look(m, "file")
+	n.IdempotencyKey = "monitor:" + m.Name + ":file"
+	r.Executions, r.Chains = nil, []store.NewChainExecution{n}
+	r.Changed[0].Execution = courier.ExecutionID(n.ID)
+	return r
+}
