@@ -14,9 +14,10 @@ type Lister interface {
 	// as an error that names connection_id or path.
 	Check(t MonitorTarget) error
 	// List returns the files of a directory, or an error: never a part of them.
-	// An error that matches [ErrLogin] says that the credentials are wrong; no
-	// error contains any.
-	List(ctx context.Context, t MonitorTarget) (Listing, error)
+	// An error that matches [ErrLogin] says that the credentials are wrong. The
+	// job stands for no execution: it has secrets, which are kept out of all that
+	// is stored or logged, a log, and what [Keep] opens is closed after the call.
+	List(ctx context.Context, job *Context, t MonitorTarget) (Listing, error)
 	// Least is the shortest time between two listings of a directory.
 	Least() time.Duration
 }

@@ -36,7 +36,7 @@ func (s *shelf) Check(t courier.MonitorTarget) error {
 
 func (s *shelf) Least() time.Duration { return s.least }
 
-func (s *shelf) List(ctx context.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
 	s.mu.Lock()
 	s.lists++
 	slow, err := s.slow, s.err

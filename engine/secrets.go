@@ -26,14 +26,19 @@ func (e *secretError) Unwrap() error { return e.err }
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, name string) (string, error) {
-	if r.e.opt.Secrets == nil {
+	return r.e.secretFor(ctx, name, r.secrets)
+}
+
+// secretFor resolves a secret, which known remembers.
+func (e *Engine) secretFor(ctx context.Context, name string, known *redactor) (string, error) {
+	if e.opt.Secrets == nil {
 		return "", courier.Permanent(&secretError{name, errors.New("no secrets are configured; set engine.Options.Secrets")})
 	}
-	v, err := r.e.opt.Secrets(ctx, name)
+	v, err := e.opt.Secrets(ctx, name)
 	if err != nil {
 		return "", &secretError{name, err}
 	}
-	r.secrets.add(name, v)
+	known.add(name, v)
 	return v, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -124,6 +125,7 @@ type glance struct {
 	now     time.Time                 // by the store's clock, at
 	at      time.Time
 	health  courier.MonitorHealth
+	secrets redactor // that the lister has used
 	refused int
 	example string
 }
@@ -235,12 +237,17 @@ func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err erro
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", err, "stack", string(debug.Stack()))
+			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.message(err), "stack", string(debug.Stack()))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	got, err := g.lister.List(ctx, g.def.Target())
+	log := slog.New(&redactHandler{g.e.log.Handler(), &g.secrets}).With("monitor", g.m.Name)
+	job := courier.NewContext(courier.ContextConfig{Log: log, Roots: g.e.opt.Roots, Secrets: func(ctx context.Context, name string) (string, error) {
+		return g.e.secretFor(ctx, name, &g.secrets)
+	}})
+	defer job.Close()
+	got, err := g.lister.List(ctx, job, g.def.Target())
 	if ctx.Err() != nil && err != nil {
 		return nil, fmt.Errorf("the listing was given up after %v: %w", listTimeout, err)
 	}
@@ -250,9 +257,14 @@ func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err erro
 	g.refused, g.example = got.Refused, got.Example
 	for i := range got.Files {
 		f := &got.Files[i]
-		if reason := unusable(f); reason != "" {
+		reason := unusable(f)
+		if reason == "" && g.secrets.clean(f.Name+f.Path) != f.Name+f.Path {
+			reason = "contains a secret, which must not be stored"
+		}
+		if reason != "" {
 			g.refused++
-			g.example = fmt.Sprintf("%q %s", f.Name[:min(len(f.Name), 100)], reason)
+			name := g.secrets.clean(f.Name)
+			g.example = fmt.Sprintf("%q %s", name[:min(len(name), 100)], reason)
 			continue
 		}
 		files = append(files, *f)
@@ -326,15 +338,11 @@ func (g *glance) failed(err error) store.MonitorRecord {
 // state writes the health into a record, and logs it if it is bad and new.
 func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	was := healthOf(g.m)
+	h.Problem = g.secrets.message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
 		g.e.log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
 	}
-	health, err := courier.AppendJSON(nil, h)
-	if err != nil { // text from a lister that no store can keep
-		h.Problem = "what is wrong can't be told, since it is not valid UTF-8"
-		health, _ = courier.AppendJSON(nil, h)
-	}
-	r.State.Health = health
+	r.State.Health, _ = courier.AppendJSON(nil, h)
 }
 
 // record writes the outcome of a look. It may be sent again: a record that was

@@ -87,7 +87,7 @@ func (l *Lister) open(t courier.MonitorTarget) (*os.Root, error) {
 }
 
 // List returns the files of a directory.
-func (l *Lister) List(ctx context.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
 	root, err := l.open(t)
 	if err != nil {
 		return courier.Listing{}, err

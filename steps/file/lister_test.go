@@ -42,7 +42,7 @@ func TestLister(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := file.NewLister([]string{root}, nil)
-	got, err := l.List(t.Context(), target(dir))
+	got, err := l.List(t.Context(), nil, target(dir))
 	want := courier.ListedFile{Name: "a", Path: filepath.Join(dir, "a"), Size: 5, Modified: at.Truncate(time.Microsecond)}
 	if err != nil || len(got.Files) != 1 || got.Files[0] != want {
 		t.Errorf("listed %+v, %v; want %+v", got, err, want)
@@ -58,7 +58,7 @@ func TestListerOfManyFiles(t *testing.T) {
 		write(t, filepath.Join(dir, name), "")
 		want = append(want, name)
 	}
-	got, err := file.NewLister([]string{dir}, nil).List(t.Context(), target(dir))
+	got, err := file.NewLister([]string{dir}, nil).List(t.Context(), nil, target(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ func TestListerOfManyFiles(t *testing.T) {
 		t.Errorf("%d names, want %d", len(names), len(want))
 	}
 	few := file.NewLister([]string{dir}, &file.Options{Limits: file.Limits{MaxMatches: 599}})
-	if got, err := few.List(t.Context(), target(dir)); err == nil || len(got.Files) > 0 || !strings.Contains(err.Error(), "more than 599 files") {
+	if got, err := few.List(t.Context(), nil, target(dir)); err == nil || len(got.Files) > 0 || !strings.Contains(err.Error(), "more than 599 files") {
 		t.Errorf("listed %d files, %v", len(got.Files), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := file.NewLister([]string{dir}, nil).List(ctx, target(dir)); !errors.Is(err, context.Canceled) {
+	if _, err := file.NewLister([]string{dir}, nil).List(ctx, nil, target(dir)); !errors.Is(err, context.Canceled) {
 		t.Errorf("after a cancel: %v", err)
 	}
 }
@@ -104,12 +104,12 @@ func TestListerStaysInItsRoots(t *testing.T) {
 		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("check %q: %v, want %q", tt.target, err, tt.want)
 		}
-		if got, err := l.List(t.Context(), tt.target); err == nil {
+		if got, err := l.List(t.Context(), nil, tt.target); err == nil {
 			t.Errorf("listed %q: %+v", tt.target, got)
 		}
 	}
 	for dir, want := range map[string]string{"out": "leads out of the allowed directory", "missing": "no such file"} {
-		got, err := l.List(t.Context(), target(filepath.Join(root, dir)))
+		got, err := l.List(t.Context(), nil, target(filepath.Join(root, dir)))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("listed %q: %+v, %v", dir, got, err)
 		}

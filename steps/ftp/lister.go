@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -12,34 +11,19 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A Lister lists directories of FTP servers for monitors. Each listing has a
-// connection of its own, which it closes.
-type Lister struct {
-	connections Connections
-	opt         ListerOptions
-}
-
-// ListerOptions are the settings of a [Lister]. The zero value is the default.
-type ListerOptions struct {
-	// Secrets resolves the secrets of connections, as that of the engine's options
-	// does. Nil means that there are none.
-	Secrets func(ctx context.Context, name string) (string, error)
-	Log     *slog.Logger // nil means none
-}
+// A Lister lists directories of FTP servers for monitors. Each look has a
+// connection of its own.
+type Lister struct{ connections Connections }
 
 var _ courier.Lister = (*Lister)(nil)
 
 // NewLister returns a lister of directories on the servers of c, which must not
-// be nil. A nil opt means the defaults.
-func NewLister(c Connections, opt *ListerOptions) *Lister {
+// be nil.
+func NewLister(c Connections) *Lister {
 	if c == nil {
 		panic("ftp: new lister: connections are missing")
 	}
-	l := &Lister{connections: c}
-	if opt != nil {
-		l.opt = *opt
-	}
-	return l
+	return &Lister{c}
 }
 
 // Least is 30 seconds.
@@ -57,13 +41,11 @@ func (l *Lister) Check(t courier.MonitorTarget) error {
 }
 
 // List returns the files of a directory.
-func (l *Lister) List(ctx context.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (l *Lister) List(ctx context.Context, job *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
 	var got courier.Listing
 	if err := l.Check(t); err != nil {
 		return got, err
 	}
-	job := courier.NewContext(courier.ContextConfig{Secrets: l.opt.Secrets, Log: l.opt.Log})
-	defer job.Close()
 	err := use(ctx, job, l.connections, t.Connection, func(s *session) error {
 		found, refused, err := remote.Search{Unsafe: remote.UnsafeSkip}.Find(ctx, job, lister{s}, t.Path)
 		if err != nil {

@@ -13,11 +13,12 @@ import (
 	"github.com/courierhq/courier/steps/ftp"
 )
 
-// TestLister lists a directory with a connection of its own, which it closes.
+// TestLister lists a directory, with the secrets of its job.
 func TestLister(t *testing.T) {
 	r := newRig(t, ftpserver.Options{})
 	r.conn.Password = "secret:acme"
-	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }), &ftp.ListerOptions{
+	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }))
+	job := courier.NewContext(courier.ContextConfig{
 		Log: slog.New(&r.log),
 		Secrets: func(_ context.Context, name string) (string, error) {
 			if name != "acme" {
@@ -26,6 +27,7 @@ func TestLister(t *testing.T) {
 			return password, nil
 		},
 	})
+	defer job.Close()
 	dir := "in"
 	r.put("in/a.csv", []byte("12345"))
 	r.put("in/b", nil)
@@ -33,7 +35,7 @@ func TestLister(t *testing.T) {
 	r.put("in/x.courier-tmp-1", []byte("1"))
 	r.put("in/bad\x01name", []byte("1"))
 	for range 2 {
-		got, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: dir})
+		got, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: dir})
 		if err != nil || len(got.Files) != 2 {
 			t.Fatalf("listed %+v, %v", got, err)
 		}
@@ -44,7 +46,7 @@ func TestLister(t *testing.T) {
 			t.Errorf("%d refused: %q", got.Refused, got.Example)
 		}
 	}
-	if _, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
+	if _, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	if l.Least() != 30*time.Second {
@@ -58,12 +60,14 @@ func TestListerRefused(t *testing.T) {
 	r.put("in/a", nil)
 	const wrong = "wrong horse"
 	r.conn.Password = wrong
-	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }), nil)
-	_, err := l.List(t.Context(), courier.MonitorTarget{Connection: partner, Path: "in"})
+	job := courier.NewContext(courier.ContextConfig{})
+	defer job.Close()
+	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }))
+	_, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: "in"})
 	if !errors.Is(err, courier.ErrLogin) || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), courier.ErrLogin.Error()) {
 		t.Errorf("a wrong password: %v", err)
 	}
-	_, err = l.List(t.Context(), courier.MonitorTarget{Connection: "unknown", Path: "in"})
+	_, err = l.List(t.Context(), job, courier.MonitorTarget{Connection: "unknown", Path: "in"})
 	if !errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrLogin) {
 		t.Errorf("an unknown connection: %v", err)
 	}
@@ -78,7 +82,7 @@ func TestListerRefused(t *testing.T) {
 		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("check %+v: %v, want %q", tt.target, err, tt.want)
 		}
-		if _, err := l.List(t.Context(), tt.target); err == nil {
+		if _, err := l.List(t.Context(), job, tt.target); err == nil {
 			t.Errorf("listed %+v", tt.target)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -177,5 +179,15 @@ func TestTail(t *testing.T) {
 	s.Write(binary.BigEndian.AppendUint64(make([]byte, 10*tailSize), 0x656e64))
 	if got := s.String(); len(got) > tailSize || got[len(got)-3:] != "end" {
 		t.Errorf("tail = %q", got)
+	}
+}
+
+// TestHandshakeConcealsPassword has a server that repeats the password when it
+// hangs up.
+func TestHandshakeConcealsPassword(t *testing.T) {
+	s := &session{password: "horse battery"}
+	err := s.handshakeError(errors.New("ssh: disconnect, reason 14: tried horse battery"), "ada", new(hostKeyCheck))
+	if text := err.Error(); strings.Contains(text, s.password) || !strings.Contains(text, "tried [password]") || !errors.Is(err, courier.ErrLogin) {
+		t.Errorf("error %v", err)
 	}
 }

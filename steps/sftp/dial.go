@@ -207,6 +207,9 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 	if check.err != nil {
 		return check.err
 	}
+	if text := err.Error(); s.password != "" && strings.Contains(text, s.password) {
+		err = &worded{strings.ReplaceAll(text, s.password, "[password]"), err} // the server's words may repeat it
+	}
 	if errors.Is(err, errQuestions) {
 		return courier.Permanent(fmt.Errorf("%w to log in user %s; use an account that logs in with a password or key alone", errQuestions, safename.Quote(user)))
 	}

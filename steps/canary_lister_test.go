@@ -1,0 +1,98 @@
+package steps_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/ftp"
+	"github.com/courierhq/courier/steps/sftp"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// TestListersKeepSecrets lets monitors look at servers that repeat passwords in
+// their answers and in names of files, and looks for them in all that is kept of
+// the monitors and in the log.
+func TestListersKeepSecrets(t *testing.T) {
+	w := &world{dir: t.TempDir()}
+	t.Cleanup(func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	at := site{world: w, TB: t}
+	at.write("sftp/names/"+canaries["sftp-password"], "content")
+	at.write("ftp/names/"+canaries["ftp-password"]+".csv", "content")
+	var log bytes.Buffer
+	reg := new(courier.Registry)
+	courier.RegisterFunc(reg, "demo.take", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
+	e := engine.New(memstore.New(), reg, &engine.Options{
+		Workspace: t.TempDir(), Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Secrets: func(_ context.Context, name string) (string, error) {
+			if secret, ok := canaries[name]; ok {
+				return secret, nil
+			}
+			return "", errors.New("no such secret")
+		},
+		Listers: map[string]courier.Lister{"sftp": sftp.NewLister(sftpBirds(t, w)), "ftp": ftp.NewLister(ftpBirds(t, w))},
+	})
+	if _, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}); err != nil {
+		t.Fatal(err)
+	}
+	looks := []struct {
+		lister, connection, path string
+		state                    courier.MonitorStatus
+		mention                  string
+	}{
+		{"sftp", "literal", "tell", courier.MonitorDegraded, "tell"},
+		{"sftp", "secret", "tell", courier.MonitorDegraded, "tell"},
+		{"sftp", "secret", "names", courier.MonitorDegraded, "[secret sftp-password]"},
+		{"sftp", "wrong", ".", courier.MonitorFailed, "password"},
+		{"sftp", "locked", ".", courier.MonitorDegraded, "passphrase"},
+		{"sftp", "nokey", ".", courier.MonitorDegraded, "private_key"},
+		{"sftp", "mixed", ".", courier.MonitorDegraded, "private_key"},
+		{"ftp", "literal", "tell", courier.MonitorDegraded, "tell"},
+		{"ftp", "secret", "tell", courier.MonitorDegraded, "tell"},
+		{"ftp", "secret", "names", courier.MonitorDegraded, "[secret ftp-password]"},
+		{"ftp", "wrong", ".", courier.MonitorFailed, "wrong name or"},
+	}
+	for i, l := range looks {
+		_, err := e.SetMonitor(t.Context(), courier.Monitor{Name: fmt.Sprint(i), Lister: l.lister, Connection: l.connection, Path: l.path, Job: "job"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	for i, l := range looks {
+		m, err := e.Monitor(t.Context(), fmt.Sprint(i))
+		for m.Health.LastPoll.IsZero() && err == nil {
+			time.Sleep(10 * time.Millisecond)
+			m, err = e.Monitor(t.Context(), m.Name)
+		}
+		files, err2 := e.MonitorFiles(t.Context(), store.SeenFilter{Monitor: m.Name})
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		if m.State != l.state || !strings.Contains(m.Health.Problem, l.mention) {
+			t.Errorf("%s %q %q is %s, %q; want %s, %q", l.lister, l.connection, l.path, m.State, m.Health.Problem, l.state, l.mention)
+		}
+		said += fmt.Sprintf("%+v %+v\n", m, files)
+	}
+	if err := e.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range shown(said + log.String()) {
+		t.Errorf("there is the secret %s", found)
+	}
+}
