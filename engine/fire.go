@@ -109,6 +109,7 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 			continue // the next mark comes with the next look
 		}
 		signal(changed)
+		e.watching.heard()
 	}
 }
 

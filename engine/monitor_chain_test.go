@@ -136,3 +136,17 @@ func TestMonitorWithoutItsChain(t *testing.T) {
 		w.stop(0)
 	})
 }
+
+// TestMonitorIsHeardOf has engines that look for monitors seldom, since there are
+// none, and one that sets the first.
+func TestMonitorIsHeardOf(t *testing.T) {
+	inTower(t, 2, func(w *tower) {
+		w.start(1)
+		time.Sleep(time.Hour)
+		w.shelf.put(1, "a")
+		w.set(courier.Monitor{Every: time.Second, Stable: time.Second}) // by another engine
+		time.Sleep(4 * time.Second)
+		w.require("created a:1")
+		w.stop(1)
+	})
+}

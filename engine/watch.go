@@ -22,6 +22,7 @@ import (
 const (
 	mostLooks    = 8                // at once
 	lookInterval = 30 * time.Second // the longest time between two questions for what is due
+	lookNone     = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
 	listTimeout  = time.Minute      // of one listing
 	lookLease    = 3 * time.Minute  // how long others leave a directory to this engine
 	mostFiles    = 1000             // that are handed over at one look
@@ -38,6 +39,7 @@ type watching struct {
 	known map[string]known
 	wake  chan struct{}
 	eyes  map[string]eye
+	none  bool // there is no monitor to look for, as far as is known
 }
 
 // A known is what a monitor had seen at a revision.
@@ -62,17 +64,39 @@ func (e *Engine) hurry(names []string) {
 	signal(e.watching.wake)
 }
 
+func (w *watching) setNone(none bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.none = none
+}
+
+// heard wakes the loop when something about monitors may have changed in the
+// store, if it does not look soon anyway.
+func (w *watching) heard() {
+	w.mu.Lock()
+	none := w.none
+	w.mu.Unlock()
+	if none {
+		signal(w.wake)
+	}
+}
+
 // watchLoop has directories looked at when they are due.
 func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 	defer w.rest.Done()
 	defer e.closeEyes()
 	listers := slices.Sorted(maps.Keys(e.opt.Listers))
 	slots := make(chan struct{}, mostLooks)
+	idle := lookInterval
+	if _, tells := e.store.(store.Agenda); tells {
+		idle = lookNone
+	}
 	timer := time.NewTimer(lookInterval)
 	defer timer.Stop()
 	for w.ctx.Err() == nil {
 		wait := lookInterval
 		if free := mostLooks - len(slots); free > 0 {
+			e.watching.setNone(true) // so that a change meanwhile is not missed
 			d, err := e.dueMonitors(w, role, listers, free)
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
@@ -82,7 +106,10 @@ func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 				wait = e.opt.Poll
 			case d.Next > 0:
 				wait = min(wait, d.Next)
+			case free == mostLooks && len(d.List) == 0:
+				wait = idle
 			}
+			e.watching.setNone(wait == lookNone)
 			began := time.Now()
 			for i := range d.List {
 				slots <- struct{}{}

@@ -23,7 +23,8 @@ import (
 type Monitors interface {
 	// PutMonitor creates a monitor, if its Revision is 0, or replaces the one
 	// whose revision it is, and returns it as it then is. ErrConflict says that it
-	// was changed meanwhile, or that there is one, or none. A lease ends.
+	// was changed meanwhile, or that there is one, or none. A lease ends. In a
+	// store that is an [Agenda] too, [Agenda.Changed] returns, so that engines look.
 	PutMonitor(ctx context.Context, p MonitorPut) (Monitor, error)
 	// RemoveMonitor removes a monitor and what it has seen, or returns
 	// ErrNotFound. What it has started goes on.

@@ -68,6 +68,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	if m.seen == nil || p.Anew {
 		m.seen = make(map[string]store.SeenFile)
 	}
+	s.agenda.tell()
 	return m.Monitor, nil
 }
 

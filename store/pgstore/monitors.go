@@ -86,6 +86,8 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	if err != nil {
 		return store.Monitor{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
 	}
+	s.agenda.ring("")
+	s.news.send(planned)
 	return got, nil
 }
 

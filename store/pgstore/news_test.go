@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/pgproxy"
 	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -144,7 +145,9 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	p, url := through(t, pgtest.URL(t))
 	s := open(t, url, nil)
-	e := engine.New(s, new(courier.Registry), &engine.Options{Workspace: t.TempDir()})
+	e := engine.New(s, new(courier.Registry), &engine.Options{
+		Workspace: t.TempDir(), Listers: map[string]courier.Lister{"file": file.NewLister(nil, nil)},
+	})
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

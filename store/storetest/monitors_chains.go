@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -9,6 +11,18 @@ import (
 
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
+	{"put_is_a_change", looking(func(l *lookout) {
+		a, ok := l.Store.(store.Agenda)
+		if !ok {
+			return
+		}
+		d, err := a.Due(l.ctx(), 1, long)
+		l.ok(err)
+		l.put(monitorOf("m"), long)
+		ctx, cancel := context.WithTimeout(l.ctx(), time.Minute)
+		defer cancel()
+		l.ok(a.Changed(ctx, d.Mark)) // at once
+	})},
 	{"record_starts_chains", looking(func(l *lookout) {
 		if !hasChains(l.Store) {
 			return
