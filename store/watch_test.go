@@ -80,7 +80,7 @@ func TestPlanFiles(t *testing.T) {
 		{"gone before it was ready", FileRule{Stable: time.Second}, []step{{"a:1", ""}, {"", ""}, {"a:1", ""}, {"a:1", ""}, {"a:1", "created a:1"}}},
 		{"gone and back", FileRule{Stable: 1}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"", ""}, {"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}}},
 		{"gone and forgotten", FileRule{Stable: 1, Keep: 10 * time.Second}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"", ""}, {"+20", ""}, {"", ""}}},
-		{"there for long", FileRule{Stable: 1, Keep: 10 * time.Second}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"+999", ""}, {"a:1", ""}, {"+999", ""}, {"a:1", ""}, {"+1", ""}, {"a:1", ""}}},
+		{"there for long", FileRule{Stable: 1, Keep: 10 * time.Second}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"+999", ""}, {"a:1", ""}, {"+999", ""}, {"a:1", ""}, {"+1", ""}, {"a:1", ""}, {"+1", ""}, {"a:1", ""}}},
 		{"done file at two looks", FileRule{DoneFile: ".d"}, []step{{"a:1", ""}, {"a:1 a.d", ""}, {"a:1 a.d", "created a:1"}, {"a:1 a.d", ""}}},
 		{"done file of a file that still changes", FileRule{DoneFile: ".d"}, []step{{"a:1 a.d", ""}, {"a:2 a.d", ""}, {"a:2 a.d", "created a:2"}}},
 		{"done file that goes away", FileRule{DoneFile: ".d"}, []step{{"a:1 a.d", ""}, {"a:1", ""}, {"a:1 a.d", ""}, {"a:1 a.d", "created a:1"}}},

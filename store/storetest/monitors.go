@@ -244,13 +244,15 @@ var monitorCases = []testCase{
 	})},
 	{"due_is_leased", looking(func(l *lookout) {
 		m := l.put(monitorOf("m"), 0)
-		l.names("first", l.due(10, l.unit), "m")
+		l.names("first", l.due(10, long), "m")
 		d := l.due(10, long)
 		l.names("leased", d)
-		if d.Next <= 0 || d.Next > l.unit {
+		if d.Next <= long/2 || d.Next > long {
 			l.Errorf("next after %v, want the end of the lease", d.Next)
 		}
 		l.names("leased, early", l.due(10, long, "m"))
+		m = l.put(m, 0)
+		l.names("second", l.due(10, l.unit), "m")
 		l.pass(l.unit + l.unit/10)
 		d = l.due(10, long)
 		l.names("after the lease", d, "m")
