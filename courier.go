@@ -161,6 +161,10 @@ type Execution struct {
 	Chain  ChainExecutionID `json:"chain_execution_id,omitempty"`
 	Member string           `json:"member,omitempty"`
 
+	// Waits are the dependencies of its job that a queued execution is held by, as
+	// they now stand: while there are any, no worker claims it. Nil for most.
+	Waits []Wait `json:"waits,omitempty"`
+
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	LimitKeys      []string      `json:"limit_keys,omitempty"`
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
@@ -174,13 +178,16 @@ type Execution struct {
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
 }
 
-// Status is the state as shown to people: the state itself, or "scheduled" for
-// a queued execution whose due time lies after now, "lost" for a running one
+// Status is the state as shown to people: the state itself, or "waiting" for a
+// queued execution that is held by dependencies of its job, "scheduled" for one
+// whose due time lies after now, "lost" for a running one
 // whose worker's lease has ended and that waits for another worker with its
 // step types, queue and workspace, and "cancelling" or "pausing" for a running
 // one that was asked to.
 func (e *Execution) Status(now time.Time) string {
 	switch {
+	case e.State == Queued && len(e.Waits) > 0:
+		return "waiting"
 	case e.State == Queued && e.DueAt.After(now):
 		return "scheduled"
 	case e.State == Running && e.LeaseExpiresAt.Before(now) && !e.LeaseExpiresAt.IsZero():

@@ -38,6 +38,8 @@ type Job struct {
 	// LimitKeys name what executions share, such as a partner, for which the
 	// engine can set limits. They may contain references to params and job.
 	LimitKeys []string `json:"limit_keys,omitempty"`
+	// DependsOn are other jobs that an execution waits for before it begins.
+	DependsOn []JobDependency `json:"depends_on,omitempty"`
 	// Steps is the flat list, control-flow markers included.
 	Steps []StepSpec `json:"steps"`
 }
@@ -134,6 +136,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		"queue":          into(&n.Queue),
 		"limit":          into(&n.Limit),
 		"limit_keys":     into(&n.LimitKeys),
+		"depends_on":     listOf("dependency", &n.DependsOn, (*JobDependency).read),
 		"steps":          func(dec *json.Decoder) error { return readSteps(dec, &n.Steps) },
 	})
 	if err != nil {
