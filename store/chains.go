@@ -53,7 +53,8 @@ type NewMember struct {
 	Name      string
 	DependsOn []courier.Dependency
 	// Execution is created when the member is released, as by Enqueue; a store
-	// ignores its Hold, Delay, IdempotencyKey and Latest, and sets Chain and Member.
+	// ignores its Hold, Delay, IdempotencyKey and Latest, holds where one of DependsOn
+	// refuses, and sets Chain and Member.
 	Execution NewExecution
 }
 
@@ -99,5 +100,6 @@ func (n *NewChainExecution) Prepared(i int) NewExecution {
 	x := n.Members[i].Execution
 	x.Chain, x.Member = n.ID, n.Members[i].Name
 	x.Hold, x.Delay, x.IdempotencyKey, x.Latest = false, 0, "", false
+	x.DependsOn = Holding(x.DependsOn)
 	return x
 }

@@ -48,7 +48,10 @@ type Store interface {
 type Catalog interface {
 	// Save keeps d as the next version of its name, counting from 1, and
 	// returns it with Version and SavedAt. If d.Body equals that of the latest
-	// version byte by byte, nothing is saved and that one is returned.
+	// version byte by byte, nothing is saved and that one is returned. Jobs that a
+	// job depends on (see [Upstreams]) must exist, or the error is ErrNotFound; if
+	// it would depend on itself, by the latest versions of all jobs, it is a
+	// *courier.CycleError. However many save at once, no cycle comes about.
 	Save(ctx context.Context, d Definition) (Definition, error)
 	// Load returns a version of a definition, the latest for version 0. It is
 	// ErrNotFound if there is none.
@@ -74,7 +77,8 @@ type Queue interface {
 	// byte), Enqueue creates nothing and returns ErrConflict. An unknown version
 	// of a job is ErrNotFound. Where one with Latest is not created because its
 	// version is not the latest, or would be a conflict for that, the error is
-	// ErrOutdated.
+	// ErrOutdated. Where a dependency that refuses is not met after all of the
+	// list were created, none is, and the error is a *courier.DependencyError.
 	Enqueue(ctx context.Context, list []NewExecution) ([]Enqueued, error)
 	// Claim leases executions to a worker; it is the only way into running. See
 	// [ClaimRequest] for which and in which order.
@@ -218,8 +222,19 @@ type NewExecution struct {
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions
 	JobLimit       int      // the job's own limit; 0 means none
-	Timeout        time.Duration
-	By             string
+	// DependsOn are dependencies on jobs on which that of the execution depends, or
+	// has depended in an earlier version. Those that do not refuse are
+	// looked at when the execution becomes queued, by which way ever, and while it
+	// waits: it can't be claimed before all are met at the same instant by the
+	// most recent executions of their jobs, in the order in which these were
+	// created, and among those of one instant in the order of their ids. Whatever
+	// ends one of these lets through what waits for it, before it returns; should
+	// the process die in between, a claim does. From then on, the execution waits
+	// for nothing any more. An execution that is let through is due at that instant
+	// if it was due before.
+	DependsOn []courier.JobDependency
+	Timeout   time.Duration
+	By        string
 	// Chain and Member are what the execution is a member of; see [Chains]. Enqueue
 	// ignores them.
 	Chain  courier.ChainExecutionID
@@ -254,6 +269,8 @@ type Token string
 // passed over, not waited for; a store that stops looking after many of them
 // says so in [Claims.Next]. An expired lease keeps its slot until the
 // reclaim, which takes the slot over, so reclaims need no room.
+//
+// An execution that waits for others ([NewExecution.DependsOn]) can't be claimed.
 type ClaimRequest struct {
 	Worker    string // names the worker in records; unique to the process
 	Workspace string // id of the directory tree that the worker has
@@ -368,6 +385,8 @@ type Filter struct {
 	Job    string
 	States []courier.State
 	Queue  string
+	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
+	Waiting bool
 	// Before continues after a page: only executions with a smaller id.
 	Before courier.ExecutionID
 	Limit  int // 0 means 100, the most is 1000

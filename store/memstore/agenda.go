@@ -236,7 +236,11 @@ func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, e
 func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired {
 	var fired store.Fired
 	for i := range f.Executions {
-		if _, _, err := s.find(&f.Executions[i]); err != nil {
+		_, there, err := s.find(&f.Executions[i])
+		if err == nil && !there {
+			err = s.refused(&f.Executions[i], f.Executions)
+		}
+		if err != nil {
 			return store.Fired{Err: err}
 		}
 	}
@@ -251,11 +255,12 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 		x, existed, _ := s.find(n)
 		if !existed {
 			x = s.create(n, now)
-			s.place(x, now)
+			s.place(x)
+			s.begin(x, now)
 		} else if x.ID != n.ID {
 			state.Replace(n.ID, x.ID)
 		}
-		fired.Executions = append(fired.Executions, store.Enqueued{Execution: x.view(), Existed: existed})
+		fired.Executions = append(fired.Executions, store.Enqueued{Execution: s.view(x), Existed: existed})
 	}
 	for i := range fired.Chains {
 		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))

@@ -71,7 +71,7 @@ func (s *Store) Execution(ctx context.Context, id courier.ExecutionID) (courier.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := s.executions[id]; x != nil {
-		return x.view(), nil
+		return s.view(x), nil
 	}
 	return courier.Execution{}, unknown(id)
 }
@@ -95,8 +95,8 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	for i--; i >= 0 && len(list) < limit; i-- {
 		x := s.executions[s.ids[i]]
 		if (f.Job == "" || x.Job == f.Job) && (f.Queue == "" || x.Queue == f.Queue) &&
-			(len(f.States) == 0 || slices.Contains(f.States, x.State)) {
-			list = append(list, x.view())
+			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) {
+			list = append(list, s.view(x))
 		}
 	}
 	return list, nil

@@ -26,6 +26,9 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if n := len(versions); n > 0 && bytes.Equal(versions[n-1].Body, d.Body) {
 		return versions[n-1], nil
 	}
+	if err := s.dependable(&d); err != nil {
+		return store.Definition{}, err
+	}
 	d.Version, d.SavedAt = len(versions)+1, s.clock()
 	if s.definitions[d.Kind] == nil {
 		s.definitions[d.Kind] = make(map[string][]store.Definition)

@@ -163,9 +163,8 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 func (s *Store) releaseMember(c *chain, i int, now time.Time) {
 	x := s.create(&c.prepared[i], now)
 	c.latest[i] = x
-	at, _ := slices.BinarySearch(s.ids, x.ID)
-	s.ids = slices.Insert(s.ids, at, x.ID)
-	s.enqueue(x, now)
+	s.place(x)
+	s.begin(x, now)
 }
 
 // moved tells the chain that x is a member of that it has entered a state.
@@ -214,7 +213,7 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 	for _, a := range d.Asks {
 		x := c.latest[a.Member]
 		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By}, now)
-		asked = append(asked, x.view())
+		asked = append(asked, s.view(x))
 	}
 	for _, i := range d.Again {
 		c.prepared[i].ID = r.IDs[i]

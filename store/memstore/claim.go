@@ -172,7 +172,7 @@ func (c *class) due(now time.Time) *execution {
 func (s *Store) firstOf(c *claim) func() *execution {
 	var list []*execution
 	for id := range c.only {
-		if x := s.executions[id]; x != nil && x.State == courier.Queued && !x.DueAt.After(c.now) && c.matches(x) {
+		if x := s.executions[id]; x != nil && x.State == courier.Queued && x.class != nil && !x.DueAt.After(c.now) && c.matches(x) {
 			list = append(list, x)
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Store) next(c *claim) time.Duration {
 	}
 	if c.only != nil {
 		for id := range c.only {
-			if x := s.executions[id]; x != nil && x.State == courier.Queued && c.matches(x) {
+			if x := s.executions[id]; x != nil && x.State == courier.Queued && x.class != nil && c.matches(x) {
 				sooner(x.DueAt)
 			}
 		}
@@ -256,7 +256,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	if x.Timeout != 0 {
 		claimed.Remaining = x.Timeout - c.now.Sub(x.clock)
 	}
-	claimed.Execution = x.view()
+	claimed.Execution = s.view(x)
 	claimed.Token, claimed.Seq, claimed.Marks = x.token, x.seq(), x.marks
 	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
 	claimed.Latest = x.latestSteps()

@@ -144,6 +144,9 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	if x.Chain != "" {
 		s.moved(x, now)
 	}
+	if to.Ended() {
+		s.awaited(x, now)
+	}
 }
 
 // Ask carries out what an operator wants of an execution, or leaves it with its
@@ -161,7 +164,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if err := s.ask(x, r, s.clock()); err != nil {
 		return courier.Execution{}, err
 	}
-	return x.view(), nil
+	return s.view(x), nil
 }
 
 // ask carries out what an operator wants of x.

@@ -32,6 +32,7 @@ type Store struct {
 	queues  map[string]map[string]*class // the queued executions, by queue and class
 	leases  heap                         // the running ones, by the end of their lease
 	running slots
+	waiting waiting
 
 	chains chains
 
@@ -77,6 +78,8 @@ type execution struct {
 	class             *class // where it waits; nil unless it is queued
 	in                *heap  // where it stands; nil unless it is queued or running
 	index             int    // in that heap
+	// What it has to wait for whenever it is queued; nil once it was let through.
+	waitsFor []courier.JobDependency
 
 	token       store.Token // of the present or last lease
 	first, last int64       // audit entries under that lease; see [store.Standing]
@@ -93,8 +96,11 @@ type execution struct {
 }
 
 // view returns the execution as callers see it.
-func (x *execution) view() courier.Execution {
+func (s *Store) view(x *execution) courier.Execution {
 	e := x.Execution
+	if x.State == courier.Queued && len(x.waitsFor) > 0 {
+		e.Waits = s.waits(x)
+	}
 	e.StepAttempts = x.marks.Attempts
 	if x.Current != nil {
 		current := *x.Current

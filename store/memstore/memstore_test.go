@@ -41,6 +41,11 @@ func (s *Store) check() error {
 	running := slots{job: make(map[string]int), key: make(map[string]int)}
 	queued := 0
 	for id, x := range s.executions {
+		if waits := x.State == courier.Queued && len(x.waitsFor) > 0; waits != s.waiting.has(x) || waits && len(s.waits(x)) == 0 {
+			return fmt.Errorf("execution %s is %s, waits for %v, among those that wait: %v", id, x.State, x.waitsFor, s.waiting.has(x))
+		} else if waits {
+			continue
+		}
 		switch {
 		case id != x.ID:
 			return fmt.Errorf("execution %s is kept as %s", x.ID, id)

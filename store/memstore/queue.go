@@ -20,31 +20,49 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	results := make([]store.Enqueued, len(list))
+	found, existed := make([]*execution, len(list)), make([]bool, len(list))
 	added := make([]*execution, 0, len(list))
 	for i := range list {
-		x, existed, err := s.add(&list[i], now)
+		x, there, err := s.add(&list[i], now)
 		if err != nil {
-			for _, x := range added {
-				s.forget(x)
-			}
+			s.forgetAll(added)
 			return nil, err
 		}
-		if !existed {
+		if found[i], existed[i] = x, there; !there {
 			added = append(added, x)
 		}
-		results[i] = store.Enqueued{Execution: x.view(), Existed: existed}
+	}
+	for i := range list {
+		if existed[i] {
+			continue
+		}
+		if err := s.refused(&list[i], list); err != nil {
+			s.forgetAll(added)
+			return nil, err
+		}
 	}
 	for _, x := range added {
-		s.place(x, now)
+		s.place(x)
+	}
+	for _, x := range added {
+		s.begin(x, now)
+	}
+	results := make([]store.Enqueued, len(list))
+	for i, x := range found {
+		results[i] = store.Enqueued{Execution: s.view(x), Existed: existed[i]}
 	}
 	return results, nil
 }
 
 // place puts a new execution where others find it.
-func (s *Store) place(x *execution, now time.Time) {
+func (s *Store) place(x *execution) {
 	i, _ := slices.BinarySearch(s.ids, x.ID)
 	s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
+	s.waiting.created(x)
+}
+
+// begin queues a new execution unless it is held.
+func (s *Store) begin(x *execution, now time.Time) {
 	if x.State == courier.Queued {
 		s.enqueue(x, now)
 	}
@@ -93,7 +111,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
 			Chain: n.Chain, Member: n.Member,
 		},
-		types: n.StepTypes, jobLimit: n.JobLimit, since: now,
+		types: n.StepTypes, jobLimit: n.JobLimit, since: now, waitsFor: store.Waiting(n.DependsOn),
 		latest: make(map[int]*courier.StepExecution),
 	}
 	if n.Hold {
@@ -110,6 +128,12 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 // outdated reports whether there is a newer version of the job.
 func (s *Store) outdated(n *store.NewExecution) bool {
 	return len(s.definitions[store.Job][n.Job]) > n.Version
+}
+
+func (s *Store) forgetAll(added []*execution) {
+	for _, x := range added {
+		s.forget(x)
+	}
 }
 
 // forget undoes add.
@@ -136,8 +160,13 @@ func classOf(x *execution) string {
 	return b.String()
 }
 
-// enqueue puts a queued execution where claims find it.
+// enqueue puts a queued execution where claims find it, or where it waits for
+// others.
 func (s *Store) enqueue(x *execution, now time.Time) {
+	if len(x.waitsFor) > 0 && !s.letThrough(x, now) {
+		s.waiting.add(x)
+		return
+	}
 	q := s.queues[x.Queue]
 	if q == nil {
 		q = make(map[string]*class)
@@ -160,6 +189,10 @@ func (s *Store) enqueue(x *execution, now time.Time) {
 
 // dequeue takes a queued execution out of its queue.
 func (s *Store) dequeue(x *execution) {
+	if len(x.waitsFor) > 0 {
+		s.waiting.remove(x)
+		return
+	}
 	x.in.remove(x)
 	c := x.class
 	x.class = nil

@@ -79,8 +79,14 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		states := make([]string, len(f.States))
 		for i, st := range f.States {
 			states[i] = string(st)
+			if st == courier.Queued {
+				states = append(states, waitingState)
+			}
 		}
 		add("e.state = any($%d::text[])", states)
+	}
+	if f.Waiting {
+		filter += " and e.state = '" + waitingState + "'"
 	}
 	if f.Queue != "" {
 		add("e.queue = $%d::text", f.Queue)
@@ -88,7 +94,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if f.Before != "" {
 		add("e.id < $%d::text::uuid", uuid(string(f.Before)))
 	}
-	rows, err := query(ctx, s.pool, scanRow, strings.Replace(s.q.executions, "/* filter */", filter, 1), args...)
+	rows, err := query(ctx, s.pool, scanRow, s.filtered(filter), args...)
 	if err != nil {
 		return nil, failed("list executions", err)
 	}
@@ -242,4 +248,9 @@ func (a *auditRow) entries() []courier.AuditEntry {
 		})
 	}
 	return list
+}
+
+// filtered is the statement that reads executions, with a filter.
+func (s *Store) filtered(filter string) string {
+	return strings.Replace(s.q.executions, "/* filter */", filter, 1)
 }

@@ -37,7 +37,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	if got.left {
 		s.freed()
 	}
-	s.tellQueues(got.released)
+	s.tellQueues(ctx, got.released)
 	return got.x, nil
 }
 
@@ -79,10 +79,15 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 		return asked{}, err
 	}
 	got := asked{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
-	if got.x, err = s.one(ctx, tx, &after); err != nil || c == nil {
+	if got.x, err = s.one(ctx, tx, &after); err != nil {
 		return got, err
 	}
-	got.released, err = s.memberMoved(ctx, tx, c, &got.x)
+	if c != nil {
+		got.released, err = s.memberMoved(ctx, tx, c, &got.x)
+	}
+	if after.opens() {
+		got.released = append(got.released, waitingQueue)
+	}
 	return got, err
 }
 

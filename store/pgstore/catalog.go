@@ -28,21 +28,41 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if latest, err := s.Load(ctx, d.Kind, d.Name, 0); err == nil && bytes.Equal(latest.Body, d.Body) {
 		return latest, nil
 	}
+	upstreams := store.Upstreams(&d)
+	err := s.markUpstreams(ctx, d.Name, upstreams)
 	var body string
-	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			var id int32
-			if err := tx.QueryRow(ctx, s.q.define, string(d.Kind), d.Name).Scan(&id); err != nil {
-				return err
-			}
-			return tx.QueryRow(ctx, s.q.save, id, string(d.Body), d.By).Scan(&d.Version, &body, &d.By, &d.SavedAt)
+	if err == nil {
+		err = repeat(ctx, func() error {
+			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return s.save(ctx, tx, &d, upstreams, &body) })
 		})
-	})
+	}
+	if a, ok := errors.AsType[answer](err); ok {
+		return store.Definition{}, a.error
+	}
 	if err != nil {
 		return store.Definition{}, failed(fmt.Sprintf("save %s %q", d.Kind, d.Name), err)
 	}
 	d.Body, d.SavedAt = json.RawMessage(body), d.SavedAt.UTC()
 	return d, nil
+}
+
+// save saves d, and what it depends on.
+func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstreams []string, body *string) error {
+	if len(upstreams) > 0 {
+		if _, err := tx.Exec(ctx, s.q.dependLock, lockNumber("courier dependencies "+s.opt.Schema)); err != nil {
+			return err
+		}
+	}
+	var id int32
+	if err := tx.QueryRow(ctx, s.q.define, string(d.Kind), d.Name).Scan(&id); err != nil {
+		return err
+	}
+	if d.Kind == store.Job {
+		if err := s.depend(ctx, tx, id, d.Name, upstreams); err != nil {
+			return err
+		}
+	}
+	return tx.QueryRow(ctx, s.q.save, id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
 }
 
 // Load returns a version of a definition, the latest for version 0.
@@ -230,5 +250,5 @@ func (s *Store) named(ctx context.Context, db querier, rows []row) ([]courier.Ex
 		}
 		list[i] = x
 	}
-	return list, nil
+	return list, s.addWaits(ctx, db, rows, list)
 }

@@ -129,7 +129,7 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	if err != nil {
 		return nil, failed("start chains", err)
 	}
-	s.tellQueues(queues)
+	s.tellQueues(ctx, queues)
 	return results, nil
 }
 
@@ -285,9 +285,10 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 
 // memberArgs are the parameters of sql/chain_members.sql, made of those of
 // sql/enqueue.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
-// timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids.
+// timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids,
+// whether the latest, waits.
 func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
-	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16]}
+	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16], e[18]}
 }
 
 // writeChain writes what follows for a chain execution that is locked or new, and

@@ -126,6 +126,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if c.Only == nil {
 		s.news.claimed(c)
 	}
+	if c.waiting && s.letThrough(ctx) && len(c.rows) < r.Max {
+		result.Next = time.Microsecond
+	}
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
@@ -149,6 +152,7 @@ type claim struct {
 	limited  bool
 	more     bool
 	told     bool          // somebody has subscribed to events
+	waiting  bool          // something waits for other jobs
 	next     time.Duration // 0: not known
 	ends     time.Duration // the next lease; 0: not known
 }
@@ -326,17 +330,17 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	}
 	var list []claimedRow
 	var r claimedRow
-	var limited, more bool
+	var limited, more, waiting bool
 	var next, ends int64
 	var last *string // of a row it is there to be evaluated; of the rest, it tells of subscriptions
-	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &last)
+	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &last)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
 			list = append(list, r)
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more, c.told = limited, more, last != nil
+		c.limited, c.more, c.told, c.waiting = limited, more, last != nil, c.waiting || waiting
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond

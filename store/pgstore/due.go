@@ -130,13 +130,18 @@ func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, e
 		for i, err := range wrong {
 			f.results[i] = store.Fired{Err: err}
 		}
+		waits := false
 		for i := range f.results {
+			waits = waits || len(waitingOf(f.list[i].Executions, f.results[i].Executions)) > 0
 			s.enqueued(f.results[i].Executions)
+		}
+		if waits {
+			s.letThrough(ctx)
 		}
 		if f.freed {
 			s.freed()
 		}
-		s.tellQueues(f.released)
+		s.tellQueues(ctx, f.released)
 		return f.results, nil
 	}
 }
@@ -220,6 +225,17 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 			continue
 		}
 		got[k] = store.Enqueued{Execution: *x, Existed: true}
+	}
+	for k := range all {
+		if got[k].Existed || f.wrong[of[k]] != nil {
+			continue
+		}
+		err := f.s.refused(ctx, tx, all[k:k+1], nil)
+		if a, ok := errors.AsType[answer](err); ok {
+			f.wrong[of[k]], bad = a.error, true
+		} else if err != nil {
+			return err
+		}
 	}
 	if bad {
 		return errWrong

@@ -27,7 +27,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	}
 	var results []store.Enqueued
 	err := repeat(ctx, func() (err error) {
-		if len(list) == 1 {
+		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
 			results, err = s.enqueue(ctx, s.pool, list)
 			return err
 		}
@@ -38,6 +38,12 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	})
 	if err != nil {
 		return nil, enqueueError(err)
+	}
+	if waiting := waitingOf(list, results); len(waiting) > 0 {
+		s.letThrough(ctx)
+		if err := s.waitsOf(ctx, s.pool, waiting, results); err != nil {
+			return nil, failed("enqueue", err)
+		}
 	}
 	s.enqueued(results)
 	return results, nil
@@ -64,7 +70,11 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	if err != nil {
 		return nil, enqueueError(err)
 	}
-	s.news.watch(xid, queuesOf(results))
+	waiting := waitingOf(list, results)
+	s.news.watch(xid, queuesOf(results), len(waiting) > 0)
+	if err := s.waitsOf(ctx, tx, waiting, results); err != nil {
+		return nil, failed("enqueue", err)
+	}
 	return results, nil
 }
 
@@ -87,30 +97,38 @@ const maxStatement = 5000
 // list.
 func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution) ([]store.Enqueued, error) {
 	results, rest, err := s.create(ctx, db, list)
-	if err != nil || len(rest) == 0 {
-		return results, err
-	}
-	got, err := s.existing(ctx, db, list, rest)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.enqueueExisting(ctx, db, list, results, rest); err != nil {
+		return nil, err
+	}
+	return results, s.refused(ctx, db, list, rest)
+}
+
+// enqueueExisting completes the results of what was not created.
+func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.NewExecution, results []store.Enqueued, rest []int) error {
+	got, err := s.existing(ctx, db, list, rest)
+	if err != nil {
+		return err
 	}
 	for _, i := range rest {
 		n, x := &list[i], got[i]
 		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
 		if n.Latest && !same && (x == nil || x.Job == n.Job) {
 			if err := s.newest(ctx, db, n); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := inTheWay(n, x); err != nil {
-			return nil, answer{err}
+			return answer{err}
 		}
 		if !same {
-			return nil, answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
+			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
-	return results, nil
+	return nil
 }
 
 // inTheWay says why an execution could not be created, given the one that
@@ -173,6 +191,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
 	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
+	waits := textColumn{n: n}
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
@@ -180,6 +199,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
 		latest[i] = e.Latest
+		waits.set(i, waitTerms(e.DependsOn))
 		if e.First != nil {
 			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
 		}
@@ -188,7 +208,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg()}
 }
 
 // texts returns a list as JSON.
@@ -262,12 +282,19 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 
 // enqueued tells who waits for work of what was created.
 func (s *Store) enqueued(results []store.Enqueued) {
-	s.tellQueues(queuesOf(results))
+	s.tellQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
 }
 
-// tellQueues tells who waits for work that there is some in queues.
-func (s *Store) tellQueues(queues []string) {
+// tellQueues tells who waits for work that there is some in queues. The
+// waitingQueue among them has what waits let through, if it can be.
+func (s *Store) tellQueues(ctx context.Context, queues []string) {
+	if slices.Contains(queues, waitingQueue) {
+		s.letThrough(ctx)
+	}
 	for _, q := range queues {
+		if q == waitingQueue {
+			continue
+		}
 		s.bell.ring(q)
 		s.news.tell(q)
 	}

@@ -45,7 +45,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 		}
 		if written {
 			s.moved(t)
-			s.tellQueues(queues)
+			s.tellQueues(ctx, queues)
 			return nil
 		}
 		standings, err := s.standings(ctx, s.pool, []string{uuid(string(t.Execution))})
@@ -74,6 +74,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue(s.q.chainLock, uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
 	b.Queue(s.either(s.q.apply, s.q.applyTold), applyArgs([]*applying{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
 	var c *chainRow
+	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
 		for range 2 {
 			if _, err := r.Exec(); err != nil {
@@ -84,8 +85,15 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 		if c, err = s.scanChain(r.QueryRow()); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		tag, err := r.Exec()
-		written = tag.RowsAffected() > 0
+		rows, err := r.Query()
+		if err != nil {
+			return err
+		}
+		var ord int32
+		_, err = pgx.ForEachRow(rows, []any{&ord, &awaited}, func() error {
+			written = true
+			return nil
+		})
 		return err
 	})
 	if err != nil || !written {
@@ -116,6 +124,9 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 		_, err := r.Exec()
 		return err
 	})
+	if awaited {
+		queues = append(queues, waitingQueue)
+	}
 	return err == nil, queues, err
 }
 
@@ -159,7 +170,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 	if err != nil {
 		return courier.ChainExecution{}, nil, failed(fmt.Sprintf("%s chain execution %s", r.Kind, r.Chain), err)
 	}
-	s.tellQueues(a.queues)
+	s.tellQueues(ctx, a.queues)
 	if a.freed {
 		s.freed()
 	}
@@ -207,6 +218,9 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	for i, ask := range d.Asks {
 		if ask.Decision.To == courier.Queued {
 			a.queues = append(a.queues, a.asked[i].Queue)
+		}
+		if after[i].opens() {
+			a.queues = append(a.queues, waitingQueue)
 		}
 		a.freed = a.freed || ask.Decision.To != "" && a.latest[ask.Member].State == courier.Running
 	}

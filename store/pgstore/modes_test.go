@@ -105,7 +105,7 @@ func reopen(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store 
 func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 	sql := "begin; set local courier.retention = 'on';" // or the audit refuses
 	for _, table := range []string{
-		"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions",
+		"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions", "job_dependencies",
 		"job_definition_versions", "job_definitions", "system_settings", "job_schedules", "chain_schedules",
 		"outbox", "outbox_windows", "subscriptions",
 		"monitors", "monitor_files",

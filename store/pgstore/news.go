@@ -29,7 +29,7 @@ type news struct {
 	mu      sync.Mutex
 	queues  map[string]bool // to be told
 	telling bool
-	pending map[string][]string // transactions that are not over, and their queues
+	pending map[string]pending // transactions that are not over
 	looking bool
 
 	listening bool
@@ -72,7 +72,7 @@ func (n *news) init(s *Store) {
 		n.channel = strings.ToValidUTF8(n.channel[:63], "")
 	}
 	n.self = randomUUID()
-	n.queues, n.pending = make(map[string]bool), make(map[string][]string)
+	n.queues, n.pending = make(map[string]bool), make(map[string]pending)
 	n.echo = make(chan struct{}, 1)
 	n.peers, n.waiting, n.rung = make(map[string]time.Time), make(map[string]chan struct{}), make(map[string]bool)
 }
@@ -139,14 +139,21 @@ func (n *news) sleep(d time.Duration) bool {
 	}
 }
 
+// A pending is what a transaction that is not over has enqueued.
+type pending struct {
+	queues []string
+	waits  bool // some of it waits for other jobs
+}
+
 // watch tells of queues when a transaction has committed.
-func (n *news) watch(xid string, queues []string) {
+func (n *news) watch(xid string, queues []string, waits bool) {
 	if len(queues) == 0 {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pending[xid] = append(n.pending[xid], queues...)
+	p := n.pending[xid]
+	n.pending[xid] = pending{append(p.queues, queues...), p.waits || waits}
 	if !n.looking {
 		n.looking = true
 		n.s.rest.Go(n.look)
@@ -195,11 +202,14 @@ func (n *news) over(xids []string) (int, error) {
 		}
 		over++
 		n.mu.Lock()
-		queues := n.pending[xid]
+		p := n.pending[xid]
 		delete(n.pending, xid)
 		n.mu.Unlock()
 		if text(status) != "aborted" {
-			for _, q := range queues {
+			if p.waits {
+				n.s.rest.Go(func() { n.s.letThrough(n.s.ctx) })
+			}
+			for _, q := range p.queues {
 				n.s.bell.ring(q)
 				n.tell(q)
 			}

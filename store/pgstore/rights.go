@@ -13,6 +13,7 @@ var rights = []struct{ table, needs string }{
 	{"schema_migrations", "select"},
 	{"job_definitions", "select, insert and update"},
 	{"job_definition_versions", "select and insert"},
+	{"job_dependencies", "select, insert and delete"},
 	{"job_executions", "select, insert and update"},
 	{"step_executions", "select and insert"},
 	{"job_audit_log", "select and insert"},

@@ -15,7 +15,7 @@ var sqlFiles embed.FS
 // statements are the texts of sql/*.sql for one schema. They are written for
 // the schema "courier".
 type statements struct {
-	definitions string // the table
+	definitions, executionTable string // tables
 
 	define, save, load, list, definition, names, settings, set string
 	enqueue, existing, latest, newest                          string
@@ -34,11 +34,17 @@ type statements struct {
 
 	// Those that keep events for subscriptions, in place of the ones above.
 	claimBusyTold, claimFreeTold, claimLimitedTold, applyTold, progressTold string
+
+	letThrough, recent, depend, dependLock, dependencies       string
+	upstreams, upstreamMark, upstreamWriters, upstreamBackfill string
 }
 
 // newStatements reads the statements for a schema.
 func newStatements(schema string) *statements {
-	q := &statements{definitions: pgx.Identifier{schema, "job_definitions"}.Sanitize()}
+	q := &statements{
+		definitions:    pgx.Identifier{schema, "job_definitions"}.Sanitize(),
+		executionTable: pgx.Identifier{schema, "job_executions"}.Sanitize(),
+	}
 	for name, text := range map[string]*string{
 		"define": &q.define, "save": &q.save, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
 		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "existing": &q.existing,
@@ -55,6 +61,8 @@ func newStatements(schema string) *statements {
 		"monitors": &q.monitors, "monitor_put": &q.monitorPut, "monitor_begin": &q.monitorBegin, "monitor_lock": &q.monitorLock,
 		"monitor_anew": &q.monitorAnew, "monitor_remove": &q.monitorRemove, "monitor_due": &q.monitorDue, "monitor_record": &q.monitorRecord,
 		"monitor_files": &q.monitorFiles, "monitor_forget": &q.monitorForget, "monitor_seen": &q.monitorSeen,
+		"let_through": &q.letThrough, "recent": &q.recent, "depend": &q.depend, "depend_lock": &q.dependLock, "dependencies": &q.dependencies,
+		"upstreams": &q.upstreams, "upstream_mark": &q.upstreamMark, "upstream_writers": &q.upstreamWriters, "upstream_backfill": &q.upstreamBackfill,
 	} {
 		*text = tagged(name, statement(name, schema))
 	}

@@ -88,22 +88,36 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql str
 	if err != nil {
 		return nil, err
 	}
-	written := make([]bool, len(batch))
+	written, awaited := make([]bool, len(batch)), make([]bool, len(batch))
 	var ord int32
-	_, err = pgx.ForEachRow(rows, []any{&ord}, func() error {
-		written[ord-1] = true
+	var ended bool
+	_, err = pgx.ForEachRow(rows, []any{&ord, &ended}, func() error {
+		written[ord-1], awaited[ord-1] = true, ended
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	var opening []*applying
 	for i, a := range batch {
 		if !written[i] {
 			left = append(left, a)
 			continue
 		}
 		s.moved(a.t)
+		if awaited[i] {
+			opening = append(opening, a)
+			continue
+		}
 		a.done <- nil
+	}
+	if len(opening) > 0 {
+		s.rest.Go(func() { // the others need not wait for it
+			s.letThrough(s.ctx)
+			for _, a := range opening {
+				a.done <- nil
+			}
+		})
 	}
 	return left, nil
 }

@@ -188,6 +188,7 @@ const workerRights = `
 	grant usage on schema courier to ROLE;
 	grant select on courier.schema_migrations to ROLE;
 	grant select, insert, update on courier.job_definitions, courier.job_executions, courier.chain_executions, courier.chain_members to ROLE;
+	grant select, insert, delete on courier.job_dependencies to ROLE;
 	grant select, insert on courier.job_definition_versions, courier.step_executions, courier.job_audit_log to ROLE;
 	grant select, insert, update, delete on courier.system_settings, courier.job_schedules, courier.chain_schedules,
 		courier.subscriptions, courier.outbox, courier.outbox_windows,

@@ -179,7 +179,7 @@ func (d *differ) setUp() error {
 		return err
 	}
 	return d.both("save the second job", func(s store.Store, _ int) (any, error) {
-		return s.Save(d.ctx, store.Definition{Kind: store.Job, Name: "two", Body: json.RawMessage(`1`)})
+		return s.Save(d.ctx, store.Definition{Kind: store.Job, Name: "two", Body: json.RawMessage(`{"depends_on": ["one"]}`)})
 	})
 }
 
@@ -215,6 +215,11 @@ func (d *differ) enqueue() error {
 			Params:    pick(d.rand, nil, json.RawMessage(`{"a": 1}`), json.RawMessage(`{"a":1}`)),
 			LimitKeys: pick(d.rand, nil, nil, []string{"p"}, []string{"q", "p"}),
 			JobLimit:  pick(d.rand, 0, 0, 2), By: pick(d.rand, "", "ann"), Timeout: pick(d.rand, 0, long),
+		}
+		if n.Job == "two" && d.chance(2) {
+			on := courier.JobDependency{Job: "one", RunOnFailure: d.chance(2), OnUnmet: pick(d.rand, "", "", courier.HoldUnmet, courier.RefuseUnmet)}
+			on.RequiredStatus = pick(d.rand, "", courier.RequireCompleted, courier.RequireAny)
+			n.DependsOn = []courier.JobDependency{on}
 		}
 		if d.chance(4) {
 			n.IdempotencyKey = pick(d.rand, "x", "y", "z")
@@ -366,7 +371,7 @@ func (d *differ) look(id courier.ExecutionID) error {
 // list compares pages of all kinds.
 func (d *differ) list() error {
 	id, after, limit := pick(d.rand, d.ids...), int64(d.rand.IntN(6)), 1+d.rand.IntN(4)
-	f := store.Filter{Job: pick(d.rand, "", "", "one"), Queue: pick(d.rand, "", "", "night"), Limit: d.rand.IntN(8)}
+	f := store.Filter{Job: pick(d.rand, "", "", "one"), Queue: pick(d.rand, "", "", "night"), Limit: d.rand.IntN(8), Waiting: d.chance(5)}
 	if d.chance(2) {
 		f.States = []courier.State{courier.Queued, courier.Failed}
 	}

@@ -116,6 +116,7 @@ var groups = []group{
 	{name: "archive", cases: archiveCases},
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},
+	{name: "dependencies", cases: slices.Concat(dependencyCases, dependencyChainCases)},
 	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
 	{name: "outbox", cases: outboxCases, role: hasOutbox},
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},

@@ -1,6 +1,7 @@
 -- Writes transitions, at most one for each execution, in the order of their
 -- ids. Each is written if its guards hold, and no row tells that it was not.
--- Returned are the ordinals of those that were.
+-- Returned are the ordinals of those that were, and whether others may wait for
+-- what has ended.
 --
 -- The row is looked up first and then updated at its place: so its old values
 -- are known, which RETURNING can't tell, and no plan can scan the table. Where
@@ -64,7 +65,7 @@ with u as (
 		cross join lateral (
 			select x.ctid as place, x.id, x.token, x.state, x.seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by,
 				x.current_step, x.current_attempt, x.current_started, x.current_id, x.current_type, x.current_iteration,
-				x.chain_id
+				x.chain_id, x.upstream
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -75,7 +76,7 @@ with u as (
 		and (old.chain_id is null or old.state_to in ('running', 'queued') or old.chain_id = nullif($44::text, '')::uuid)
 		/* unless subscribed */
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
-		old.current_step, old.current_attempt, old.current_started, old.current_id, old.current_type, old.current_iteration
+		old.current_step, old.current_attempt, old.current_started, old.current_id, old.current_type, old.current_iteration, old.upstream
 ), w as materialized (
 	select u.*, x.n, x.n is null or ($29::bool[])[x.n] as is_last,
 		x.n is not null and ($31::int[])[x.n] = u.current_step and ($32::int[])[x.n] = u.current_attempt
@@ -118,4 +119,4 @@ with u as (
 	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves from w) w
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */
-select ord from u
+select ord, coalesce(upstream, false) and state_to in ('completed', 'failed', 'cancelled') from u

@@ -11,7 +11,7 @@ with clock as materialized (
 	update courier.job_executions e set
 		request = case when $2::text = '' then nullif($3::text, '') end,
 		requested_by = case when $2::text = '' and $3::text <> '' then $4::text end,
-		state = case when $2::text = '' then e.state else $2::text end,
+		state = case when $2::text = '' then e.state when $2::text = 'queued' and e.waits is not null then 'waiting' else $2::text end,
 		state_since = case when $2::text = '' then e.state_since else clock.now end,
 		due_at = case when $5::bool then clock.now else e.due_at end,
 		failure = case when not $5::bool then e.failure end,
@@ -40,7 +40,7 @@ with clock as materialized (
 	select b.id, b.seq + 1, clock.now,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
 			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started) * 1000000)::bigint))::text end,
-		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), nullif($4::text, '')
+		case b.state when 'waiting' then 'queued' else b.state end, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), nullif($4::text, '')
 	from clock, before b where $2::text <> ''
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */
@@ -48,4 +48,4 @@ select e.id::text, e.definition_id, e.version, e.state, e.queue, e.priority, e.a
 	e.reclaims, e.resumed_from, e.current_step, e.current_attempt, e.current_started, e.current_id, e.current_type,
 	e.current_iteration, e.current_total, e.current_worker, e.params, e.created_at, e.due_at, e.started_at, e.ended_at,
 	e.failure, e.request, e.resumed, e.idempotency_key, e.limit_keys, e.timeout_ns, e.created_by, e.worker, e.workspace,
-	e.lease_expires_at, e.disk_bytes, e.seq, e.chain_id::text, e.chain_member from after e
+	e.lease_expires_at, e.disk_bytes, e.seq, e.chain_id::text, e.chain_member, e.waits, e.upstream from after e

@@ -1,6 +1,7 @@
 -- Writes what follows for a chain execution that is locked, and creates the
--- executions of the members that are released. Returned are their queues. What is
--- an event of the chain is kept for subscriptions, as by sql/outbox.sql.
+-- executions of the members that are released. Returned are their queues; an empty
+-- one says that some of them wait for other jobs. What is an event of the chain is
+-- kept for subscriptions, as by sql/outbox.sql.
 -- $1 chain execution, $2 state, $3 request (empty: none), $4 how the members stand,
 -- $5 ordinals of those to be released, $6 now; if that is empty, it is the
 -- instant when $7, an execution, entered its state; $8 the member whose failure
@@ -27,13 +28,14 @@ with clock as materialized (
 	where c.id = before.id
 ), released as (
 	insert into courier.job_executions (id, created_at, definition_id, version, job_limit, priority, queue, step_types, limit_keys,
-		timeout_ns, params, created_by, due_at, state, state_since, attempt, seq, step, current_type, current_id, chain_id, chain_member)
+		timeout_ns, params, created_by, due_at, state, state_since, attempt, seq, step, current_type, current_id, chain_id, chain_member, waits, upstream)
 	select m.execution_id, clock.now, m.definition_id, m.version, m.job_limit, m.priority, m.queue, m.step_types, m.limit_keys,
-		m.timeout_ns, m.params, m.created_by, clock.now, 'queued', clock.now, 1, 1, 0, m.first_type, m.first_id, m.chain_id, m.name
-	from clock, courier.chain_members m
+		m.timeout_ns, m.params, m.created_by, clock.now, case when m.waits is null then 'queued' else 'waiting' end, clock.now, 1, 1, 0, m.first_type, m.first_id, m.chain_id, m.name,
+		m.waits, nullif(d.upstream > 0, false)
+	from clock, courier.chain_members m join courier.job_definitions d on d.id = m.definition_id
 	where m.chain_id = $1::text::uuid and m.ord = any($5::int[])
 	order by m.ord
-	returning id, created_at, queue, created_by
+	returning id, created_at, queue, created_by, state
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select r.id, 1, r.created_at, 'queued', nullif(r.created_by, '') from released r
@@ -51,4 +53,4 @@ with clock as materialized (
 	join courier.subscriptions s on not s.disabled and b.event = any(s.events)
 		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or d.name = any(s.chains))
 )
-select distinct r.queue from released r
+select distinct case r.state when 'queued' then r.queue else '' end from released r

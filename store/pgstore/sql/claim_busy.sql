@@ -74,10 +74,10 @@ select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.a
 	c.reclaims, c.resumed_from, c.current_step, c.current_attempt, c.current_started, c.current_id, c.current_type,
 	c.current_iteration, c.current_total, c.current_worker, c.params, c.created_at, c.due_at, c.started_at, c.ended_at,
 	c.failure, c.request, c.resumed, c.idempotency_key, c.limit_keys, c.timeout_ns, c.created_by, c.worker, c.workspace,
-	c.lease_expires_at, c.disk_bytes, c.seq, c.chain_id::text, c.chain_member,
+	c.lease_expires_at, c.disk_bytes, c.seq, c.chain_id::text, c.chain_member, c.waits, c.upstream,
 	false, c.lease_first, c.started_at = c.state_since,
 	case when c.timeout_ns > 0 then (extract(epoch from c.state_since - c.timeout_from) * 1000000)::bigint else 0 end,
-	c.urgency, false, false, 0::bigint, 0::bigint,
+	c.urgency, false, false, 0::bigint, 0::bigint, false,
 	case when c.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
 from claimed c
 union all
@@ -85,8 +85,8 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
 	null, null, null, null, clock_timestamp(), clock_timestamp(), null, null,
 	null, null, false, null, null, 0, '', '', '',
-	null, 0, 0, null, null,
+	null, 0, 0, null, null, null, null,
 	false, 0, false,
 	0,
-	0, rule.limited, false, 0, 0, /* subscribed */ null
+	0, rule.limited, false, 0, 0, false, /* subscribed */ null
 from rule where rule.limited /* or subscribed */

@@ -45,7 +45,7 @@ with arg as materialized (
 	from arg, later
 ), d as (
 	select t.*, array(
-		select e.id::text || ' ' || e.state from courier.job_executions e where t.kind = 'job' and e.id = any(t.open || t.ran)
+		select e.id::text || ' ' || case e.state when 'waiting' then 'queued' else e.state end from courier.job_executions e where t.kind = 'job' and e.id = any(t.open || t.ran)
 		union all
 		select c.id::text || ' ' || c.state from courier.chain_executions c where t.kind = 'chain' and c.id = any(t.open || t.ran)
 	) as outcomes

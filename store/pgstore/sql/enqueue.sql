@@ -4,20 +4,23 @@
 -- $11 who, $12 idempotency keys, $13 delays in microseconds, $14 held, $15 now, if
 -- another statement of the same call has begun before, $16 types and $17 ids of
 -- the first steps: a present step that has not begun, for the first claim to start,
--- $18 whether the version has to be the latest.
+-- $18 whether the version has to be the latest, $19 what they wait for, as JSON
+-- (empty: nothing).
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (
 	select * from unnest($1::text[]::uuid[], $2::text[], $3::int[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-		$10::text[], $11::text[], $12::text[], $13::bigint[], $14::bool[], $16::text[], $17::text[], $18::bool[])
-	with ordinality as n (id, job, version, job_limit, priority, queue, step_types, limit_keys, timeout_ns, params, by, key, delay, hold, first_type, first_id, latest, ord)
+		$10::text[], $11::text[], $12::text[], $13::bigint[], $14::bool[], $16::text[], $17::text[], $18::bool[], $19::text[])
+	with ordinality as n (id, job, version, job_limit, priority, queue, step_types, limit_keys, timeout_ns, params, by, key, delay, hold, first_type, first_id, latest, waits, ord)
 ), created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, job_limit, priority, queue, step_types, limit_keys,
-		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, seq, step, current_type, current_id)
+		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, seq, step, current_type, current_id,
+		waits, upstream)
 	select n.id, clock.now, d.id, n.version, n.job_limit, n.priority, n.queue, array(select json_array_elements_text(n.step_types::json)),
 		array(select json_array_elements_text(n.limit_keys::json)), n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
-		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
-		nullif(n.first_type, ''), case when n.first_type <> '' then nullif(n.first_id, '') end
+		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' when n.waits <> '' then 'waiting' else 'queued' end, clock.now, 1, 1, 0,
+		nullif(n.first_type, ''), case when n.first_type <> '' then nullif(n.first_id, '') end,
+		case when n.waits <> '' then array(select json_array_elements_text(n.waits::json)) end, nullif(d.upstream > 0, false)
 	from clock, n
 	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and (not n.latest or d.latest = n.version)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
@@ -26,6 +29,6 @@ with clock as materialized (
 	returning id, created_at, state, created_by
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
-	select c.id, 1, c.created_at, c.state, nullif(c.created_by, '') from created c
+	select c.id, 1, c.created_at, case c.state when 'waiting' then 'queued' else c.state end, nullif(c.created_by, '') from created c
 )
 select c.id::text, c.created_at from created c

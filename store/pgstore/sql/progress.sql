@@ -3,7 +3,7 @@
 -- execution goes on or is completed, at most one attempt ended, which is the
 -- present one, nobody has asked for anything, and no member of a chain ends. What
 -- is more than that is not written and left to sql/apply.sql. Returned are the
--- ordinals of what was.
+-- ordinals of what was, and whether others may wait for what has ended.
 --
 -- $1 execution, $2 token, $3 seq, $4 number of the last entry, $5 state,
 -- $6 position, $7 its loops, $8 marks, $9 reclaims, $10 workspace, $11 disk; what
@@ -40,7 +40,7 @@ with u as (
 		) t
 		cross join lateral (
 			select x.ctid as place, x.token, x.seq, x.attempt, x.worker, x.state_since,
-				x.current_step, x.current_attempt, x.current_started, x.current_iteration, x.chain_id
+				x.current_step, x.current_attempt, x.current_started, x.current_iteration, x.chain_id, x.upstream
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -52,7 +52,7 @@ with u as (
 		and (old.chain_id is null or old.state_to = 'running')
 		/* unless subscribed */
 	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since,
-		old.current_step, old.current_attempt, old.current_started, old.current_iteration
+		old.current_step, old.current_attempt, old.current_started, old.current_iteration, old.upstream
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
 		type, step_id, worker, iteration, total, outputs, files, reason, error)
@@ -75,4 +75,4 @@ with u as (
 	from u
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */
-select ord from u
+select ord, coalesce(upstream, false) and state_to <> 'running' from u

@@ -2,7 +2,8 @@
 -- and their audit. It follows sql/retain_begin.sql in the same transaction.
 -- Executions that somebody is changing are passed over, and so are the members of
 -- a chain execution that goes on, or can still be retried: others may read what
--- they have left. Returned are how many are gone, and the last of them.
+-- they have left. Kept is also the most recent execution of a job that others
+-- depend on. Returned are how many are gone, and the last of them.
 --
 -- $1 job, $2 from which execution, $3 the last that can be too old, $4 that age
 -- in microseconds, $5 the last that is too many, $6 whether failed ones are
@@ -18,6 +19,10 @@ with clock as materialized (
 			where c.id = e.chain_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)
 		))
 		and (e.ended_at <= clock.now - $4::bigint * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
+		and (e.upstream is null or e.id is distinct from (
+			select x.id from courier.job_executions x where x.definition_id = $1::int and x.upstream
+			order by x.created_at desc, x.id desc limit 1
+		))
 	order by e.id limit $7::bigint
 	for update of e skip locked
 ), part as materialized (

@@ -1,0 +1,274 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// How executions wait for others.
+//
+// One that waits is in a state of its own, so that claims do not see it. Whatever
+// may end a wait looks, after its commit, at all that wait, in one statement and
+// so in one snapshot: who enqueues it, and who ends an execution of a job that
+// others depend on. Of two that commit at the same time the one that looks later
+// sees what both have done. Nothing waits for a lock, and a process that dies
+// before it looks has lost nothing: claims look too, when they look at what runs.
+const (
+	// waitingState is the state of an execution that waits; callers see it as queued.
+	waitingState = "waiting"
+	// waitingQueue, in a list of queues that have something new, stands for what
+	// waits and can perhaps be let through. No queue has that name.
+	waitingQueue = ""
+)
+
+// unwaited is the state that callers see.
+func unwaited(state string) string {
+	if state == waitingState {
+		return string(courier.Queued)
+	}
+	return state
+}
+
+// opens reports whether a row is so that something that waits can perhaps be let
+// through: it has ended and others depend on its job, or waits itself.
+func (r *row) opens() bool {
+	return r.state == waitingState || r.upstream != nil && courier.State(r.state).Ended()
+}
+
+// waitTerms returns what an execution waits for, as it is kept: for each
+// dependency a letter that tells what is accepted, and the job. Empty means
+// nothing.
+func waitTerms(list []courier.JobDependency) string {
+	list = store.Waiting(list)
+	if len(list) == 0 {
+		return ""
+	}
+	terms := make([]string, len(list))
+	for i, d := range list {
+		letter := "c"
+		switch {
+		case d.RequiredStatus == courier.RequireAny:
+			letter = "a"
+		case d.RunOnFailure:
+			letter = "f"
+		}
+		terms[i] = letter + d.Job
+	}
+	return texts(terms)
+}
+
+func readTerm(term string) courier.JobDependency {
+	d := courier.JobDependency{Job: term[1:], RunOnFailure: term[0] == 'f'}
+	if term[0] == 'a' {
+		d.RequiredStatus = courier.RequireAny
+	}
+	return d
+}
+
+// letThrough lets through what waits and can go on, tells who can claim it, and
+// reports whether there was something. Where it fails, a later claim does it.
+func (s *Store) letThrough(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	queues, err := query(ctx, s.pool, scanQueue, s.q.letThrough)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("let through what waits for other jobs; a claim does it", "error", err)
+	}
+	s.tellQueues(ctx, queues)
+	return len(queues) > 0
+}
+
+// waitingOf returns the indexes of those executions that were created and wait.
+func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []int) {
+	for i := range results {
+		if !results[i].Existed && results[i].Execution.State == courier.Queued && len(store.Waiting(list[i].DependsOn)) > 0 {
+			waiting = append(waiting, i)
+		}
+	}
+	return waiting
+}
+
+// waitsOf reads again those results that may wait.
+func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	ids, at := make([]string, len(waiting)), make(map[string]int, len(waiting))
+	for k, i := range waiting {
+		ids[k] = string(results[i].Execution.ID)
+		at[ids[k]] = i
+	}
+	rows, err := query(ctx, db, scanRow, s.filtered(" and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
+	if err != nil {
+		return err
+	}
+	list, err := s.named(ctx, db, rows)
+	for k := range list {
+		results[at[rows[k].id]].Execution = list[k]
+	}
+	return err
+}
+
+// addWaits adds to executions what they wait for.
+func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []courier.Execution) error {
+	var jobs []string
+	for i := range rows {
+		if rows[i].state == waitingState {
+			for _, term := range rows[i].waits {
+				jobs = append(jobs, readTerm(term).Job)
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	latest, err := s.recent(ctx, db, jobs)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if rows[i].state != waitingState {
+			continue
+		}
+		var on []courier.JobDependency
+		for _, term := range rows[i].waits {
+			on = append(on, readTerm(term))
+		}
+		list[i].Waits = store.Waits(on, latest)
+	}
+	return nil
+}
+
+// recent returns a function that tells the most recent executions of jobs.
+func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job string) (courier.ExecutionID, courier.State), error) {
+	type execution struct {
+		id    courier.ExecutionID
+		state courier.State
+	}
+	latest := make(map[string]execution)
+	slices.Sort(jobs)
+	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
+		var job, state string
+		var x execution
+		err = rows.Scan(&job, &x.id, &state)
+		x.state = courier.State(unwaited(state))
+		latest[job] = x
+		return none, err
+	}, s.q.recent, slices.Compact(jobs))
+	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
+}
+
+// refused returns the error of the first execution that was created, but has
+// dependencies that refuse it. Rest are the indexes of those that were not
+// created.
+func (s *Store) refused(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
+	for i := range list {
+		refusing := store.Refusing(list[i].DependsOn)
+		if len(refusing) == 0 || slices.Contains(rest, i) {
+			continue
+		}
+		var jobs []string
+		for _, d := range refusing {
+			jobs = append(jobs, d.Job)
+		}
+		latest, err := s.recent(ctx, db, jobs)
+		if err != nil {
+			return err
+		}
+		if waits := store.Waits(refusing, latest); len(waits) > 0 {
+			return answer{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
+		}
+	}
+	return nil
+}
+
+// depend keeps what a job depends on, and refuses what would be a cycle.
+func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
+	if upstreams == nil {
+		upstreams = []string{}
+	}
+	if _, err := tx.Exec(ctx, s.q.depend, id, upstreams); err != nil || len(upstreams) == 0 {
+		return err
+	}
+	edges := make(map[string][]string)
+	_, err := query(ctx, tx, func(rows pgx.Rows) (none struct{}, err error) {
+		var from, to string
+		err = rows.Scan(&from, &to)
+		edges[from] = append(edges[from], to)
+		return none, err
+	}, s.q.dependencies, id)
+	if err != nil {
+		return err
+	}
+	if path := store.Cycle(job, func(name string) []string { return edges[name] }); path != nil {
+		return answer{&courier.CycleError{Path: path}}
+	}
+	return nil
+}
+
+// markWithin is how long the first job that depends on another one waits to be
+// saved.
+const markWithin = 30 * time.Second
+
+// markUpstreams sees to it that the executions of jobs are marked as such that
+// others depend on: all new ones, and the most recent one of those that were there
+// before. So that none is missed, it waits until all have ended that may be
+// creating one without the mark. That happens but once for each job.
+func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []string) error {
+	if len(upstreams) == 0 {
+		return nil
+	}
+	marked := make(map[string]int16)
+	_, err := query(ctx, s.pool, func(rows pgx.Rows) (none struct{}, err error) {
+		var name string
+		var mark int16
+		err = rows.Scan(&name, &mark)
+		marked[name] = mark
+		return none, err
+	}, s.q.upstreams, upstreams)
+	if err != nil {
+		return err
+	}
+	var fresh []string
+	for _, name := range upstreams {
+		if mark, ok := marked[name]; !ok && name != job {
+			return answer{fmt.Errorf("job %q depends on job %q: %w", job, name, courier.ErrNotFound)}
+		} else if ok && mark < 2 {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if _, err := s.pool.Exec(ctx, s.q.upstreamMark, fresh); err != nil {
+		return err
+	}
+	if err := s.outlast(ctx); err != nil {
+		return err
+	}
+	_, err = s.pool.Exec(ctx, s.q.upstreamBackfill, fresh)
+	return err
+}
+
+// outlast waits until all transactions are over that have written executions.
+func (s *Store) outlast(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, markWithin)
+	defer cancel()
+	writers, err := query(ctx, s.pool, scanQueue, s.q.upstreamWriters, []string{}, s.q.executionTable)
+	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("a transaction that has created executions is still open; commit it, and save again: %w", ctx.Err())
+		case <-time.After(wait):
+		}
+		writers, err = query(ctx, s.pool, scanQueue, s.q.upstreamWriters, writers, s.q.executionTable)
+	}
+	return err
+}
