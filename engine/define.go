@@ -19,7 +19,7 @@ import (
 // job that can't run is a *[courier.DefinitionError], which lists everything
 // that is wrong with it.
 func (e *Engine) Define(ctx context.Context, job courier.Job) (courier.Job, error) {
-	job, tree, warnings, err := e.check(job)
+	job, tree, warnings, err := e.check(ctx, job)
 	if err != nil {
 		return courier.Job{}, err
 	}
@@ -31,6 +31,9 @@ func (e *Engine) Define(ctx context.Context, job courier.Job) (courier.Job, erro
 		return courier.Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	d, err := e.store.Save(ctx, store.Definition{Kind: store.Job, Name: job.Name, Body: body})
+	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // somebody else has saved the rest of it meanwhile
+		return courier.Job{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
+	}
 	if err != nil {
 		return courier.Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
@@ -45,8 +48,8 @@ func (e *Engine) Define(ctx context.Context, job courier.Job) (courier.Job, erro
 }
 
 // check brings a job into the form that it will have after a restart, and
-// checks it.
-func (e *Engine) check(job courier.Job) (courier.Job, *flow.Tree, []courier.Problem, error) {
+// checks it. Its error is a *[courier.DefinitionError], or one of the store.
+func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow.Tree, []courier.Problem, error) {
 	invalid := func(problems ...courier.Problem) (courier.Job, *flow.Tree, []courier.Problem, error) {
 		return job, nil, nil, &courier.DefinitionError{Job: job.Name, Problems: problems}
 	}
@@ -73,6 +76,11 @@ func (e *Engine) check(job courier.Job) (courier.Job, *flow.Tree, []courier.Prob
 	if len(plain.Steps) == 0 {
 		problems = append(problems, courier.Problem{Step: -1, Field: "steps", Message: "there are none; a job needs at least one"})
 	}
+	depends, err := e.checkDependencies(ctx, &plain)
+	if err != nil {
+		return job, nil, nil, fmt.Errorf("define job %q: %w", job.Name, err)
+	}
+	problems = append(problems, depends...)
 	if found = distinct(append(found, problems...)); len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
 		return invalid(found...)

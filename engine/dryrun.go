@@ -55,7 +55,7 @@ func (o *DryRunOptions) withDefaults() DryRunOptions {
 // report has what was found so far. A nil opt means the defaults.
 func (e *Engine) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
 	d := e.newDryRun(opt)
-	r := d.job(job, params{given: d.opt.Params, asked: d.opt.Params != nil})
+	r := d.job(ctx, job, params{given: d.opt.Params, asked: d.opt.Params != nil})
 	d.validate(ctx)
 	err := d.schedules(ctx, &courier.Schedule{Job: job.Name}, &r.Schedules, &r.Warnings)
 	r.Duration = time.Since(d.begun)
@@ -113,10 +113,10 @@ type params struct {
 }
 
 // job checks a job and puts its steps on the list of those to validate.
-func (d *dryRun) job(job courier.Job, given params) *Report {
+func (d *dryRun) job(ctx context.Context, job courier.Job, given params) *Report {
 	r := &Report{Job: job.Name, Version: job.Version}
 	version := job.Version
-	job, tree, warnings, err := d.e.check(job)
+	job, tree, warnings, err := d.e.check(ctx, job)
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		r.Problems = bad.Problems
 		r.Steps = uncheckedSteps(job.Steps, bad.Problems)

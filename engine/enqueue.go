@@ -33,8 +33,9 @@ type EnqueueOptions struct {
 // Enqueue creates an execution of the named job for some engine to run, and
 // returns it. Once Enqueue returned nil, the execution is durable in the store.
 // With an idempotency key that was used before, it returns that execution,
-// whatever its state, or [courier.ErrConflict] if it has other parameters. A nil
-// opt means the defaults.
+// whatever its state, or [courier.ErrConflict] if it has other parameters. Where a
+// dependency of the job that refuses is not met, nothing is created, and the error
+// is a *[courier.DependencyError]. A nil opt means the defaults.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
 	n, err := e.prepare(ctx, job, opt, true)
 	if err != nil {
@@ -124,7 +125,7 @@ func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.
 	n := store.NewExecution{
 		ID: id, Job: p.job.Name, Version: p.version, StepTypes: p.keys,
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
-		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By,
+		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By, DependsOn: p.job.DependsOn,
 	}
 	if len(p.types) > 0 && p.types[0] != nil {
 		n.First = &courier.StepExecution{ID: p.tree.Spec(0).ID, Type: p.types[0].Key()}

@@ -139,7 +139,10 @@ func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
 	}
 	var wrong []store.Firing
 	for i := range fired {
-		if err := fired[i].Err; err != nil {
+		err := fired[i].Err
+		if _, ok := errors.AsType[*courier.DependencyError](err); ok {
+			wrong = append(wrong, e.refused(&d.List[i], list[i], err))
+		} else if err != nil {
 			wrong = append(wrong, e.unfired(&d.List[i], err))
 		}
 	}

@@ -1,0 +1,245 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// on defines a job of one step that depends on others, given as JSON.
+func (w *chainWorld) on(job, dependencies string) {
+	w.t.Helper()
+	w.define(`{"name": "` + job + `", "depends_on": ` + dependencies + `, "steps": [{"id": "do", "type": "demo.do"}]}`)
+}
+
+func (w *chainWorld) enqueue(job string) courier.ExecutionID {
+	w.t.Helper()
+	x, err := w.Enqueue(w.t.Context(), job, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return x.ID
+}
+
+// status reports an execution that is shown otherwise than wanted.
+func (w *chainWorld) status(id courier.ExecutionID, want string) courier.Execution {
+	w.t.Helper()
+	time.Sleep(500 * time.Millisecond)
+	synctest.Wait()
+	x, err := w.Execution(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if got := x.Status(time.Now()); got != want {
+		w.t.Errorf("execution of %s is %s, want %s", x.Job, got, want)
+	}
+	return x
+}
+
+func TestWaitsForOtherJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `["a"]`)
+		w.on("c", `[{"job": "b", "run_on_failure": true}, {"job": "a", "required_status": "any"}]`)
+		c, b := w.enqueue("c"), w.enqueue("b")
+		w.status(b, "waiting")
+		if x := w.status(c, "waiting"); len(x.Waits) != 2 || !strings.Contains(x.Waits[0].Reason, "of job \"b\" is queued") || x.Waits[1].Reason != `job "a" has no execution yet` {
+			t.Errorf("waits: %+v", x.Waits)
+		}
+		begun := time.Now()
+		open := w.hold("a")
+		a := w.enqueue("a")
+		w.status(a, "running")
+		time.Sleep(time.Minute)
+		w.status(b, "waiting")
+		w.fails("b", true)
+		open()
+		w.status(b, "failed")
+		x := w.status(c, "completed")
+		if d := x.EndedAt.Sub(begun); d > time.Minute+2*time.Second {
+			t.Errorf("the last one ended %v after the first could begin", d)
+		}
+		list, err := w.Executions(t.Context(), store.Filter{Waiting: true})
+		if err != nil || len(list) > 0 {
+			t.Errorf("what waits: %v, %v", list, err)
+		}
+	})
+}
+
+// TestRunWaits shows that Run waits for others too, and gives up with its
+// context.
+func TestRunWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `["a"]`)
+		go func() {
+			time.Sleep(time.Minute)
+			w.enqueue("a")
+		}()
+		begun := time.Now()
+		job, err := w.Job(t.Context(), "b", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := w.Run(t.Context(), job, nil)
+		if err != nil || x.State != courier.Completed || time.Since(begun) < time.Minute {
+			t.Errorf("%s after %v: %v", x.State, time.Since(begun), err)
+		}
+	})
+}
+
+func TestRefusesWhatIsUnmet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `[{"job": "a", "on_unmet": "refuse"}]`)
+		refused := func(want string) {
+			t.Helper()
+			_, err := w.Enqueue(t.Context(), "b", nil)
+			if d, ok := errors.AsType[*courier.DependencyError](err); !ok || !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), want) || d.Waits[0].Job != "a" {
+				t.Errorf("error %v, want one with %q", err, want)
+			}
+		}
+		refused(`job "a" has no execution yet; nothing was created`)
+		w.fails("a", true)
+		a := w.enqueue("a")
+		w.status(a, "failed")
+		refused("execution " + string(a) + ` of job "a" failed, and has to complete`)
+		if list, _ := w.Executions(t.Context(), store.Filter{Job: "b"}); len(list) > 0 {
+			t.Errorf("executions: %v", list)
+		}
+		w.fails("a", false)
+		w.status(w.enqueue("a"), "completed")
+		w.status(w.enqueue("b"), "completed")
+	})
+}
+
+// TestChainsAndDependencies shows that a member of a chain waits for jobs outside
+// of it, even where the dependency refuses, and that others wait for members.
+func TestChainsAndDependencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `[{"job": "d", "on_unmet": "refuse"}]`)
+		w.on("e", `["b"]`)
+		e := w.enqueue("e")
+		chain := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]`, nil)
+		synctest.Wait()
+		x, err := w.ChainExecution(t.Context(), chain)
+		if err != nil || x.Members[0].State != "completed" || x.Members[1].State != "queued" {
+			t.Fatalf("chain: %+v, %v", x.Members, err)
+		}
+		w.status(x.Members[1].Execution, "waiting")
+		w.status(e, "waiting")
+		w.enqueue("d")
+		w.status(e, "completed")
+		if x, err = w.ChainExecution(t.Context(), chain); err != nil || x.State != courier.ChainCompleted {
+			t.Errorf("chain is %s, %v", x.State, err)
+		}
+	})
+}
+
+// TestScheduleThatIsRefused shows that a tick that a dependency refuses starts
+// nothing, that the schedule tells why, and that the next one may.
+func TestScheduleThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `[{"job": "a", "on_unmet": "refuse"}]`)
+		if _, err := w.SetSchedule(t.Context(), courier.Schedule{Name: "hourly", Job: "b", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		look := func(problem string, started int) {
+			t.Helper()
+			time.Sleep(time.Hour)
+			s, err := w.Schedule(t.Context(), "hourly")
+			if err != nil || s.Problem != problem && (problem == "" || !strings.Contains(s.Problem, problem)) || !s.NextFire.After(time.Now()) {
+				t.Errorf("problem %q, next fire %v: %v", s.Problem, s.NextFire, err)
+			}
+			if list, _ := w.Executions(t.Context(), store.Filter{Job: "b"}); len(list) != started {
+				t.Errorf("%d executions, want %d", len(list), started)
+			}
+		}
+		time.Sleep(time.Minute)
+		look(`job "a" has no execution yet`, 0)
+		look(`job "a" has no execution yet`, 0)
+		w.enqueue("a")
+		look("", 1)
+	})
+}
+
+func TestBadDependencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		w.on("b", `["a"]`)
+		w.on("c", `["b"]`)
+		for _, tt := range []struct {
+			job, on string
+			want    []string
+		}{
+			{"a", `["c"]`, []string{"depends_on: depends on itself: a -> c -> b -> a; each would wait for the next"}},
+			{"a", `["a"]`, []string{"depends_on[0].job: a job can't depend on itself"}},
+			{"a", `["c", {"job": ""}, "b", "c", {"job": "dd", "required_status": "complete", "on_unmet": "refused"}]`, []string{
+				"depends_on: depends on itself: a -> c -> b -> a", "depends_on[1].job: is required", `depends_on[3].job: "c" is given twice`,
+				`depends_on[4].job: there is no job "dd"; did you mean "d"?`, `depends_on[4].required_status: unknown status "complete"; did you mean "completed"?`,
+				`depends_on[4].on_unmet: unknown way "refused"; did you mean "refuse"?`,
+			}},
+		} {
+			var job courier.Job
+			if err := json.Unmarshal([]byte(`{"name": "`+tt.job+`", "depends_on": `+tt.on+`, "steps": [{"type": "demo.do"}]}`), &job); err != nil {
+				t.Fatal(err)
+			}
+			_, err := w.Define(t.Context(), job)
+			d, ok := errors.AsType[*courier.DefinitionError](err)
+			if !ok || len(d.Problems) != len(tt.want) {
+				t.Errorf("%s: %v", tt.on, err)
+				continue
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+			if report, err := w.DryRun(t.Context(), job, nil); err != nil || len(report.Problems) != len(tt.want) || report.OK() {
+				t.Errorf("dry run: %v, %v", report.Problems, err)
+			}
+		}
+		for job, version := range map[string]int{"a": 1, "b": 2} {
+			if got, err := w.Job(t.Context(), job, 0); err != nil || got.Version != version {
+				t.Errorf("job %s has version %d: %v", job, got.Version, err)
+			}
+		}
+	})
+}
+
+// TestDependencySavedMeanwhile shows what is said about a cycle that comes about
+// after it was looked for.
+func TestDependencySavedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newChains(t)
+		body := json.RawMessage(`{"name": "b", "depends_on": ["a"], "steps": [{"type": "demo.do"}]}`)
+		late := storetest.Intercept(w.store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			if c.Method == "Save" {
+				if _, err := w.store.Save(ctx, store.Definition{Kind: store.Job, Name: "b", Body: body}); err != nil {
+					t.Error(err)
+				}
+			}
+			return do(ctx)
+		})
+		job, err := w.Job(t.Context(), "a", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.DependsOn = []courier.JobDependency{{Job: "b"}}
+		_, err = engine.New(late, w.reg, nil).Define(t.Context(), job)
+		if d, ok := errors.AsType[*courier.DefinitionError](err); !ok || !strings.Contains(err.Error(), "a -> b -> a") || d.Problems[0].Field != "depends_on" {
+			t.Errorf("error %v", err)
+		}
+	})
+}
