@@ -156,7 +156,11 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		return store.Recorded{}, nil
 	}
 	for i := range r.Executions {
-		if _, _, err := s.find(&r.Executions[i]); err != nil {
+		_, there, err := s.find(&r.Executions[i])
+		if err == nil && !there {
+			err = s.refused(&r.Executions[i], r.Executions)
+		}
+		if err != nil {
 			return store.Recorded{}, err
 		}
 	}
@@ -175,11 +179,12 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		x, existed, _ := s.find(n)
 		if !existed {
 			x = s.create(n, now)
-			s.place(x, now)
+			s.place(x)
+			s.begin(x, now)
 		} else if x.ID != n.ID {
 			r.Replace(n.ID, x.ID)
 		}
-		done.Executions = append(done.Executions, store.Enqueued{Execution: x.view(), Existed: existed})
+		done.Executions = append(done.Executions, store.Enqueued{Execution: s.view(x), Existed: existed})
 	}
 	for i := range r.Changed {
 		f := r.Changed[i]

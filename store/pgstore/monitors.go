@@ -178,7 +178,10 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		return store.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
 	}
 	s.enqueued(done.Executions)
-	s.tellQueues(released)
+	if len(waitingOf(r.Executions, done.Executions)) > 0 {
+		s.letThrough(ctx)
+	}
+	s.tellQueues(ctx, released)
 	return done, nil
 }
 
@@ -252,7 +255,7 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 		r.Replace(n.ID, x.ID)
 	}
-	return results, nil
+	return results, s.refused(ctx, tx, list, rest)
 }
 
 // at is an instant as a parameter; empty if there is none.
