@@ -52,7 +52,7 @@ func goTest(ctx context.Context, root, overlay string, args []string) result {
 // commandLine returns the arguments of the go command. Those of the bug come
 // last, so that they have the last word.
 func commandLine(overlay string, args []string) []string {
-	line := []string{"test", "-json", "-vet=off", "-buildvcs=false", "-timeout=1m"}
+	line := []string{"test", "-json", "-vet=off", "-buildvcs=false", "-timeout=1m", "-ldflags=-s -w"}
 	if overlay != "" {
 		line = append(line, "-count=1", "-overlay="+overlay)
 	}

@@ -22,8 +22,9 @@
 // "hangs: yes".
 //
 // Nothing is changed in the tree: the go command takes the changed files from
-// elsewhere (go test -overlay). The same commands must pass without the bug.
-// They run without the race detector, however this package's tests are run.
+// elsewhere (go test -overlay). The same commands must pass without the bug; if no
+// flag chooses bugs, that is left to the runs of their own packages. They run
+// without the race detector, however this package's tests are run.
 //
 // Building takes most of the time. So TestPlanted tries the bugs that say
 // "always: yes", and all of them with -all. -planted NAME tries those whose names
