@@ -67,6 +67,16 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
+// TestBugsFit requires that each bug can be planted, also those that are not tried.
+func TestBugsFit(t *testing.T) {
+	root := module(t)
+	for _, b := range bugs(t) {
+		if _, err := b.plant(root); err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
+	}
+}
+
 // directory returns one for the changed files.
 func directory(t *testing.T) string {
 	if !*keep {
