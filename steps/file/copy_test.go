@@ -259,14 +259,15 @@ func TestCopyChangingSource(t *testing.T) {
 
 // What a step reports adds up to the bytes that it moved.
 func TestProgress(t *testing.T) {
+	size := int64(len(big()))
 	for _, c := range []struct {
 		key  string
 		cfg  m
 		want int64
 	}{
-		{"file.copy", m{"source_path": "A/**", "destination_path": "B/"}, 5<<20 + 700},
-		{"file.move", m{"source_path": "A/**", "destination_path": "B/"}, 5<<20 + 700},
-		{"file.zip", m{"source_path": "A/**", "output_path": "B/x.zip"}, 5<<20 + 700},
+		{"file.copy", m{"source_path": "A/**", "destination_path": "B/"}, size + 700},
+		{"file.move", m{"source_path": "A/**", "destination_path": "B/"}, size + 700},
+		{"file.zip", m{"source_path": "A/**", "output_path": "B/x.zip"}, size + 700},
 		{"file.unzip", m{"archive_path": "in.zip"}, 300<<10 + 3},
 	} {
 		s := newSite(t)
