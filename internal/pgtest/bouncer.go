@@ -20,7 +20,19 @@ import (
 // with default_query_exec_mode. The test fails if there is no PgBouncer.
 func Bouncer(t testing.TB, server string) string {
 	t.Helper()
-	b, err := openBouncer(server)
+	return bounce(t, server, "transaction")
+}
+
+// SessionBouncer is [Bouncer] in session mode: each client has a connection of
+// its own to the server.
+func SessionBouncer(t testing.TB, server string) string {
+	t.Helper()
+	return bounce(t, server, "session")
+}
+
+func bounce(t testing.TB, server, mode string) string {
+	t.Helper()
+	b, err := openBouncer(server, mode)
 	if err != nil {
 		t.Fatalf("pgbouncer: %v", err)
 	}
@@ -44,7 +56,7 @@ listen_port = %d
 unix_socket_dir =
 auth_type = md5
 auth_file = users
-pool_mode = transaction
+pool_mode = %s
 max_client_conn = 1000
 default_pool_size = 20
 server_tls_sslmode = prefer
@@ -53,13 +65,14 @@ server_login_retry = 1
 
 // A bouncer is a PgBouncer with a directory of its own.
 type bouncer struct {
+	mode   string
 	server *guarded
 	dir    string
 	addr   string
 	url    string
 }
 
-func openBouncer(server string) (*bouncer, error) {
+func openBouncer(server, mode string) (*bouncer, error) {
 	u, err := parseURL(server)
 	if err != nil {
 		return nil, err
@@ -76,7 +89,7 @@ func openBouncer(server string) (*bouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bouncer{}
+	b := &bouncer{mode: mode}
 	if b.dir, err = as.mkdirTemp(""); err != nil {
 		return nil, err
 	}
@@ -109,7 +122,7 @@ func (b *bouncer) begin(as *account, program string, config *pgx.ConnConfig) err
 	quote := strings.NewReplacer(`"`, `""`)
 	if err := errors.Join(
 		as.write(b.dir, "users", fmt.Sprintf("\"%s\" \"%s\"\n", quote.Replace(config.User), quote.Replace(config.Password))),
-		as.write(b.dir, "config", fmt.Sprintf(bouncerConfig, config.Host, config.Port, port)),
+		as.write(b.dir, "config", fmt.Sprintf(bouncerConfig, config.Host, config.Port, port, b.mode)),
 	); err != nil {
 		return err
 	}

@@ -45,46 +45,15 @@ func TestModes(t *testing.T) {
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {
 			t.Run(m.name, func(t *testing.T) {
+				url := pgtest.URL(t)
 				if m.bouncer {
-					b := &bouncers{t: t, server: pgtest.URL(t), mode: m.mode}
-					storetest.Run(t, func(t *testing.T) store.Store { return reopen(t, b.pool(), m.opt) }, nil)
-					return
+					url = pgtest.Bouncer(t, url)
 				}
-				suite(t, pgtest.URL(t), m.mode, m.opt)
+				suite(t, url, m.mode, m.opt)
 			})
 		})
 	}
 	modes.Wait()
-}
-
-// bouncers are a PgBouncer and, if it dies, the one after it: version 1.18, of
-// Debian 12, crashes at times when many of its connections to the server listen.
-type bouncers struct {
-	t      *testing.T
-	server string
-	mode   pgx.QueryExecMode
-
-	mu   sync.Mutex
-	now  *pgxpool.Pool
-	used int
-}
-
-const mostBouncers = 3
-
-// pool returns a pool of connections to a PgBouncer that answers.
-func (b *bouncers) pool() *pgxpool.Pool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.now != nil {
-		err := b.now.Ping(b.t.Context())
-		if err == nil || b.used == mostBouncers {
-			return b.now
-		}
-		b.t.Logf("PgBouncer has died, another one takes its place: %v", err)
-	}
-	b.used++
-	b.now = newPool(b.t, pgtest.Bouncer(b.t, b.server), b.mode)
-	return b.now
 }
 
 // suite runs the suite in one database.
@@ -193,6 +162,50 @@ func TestBouncerSwallowsNews(t *testing.T) {
 			t.Errorf("found after %v, with a poll every %v", took, poll)
 		}
 	}
+}
+
+// TestNothingListensBehindBouncer looks at all connections of a PgBouncer in
+// transaction mode: notifications on them would be for nobody, and end some of its
+// versions.
+func TestNothingListensBehindBouncer(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Bouncer(t, pgtest.URL(t)) + "&default_query_exec_mode=exec"
+	found := make(chan string, 100)
+	s := open(t, url, &pgstore.Options{Log: slog.New(slog.NewTextHandler(logTo(found), nil))})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_ = s.Await(ctx, []string{courier.DefaultQueue}, 1<<62)
+	select {
+	case line := <-found:
+		if !strings.Contains(line, "there is a pooler in transaction mode") || !strings.Contains(line, "polling") {
+			t.Errorf("the store says %q", line)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the store has not found out")
+	}
+	pool := newPool(t, url, pgx.QueryExecModeExec)
+	for range 10 { // no connection to the server can serve two transactions at once
+		conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.WithoutCancel(t.Context()))
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listening int
+		if err := tx.QueryRow(t.Context(), "select count(*) from pg_listening_channels()").Scan(&listening); err != nil || listening > 0 {
+			t.Errorf("%d channels are listened to behind PgBouncer, %v", listening, err)
+		}
+	}
+}
+
+// TestListensBehindBouncerInSessionMode shows that a pooler alone is no reason to
+// poll.
+func TestListensBehindBouncerInSessionMode(t *testing.T) {
+	t.Parallel()
+	watched(t, open(t, pgtest.SessionBouncer(t, pgtest.URL(t))+"&default_query_exec_mode=exec", nil))
 }
 
 // logTo sends what is written, as far as there is room.
