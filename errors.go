@@ -170,32 +170,37 @@ const maxListed = 20
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *DefinitionError) Error() string {
+	switch {
+	case e.Chain != "":
+		return problems("define chain", e.Chain, e.Problems)
+	case e.Subscription != "":
+		return problems("subscribe", e.Subscription, e.Problems)
+	}
+	return problems("define job", e.Job, e.Problems)
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
+
+// problems is the message about an operation that was refused.
+func problems(operation, name string, list []Problem) string {
 	var b strings.Builder
-	if e.Chain != "" {
-		fmt.Fprintf(&b, "define chain %q: ", shorten(e.Chain, 200))
-	} else if e.Subscription != "" {
-		fmt.Fprintf(&b, "subscribe %q: ", shorten(e.Subscription, 200))
-	} else {
-		fmt.Fprintf(&b, "define job %q: ", shorten(e.Job, 200))
+	fmt.Fprintf(&b, "%s %q: ", operation, shorten(name, 200))
+	if len(list) > 1 {
+		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(list))
 	}
-	if len(e.Problems) > 1 {
-		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
-	}
-	for i, p := range e.Problems {
+	for i, p := range list {
 		if i > 0 {
 			b.WriteString("\n  ")
 		}
 		if i == maxListed {
-			fmt.Fprintf(&b, "and %d more", len(e.Problems)-i)
+			fmt.Fprintf(&b, "and %d more", len(list)-i)
 			break
 		}
 		b.WriteString(p.String())
 	}
 	return b.String()
 }
-
-// Is reports whether target is [ErrInvalid].
-func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
 
 // shorten cuts s to at most n bytes for a message.
 func shorten(s string, n int) string {

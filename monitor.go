@@ -1,7 +1,6 @@
 package courier
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -290,21 +289,13 @@ func (m *Monitor) UnmarshalJSON(data []byte) error {
 	}
 	var n Monitor
 	var every, stable *time.Duration
-	instant := func(t *time.Time) func(*json.Decoder) error {
-		return func(dec *json.Decoder) error {
-			if dec.Decode(t) != nil {
-				return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\"")
-			}
-			return nil
-		}
-	}
 	err := readObject(newReader(data), fields{
 		"name": into(&n.Name), "description": into(&n.Description), "lister": into(&n.Lister), "connection_id": into(&n.Connection),
 		"path": into(&n.Path), "patterns": into(&n.Patterns), "events": into(&n.Events), "every_seconds": intoSeconds(&every),
 		"stable_seconds": intoSeconds(&stable), "done_file": into(&n.DoneFile), "batch": into(&n.Batch), "job": into(&n.Job),
 		"chain": into(&n.Chain), "params": into(&n.Params), "priority": into(&n.Priority), "max_failures": into(&n.MaxFailures),
 		"disabled": into(&n.Disabled), "state": into(&n.State), "reason": into(&n.Reason), "health": into(&n.Health),
-		"next_poll": instant(&n.NextPoll), "saved_at": instant(&n.SavedAt),
+		"next_poll": intoTime(&n.NextPoll), "saved_at": intoTime(&n.SavedAt),
 	})
 	if err != nil {
 		return fmt.Errorf("monitor: %w", err)
@@ -326,21 +317,8 @@ type MonitorError struct {
 	Problems []Problem
 }
 
-// Error lists the problems, one a line.
-func (e *MonitorError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "set monitor %q: ", shorten(e.Monitor, 200))
-	if len(e.Problems) > 1 {
-		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
-	}
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteString("\n  ")
-		}
-		b.WriteString(p.String())
-	}
-	return b.String()
-}
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *MonitorError) Error() string { return problems("set monitor", e.Monitor, e.Problems) }
 
 // Is reports whether target is [ErrInvalid].
 func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }

@@ -297,21 +297,8 @@ type ScheduleError struct {
 	Problems []Problem
 }
 
-// Error lists the problems, one a line.
-func (e *ScheduleError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "set schedule %q: ", shorten(e.Schedule, 200))
-	if len(e.Problems) > 1 {
-		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(e.Problems))
-	}
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteString("\n  ")
-		}
-		b.WriteString(p.String())
-	}
-	return b.String()
-}
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *ScheduleError) Error() string { return problems("set schedule", e.Schedule, e.Problems) }
 
 // Is reports whether target is [ErrInvalid].
 func (e *ScheduleError) Is(target error) bool { return target == ErrInvalid }
