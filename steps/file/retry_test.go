@@ -273,7 +273,7 @@ func TestKilled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			out, files := c.undisturbed(t)
-			for n := 1; ; n += raced.Or(19, 1) {
+			for n := 1; ; n += raced.Or(37, 1) {
 				s := c.site(t)
 				if !s.kill(t, c.key, c.cfg, n) {
 					if n < 3 {

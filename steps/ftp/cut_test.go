@@ -12,12 +12,12 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/ftpserver"
 	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/raced"
 )
 
 const (
 	cutSize  = 2 << 20
 	cutStep  = 16 << 10
-	cutEvery = 4        // steps; each way begins at another one, so that all are taken
 	underWay = 48 << 10 // may be lost with a connection: what it buffers, and a record of TLS
 )
 
@@ -33,15 +33,16 @@ type cut struct {
 // content were complete. Where the loss of the connection is plain, the attempt
 // goes on over another, and otherwise the next attempt does.
 func TestCuts(t *testing.T) {
+	every := raced.Or[int64](16, 4) // steps; each way begins at another one, so that all are taken
 	begin := int64(0)
 	for _, kind := range []string{"killed", "reset", "black hole", "half-close"} {
 		for _, up := range []bool{false, true} {
 			for _, encrypted := range []bool{false, true} {
 				c, phase := cut{kind, up, encrypted}, begin
-				begin = (begin + 1) % cutEvery
+				begin = (begin + 1) % every
 				t.Run(c.name(), func(t *testing.T) {
 					t.Parallel()
-					for at := phase * cutStep; at < cutSize; at += cutEvery * cutStep {
+					for at := phase * cutStep; at < cutSize; at += every * cutStep {
 						bubble(t, func(t *testing.T) { c.test(t, at) })
 					}
 				})
