@@ -242,11 +242,8 @@ func (n *news) watched(lease time.Duration) time.Duration {
 	return min(vouchFor, lease)
 }
 
-// Why a store does not hear, where trying again soon is of no use.
-var (
-	errNoEcho = errors.New("notifications do not arrive; is there a pooler in transaction mode in between?")
-	errPooler = errors.New("notifications do not arrive: there is a pooler in transaction mode in between")
-)
+// errNoEcho says that what this store tells does not come back.
+var errNoEcho = errors.New("notifications do not arrive; is there a pooler in transaction mode in between?")
 
 // hear listens until the store closes, on one connection after another.
 func (n *news) hear() {
@@ -290,44 +287,6 @@ func (n *news) hearOn() error {
 	n.s.bell.ringAll() // what came before it was listening
 	n.s.agenda.ring("")
 	return n.wait(conn)
-}
-
-// refusePooler returns errPooler if the statements of one client reach the
-// server over the connections of many. A LISTEN would do nothing there but stay
-// behind on such a connection, whose next user it is not for; and PgBouncer from
-// 1.18 to 1.20 ends when a notification comes while it cancels a statement
-// (pgbouncer issue 822).
-func (n *news) refusePooler(ctx context.Context, conn *pgx.Conn) error {
-	backend := func(c *pgx.Conn) (pid uint32, err error) {
-		err = c.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
-		return pid, err
-	}
-	first, err := backend(conn)
-	if err != nil || first == conn.PgConn().PID() {
-		return err
-	}
-	// The server does not know this client: there is a pooler. In session mode each
-	// client has a connection to the server as long as it has one to the pooler.
-	other, err := connect(ctx, n.s.pool)
-	if err != nil {
-		return err
-	}
-	defer closeSoon(other)
-	const tries = 5 // others of its clients may come in between
-	for range tries {
-		theirs, err := backend(other)
-		if err != nil {
-			return err
-		}
-		mine, err := backend(conn)
-		if err != nil {
-			return err
-		}
-		if mine == theirs || mine != first {
-			return errPooler
-		}
-	}
-	return nil
 }
 
 // closeSoon closes a connection, politely if that takes no time.
