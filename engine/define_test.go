@@ -74,7 +74,7 @@ func TestDefineReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
-var big = flag.Int("big", raced.Or(5, 20), "how many megabytes the large value of TestDefineTakesLargeDefinitions has")
+var big = flag.Int("big", raced.Or(2, 20), "how many megabytes the large value of TestDefineTakesLargeDefinitions has")
 
 func TestDefineTakesLargeDefinitions(t *testing.T) {
 	h := typed(t)
@@ -87,7 +87,7 @@ func TestDefineTakesLargeDefinitions(t *testing.T) {
 			t.Errorf("%s took %v", what, d)
 		}
 	}
-	many := raced.Or(20_000, 100_000)
+	many := raced.Or(5_000, 100_000)
 	within(30*time.Second, fmt.Sprint(many, " steps"), func() {
 		job := courier.Job{Name: "many", Steps: nopStepsOf("demo.get", many)}
 		if _, err := h.Engine.Define(t.Context(), job); err != nil {

@@ -241,14 +241,35 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
+// elsewhere returns a directory on another file system than that of dir; empty if
+// none is found.
+func elsewhere(t *testing.T, dir string) string {
+	t.Helper()
+	for _, parent := range []string{"/dev/shm", "/tmp", "/var/tmp"} {
+		other, err := os.MkdirTemp(parent, "courier-test")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { os.RemoveAll(other) })
+		probe := filepath.Join(dir, "probe")
+		if err := os.WriteFile(probe, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if os.Rename(probe, filepath.Join(other, "probe")) != nil {
+			os.Remove(probe)
+			return other
+		}
+	}
+	return ""
+}
+
 // A rename from one file system to another below the same directory is a copy.
 func TestMoveBetweenFileSystems(t *testing.T) {
-	other, err := os.MkdirTemp("/dev/shm", "courier-test")
-	if err != nil {
+	s := newSite(t)
+	other := elsewhere(t, s.Dir)
+	if other == "" {
 		return // there is none at hand
 	}
-	defer os.RemoveAll(other)
-	s := newSite(t)
 	s.write(t, map[string]string{"A/f": "text", "A/g": "more"})
 	job := courier.NewContext(courier.ContextConfig{Execution: "x", Workspace: s.Work, Roots: []string{"/"}})
 	defer job.Close()

@@ -180,7 +180,7 @@ func TestDependenciesAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var enqueuing, working sync.WaitGroup
-	each := raced.Or(40, 15)
+	each := raced.Or(15, 40)
 	for i := range 4 {
 		r := rand.New(rand.NewPCG(7, uint64(i)))
 		enqueuing.Go(func() {

@@ -26,6 +26,9 @@ func TestStore(t *testing.T) { suite(t, pgtest.URL(t), pgx.QueryExecModeCacheSta
 // through PgBouncer in transaction mode, with polling, and with a schema that
 // has to be quoted.
 func TestModes(t *testing.T) {
+	if raced.On {
+		return // the same code as in TestStore
+	}
 	var modes sync.WaitGroup
 	for _, m := range []struct {
 		name    string
@@ -39,9 +42,6 @@ func TestModes(t *testing.T) {
 		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
 		{name: "bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
 	} {
-		if raced.On && (m.opt == nil || !m.opt.PollOnly) {
-			continue // the same code as in TestStore; the run without the race detector has them all
-		}
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {
 			t.Run(m.name, func(t *testing.T) {
