@@ -15,14 +15,14 @@ import (
 
 // A report is what the checker has looked at.
 type report struct {
-	executions, completed, cancelled, entries, records, notes, calls, open, looks int
-	lost, refusals                                                                int
-	took                                                                          time.Duration
+	executions, completed, failed, cancelled, entries, records, notes, calls, open, looks int
+	lost, refusals                                                                        int
+	took                                                                                  time.Duration
 }
 
 func (r report) String() string {
-	return fmt.Sprintf("%d executions (%d completed, %d cancelled), %d audit entries, %d records, %d notes of steps, %d attempts lost, %d calls (%d never answered, %d lease lost), limits looked at %d times; checked in %v",
-		r.executions, r.completed, r.cancelled, r.entries, r.records, r.notes, r.lost, r.calls, r.open, r.refusals, r.looks, r.took.Round(time.Millisecond))
+	return fmt.Sprintf("%d executions (%d completed, %d failed, %d cancelled), %d audit entries, %d records, %d notes of steps, %d attempts lost, %d calls (%d never answered, %d lease lost), limits looked at %d times; checked in %v",
+		r.executions, r.completed, r.failed, r.cancelled, r.entries, r.records, r.notes, r.lost, r.calls, r.open, r.refusals, r.looks, r.took.Round(time.Millisecond))
 }
 
 // lossy fails the test if no attempt was lost: then the workers were not
@@ -72,6 +72,10 @@ type evidence struct {
 	notes      map[courier.ExecutionID][]note
 	calls      []*call
 	histories  map[courier.ExecutionID][]*operation
+
+	chains []courier.ChainExecution // these only where there are any
+	heard  []heard
+	jobs   map[courier.ExecutionID]string
 }
 
 func (w *world) gather() (*evidence, error) {
@@ -106,6 +110,11 @@ func (w *world) gather() (*evidence, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if w.auto != nil {
+		if err := c.gatherAutomation(ctx, w); err != nil {
+			return nil, err
+		}
 	}
 	c.calls, err = readHistory(w.dir)
 	return c, err
@@ -158,6 +167,11 @@ func (c *evidence) check(w *world, r *report) error {
 			errs = append(errs, c.followed(x, traces[x.Job]))
 		case courier.Cancelled:
 			r.cancelled++
+		case courier.Failed:
+			r.failed++
+			if !w.auto.fails(x) {
+				errs = append(errs, fmt.Errorf("execution %s of %s has failed, which it can't: %v", id, x.Job, x.Failure))
+			}
 		default:
 			errs = append(errs, fmt.Errorf("execution %s is %s in the end", id, x.State))
 		}
@@ -170,6 +184,9 @@ func (c *evidence) check(w *world, r *report) error {
 	}
 	ops, err := history(c.calls, c.audits, w.forgetful)
 	errs = append(errs, err)
+	if w.auto != nil {
+		errs = append(errs, w.auto.check(c, ops))
+	}
 	for _, o := range c.calls {
 		if r.calls++; o.unanswered() {
 			r.open++

@@ -10,6 +10,9 @@
 //   - workers kill themselves at named points, before, during and after each
 //     kind of call to the store, and in the middle of steps (TestCrashPoints);
 //   - workers are killed at random, three of them under load (TestKills);
+//   - schedules fire, chains run and a subscriber is told of what ends, while
+//     workers are killed at any time, and at named points of all three
+//     (TestUnattended);
 //   - workers stand still for longer than their lease and go on then
 //     (TestZombies);
 //   - the server stops, is killed, loses its connections, takes no writes, has
@@ -27,13 +30,17 @@
 // that never returned. These histories must be linearizable: porcupine searches
 // an order in which the contract of package store explains all answers.
 //
-// What continuous integration runs takes about two minutes on two cores:
+// What schedules, chains and subscriptions must come to is reckoned without the
+// code that does it: the ticks by counting seconds, the members of a chain by its
+// definition and how the others ended, the events by the audit.
+//
+// What continuous integration runs takes about two minutes and a half on two cores:
 //
 //	go test -race ./...
 //
 // At night it may take longer. Each test repeats its rounds until it has reached
 // the number of kills or restarts, and the time is over:
 //
-//	go test -timeout 0 -kills 20000 -restarts 2000
+//	go test -timeout 0 -kills 20000 -restarts 2000 -unattended 6000
 //	go test -timeout 0 -run TestServer -for 8h
 package chaos

@@ -115,6 +115,8 @@ func question(c *storetest.Call) (list []asked, lease time.Duration, ok bool) {
 		})
 	case store.Request:
 		list = append(list, asked{Execution: q.Execution, Request: q.Kind, By: q.By})
+	case store.ChainRequest:
+		list = append(list, asked{Execution: courier.ExecutionID(q.Chain), Request: q.Kind, By: q.By})
 	default:
 		if c.Method == "Execution" {
 			return []asked{{Execution: c.Execution}}, 0, true
@@ -309,7 +311,7 @@ func written(o *operation, lease int64, audit []courier.AuditEntry) bool {
 // operations returns what the call means for each execution. Reads and renewals
 // that were not answered mean nothing.
 func (c *call) operations() []*operation {
-	if c.begun.Method == "Claim" {
+	if c.begun.Method == "Claim" || c.begun.Method == "AskChain" {
 		return nil
 	}
 	if c.unanswered() && (c.begun.Method == "Renew" || c.begun.Method == "Execution") {

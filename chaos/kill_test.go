@@ -19,9 +19,10 @@ var ordinary = orders{Lease: time.Second, Poll: 200 * time.Millisecond, Slots: 4
 
 var someLimits = map[string]int{"": 12, "key:k0": 1, "key:k1": 2}
 
-// plans returns n plans to end a process, each point about as often as any
-// other. Those of one kind differ in how often the point is passed before.
-func plans(n int) []plan {
+// plans returns n plans to end a process, each point, which is a call, and each
+// spot, which is none, about as often as any other. Those of one kind differ in
+// how often the point is passed before.
+func plans(n int, points, spots []string) []plan {
 	var all []plan
 	for rep := 0; len(all) < n; rep++ {
 		var some []plan
@@ -52,7 +53,7 @@ func TestCrashPoints(t *testing.T) {
 		begun := time.Now()
 		stop := w.load(30)
 		todo := make(chan plan, n)
-		for _, p := range plans(n) {
+		for _, p := range plans(n, points, spots) {
 			todo <- p
 		}
 		close(todo)
@@ -83,7 +84,7 @@ func TestCrashPoints(t *testing.T) {
 // crash lets a worker end itself at a point, and reports whether it has.
 func (w *world) crash(at plan) bool {
 	const tries, wait = 5, time.Minute
-	o := ordinary
+	o := w.orders
 	o.Plan = at
 	for range tries {
 		p := w.spawn(o)
@@ -94,9 +95,12 @@ func (w *world) crash(at plan) bool {
 			w.kill(p)
 			return false
 		}
-		if at.Point == "enqueue" {
-			for i := range at.N + 1 {
+		for i := range at.N + 1 {
+			switch at.Point {
+			case "enqueue":
 				w.enqueue("plain", engine.EnqueueOptions{IdempotencyKey: keyOf(p.name, i)})
+			case "start chain":
+				w.startChain(startedByWorkers, keyOf(p.name, i))
 			}
 		}
 		if w.reached(p) {

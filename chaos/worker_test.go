@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -109,17 +110,25 @@ func (w *worker) run() error {
 	if w.reached, err = openJournal(w.file("reached")); err != nil {
 		return err
 	}
+	heard, err := openJournal(w.file("heard"))
+	if err != nil {
+		return err
+	}
 	types := &steps{notes: notes, point: w.pass}
-	w.engine = engine.New(recorded(storetest.Intercept(s, w.intercept), calls), types.registry(), &engine.Options{
+	w.engine = engine.New(recorded(storetest.Intercept(impatient{s}, w.intercept), calls), types.registry(), &engine.Options{
 		Worker: w.Name, Workspace: filepath.Join(w.Dir, "workspaces"), WorkspaceID: "chaos",
 		Slots: w.Slots, Lease: w.Lease, Poll: w.Poll, Around: w.around,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Subscribers: subscribers(&ear{to: heard, point: w.pass}),
+		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err := w.engine.Start(ctx); err != nil {
 		return err
 	}
-	if w.Plan.Point == "enqueue" {
+	switch w.Plan.Point {
+	case "enqueue":
 		go w.enqueue(ctx)
+	case "start chain":
+		go w.startChains(ctx)
 	}
 	<-w.stop
 	return w.engine.Stop(ctx)
@@ -159,17 +168,34 @@ func (w *worker) intercept(ctx context.Context, c *storetest.Call, do func(conte
 		}
 	case during:
 		if w.due() {
-			time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { w.end(c.Execution) })
+			most := 3 * time.Millisecond
+			if slices.Contains(automaticPoints, w.Plan.Point) {
+				most *= 3 // these are several statements
+			}
+			time.AfterFunc(rand.N(most), func() { w.end(c.Execution) })
 		}
 	}
 	err := do(ctx)
-	if got, ok := c.Result.(store.Claims); ok && len(got.List) == 0 {
+	if nothing(c.Result) {
 		return err
 	}
 	if w.Plan.Phase == after && w.due() {
 		w.end(c.Execution)
 	}
 	return err
+}
+
+// nothing reports whether a call for something to do has brought nothing.
+func nothing(result any) bool {
+	switch got := result.(type) {
+	case store.Claims:
+		return len(got.List) == 0
+	case store.Dues:
+		return len(got.List) == 0
+	case store.Taken:
+		return len(got.List) == 0
+	}
+	return false
 }
 
 // pass ends the process at a point outside of the store, if it is told to.
@@ -215,7 +241,20 @@ var rare = []string{"claim", "renew", "retry", "failure", "hand-over", "rollback
 
 // name is the point that a call is.
 func name(c *storetest.Call) string {
+	if c.Method == "Due" {
+		return "due"
+	}
 	switch q := c.Request.(type) {
+	case []store.Firing:
+		return nameFiring(q)
+	case store.TakeRequest:
+		return "take"
+	case []store.Outcome:
+		return "settle"
+	case []store.NewChainExecution:
+		return "start chain"
+	case store.ChainRequest:
+		return "ask chain"
 	case store.ClaimRequest:
 		return "claim"
 	case []store.NewExecution:
@@ -226,6 +265,8 @@ func name(c *storetest.Call) string {
 		return "ask " + string(q.Kind)
 	case store.Transition:
 		switch {
+		case q.Chain != "" && q.To.Ended():
+			return "member's end"
 		case q.To == courier.Running && len(q.Ended) == 0:
 			return "first start"
 		case q.To == courier.Running:
@@ -264,6 +305,11 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 		ask(w.engine.Resume)
 	case "cancellation", "ask cancel":
 		ask(w.engine.Cancel)
+	case "ask chain":
+		if x, err := w.engine.Execution(ctx, job.Execution()); err == nil && x.Chain != "" {
+			_ = w.engine.PauseChain(context.WithoutCancel(ctx), x.Chain, w.Name)
+			_ = w.engine.ResumeChain(context.WithoutCancel(ctx), x.Chain, w.Name)
+		}
 	case "hand-over":
 		w.helping.Do(func() { w.stop <- syscall.SIGTERM })
 	}

@@ -41,12 +41,14 @@ type world struct {
 	// already; forgetful, that the server may lose its memory, and with it claims
 	// on which nothing depends yet.
 	zombies, forgetful bool
+	orders             orders // of workers that kill themselves
 
 	pool   *pgxpool.Pool
 	store  *pgstore.Store
 	people *engine.Engine // which enqueue and ask; it runs nothing
 	calls  *journal
 	watch  *watch
+	auto   *automation // what goes on by itself; nil if nothing does
 
 	mu    sync.Mutex
 	procs []*process
@@ -71,7 +73,7 @@ type process struct {
 // newWorld makes a world in the database. Limits hold from its beginning.
 func newWorld(t testing.TB, url string, limits map[string]int) *world {
 	t.Helper()
-	w := &world{TB: t, url: url, dir: t.TempDir(), limits: make(map[string]int)}
+	w := &world{TB: t, url: url, dir: t.TempDir(), limits: make(map[string]int), orders: ordinary}
 	for _, p := range pipelines {
 		w.limits["job:"+p.job.Name] = p.job.Limit
 	}
@@ -100,7 +102,9 @@ func newWorld(t testing.TB, url string, limits map[string]int) *world {
 	}
 	t.Cleanup(func() { w.calls.close() })
 	types := &steps{}
-	w.people = engine.New(recorded(w.store, w.calls), types.registry(), &engine.Options{Worker: "people", Workspace: filepath.Join(w.dir, "people"), WorkspaceID: "people"})
+	w.people = engine.New(recorded(w.store, w.calls), types.registry(), &engine.Options{
+		Worker: "people", Workspace: filepath.Join(w.dir, "people"), WorkspaceID: "people", Subscribers: subscribers(nil),
+	})
 	for _, p := range pipelines {
 		if _, err := w.people.Define(ctx, p.job); err != nil {
 			t.Fatal(err)
@@ -196,9 +200,15 @@ func (w *world) signal(p *process, s syscall.Signal) {
 // until waits until it is so.
 func (w *world) until(what string, is func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+	w.within(patience, what, is)
+}
+
+// within waits until it is so, for as long as it may take.
+func (w *world) within(most time.Duration, what string, is func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(most); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Errorf("waited for %v until %s", patience, what)
+			w.Errorf("waited for %v until %s", most, what)
 			return
 		}
 	}
