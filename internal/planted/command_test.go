@@ -50,9 +50,14 @@ func goTest(ctx context.Context, root, overlay string, args []string) result {
 }
 
 // commandLine returns the arguments of the go command. Those of the bug come
-// last, so that they have the last word.
+// last, so that they have the last word; but a module of its own, which they can
+// begin with, comes first, as the command demands.
 func commandLine(overlay string, args []string) []string {
-	line := []string{"test", "-json", "-vet=off", "-buildvcs=false", "-timeout=1m", "-ldflags=-s -w"}
+	var line []string
+	if len(args) > 2 && args[0] == "-C" {
+		line, args = args[:2:2], args[2:]
+	}
+	line = append(line, "test", "-json", "-vet=off", "-buildvcs=false", "-timeout=1m", "-ldflags=-s -w")
 	if overlay != "" {
 		line = append(line, "-count=1", "-overlay="+overlay)
 	}
@@ -147,6 +152,17 @@ func module(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+func TestCommandLine(t *testing.T) {
+	for args, want := range map[string]string{
+		"./a -run ^TestA$":        "test -json -vet=off -buildvcs=false -timeout=1m -ldflags=-s -w -count=1 -overlay=x ./a -run ^TestA$",
+		"-C chaos . -run ^TestA$": "-C chaos test -json -vet=off -buildvcs=false -timeout=1m -ldflags=-s -w -count=1 -overlay=x . -run ^TestA$",
+	} {
+		if got := strings.Join(commandLine("x", strings.Fields(args)), " "); got != want {
+			t.Errorf("%s\n%s\nwant\n%s", args, got, want)
+		}
+	}
 }
 
 func TestJudge(t *testing.T) {

@@ -17,7 +17,8 @@
 //
 // The old text must occur exactly once in its file; a bug may exchange several.
 // Each line of the last section is a command of its own, the arguments of go
-// test, and each has to find the bug. It does if a test fails; a build that
+// test, and each has to find the bug; "-C chaos . -run ^TestKills$" is of a module
+// of its own. It does if a test fails; a build that
 // fails finds nothing, nor does a test that hangs, unless the file says
 // "hangs: yes".
 //

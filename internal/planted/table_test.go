@@ -72,8 +72,11 @@ var anchors = regexp.MustCompile(`[\^$]`)
 // inWords shortens the arguments of go test to what tells the tests.
 func inWords(args []string) string {
 	var words []string
+	if args[0] == "-C" {
+		words, args = args[1:2:2], args[3:] // the module has just one package
+	}
 	for _, a := range args {
-		if a != "-run" {
+		if a != "-run" && !strings.HasPrefix(a, "-timeout") {
 			words = append(words, anchors.ReplaceAllString(strings.TrimPrefix(a, "./"), ""))
 		}
 	}
@@ -84,8 +87,10 @@ func inWords(args []string) string {
 }
 
 func TestReplaceTable(t *testing.T) {
-	list := []*bug{{name: "07-x", text: "a | b", breaks: "P3", found: [][]string{{".", "-run", "^TestA$|^TestB$"}, {"./flow"}}}}
-	want := "| | bug | breaks | found by |\n|---|---|---|---|\n| 07 | a \\| b | P3 | `courier TestA\\|TestB`<br>`flow` |\n"
+	list := []*bug{{name: "07-x", text: "a | b", breaks: "P3", found: [][]string{
+		{".", "-run", "^TestA$|^TestB$"}, {"./flow"}, {"-C", "chaos", ".", "-run", "^TestC$", "-timeout=5m"},
+	}}}
+	want := "| | bug | breaks | found by |\n|---|---|---|---|\n| 07 | a \\| b | P3 | `courier TestA\\|TestB`<br>`flow`<br>`chaos TestC` |\n"
 	if got := table(list); got != want {
 		t.Errorf("table\n%swant\n%s", got, want)
 	}
