@@ -26,6 +26,10 @@ func agendaOf(s store.Store) (store.Agenda, error) {
 		if _, err := agendaOf(behind.Store); err != nil {
 			return nil, err
 		}
+	case *eager:
+		if _, err := agendaOf(behind.Store); err != nil {
+			return nil, err
+		}
 	}
 	if ok {
 		return a, nil
