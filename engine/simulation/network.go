@@ -40,7 +40,7 @@ func (n *network) intercept(ctx context.Context, c *storetest.Call, do func(cont
 	if !n.pass(ctx, spread(r, latency)) {
 		return n.lost(ctx)
 	}
-	if c.Method == "Await" {
+	if c.Method == "Await" || c.Method == "Changed" {
 		err := do(ctx)
 		if !n.pass(ctx, spread(r, latency)) {
 			return n.lost(ctx)
@@ -123,7 +123,7 @@ func (w *world) numberOf(id courier.ExecutionID) int64 {
 func (n *network) isDown() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Now().Before(n.down)
+	return time.Now().Before(n.down) || n.who.mortal && int64(time.Since(n.w.start)) < n.w.night.Load()
 }
 
 // pass lets a part of a call's time pass, and with it the time in which the

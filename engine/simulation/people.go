@@ -26,6 +26,9 @@ func (w *world) populate() {
 	w.spawn(func() { w.enqueue(w.dice("client")) })
 	w.spawn(func() { w.operate(w.dice("operator")) })
 	w.spawn(func() { w.breakDown(w.dice("outages")) })
+	if w.plans != nil {
+		w.spawn(func() { w.plan(w.dice("planner")) })
+	}
 }
 
 // A caller's patience with one call.
@@ -63,6 +66,9 @@ func (w *world) define(r *rand.Rand, name string) {
 func (w *world) enqueue(r *rand.Rand) {
 	for i := range w.mix.jobs {
 		w.define(w.dice("program", i), fmt.Sprintf("job-%d", i))
+	}
+	if w.plans != nil {
+		close(w.plans.defined)
 	}
 	for i := range w.mix.executions {
 		if !w.wait(spread(r, w.mix.trouble/time.Duration(2*w.mix.executions)) + time.Millisecond) {
@@ -209,10 +215,17 @@ func (w *world) breakDown(r *rand.Rand) {
 // for somebody to do so.
 func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 	r := w.dice("settle")
-	resumed := make(map[courier.ExecutionID]bool)
+	resumed, retried := make(map[courier.ExecutionID]bool), make(map[courier.ChainExecutionID]bool)
 	for begun := time.Now(); time.Since(begun) < maxCalm; {
 		w.wait(spread(r, 10*time.Second))
-		ids, left := w.witness.Executions(), 0
+		left := 0
+		if w.plans != nil {
+			var err error
+			if left, err = w.settlePlans(ctx, r, retried); err != nil {
+				return nil, err
+			}
+		}
+		ids := w.witness.Executions()
 		for _, id := range ids {
 			x, err := w.store.Execution(ctx, id)
 			if err != nil {
@@ -269,10 +282,13 @@ func (p *process) alive() bool {
 
 // check reports what was broken.
 func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
-	errs := append(w.strange, w.witness.Err())
+	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
 		Restarts: func(x *courier.Execution, step int) bool { return w.programFor(x).restart },
 	}))
+	if w.plans != nil {
+		errs = append(errs, w.checkPlans(ctx))
+	}
 	for _, id := range ids {
 		errs = append(errs, w.examine(ctx, id))
 		if x, err := w.store.Execution(ctx, id); err == nil {
@@ -282,7 +298,7 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(w.strange, errs...)...)
 }
 
 // examine checks what an execution has done and tells.

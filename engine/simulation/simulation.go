@@ -124,6 +124,8 @@ type world struct {
 
 	workers []*worker
 	client  *worker
+	plans   *plans       // nil if there are none
+	night   atomic.Int64 // until when no worker reaches the store, in nanoseconds since the start
 
 	mu       sync.Mutex
 	programs map[string]*program // by serial
@@ -146,7 +148,17 @@ func newWorld(seed uint64, o Options) *world {
 	w.mix = newMix(w.dice("mix"))
 	w.witness = promise.Watch(o.Open())
 	w.witness.OnEffect = w.effect
-	w.store = w.witness.Store()
+	if w.plans = newPlans(w.dice("plans")); w.plans == nil {
+		w.store = w.witness.Store()
+		return w
+	}
+	w.mix.trouble += w.plans.mix.night
+	for i, kept := range w.dice("kept").Perm(2 * w.plans.mix.schedules)[:w.plans.mix.schedules] {
+		w.plans.schedules = append(w.plans.schedules, &planned{name: fmt.Sprintf("schedule-%d", i), kept: kept%2 == 0})
+	}
+	w.witness.OnCreated = func(x *courier.Execution) { w.note(x.By, "created", w.number(x.ID)) }
+	w.witness.OnTick = w.tick
+	w.store = w.witness.Planned()
 	return w
 }
 
@@ -270,6 +282,8 @@ func (w *world) effect(c *storetest.Call) {
 		w.note(string(r.Kind), "ask", w.number(r.Execution))
 	case [2]string:
 		w.note(r[0]+"="+r[1], "set")
+	default:
+		w.planEffect(c.Request, c.Result)
 	}
 }
 
@@ -306,6 +320,13 @@ func (e *event) line() string {
 func (w *world) story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v\n", w.mix)
+	if w.plans != nil {
+		fmt.Fprintf(&b, "%+v\n", w.plans.mix)
+		for _, s := range w.plans.schedules {
+			raw, _ := json.Marshal(s.def)
+			fmt.Fprintf(&b, "schedule (kept: %t): %s\n", s.kept, raw)
+		}
+	}
 	for _, serial := range slices.Sorted(maps.Keys(w.programs)) {
 		raw, _ := json.Marshal(w.programs[serial].job)
 		fmt.Fprintf(&b, "program %s: %s\n", serial, raw)

@@ -30,6 +30,16 @@ type Witness struct {
 	// OnEffect, if not nil, is called with every write that took effect. It
 	// must not call the store.
 	OnEffect func(c *storetest.Call)
+	// OnCreated, if not nil, is called with every execution that the store has
+	// created by itself, before OnEffect with the call that has led to it. It
+	// must not call the store.
+	OnCreated func(x *courier.Execution)
+	// OnTick, if not nil, is called with every tick that has started something,
+	// and the schedule as it was then. It must not call the store.
+	OnTick func(s *courier.Schedule, tick time.Time)
+
+	plans
+	chains chains
 }
 
 // maxBreaches is how many breaches are kept: the first ones tell the most.
@@ -41,13 +51,18 @@ func Watch(s store.Store) *Witness {
 		s: s, executions: make(map[courier.ExecutionID]*shadow), keys: make(map[[2]string]courier.ExecutionID),
 		limits: map[string]int{"": store.DefaultLimit}, running: make(map[string]int),
 		attempts: newAttempts(),
+		plans: plans{
+			schedules: make(map[string]*schedule), ticks: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
+		},
+		chains: chains{all: make(map[courier.ChainExecutionID]*chain), keys: make(map[[2]string]courier.ChainExecutionID)},
 	}
 }
 
 // Store returns the store to be used in place of the one that is watched.
 // Faults belong between it and the engines, since what the witness sees counts
 // as written.
-// Schedules are none of its affairs: the store is one that keeps none.
+// The store is one that keeps neither schedules nor chains; see
+// [Witness.Planned].
 func (w *Witness) Store() store.Store {
 	type unplanned struct{ store.Store }
 	return storetest.Intercept(unplanned{w.s}, w.see)
@@ -102,6 +117,7 @@ type shadow struct {
 	first, seq int64       // audit entries: of the last claim, and the last one
 	done       map[string]bool
 	cancelled  bool // a cancel was taken
+	ended      bool // once, at least
 }
 
 func (x *shadow) expired(now time.Time) bool {
@@ -112,6 +128,7 @@ func (x *shadow) expired(now time.Time) bool {
 func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 	switch c.Method {
 	case "Enqueue", "Claim", "Renew", "Apply", "Ask", "Set":
+	case "PutSchedule", "RemoveSchedule", "Due", "Fire", "StartChains", "AskChain":
 	default:
 		return do(ctx) // it writes nothing that is promised
 	}
@@ -123,6 +140,7 @@ func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Co
 		if x := w.executions[c.Execution]; x != nil && len(w.news(x)) > 0 {
 			w.report(breach("P7", x.ID, "%s was refused with %q, but changed it", c.Method, err))
 		}
+		w.untouched(c, err)
 		return err
 	}
 	switch r := c.Request.(type) {
@@ -138,6 +156,9 @@ func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Co
 		w.asked(&r)
 	case [2]string:
 		w.set(r[0], r[1])
+	}
+	if w.agenda != nil {
+		w.plan(c)
 	}
 	if w.OnEffect != nil {
 		w.OnEffect(c)
@@ -188,7 +209,7 @@ func (w *Witness) look(x *shadow, what string) []courier.AuditEntry {
 		w.report(breach("P8", x.ID, "after %s it is %s, though a cancel was taken", what, now.State))
 	}
 	w.count(x, -1)
-	x.Execution = now
+	x.Execution, x.ended = now, x.ended || now.State.Ended()
 	w.count(x, +1)
 	return entries
 }
