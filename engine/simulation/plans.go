@@ -42,16 +42,16 @@ type planMix struct {
 	night                     time.Duration // in which no worker reaches the store
 }
 
-// newPlans returns the plans of a world, nil for two of three.
+// newPlans returns the plans of a world, nil for three of four.
 func newPlans(r *rand.Rand) *plans {
-	if r.IntN(3) > 0 {
+	if r.IntN(4) > 0 {
 		return nil
 	}
 	some := func(most float64) float64 { return most * r.Float64() * float64(r.IntN(2)) }
 	p := &plans{
 		mix: planMix{
-			schedules: r.IntN(3), chains: r.IntN(3), starts: 1 + r.IntN(3),
-			requests: some(30), edits: some(20), holds: some(0.5), dups: some(0.8),
+			schedules: r.IntN(3), chains: r.IntN(3), starts: 1 + r.IntN(2),
+			requests: some(60), edits: some(20), holds: some(0.5), dups: some(0.8),
 		},
 		defined: make(chan struct{}), chains: make(map[courier.ChainExecutionID]int), asked: make(map[string]courier.ChainExecutionID),
 	}
@@ -106,7 +106,7 @@ func (w *world) plan(r *rand.Rand) {
 
 // tries calls the client's engine until it returns nil or what ends it.
 func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine) error) error {
-	var err error
+	err := errNetwork // the world may be over before the first try
 	for range 30 {
 		if !w.wait(spread(r, 2*time.Second) + time.Millisecond) {
 			return err

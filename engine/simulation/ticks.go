@@ -57,8 +57,8 @@ func (w *world) newSchedule(r *rand.Rand, name string) courier.Schedule {
 	if r.IntN(2) == 0 {
 		s.Jitter = (time.Duration(r.Int64N(int64(every))) / 2).Truncate(time.Millisecond)
 	}
-	if r.IntN(2) == 0 || w.mix.trouble/every > 10 {
-		s.Ends = now.Add(12*time.Second + time.Duration(1+r.IntN(8))*every)
+	if r.IntN(2) == 0 || w.mix.trouble/every > 6 {
+		s.Ends = now.Add(12*time.Second + time.Duration(1+r.IntN(5))*every)
 	}
 	return s
 }

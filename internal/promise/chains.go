@@ -24,7 +24,7 @@ type chains struct {
 }
 
 func (c *chains) touch(id courier.ChainExecutionID) {
-	if !slices.Contains(c.touched, id) {
+	if c.all[id] != nil && !slices.Contains(c.touched, id) {
 		c.touched = append(c.touched, id)
 	}
 }

@@ -19,6 +19,9 @@ type schedule struct {
 	// looked is when somebody first looked at the present revision, by the
 	// store's clock.
 	looked map[int64]time.Time
+	// behind says that it was created with a tick that had passed: by a call that
+	// was late. Its ticks may have started something before it was removed.
+	behind bool
 }
 
 // begun is what a tick has started: an execution or a chain execution.
@@ -58,6 +61,9 @@ func (w *Witness) put(r *store.Schedule, got store.Schedule) {
 	if old != nil && old.Kind == got.Kind && old.Target == got.Target {
 		s.began = old.began
 	}
+	if s.behind = got.Next.Before(time.Now()); old != nil {
+		s.behind = old.behind
+	}
 	if err := json.Unmarshal(got.Body, &s.def); err != nil {
 		w.tickBreach(s, "its definition can't be read: %v", err)
 	}
@@ -93,8 +99,7 @@ func (w *Witness) fired(list []store.Firing, got []store.Fired) {
 		case !got[i].Done:
 			continue
 		case s == nil || s.Revision != f.Revision || s.Disabled || s.Paused:
-			w.report(fmt.Errorf("P6: schedule %q was fired with revision %d, though it is gone, changed, disabled or paused: %+v", f.Schedule, f.Revision, s))
-			continue
+			w.report(fmt.Errorf("P6: schedule %q was fired with revision %d, though it is gone, changed, disabled or paused", f.Schedule, f.Revision))
 		}
 		for k := range f.Executions {
 			w.jobLimits[f.Executions[k].ID] = f.Executions[k].JobLimit
@@ -156,10 +161,19 @@ func (w *Witness) carriedOut(s *schedule, f *store.Firing, got *store.Fired) {
 		w.tickBreach(s, "it was fired, and is gone: %v", err)
 		return
 	}
+	was := s.Schedule
 	s.Schedule = t.List[0]
+	if w.ticks[s.key(was.Next)] == "" && was.Waiting && s.def.Overlap == courier.OverlapQueue && !s.Next.Equal(was.Next) && !s.Paused {
+		w.tickBreach(s, "its tick %v waited, and neither fired nor waits any more", was.Next)
+	}
 	if s.Revision == f.Revision {
 		w.tickBreach(s, "it was fired, and its revision has not been raised")
 	}
+}
+
+// key is the idempotency key of a tick.
+func (s *schedule) key(tick time.Time) string {
+	return "schedule:" + s.Name + ":" + tick.UTC().Format(time.RFC3339Nano)
 }
 
 // instant is the tick that a key names.
@@ -182,6 +196,8 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 	switch {
 	case known && first != b.id:
 		w.tickBreach(s, "its tick %v has started %s, and before that %s", at, b.id, first)
+	case existed && known && s.behind:
+		return
 	case existed:
 		w.tickBreach(s, "its tick %v was fired again", at)
 	case at.Before(s.Next):
