@@ -266,7 +266,7 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))
 	}
 	for _, id := range f.Cancel {
-		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil {
+		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.ChainStanding.State.Ended() {
 			_, _ = s.askChain(c, store.ChainRequest{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
 		}
 		if x := s.executions[id]; got.Kind == store.Job && x != nil && !x.State.Ended() {

@@ -117,7 +117,7 @@ func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, lock
 	}
 	slices.SortFunc(requests, func(a, b store.ChainRequest) int { return cmp.Compare(a.Chain, b.Chain) })
 	for k := range requests {
-		a := chainAsk{s: f.s, r: &requests[k]}
+		a := chainAsk{s: f.s, r: &requests[k], unended: true}
 		err := a.carryOut(ctx, tx)
 		if _, ok := errors.AsType[answer](err); ok {
 			continue // it is gone, or over

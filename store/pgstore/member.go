@@ -185,6 +185,8 @@ type chainAsk struct {
 	rows   map[int]*row // of members' latest executions
 	latest map[int]*courier.Execution
 	lost   map[int]bool // whose lease has ended
+	// unended refuses a chain execution that has failed, too.
+	unended bool
 
 	view   courier.ChainExecution
 	asked  []courier.Execution
@@ -200,6 +202,9 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	}
 	if err != nil {
 		return err
+	}
+	if a.unended && c.standing.State.Ended() {
+		return answer{&courier.ChainRequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {

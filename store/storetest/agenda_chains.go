@@ -55,4 +55,21 @@ var agendaChainCases = []testCase{
 		p.ok(err)
 		p.same("state", c.State, courier.ChainCancelled)
 	})},
+	{"fire_cancels_no_chain_that_has_failed", planning(func(p *planner) {
+		if !hasChains(p.Store) {
+			return
+		}
+		n := p.newChain("a b<a")
+		s := daily("s")
+		s.Kind, s.Target = store.Chain, "chain"
+		s = p.put(s, 0)
+		id := p.startChain(n).ID
+		p.end(id, "a", courier.Failed)
+		s = p.one("s")
+		f := store.Firing{Schedule: "s", Revision: s.Revision, State: s.ScheduleState, Cancel: []courier.ExecutionID{courier.ExecutionID(id)}, By: "schedule:s"}
+		if fired := p.fire(f)[0]; !fired.Done {
+			p.Fatalf("fired: %s", text(fired))
+		}
+		p.chainIs(id, "failed: a=failed b=skipped") // and can still be retried
+	})},
 }
