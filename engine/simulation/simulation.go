@@ -7,8 +7,9 @@
 // loses calls before and after they took effect, delays them beyond the end of
 // leases and breaks down. Workers crash at any call, stand still for longer than
 // their leases, stop and start again; steps fail, panic, hang, and ignore the
-// end of their context. Then calm comes, and everything that was acknowledged
-// must end, with every promise of package promise kept.
+// end of their context. A quarter of the worlds have schedules, and chains that
+// operators pause, resume, cancel and retry. Then calm comes, and everything
+// that was acknowledged must end, with every promise of package promise kept.
 //
 // The same seed is the same world: each actor has random numbers of its own,
 // which depend on nothing but what it does, and waits by nanoseconds, so that
@@ -41,7 +42,9 @@ import (
 // Options adapt a simulation. Nil means the defaults.
 type Options struct {
 	// Open returns the store of a world, which must be empty and answer without
-	// I/O. Nil means a memstore; with every other seed, claims start first steps.
+	// I/O. One without the roles Agenda and Chains has worlds without schedules
+	// and chains only. Nil means a memstore; with every other seed, claims start
+	// first steps.
 	Open func() store.Store
 	// Dir is the workspace of all workers, which must exist. Empty means a
 	// directory of the test's own.
@@ -146,9 +149,15 @@ func newWorld(seed uint64, o Options) *world {
 		counts: make(map[string]int), acts: make(map[*act]bool),
 	}
 	w.mix = newMix(w.dice("mix"))
-	w.witness = promise.Watch(o.Open())
+	s := o.Open()
+	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect
-	if w.plans = newPlans(w.dice("plans")); w.plans == nil {
+	_, agenda := s.(store.Agenda)
+	_, chains := s.(store.Chains)
+	if agenda && chains {
+		w.plans = newPlans(w.dice("plans"))
+	}
+	if w.plans == nil {
 		w.store = w.witness.Store()
 		return w
 	}

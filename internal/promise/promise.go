@@ -16,6 +16,8 @@
 //	P6  one execution for an idempotency key, and so for a schedule's tick
 //	P7  the audit is complete: a change and its entries are one
 //	P8  an acknowledged request is obeyed
+//
+// What breaks a rule of chains is reported as "chain".
 package promise
 
 import (
