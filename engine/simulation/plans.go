@@ -81,7 +81,7 @@ func (w *world) plan(r *rand.Rand) {
 	w.spawn(func() { w.meddle(w.dice("meddler")) })
 	if m.night > 0 {
 		w.spawn(func() {
-			if w.wait(spread(r, w.mix.trouble/4)) {
+			if w.wait(spread(w.dice("night"), w.mix.trouble/4)) {
 				w.note("world", "night", int64(m.night))
 				w.night.Store(int64(time.Since(w.start) + m.night))
 			}
