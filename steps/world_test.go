@@ -269,11 +269,13 @@ func newSite(t testing.TB, files map[string]string) *site {
 func newSiteWith(t testing.TB, sopt sftpserver.Options, fopt ftpserver.Options) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "world") // in memory, if possible
+	made := []string{dir}
 	if err != nil {
 		dir = t.TempDir()
+		made = []string{dir, filepath.Dir(dir)}
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for d := dir; d != filepath.Dir(d) && d != os.TempDir() && d != "/dev/shm"; d = filepath.Dir(d) {
+	for _, d := range made {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}

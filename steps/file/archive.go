@@ -103,6 +103,8 @@ func (i *inflater) reader(packed io.Reader) io.Reader {
 	return i.r
 }
 
+func (a *archive) size() int64 { return a.total }
+
 // check calls room for every entry.
 func (a *archive) check(room func(name string, dir bool) error) error {
 	for _, e := range a.entries {

@@ -48,6 +48,9 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 			err = errors.Join(err, fault(x.side.name, x.side.root.RemoveAll(x.side.rel)))
 		}
 	}()
+	if err := x.fits(a, src.name); err != nil {
+		return err
+	}
 	if err := x.fill(ctx, a, src.name); err != nil {
 		return err
 	}
@@ -138,6 +141,14 @@ func (x *extraction) makeSide() error {
 		return fault(x.dst.name, err)
 	}
 	return fault(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
+}
+
+// fits refuses what the disk has no room for, before the disk is full.
+func (x *extraction) fits(a contents, name string) error {
+	if free, ok := room(x.side.root, x.side.rel); ok && uint64(a.size()) > free {
+		return fmt.Errorf("archive %q unpacks to %d bytes, but the file system of %q has only %d left; nothing was unpacked: make room, then try again", name, a.size(), x.dst.name, free)
+	}
+	return nil
 }
 
 // perm keeps what lies in the workspace from other users of the machine.

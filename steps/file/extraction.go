@@ -57,6 +57,8 @@ type extraction struct {
 
 // contents are what is in an archive.
 type contents interface {
+	// size is that of all files by what the archive says, 0 if it does not say.
+	size() int64
 	// check calls room for every entry that is known already.
 	check(room func(name string, dir bool) error) error
 	// unpack gives all entries to u.

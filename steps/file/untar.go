@@ -125,6 +125,9 @@ func guess(head []byte) (compression, error) {
 	return plainFormat, nil
 }
 
+// size can't be told before the archive is read.
+func (t *tarball) size() int64 { return 0 }
+
 // check can't tell anything yet.
 func (t *tarball) check(func(name string, dir bool) error) error { return nil }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,7 @@ func TestHostile(t *testing.T) {
 
 // TestEndlessListing bounds what a listing may hold.
 func TestEndlessListing(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	for name, h := range map[string]lie{
 		"entries":   {answer: sends("MLSD", forever("type=file;size=1; x\r\n")), want: "more than 100000 files"},
 		"one line":  {answer: sends("MLSD", forever("type=file;size=1; xxxxx")), want: "longer than 16 KiB"},

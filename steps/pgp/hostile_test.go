@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"errors"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -359,6 +360,7 @@ func TestHostileMessages(t *testing.T) {
 
 // heapOf returns by how much the heap grows while f runs.
 func heapOf(f func()) uint64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
