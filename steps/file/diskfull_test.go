@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/courierhq/courier"
@@ -42,17 +43,23 @@ func writers() []writer {
 	}
 }
 
+// inputs are the files that writers read.
+var inputs = sync.OnceValue(func() map[string]string {
+	content := medium()
+	files := map[string]string{
+		"A/f": content, "A/f.gz": gzipped(content), "A/f.zst": zstandard(content),
+		"W/in.zip": archiveOf(map[string]string{"A/1": "1", "A/2": content}), "W/in.tar": tarOf(map[string]string{"A/1": "1", "A/2": content}),
+	}
+	for name, part := range splitOf("f", content, 200<<10) {
+		files["A"+name[1:]] = part
+	}
+	return files
+})
+
 func (w writer) site(t testing.TB) *site {
 	t.Helper()
 	s := newSite(t)
-	content := medium()
-	s.write(t, map[string]string{
-		"A/f": content, "A/f.gz": gzipped(content), "A/f.zst": zstandard(content),
-		"W/in.zip": archiveOf(map[string]string{"A/1": "1", "A/2": content}), "W/in.tar": tarOf(map[string]string{"A/1": "1", "A/2": content}),
-	})
-	for name, part := range splitOf("f", content, 200<<10) {
-		s.write(t, map[string]string{"A" + name[1:]: part})
-	}
+	s.write(t, inputs())
 	return s
 }
 

@@ -38,9 +38,8 @@ func TestModes(t *testing.T) {
 	}{
 		{name: "cache_describe", mode: pgx.QueryExecModeCacheDescribe},
 		{name: "describe_exec", mode: pgx.QueryExecModeDescribeExec},
-		{name: "exec_polling", mode: pgx.QueryExecModeExec, opt: &pgstore.Options{PollOnly: true}},
-		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
-		{name: "bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
+		{name: "exec_bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
+		{name: "simple_protocol_polling", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`, PollOnly: true}},
 	} {
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {
