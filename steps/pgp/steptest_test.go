@@ -66,7 +66,7 @@ func TestContract(t *testing.T) {
 					}
 				},
 				Tidy:   true,
-				Places: raced.Or(4, 10),
+				Places: raced.Or(2, 10),
 			})
 		})
 	}
@@ -135,7 +135,7 @@ func contractOfSignatures(t *testing.T) []string {
 					}
 				},
 				Tidy:   true,
-				Places: raced.Or(2, 5),
+				Places: raced.Or(1, 5),
 			})
 		})
 	}

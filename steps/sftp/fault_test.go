@@ -138,7 +138,7 @@ func TestEveryOperation(t *testing.T) {
 		for _, fault := range faults {
 			t.Run(name+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
-				for n := 0; ; n += raced.Or(5, 1) {
+				for n := 0; ; n += raced.Or(9, 1) {
 					what := ""
 					bubble(t, func(t *testing.T) {
 						what = tr.disturb(t, n, fault.err, fault.after)

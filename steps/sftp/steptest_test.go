@@ -78,7 +78,7 @@ func TestContract(t *testing.T) {
 				},
 				Name:    func(name string) string { return stamp.ReplaceAllString(name, "-<time>") },
 				Virtual: true,
-				Places:  raced.Or(4, 10),
+				Places:  raced.Or(2, 10),
 			})
 		})
 	}
