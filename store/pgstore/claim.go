@@ -35,11 +35,15 @@ type claims struct {
 	slow  int              // sweeps in a row that took long
 	sweep time.Time        // when the next claim begins at the start
 
-	// What runs need not be looked at before a lease can have expired.
-	look time.Time
-	busy bool   // the last claim got all it could take
-	ran  bool   // the last claim looked at what runs
-	mark uint64 // of the bell, before the last claim
+	// What runs need not be looked at before a lease can have expired. A look walks
+	// over all that ever ran, too: once that is slow, most looks begin with the first
+	// that ran when all was looked at.
+	look  time.Time
+	floor string    // where a look begins
+	whole time.Time // when one has to begin at the start
+	busy  bool      // the last claim got all it could take
+	ran   bool      // the last claim looked at what runs
+	mark  uint64    // of the bell, before the last claim
 }
 
 // A place is where a claim begins in a queue.
@@ -67,7 +71,15 @@ const (
 	slowSweep     = 6 * time.Millisecond // and a bit for each row that it claims
 	slowSweeps    = 3                    // in a row
 	sweepEvery    = 20
-	maxSweepEvery = 5 * time.Second
+	maxSweepEvery = 15 * time.Second
+)
+
+// What governs looks at what runs. What was enqueued long before all that ran at
+// the last whole look, claimed since, and lost by its worker, waits for the next.
+const (
+	maxLookEvery  = 5 * time.Second
+	slowLook      = 250 * time.Millisecond
+	maxWholeEvery = time.Minute
 )
 
 // maxLook is the longest time between two looks at what runs: somebody else may
@@ -148,6 +160,8 @@ type claim struct {
 	looked   bool
 	queues   []string
 	from     []place
+	floor    string // where the look begins
+	least    string // the first id of what runs; "" if nothing does
 	rows     []claimedRow
 	limited  bool
 	more     bool
@@ -167,7 +181,7 @@ type claimedRow struct {
 }
 
 func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
-	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID()}
+	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), floor: nobody}
 	for _, q := range r.Queues {
 		if !slices.Contains(c.queues, q) {
 			c.queues = append(c.queues, q)
@@ -183,6 +197,9 @@ func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
 	c.news = known && !k.limited && mark != k.mark && (k.ran || recent)
 	c.running = !c.news && !(known && k.busy && recent)
 	c.ahead = known && !k.limited && time.Now().Before(k.sweep)
+	if known && time.Now().Before(k.whole) {
+		c.floor = k.floor
+	}
 	for _, q := range c.queues {
 		from := first
 		if p, ok := k.last[q]; ok && c.ahead {
@@ -207,23 +224,27 @@ func (k *claims) learn(c *claim, begun time.Time) {
 		return
 	}
 	if k.of != c.of {
-		k.of, k.what, k.slow, k.sweep = c.of, c.what, 0, time.Time{}
+		k.of, k.what, k.slow, k.sweep, k.whole = c.of, c.what, 0, time.Time{}, time.Time{}
 		clear(k.last)
 	}
 	if c.running {
 		// A look walks over the dead entries of all that ever ran, as long as they
 		// can't be removed: then it comes less often.
-		wait := min(max(maxLook, sweepEvery*took), maxSweepEvery)
+		wait := min(max(maxLook, sweepEvery*took), maxLookEvery)
 		if c.ends > 0 {
 			wait = min(c.ends, wait)
 		}
 		k.look = begun.Add(wait)
+		if c.floor == nobody && took > slowLook && c.least != "" {
+			k.floor, k.whole = c.least, begun.Add(min(sweepEvery*took, maxWholeEvery))
+		}
 		if lost := slices.ContainsFunc(c.rows, func(r claimedRow) bool { return r.reclaim }); lost {
 			k.look = begun // there may be more
 		}
 	}
 	for i := range c.rows {
 		r := &c.rows[i]
+		k.floor = min(k.floor, r.id)
 		p := place{r.urgency, r.due.UTC().Format(time.RFC3339Nano), r.id}
 		if old, ok := k.last[r.queue]; !r.reclaim && (!ok || !c.ahead || old.urgency < p.urgency || old.urgency == p.urgency && old.due < p.due) {
 			k.last[r.queue] = p
@@ -319,7 +340,7 @@ func (c *claim) args() []any {
 	}
 	return []any{
 		c.Worker, c.Workspace, c.types(), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
-		c.running && !c.looked, urgency, due, id,
+		c.running && !c.looked, urgency, due, id, c.floor,
 	}
 }
 
@@ -346,7 +367,7 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 			c.next = time.Microsecond
 		}
 		if c.running && !c.looked {
-			c.ends = time.Duration(ends) * time.Microsecond
+			c.ends, c.least = time.Duration(ends)*time.Microsecond, r.by
 		}
 		return nil
 	})

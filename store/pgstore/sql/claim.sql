@@ -5,7 +5,8 @@
 -- $1 worker, $2 workspace, $3 its step types, $4 queues, $5 at most, $6 lease in
 -- microseconds, $7 token, $8 whether only certain ones are claimed, $9 which,
 -- $10 whether to look at what runs, for leases that have expired or will; for
--- each queue where to begin: $11 priority (negative), $12 due, $13 id.
+-- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 where to
+-- begin in what runs.
 --
 -- A commit that starts no step is not waited for until it is on disk. What the
 -- worker writes next is, and with it all that was written before; if the server
@@ -23,11 +24,12 @@
 -- no id, what else the claim found: whether a limit was met, whether there is
 -- more, the microseconds until the next becomes due and until the next lease
 -- ends (0: not known), and whether something waits for other jobs; last, whether
--- somebody has subscribed.
+-- somebody has subscribed. In place of who created it, it has the first id of what
+-- runs.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
-		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms,
+		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor,
 		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
 	-- The condition always holds. It tells the planner that there are few queues:
@@ -36,31 +38,40 @@ with recursive arg as materialized (
 	select q.* from arg, unnest(arg.queues, arg.urgencies, arg.dues, arg.froms) as q (queue, urgency, due_at, id)
 	where q.queue || '' = q.queue
 ), level as (
-	-- The priorities that wait in each queue: within one, what is due comes first.
-	select q.queue, q.urgency as after_urgency, q.due_at as after_due, q.id as after_id, (
-		select -(e.priority::integer) from courier.job_executions e
+	-- The priorities that wait in each queue, with the first row of each: within one,
+	-- what is due comes first, and what was claimed before that row is not walked over
+	-- once more.
+	select q.queue, f.urgency, f.due_at, f.id
+	from q left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
 		where e.state = 'queued' and e.queue = q.queue and (-(e.priority::integer), e.due_at, e.id) > (q.urgency, q.due_at, q.id)
 		order by -(e.priority::integer), e.due_at, e.id limit 1
-	) as urgency
-	from q where not (select restricted from arg)
+	) f on true
+	where not (select restricted from arg)
 	union all
-	select l.queue, l.after_urgency, l.after_due, l.after_id, (
-		select -(e.priority::integer) from courier.job_executions e
+	select l.queue, f.urgency, f.due_at, f.id
+	from level l left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) > l.urgency
 		order by -(e.priority::integer), e.due_at, e.id limit 1
-	)
-	from level l where l.urgency is not null
+	) f on true
+	where l.urgency is not null
 ), setting as materialized (
 	select substr(key, 22) as scope, value::bigint as most from courier.system_settings
 	where key = 'job.concurrency_limit' or starts_with(key, 'job.concurrency_limit.')
 ), rule as materialized (
 	select coalesce((select most from setting where scope = ''), 5) as global,
 		exists (select from setting where scope <> '' and most > 0) as scoped
+), run_now as materialized (
+	select e.id, e.lease_expires_at from courier.job_executions e
+	where (select running from arg) and e.state = 'running' and e.id >= (select floor from arg) and e.queue = any((select queues from arg)::text[])
+		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+		and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
 ), lost as materialized (
 	select e.id, e.worker, e.state_since, -(e.priority::integer) as urgency, e.due_at
 	from courier.job_executions e, arg
-	where (select running from arg) and e.state = 'running' and e.lease_expires_at <= arg.now and e.queue = any((select queues from arg)::text[])
-		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg)) and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
+	where e.id = any(array(select r.id from run_now r, arg where r.lease_expires_at <= arg.now))
+		and e.state = 'running' and e.lease_expires_at <= arg.now
 	order by 4, 5, 1 limit (select most from arg)
 	for update of e skip locked
 ), /* ready */, pick as materialized (
@@ -126,10 +137,7 @@ with recursive arg as materialized (
 	from found where found.n < (select most from arg)
 ), ends as materialized (
 	select least(
-		(select min(e.lease_expires_at) from courier.job_executions e, arg
-		where e.state = 'running' and e.lease_expires_at > arg.now and e.queue = any((select queues from arg)::text[])
-			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
-			and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))),
+		(select min(r.lease_expires_at) from run_now r, arg where r.lease_expires_at > arg.now),
 		(select min(c.lease_expires_at) from claimed c)
 	) as at
 	where (select running from arg)
@@ -150,7 +158,7 @@ union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
 	null, null, null, null, arg.now, arg.now, null, null,
-	null, null, false, null, null, 0, '', '', '',
+	null, null, false, null, null, 0, coalesce((select min(r.id::text) from run_now r), ''), '', '',
 	null, 0, 0, null, null, null, null,
 	false, 0, false,
 	0,

@@ -13,25 +13,25 @@ with recursive q as materialized (
 	from unnest((select $7::text[]), (select $8::int[]), (select $9::text[]::timestamptz[]), (select $10::text[]::uuid[])) as q (queue, urgency, due_at, id)
 	where q.queue || '' = q.queue
 ), level as (
-	select q.now, q.queue, q.urgency as after_urgency, q.due_at as after_due, q.id as after_id, (
-		select -(e.priority::integer) from courier.job_executions e
+	select q.now, q.queue, f.urgency, f.due_at, f.id
+	from q left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
 		where e.state = 'queued' and e.queue = q.queue and (-(e.priority::integer), e.due_at, e.id) > (q.urgency, q.due_at, q.id)
 		order by -(e.priority::integer), e.due_at, e.id limit 1
-	) as urgency
-	from q
+	) f on true
 	union all
-	select l.now, l.queue, l.after_urgency, l.after_due, l.after_id, (
-		select -(e.priority::integer) from courier.job_executions e
+	select l.now, l.queue, f.urgency, f.due_at, f.id
+	from level l left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) > l.urgency
 		order by -(e.priority::integer), e.due_at, e.id limit 1
-	)
-	from level l where l.urgency is not null
+	) f on true
+	where l.urgency is not null
 ), first as materialized (
 	select c.* from level l cross join lateral (
 		select l.now, e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.job_limit from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= l.now
-			and (e.due_at, e.id) > (case when l.urgency = l.after_urgency then l.after_due else '-infinity' end,
-				case when l.urgency = l.after_urgency then l.after_id else '00000000-0000-0000-0000-000000000000' end)
+			and (e.due_at, e.id) >= (l.due_at, l.id)
 			and e.step_types <@ (select $3::text[]) and (e.workspace = '' or e.workspace = (select $2::text))
 		order by e.due_at, e.id limit (select $4::bigint)
 		for update of e skip locked

@@ -4,8 +4,7 @@ first_any as materialized (
 	select c.* from arg, level l cross join lateral (
 		select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.job_limit from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= arg.now
-			and (e.due_at, e.id) > (case when l.urgency = l.after_urgency then l.after_due else '-infinity' end,
-				case when l.urgency = l.after_urgency then l.after_id else '00000000-0000-0000-0000-000000000000' end)
+			and (e.due_at, e.id) >= (l.due_at, l.id)
 			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		order by e.due_at, e.id limit (select most from arg)
 		for update of e skip locked

@@ -28,8 +28,7 @@ run as materialized (
 			coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit) as job_limit
 		from courier.job_executions e
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= arg.now
-			and (e.due_at, e.id) > (case when l.urgency = l.after_urgency then l.after_due else '-infinity' end,
-				case when l.urgency = l.after_urgency then l.after_id else '00000000-0000-0000-0000-000000000000' end)
+			and (e.due_at, e.id) >= (l.due_at, l.id)
 			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 			and coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit)
 				not between 1 and coalesce((job_run.n ->> e.definition_id::text)::bigint, 0)
