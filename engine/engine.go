@@ -53,7 +53,8 @@ type Options struct {
 	Listers map[string]courier.Lister
 	// Queues are served by Start; none means just "default".
 	Queues []string
-	// Slots is how many executions the engine runs at once. 0 means 64.
+	// Slots is how many executions the engine runs at once, without those of which
+	// only the last write is left. 0 means 64.
 	Slots int
 	// Lease is how long an execution stays with an engine that no longer renews.
 	// Renewals happen three times as often. 0 means 15 seconds.

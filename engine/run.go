@@ -33,6 +33,7 @@ type run struct {
 	// it could not tell of.
 	reclaimed bool
 	before    chan struct{} // closed when an earlier run of this engine's has ended; nil if there is none
+	slot      *slot         // nil if it needs none
 	res       *courier.Resources
 	secrets   *redactor
 	buf       []byte                                                 // of the rendered configuration
@@ -82,6 +83,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		e.events.emit(r.event(courier.EventJobStarted))
 	}
 	if c.Started != nil {
+		begun := *c.Started
+		begun.StartedAt = time.Time{} // the store knows it, as of all that it starts
+		r.current = &begun
 		r.tell(&store.Transition{To: courier.Running, Start: c.Started})
 	}
 	return r
@@ -383,11 +387,17 @@ func (r *run) count() {
 
 // complete ends the execution. It reports false if an operator was faster.
 func (r *run) complete() bool {
-	err := r.apply(&store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()})
+	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()}
+	r.slot.end(true)
+	err := r.apply(t)
 	if err == nil {
 		r.removeWorkspace()
 	}
-	return !errors.Is(err, courier.ErrConflict)
+	if errors.Is(err, courier.ErrConflict) {
+		r.slot.end(false)
+		return false
+	}
+	return true
 }
 
 // cancelled ends the execution on request.

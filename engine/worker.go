@@ -21,8 +21,11 @@ type worker struct {
 	quit context.CancelFunc
 	runs sync.WaitGroup // executions
 	rest sync.WaitGroup // the loops
-	busy int            // executions; guarded by Engine.mu
-	done chan struct{}  // closed when all has ended
+	busy int            // executions that hold a slot; guarded by Engine.mu
+	// ending are executions whose steps are over, and the last write is under way.
+	// They hold no slot, so that others are claimed meanwhile; guarded by Engine.mu.
+	ending int
+	done   chan struct{} // closed when all has ended
 }
 
 // Start begins executing queued executions in the background and returns at
@@ -242,7 +245,8 @@ func taken(c <-chan struct{}) bool {
 func (e *Engine) free(w *worker) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	free := e.opt.Slots - w.busy
+	// Where writes take long, no more are claimed than can be written.
+	free := e.opt.Slots - w.busy - max(0, w.ending-e.opt.Slots)
 	for _, n := range e.zombies {
 		free -= n
 	}
@@ -262,23 +266,63 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	for i := range got.List {
 		c := &got.List[i]
 		r := e.newRun(w.base, c, sent, w.stop)
-		e.mu.Lock()
-		w.busy++
-		e.mu.Unlock()
+		r.slot = e.take(w)
 		e.hold(r)
 		w.runs.Add(1)
 		go func() {
 			defer w.runs.Done()
 			defer e.release(r)
-			defer func() {
-				e.mu.Lock()
-				w.busy--
-				e.mu.Unlock()
-			}()
+			defer r.slot.leave()
 			r.drive(c)
 		}()
 	}
 	return got, nil
+}
+
+// A slot is what an execution of a worker holds while it may execute steps. A nil
+// slot does nothing.
+type slot struct {
+	e      *Engine
+	w      *worker
+	ending bool
+}
+
+// take returns a slot that is held.
+func (e *Engine) take(w *worker) *slot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w.busy++
+	return &slot{e: e, w: w}
+}
+
+// end says whether the steps are over, and only the last write is left.
+func (s *slot) end(ending bool) {
+	if s == nil {
+		return
+	}
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.ending == ending {
+		return
+	}
+	s.ending = ending
+	if ending {
+		s.w.busy, s.w.ending = s.w.busy-1, s.w.ending+1
+		signal(s.e.freed)
+	} else {
+		s.w.busy, s.w.ending = s.w.busy+1, s.w.ending-1
+	}
+}
+
+// leave gives the slot back.
+func (s *slot) leave() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.ending {
+		s.w.ending--
+	} else {
+		s.w.busy--
+	}
 }
 
 // storeTimeout bounds the calls to the store that no lease bounds.

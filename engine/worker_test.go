@@ -184,3 +184,74 @@ func TestStartAndStopAtOnce(t *testing.T) {
 		h.Wait(x.ID).RequireState(courier.Completed)
 	})
 }
+
+// An execution whose last write is under way keeps no slot, so that the next is
+// claimed meanwhile; but where writes take long, no more pile up than there are
+// slots.
+func TestTheLastWriteKeepsNoSlot(t *testing.T) {
+	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		const slots = 2
+		var begun, executing, most atomic.Int64
+		courier.RegisterFunc(h.Registry, "demo.count", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
+			begun.Add(1)
+			most.Store(max(most.Load(), executing.Add(1)))
+			time.Sleep(100 * time.Millisecond)
+			executing.Add(-1)
+			return struct{}{}, nil
+		}, nil)
+		e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			if tr, ok := c.Request.(store.Transition); ok && tr.To == courier.Completed {
+				time.Sleep(time.Second)
+			}
+			return do(ctx)
+		}), h.Registry, &engine.Options{Workspace: t.TempDir(), Slots: slots})
+		if err := errors.Join(h.Store.Set(t.Context(), store.LimitSetting(""), "0"), e.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		defer e.Stop(context.WithoutCancel(t.Context()))
+		job, err := e.Define(t.Context(), h.Job(`{"name": "count", "steps": [{"type": "demo.count"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last courier.Execution
+		for range 6 {
+			if last, err = e.Enqueue(t.Context(), job.Name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(900 * time.Millisecond)
+		if n := begun.Load(); n != 2*slots {
+			t.Errorf("%d steps have begun while the first executions are being completed, want %d", n, 2*slots)
+		}
+		if last, err = e.Wait(t.Context(), last.ID); err != nil || last.State != courier.Completed || begun.Load() != 6 {
+			t.Errorf("the last is %s after %d steps, %v", last.State, begun.Load(), err)
+		}
+		if most.Load() > slots {
+			t.Errorf("%d steps were executed at once, with %d slots", most.Load(), slots)
+		}
+	})
+}
+
+// The end of a step that its claim has started leaves the instant of the start to
+// the store, as that of any other step does.
+func TestStartedByTheClaim(t *testing.T) {
+	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		var ended []courier.StepExecution
+		e := engine.New(storetest.Intercept(storetest.NewEager(h.Store), func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			if tr, ok := c.Request.(store.Transition); ok {
+				ended = append(ended, tr.Ended...)
+			}
+			return do(ctx)
+		}), h.Registry, &engine.Options{Workspace: t.TempDir()})
+		h.Stub("demo.a", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) { return nil, nil })
+		x, err := e.Run(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}, {"type": "demo.a"}]}`), nil)
+		if err != nil || x.State != courier.Completed || len(ended) != 2 {
+			t.Fatalf("it is %s with %d ended steps, %v", x.State, len(ended), err)
+		}
+		for _, s := range ended {
+			if !s.StartedAt.IsZero() {
+				t.Errorf("the end of step %d says that it started at %v", s.Step, s.StartedAt)
+			}
+		}
+	})
+}
