@@ -12,7 +12,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -47,7 +46,6 @@ type node struct {
 	store  *pgstore.Store
 	engine *engine.Engine
 	reg    *courier.Registry
-	ids    uuid7.Source
 	dir    string // of workspaces
 	slots  int
 	// last is called when the last step of an execution is executed, with its
@@ -128,23 +126,27 @@ func (nd *node) define(ctx context.Context, steps int, numbered bool) (courier.J
 	return nd.engine.Define(ctx, job)
 }
 
-// prepare returns n new executions of a job.
-func (nd *node) prepare(job courier.Job, n int) []store.NewExecution {
+// prepare returns n new executions of a job, as a host makes them.
+func (nd *node) prepare(ctx context.Context, job courier.Job, n int) ([]store.NewExecution, error) {
 	list := make([]store.NewExecution, n)
 	for i := range list {
-		list[i] = store.NewExecution{
-			ID: courier.ExecutionID(nd.ids.New()), Job: job.Name, Version: job.Version,
-			StepTypes: []string{"bench.nothing"}, Queue: courier.DefaultQueue,
+		var err error
+		if list[i], err = nd.engine.Prepare(ctx, job.Name, &engine.EnqueueOptions{Version: job.Version}); err != nil {
+			return nil, err
 		}
 	}
-	return list
+	return list, nil
 }
 
 // fill enqueues n executions of a job.
 func (nd *node) fill(ctx context.Context, job courier.Job, n int) error {
 	for n > 0 {
 		batch := min(n, 5000)
-		if _, err := nd.store.Enqueue(ctx, nd.prepare(job, batch)); err != nil {
+		list, err := nd.prepare(ctx, job, batch)
+		if err != nil {
+			return err
+		}
+		if _, err := nd.store.Enqueue(ctx, list); err != nil {
 			return err
 		}
 		n -= batch
