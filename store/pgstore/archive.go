@@ -17,6 +17,9 @@ import (
 // nobody is an id that no execution has.
 const nobody = "00000000-0000-0000-0000-000000000000"
 
+// afterAll is an id that comes after those of all executions.
+const afterAll = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
 // uuid returns text as a UUID that Postgres accepts, or one that nothing has.
 func uuid(s string) string {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

@@ -59,7 +59,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if err != nil {
 		return store.Claims{}, failed("claim", err)
 	}
-	s.claims.learn(c, begun)
+	if s.claims.learn(c, begun) {
+		s.rest.Go(func() { s.probe(c) })
+	}
 	if len(c.rows) < r.Max {
 		result.Next = s.claims.next(c)
 	}
@@ -89,7 +91,6 @@ type claim struct {
 	queues   []string
 	from     []place
 	floor    string // where the look begins
-	least    string // the first id of what runs; "" if nothing does
 	rows     []claimedRow
 	limited  bool
 	more     bool
@@ -124,16 +125,12 @@ func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
 	recent := time.Now().Before(k.look)
 	c.news = known && !k.limited && mark != k.mark && (k.ran || recent)
 	c.running = !c.news && !(known && k.busy && recent)
-	c.ahead = known && !k.limited && time.Now().Before(k.sweep)
-	if known && time.Now().Before(k.whole) {
+	c.ahead = known && !k.limited && k.probe != nil
+	if c.ahead {
 		c.floor = k.floor
 	}
 	for _, q := range c.queues {
-		from := first
-		if p, ok := k.last[q]; ok && c.ahead {
-			from = p
-		}
-		c.from = append(c.from, from)
+		c.from = append(c.from, k.start(q, c.ahead))
 	}
 	return c
 }
@@ -204,7 +201,7 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 			c.next = time.Microsecond
 		}
 		if c.running && !c.looked {
-			c.ends, c.least = time.Duration(ends)*time.Microsecond, r.by
+			c.ends = time.Duration(ends) * time.Microsecond
 		}
 		return nil
 	})

@@ -1,7 +1,9 @@
 package pgstore
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,23 +16,24 @@ type claims struct {
 
 	// While dead rows can't be removed, since somebody holds a snapshot that is
 	// older, a claim that begins at the start of the queue walks over all that was
-	// ever claimed. Then most claims begin behind the last claimed row.
+	// ever claimed, and a look at what runs over all that ever ran. Then claims begin
+	// behind the last claimed row, looks with the first lease that has ended, and a
+	// probe beside them finds what they pass over; see [Store.probe].
 	took  time.Duration    // about what a claim takes
 	of    string           // what this holds for: the rest of the request
 	what  string           // see hash
 	last  map[string]place // the last claimed row of each queue
-	slow  int              // sweeps in a row that took long
-	sweep time.Time        // when the next claim begins at the start
+	quick time.Duration    // what a claim may take, and a bit for each row
+	slow  int              // claims in a row that began at the start and took longer
+	probe *claim           // for which a probe is under way; nil: claims begin at the start
+	back  map[string]place // of what it has found, the first row of each queue
+	floor string           // where looks begin
+	used  time.Time        // the last claim
 
-	// What runs need not be looked at before a lease can have expired. A look walks
-	// over all that ever ran, too: once that is slow, most looks begin with the first
-	// that ran when all was looked at.
-	look  time.Time
-	floor string    // where a look begins
-	whole time.Time // when one has to begin at the start
-	busy  bool      // the last claim got all it could take
-	ran   bool      // the last claim looked at what runs
-	mark  uint64    // of the bell, before the last claim
+	look time.Time // until when no lease can have ended
+	busy bool      // the last claim got all it could take
+	ran  bool      // the last claim looked at what runs
+	mark uint64    // of the bell, before the last claim
 }
 
 // A place is where a claim begins in a queue.
@@ -42,7 +45,17 @@ type place struct {
 // first is before all that is in a queue.
 var first = place{-1 << 31, "-infinity", nobody}
 
-func (k *claims) init() { k.last = make(map[string]place) }
+// dueFormat is that of [place.due].
+const dueFormat = "2006-01-02T15:04:05.000000Z"
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.urgency, q.urgency), strings.Compare(p.due, q.due), strings.Compare(p.id, q.id))
+}
+
+func (k *claims) init() {
+	k.quick = quickClaim
+	k.last, k.back = make(map[string]place), make(map[string]place)
+}
 
 // hash stands for the queues and step types of the last claim: whoever has the
 // same hash could claim the same, but for what stands in other workspaces.
@@ -52,21 +65,11 @@ func (k *claims) hash() string {
 	return k.what
 }
 
-// A few sweeps this slow are followed by claims that begin behind the last
-// claimed row, for so many times what it took, but no longer than a while.
+// So many claims in a row that began at the start and took longer are followed by
+// claims that begin behind the last claimed row.
 const (
-	slowSweep     = 6 * time.Millisecond // and a bit for each row that it claims
-	slowSweeps    = 3                    // in a row
-	sweepEvery    = 20
-	maxSweepEvery = 15 * time.Second
-)
-
-// What governs looks at what runs. What was enqueued long before all that ran at
-// the last whole look, claimed since, and lost by its worker, waits for the next.
-const (
-	maxLookEvery  = 5 * time.Second
-	slowLook      = 250 * time.Millisecond
-	maxWholeEvery = time.Minute
+	quickClaim = 6 * time.Millisecond
+	slowClaims = 3
 )
 
 // maxLook is the longest time between two looks at what runs: somebody else may
@@ -77,8 +80,8 @@ const maxLook = 250 * time.Millisecond
 // runs: not while the first steps are being started.
 const lookLater = 5 * time.Millisecond
 
-// learn remembers what a claim found.
-func (k *claims) learn(c *claim, begun time.Time) {
+// learn remembers what a claim found. It reports whether a probe has to begin.
+func (k *claims) learn(c *claim, begun time.Time) (probe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	took := time.Since(begun)
@@ -88,43 +91,73 @@ func (k *claims) learn(c *claim, begun time.Time) {
 		k.look = begun.Add(c.Lease)
 	}
 	if c.Only != nil {
-		return
+		return false
 	}
 	if k.of != c.of {
-		k.of, k.what, k.slow, k.sweep, k.whole = c.of, c.what, 0, time.Time{}, time.Time{}
+		k.of, k.what, k.slow, k.probe = c.of, c.what, 0, nil
 		clear(k.last)
+		clear(k.back)
 	}
+	k.used = begun
 	if c.running {
-		// A look walks over the dead entries of all that ever ran, as long as they
-		// can't be removed: then it comes less often.
-		wait := min(max(maxLook, sweepEvery*took), maxLookEvery)
+		wait := maxLook
 		if c.ends > 0 {
 			wait = min(c.ends, wait)
 		}
 		k.look = begun.Add(wait)
-		if c.floor == nobody && took > slowLook && c.least != "" {
-			k.floor, k.whole = c.least, begun.Add(min(sweepEvery*took, maxWholeEvery))
-		}
 		if lost := slices.ContainsFunc(c.rows, func(r claimedRow) bool { return r.reclaim }); lost {
 			k.look = begun // there may be more
 		}
 	}
-	for i := range c.rows {
-		r := &c.rows[i]
-		k.floor = min(k.floor, r.id)
-		p := place{r.urgency, r.due.UTC().Format(time.RFC3339Nano), r.id}
-		if old, ok := k.last[r.queue]; !r.reclaim && (!ok || !c.ahead || old.urgency < p.urgency || old.urgency == p.urgency && old.due < p.due) {
-			k.last[r.queue] = p
-		}
+	k.claimed(c)
+	if c.limited {
+		k.slow, k.probe = 0, nil // those begin at the start
+		return false
 	}
+	if c.ahead || k.probe != nil {
+		return false
+	}
+	if took <= k.quick+time.Duration(len(c.rows))*k.quick/100 {
+		k.slow = 0
+		return false
+	}
+	k.slow++
+	if k.slow < slowClaims {
+		return false
+	}
+	k.slow, k.probe, k.floor = 0, c, afterAll
+	return true
+}
+
+// claimed remembers the last row of each queue.
+func (k *claims) claimed(c *claim) {
 	if !c.ahead {
-		k.sweep = time.Time{}
-		if took <= slowSweep+time.Duration(len(c.rows))*slowSweep/100 {
-			k.slow = 0
-		} else if k.slow++; k.slow >= slowSweeps {
-			k.sweep = time.Now().Add(min(sweepEvery*took, maxSweepEvery))
+		for i := range c.rows {
+			delete(k.last, c.rows[i].queue)
 		}
 	}
+	for i := range c.rows {
+		if r := &c.rows[i]; !r.reclaim {
+			p := place{r.urgency, r.due.UTC().Format(dueFormat), r.id}
+			if old, ok := k.last[r.queue]; !ok || old.compare(p) < 0 {
+				k.last[r.queue] = p
+			}
+		}
+	}
+}
+
+// start is where a claim begins in a queue.
+func (k *claims) start(queue string, ahead bool) place {
+	last, ok := k.last[queue]
+	if !ahead || !ok {
+		return first
+	}
+	if found, ok := k.back[queue]; ok {
+		delete(k.back, queue)
+		last = found
+		k.last[queue] = found
+	}
+	return last
 }
 
 // duration is about what a claim takes.
@@ -161,9 +194,6 @@ func (k *claims) next(c *claim) time.Duration {
 	}
 	if !c.running {
 		sooner(max(time.Microsecond, time.Until(k.look))) // a limit stood in the way
-	}
-	if c.ahead {
-		sooner(max(time.Microsecond, time.Until(k.sweep)))
 	}
 	return next
 }

@@ -1,4 +1,38 @@
 package pgstore
 
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
 // ClaimLock is the lock of claims that count, for tests.
 func ClaimLock(schema string) int64 { return claimLock(schema) }
+
+// Find has a store find all claims and probes slow, as if somebody held a
+// snapshot for long, or quick.
+func Find(s *Store, slow bool) {
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	s.claims.quick = time.Hour
+	if slow {
+		s.claims.quick = -1
+	}
+}
+
+// Probing reports whether claims begin behind the last claimed row.
+func Probing(s *Store) bool {
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	return s.claims.probe != nil
+}
+
+// Probe looks once for what claims would pass over, and returns the queues in
+// which something is, and the first that a worker has lost.
+func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string, lost string, err error) {
+	f, err := s.probeOnce(ctx, s.newClaim(&r, 0))
+	return slices.Sorted(maps.Keys(f.first)), f.lost, err
+}

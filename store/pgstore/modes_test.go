@@ -36,10 +36,10 @@ func TestModes(t *testing.T) {
 		bouncer bool
 		opt     *pgstore.Options
 	}{
-		{name: "cache_describe", mode: pgx.QueryExecModeCacheDescribe},
+		{name: "cache_describe_bouncer", mode: pgx.QueryExecModeCacheDescribe, bouncer: true},
 		{name: "describe_exec", mode: pgx.QueryExecModeDescribeExec},
-		{name: "exec_bouncer", mode: pgx.QueryExecModeExec, bouncer: true},
-		{name: "simple_protocol_polling", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`, PollOnly: true}},
+		{name: "exec_polling", mode: pgx.QueryExecModeExec, opt: &pgstore.Options{PollOnly: true}},
+		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
 	} {
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {

@@ -101,6 +101,20 @@ func TestOldSnapshot(t *testing.T) {
 	if all < 400 || behind > all/8 {
 		t.Error("it reads what was claimed before")
 	}
+	exec(t, pool, "update courier.job_executions set state = 'running', lease_expires_at = now(), token = id where state = 'completed' and created_at < now() - interval '10 minutes'")
+	exec(t, pool, "update courier.job_executions set state = 'completed', lease_expires_at = null where state = 'running' and created_at < now() - interval '10 minutes'")
+	look := func(floor string) int {
+		q := sent.of("claim_free")
+		q.args = slices.Clone(q.args)
+		q.args[9], q.args[10], q.args[11], q.args[12], q.args[13] = true, []int32{0}, []string{time.Now().Format(time.RFC3339Nano)}, []string{nobody}, floor
+		sent.note("claim_free", q.sql, q.args)
+		return pages(t, pool, sent)["claim_free"]
+	}
+	all, behind = look(nobody), look("ffffffff-ffff-ffff-ffff-ffffffffffff")
+	t.Logf("%d pages to look at all that runs, %d to look at nothing", all, behind)
+	if all < 400 || behind > all/8 {
+		t.Error("a look that needs nothing reads what ran before")
+	}
 }
 
 // finishedBefore is how many executions have finished before those that wait.
@@ -147,6 +161,7 @@ func TestPlan(t *testing.T) {
 				"progress":      {"job_executions_pkey"},
 				"renew":         {"job_executions_pkey"},
 				"standing":      {"job_executions_pkey"},
+				"probe":         {"job_executions_queued", "job_executions_open"},
 				"latest":        {"step_executions_pkey"},
 				"retain_jobs":   {"job_executions_job"},
 				"retain":        {"job_executions_job"},
@@ -199,6 +214,9 @@ func work(t *testing.T, s *pgstore.Store) {
 		got, err := s.Claim(ctx, r)
 		if err != nil || len(got.List) != 10 {
 			t.Fatalf("claimed %d, %v", len(got.List), err)
+		}
+		if _, _, err := pgstore.Probe(ctx, s, r); err != nil {
+			t.Fatal(err)
 		}
 		x := got.List[0]
 		lease := store.Lease{Execution: x.Execution.ID, Token: x.Token}
@@ -323,7 +341,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest", "due"} {
+	for _, name := range []string{"claim_free", "claim_busy", "claim_limited", "apply", "progress", "renew", "standing", "latest", "due", "probe"} {
 		q := r.of(name)
 		if q.sql == "" {
 			continue

@@ -151,10 +151,12 @@ func outermost(text string) string {
 // for. None may have to do with what is written or who may write.
 var clockUses = map[string]string{
 	"Claim":    "how long it took",
-	"newClaim": "whether to begin at the start of the queue, and to look at what runs",
+	"newClaim": "whether to look at what runs",
 	"learn":    "when to do so again",
 	"expect":   "when to do so again",
 	"next":     "how long the worker may wait",
+	"probe":    "how long a look takes",
+	"probed":   "how long it took, and whether anybody still claims",
 	"add":      "for how long progress is being written",
 	"take":     "since when progress is being written",
 	"watched":  "when a notification last arrived",

@@ -24,8 +24,7 @@
 -- no id, what else the claim found: whether a limit was met, whether there is
 -- more, the microseconds until the next becomes due and until the next lease
 -- ends (0: not known), and whether something waits for other jobs; last, whether
--- somebody has subscribed. In place of who created it, it has the first id of what
--- runs.
+-- somebody has subscribed.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
@@ -158,7 +157,7 @@ union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
 	null, null, null, null, arg.now, arg.now, null, null,
-	null, null, false, null, null, 0, coalesce((select min(r.id::text) from run_now r), ''), '', '',
+	null, null, false, null, null, 0, '', '', '',
 	null, 0, 0, null, null, null, null,
 	false, 0, false,
 	0,

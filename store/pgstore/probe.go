@@ -1,0 +1,107 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What governs probes. They take a twentieth of the time, and more only where a
+// lease would else be taken over late.
+const (
+	probeEvery   = 20 // times what one takes, and at most two thirds of a lease
+	probeAtLeast = 2  // times, even if a lease ends before that
+)
+
+// probe looks, again and again, for what claims like c pass over as long as they
+// begin behind the last claimed row, until that is no longer needed or it fails;
+// then claims begin at the start.
+func (s *Store) probe(c *claim) {
+	for {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(s.ctx, c.Lease)
+		found, err := s.probeOnce(ctx, c)
+		cancel()
+		if err != nil && s.ctx.Err() == nil {
+			s.log.Warn("look beside claims for work; they look themselves", "error", err)
+		}
+		wait, more := s.claims.probed(c, found, begun, err == nil)
+		if found.any() || !more {
+			s.bell.ringAll()
+		}
+		if !more || !s.news.sleep(wait) {
+			return
+		}
+	}
+}
+
+// A found is what a probe has found.
+type found struct {
+	first map[string]place // of the queues in which something stands behind
+	lost  string           // the first id of those whose lease has ended; "" if none has
+	ends  time.Duration    // until the next lease ends; 0: not known
+}
+
+func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
+
+// probeOnce looks once.
+func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
+	queues, urgencies, dues, ids := s.claims.places()
+	var queue, id string
+	var p place
+	var due time.Time
+	var ends int64
+	f.first = make(map[string]place)
+	rows, err := s.pool.Query(ctx, s.q.probe, c.Workspace, c.types(), c.queues, queues, urgencies, dues, ids)
+	if err != nil {
+		return found{}, err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &id, &ends}, func() error {
+		if queue == "" {
+			f.lost, f.ends = id, time.Duration(ends)*time.Microsecond
+		} else {
+			// A claim begins behind a place, and this one is right before the row.
+			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), nobody}
+		}
+		return nil
+	})
+	return f, err
+}
+
+// places returns where claims begin in each queue, as parameters.
+func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for q, p := range k.last {
+		queue, urgency, due, id = append(queue, q), append(urgency, p.urgency), append(due, p.due), append(id, p.id)
+	}
+	return queue, urgency, due, id
+}
+
+// probed remembers what a probe has found. It returns when the next is to begin,
+// and whether there is to be one.
+func (k *claims) probed(c *claim, f found, begun time.Time, ok bool) (wait time.Duration, more bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.probe != c {
+		return 0, false
+	}
+	took := time.Since(begun)
+	if !ok || took <= k.quick || time.Since(k.used) > c.Lease {
+		k.probe = nil
+		return 0, false
+	}
+	for q, p := range f.first {
+		k.back[q] = p
+	}
+	k.floor = afterAll
+	if f.lost != "" {
+		k.floor, k.look = f.lost, begun
+	}
+	wait = min(probeEvery*took, c.Lease*2/3-took)
+	if f.ends > 0 {
+		wait = min(wait, f.ends)
+	}
+	return max(wait, probeAtLeast*took), true
+}

@@ -1,0 +1,121 @@
+package pgstore_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
+)
+
+// TestProbe shows that what claims pass over, as long as they begin behind the
+// last claimed row, is found all the same, and that they begin at the start again
+// when that takes no time.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	for name, find := range map[string]func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest){
+		"what is more urgent": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
+			n := newExecution("j")
+			n.Priority = 10
+			enqueueOne(t, s, n)
+			if got := claimSoon(t, s, r); got != n.ID {
+				t.Errorf("claimed %q, want %s", got, n.ID)
+			}
+		},
+		"what was due before": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
+			n, next := newExecution("j"), newExecution("j")
+			enqueueOne(t, s, n)
+			exec(t, pool, "update courier.job_executions set due_at = due_at - interval '1 hour' where id = $1", string(n.ID))
+			enqueueOne(t, s, next)
+			got := []courier.ExecutionID{claimSoon(t, s, r), claimSoon(t, s, r)}
+			if !slices.Contains(got, n.ID) || !slices.Contains(got, next.ID) {
+				t.Errorf("claimed %q, want %s and %s", got, n.ID, next.ID)
+			}
+		},
+		"what a worker has lost": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
+			r.Lease = 200 * time.Millisecond
+			n := newExecution("j")
+			enqueueOne(t, s, n)
+			if got := claimSoon(t, s, r); got != n.ID {
+				t.Fatalf("claimed %q, want %s", got, n.ID)
+			}
+			begun := time.Now()
+			r.Lease = time.Minute
+			if got := claimSoon(t, s, r); got != n.ID {
+				t.Errorf("claimed %q, want %s", got, n.ID)
+			}
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("taken over %v after a claim with a lease of 200ms", took)
+			}
+		},
+		"nothing": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
+			pgstore.Find(s, false)
+			for begun := time.Now(); pgstore.Probing(s); time.Sleep(time.Millisecond) {
+				if time.Since(begun) > 10*time.Second {
+					t.Fatal("claims that are quick still begin behind the last claimed row")
+				}
+			}
+			n := newExecution("j")
+			n.Priority = 10
+			enqueueOne(t, s, n)
+			if got := claimSoon(t, s, r); got != n.ID {
+				t.Errorf("claimed %q, want %s", got, n.ID)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := pgtest.URL(t)
+			s, sent := recorded(t, u)
+			pool := dial(t, u)
+			defined(t, s, pool, "j")
+			if err := s.Set(t.Context(), store.LimitSetting(""), "0"); err != nil {
+				t.Fatal(err)
+			}
+			pgstore.Find(s, true)
+			r := request("w", 1)
+			for range 5 {
+				n := newExecution("j")
+				enqueueOne(t, s, n)
+				if got := claimSoon(t, s, r); got != n.ID {
+					t.Fatalf("claimed %q, want %s", got, n.ID)
+				}
+			}
+			if q := sent.of("claim_busy"); !pgstore.Probing(s) || slices.Contains(q.args[8].([]string), "-infinity") {
+				t.Fatalf("claims that are slow still begin at the start: %v", q.args)
+			}
+			find(t, s, pool, r)
+		})
+	}
+}
+
+// claimSoon claims one execution as an engine does: when the bell rings, or when
+// the last claim has said.
+func claimSoon(t *testing.T, s *pgstore.Store, r store.ClaimRequest) courier.ExecutionID {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		got, err := s.Claim(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.List) > 0 {
+			return got.List[0].Execution.ID
+		}
+		wait := 5 * time.Second
+		if got.Next > 0 {
+			wait = min(wait, got.Next)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		if err := s.Await(ctx, r.Queues, got.Mark); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	return ""
+}
