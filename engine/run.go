@@ -34,6 +34,7 @@ type run struct {
 	reclaimed bool
 	before    chan struct{} // closed when an earlier run of this engine's has ended; nil if there is none
 	slot      *slot         // nil if it needs none
+	unready   error         // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
 	buf       []byte                                                 // of the rendered configuration
@@ -196,7 +197,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.poisoned(c.Lost)
 		return false
 	}
-	err := r.e.work.ready()
+	err := r.unready
 	if err == nil {
 		r.program, err = r.e.programs.of(&c.Definition)
 	}

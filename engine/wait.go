@@ -86,6 +86,7 @@ func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Ex
 // driveHere drives a claimed execution in the calling goroutine.
 func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time) *courier.StepError {
 	r := e.newRun(ctx, c, sent, ctx.Done())
+	r.unready = e.work.ready()
 	e.hold(r)
 	defer e.release(r)
 	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()

@@ -263,10 +263,14 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	if err != nil {
 		return got, err
 	}
+	if len(got.List) == 0 {
+		return got, nil
+	}
+	unready := e.work.ready()
 	for i := range got.List {
 		c := &got.List[i]
 		r := e.newRun(w.base, c, sent, w.stop)
-		r.slot = e.take(w)
+		r.slot, r.unready = e.take(w), unready
 		e.hold(r)
 		w.runs.Add(1)
 		go func() {

@@ -22,14 +22,28 @@ const afterAll = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 // uuid returns text as a UUID that Postgres accepts, or one that nothing has.
 func uuid(s string) string {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return nobody
-	}
-	var b [16]byte
-	if _, err := hex.Decode(b[:], []byte(s[:8]+s[9:13]+s[14:18]+s[19:23]+s[24:])); err != nil || s != strings.ToLower(s) {
+	if uuidBytes(s) == (uuidElement{}) {
 		return nobody
 	}
 	return s
+}
+
+// uuidBytes is uuid in binary.
+func uuidBytes(s string) (b uuidElement) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ContainsAny(s, "ABCDEF") {
+		return b
+	}
+	var digits [32]byte
+	for from, to := 0, 0; from < len(s); from++ {
+		if s[from] != '-' && to < len(digits) {
+			digits[to] = s[from]
+			to++
+		}
+	}
+	if _, err := hex.Decode(b[:], digits[:]); err != nil {
+		return uuidElement{}
+	}
+	return b
 }
 
 func unknown(id courier.ExecutionID) error {

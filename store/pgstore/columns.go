@@ -1,12 +1,16 @@
 package pgstore
 
 import (
+	"database/sql/driver"
+	"encoding/hex"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/courierhq/courier"
 )
 
-// A textColumn is an array of n textColumn that is a parameter. Where all of them are empty,
+// A textColumn is an array of n texts that is a parameter. Where all of them are empty,
 // so is the array: then it costs little to send, and nothing to look into.
 type textColumn struct {
 	n    int
@@ -31,6 +35,48 @@ func (t *textColumn) arg() []string {
 	return t.list
 }
 
+// set sets a number in a column of n, of which all may be 0: then it stays empty.
+func set[T int32 | int64](column *[]T, n, i int, v T) {
+	if v == 0 {
+		return
+	}
+	if len(*column) == 0 {
+		*column = make([]T, n)
+	}
+	(*column)[i] = v
+}
+
+// uuids are a parameter of the type uuid[]. It is sent in half of what the text
+// takes, and the server need not parse it.
+type uuids []uuidElement
+
+type uuidElement [16]byte
+
+func (u *uuidElement) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: *u, Valid: true}, nil
+}
+
+func (u uuids) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(u)), LowerBound: 1}}
+}
+
+func (u uuids) Index(i int) any { return &u[i] }
+
+func (u uuids) IndexType() any { return (*uuidElement)(nil) }
+
+// Value is the parameter as text, for those of pgx's modes that do not ask the
+// server for its type.
+func (u uuids) Value() (driver.Value, error) {
+	b := []byte{'{'}
+	for i := range u {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = hex.AppendEncode(b, u[i][:])
+	}
+	return string(append(b, '}')), nil
+}
+
 // attempts are the columns of attempts of steps. A step is -1 where there is none.
 type attempts struct {
 	step, number                                                  []int32
@@ -41,7 +87,7 @@ type attempts struct {
 func newAttempts(n int) *attempts {
 	t := textColumn{n: n}
 	a := &attempts{
-		step: make([]int32, n), number: make([]int32, n), bytes: make([]int64, n),
+		step: make([]int32, n), number: make([]int32, n), bytes: []int64{},
 		state: t, typ: t, id: t, iteration: t, total: t, outputs: t, files: t, reason: t, err: t,
 	}
 	for i := range a.step {
@@ -63,7 +109,7 @@ func (a *attempts) begin(i int, s *courier.StepExecution) {
 func (a *attempts) end(i int, s *courier.StepExecution) {
 	a.begin(i, s)
 	a.state.set(i, string(s.State))
-	a.bytes[i] = s.Bytes
+	set(&a.bytes, len(a.step), i, s.Bytes)
 	a.outputs.set(i, string(s.Outputs))
 	if s.Files != nil {
 		a.files.set(i, encode(s.Files))
@@ -74,7 +120,8 @@ func (a *attempts) end(i int, s *courier.StepExecution) {
 
 // moves are the columns of transitions that both statements have.
 type moves struct {
-	id, token, state        []string
+	id, token               uuids
+	state                   []string
 	seq, last, disk         []int64
 	step, reclaims          []int32
 	loops, marks, workspace textColumn
@@ -85,15 +132,16 @@ func newMoves(batch []*applying) *moves {
 	n := len(batch)
 	t := textColumn{n: n}
 	m := &moves{
-		id: make([]string, n), token: make([]string, n), state: make([]string, n),
-		seq: make([]int64, n), last: make([]int64, n), disk: make([]int64, n),
-		step: make([]int32, n), reclaims: make([]int32, n),
+		id: make(uuids, n), token: make(uuids, n), state: make([]string, n),
+		seq: make([]int64, n), last: make([]int64, n), disk: []int64{},
+		step: make([]int32, n), reclaims: []int32{},
 		loops: t, marks: t, workspace: t, start: newAttempts(n),
 	}
 	for i, a := range batch {
 		t := a.t
-		m.id[i], m.token[i], m.state[i] = uuid(string(t.Execution)), uuid(string(t.Lease)), string(t.To)
-		m.seq[i], m.disk[i] = t.Seq, t.DiskBytes
+		m.id[i], m.token[i], m.state[i] = uuidBytes(string(t.Execution)), uuidBytes(string(t.Lease)), string(t.To)
+		m.seq[i] = t.Seq
+		set(&m.disk, n, i, t.DiskBytes)
 		m.last[i] = t.Seq + int64(len(t.Ended)) - 1
 		if t.To != courier.Running {
 			m.last[i]++
@@ -102,7 +150,8 @@ func newMoves(batch []*applying) *moves {
 			m.start.begin(i, t.Start)
 			m.last[i]++
 		}
-		m.step[i], m.reclaims[i] = int32(t.Position.Step), int32(t.Marks.Reclaims)
+		m.step[i] = int32(t.Position.Step)
+		set(&m.reclaims, n, i, int32(t.Marks.Reclaims))
 		if len(t.Position.Loops) > 0 {
 			m.loops.set(i, encode(t.Position.Loops))
 		}

@@ -24,22 +24,40 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 		return err
 	}
 	if t.Chain != "" && endsMember(&t) {
-		return s.applyMember(ctx, &t, t.Chain)
+		member := t
+		return s.applyMember(ctx, &member, t.Chain)
 	}
-	a := &applying{t: &t, done: make(chan error, 1)}
+	a := newApplying(t)
 	s.writers.add(s, a)
 	select {
 	case err := <-a.done:
+		a.reuse()
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("transition %d of %s, which may or may not be written: %w", t.Seq, t.Execution, ctx.Err())
 	}
 }
 
-// An applying is a call of Apply.
+// An applying is a call of Apply. Who sends to done has nothing more to do with it.
 type applying struct {
 	t    *store.Transition
 	done chan error // has room for one
+	own  store.Transition
+}
+
+var applyings = sync.Pool{New: func() any { return &applying{done: make(chan error, 1)} }}
+
+func newApplying(t store.Transition) *applying {
+	a := applyings.Get().(*applying)
+	a.own = t
+	a.t = &a.own
+	return a
+}
+
+// reuse leaves an applying to another call, once done has been received.
+func (a *applying) reuse() {
+	a.own = store.Transition{}
+	applyings.Put(a)
 }
 
 // bytes is about how much the transition has to write.

@@ -26,7 +26,7 @@
 -- $36 iteration, $37 totals, $38 started (empty: as the store knows), $39 bytes,
 -- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
 -- (empty: none), as that of a member must be when it ends. Empty text is null; an array
--- in which all would be is empty.
+-- in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + ($6::bigint[])[old.ord] * interval '1 microsecond' else e.due_at end,
@@ -40,7 +40,7 @@ with u as (
 		disk_bytes = case when ($21::bigint[])[old.ord] <> 0 then ($21::bigint[])[old.ord] else e.disk_bytes end,
 		lease_last = case when old.state_to = 'running' then e.lease_last
 			else ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int end,
-		reclaims = ($10::int[])[old.ord],
+		reclaims = coalesce(($10::int[])[old.ord], 0),
 		request = case when old.state_to = 'running' then e.request end,
 		requested_by = case when old.state_to = 'running' then e.requested_by end,
 		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
@@ -60,7 +60,7 @@ with u as (
 		select t.now, t.ord, t.lease, t.state_to, r.*
 		from (
 			select clock_timestamp() as now, t.id, t.lease, t.ord::int as ord, ($5::text[])[t.ord::int] as state_to
-			from unnest((select $1::text[]::uuid[]), (select $2::text[]::uuid[])) with ordinality as t (id, lease, ord)
+			from unnest((select $1::uuid[]), (select $2::uuid[])) with ordinality as t (id, lease, ord)
 		) t
 		cross join lateral (
 			select x.ctid as place, x.id, x.token, x.state, x.seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by,
@@ -87,7 +87,7 @@ with u as (
 		type, step_id, worker, iteration, total, outputs, files, reason, error)
 	select w.id, ($30::bigint[])[w.n],
 		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started else w.now end,
-		w.now, ($39::bigint[])[w.n], w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
+		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
 		nullif(($35::text[])[w.n], ''), w.worker, nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], '')
 	from w where w.n is not null

@@ -10,7 +10,7 @@
 -- starts: $12 step (-1: nothing), $13 attempt, $14 id, $15 type, $16 iteration,
 -- $17 totals; what ended: $18 step (-1: nothing), $19 attempt, $20 state, $21 type,
 -- $22 id, $23 iteration, $24 totals, $25 bytes, $26 outputs, $27 files, $28 reason,
--- $29 error. Empty text is null; an array in which all would be is empty.
+-- $29 error. Empty text is null; an array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		state = old.state_to,
@@ -19,7 +19,7 @@ with u as (
 		workspace = case when ($10::text[])[old.ord] <> '' then ($10::text[])[old.ord] else e.workspace end,
 		disk_bytes = case when ($11::bigint[])[old.ord] <> 0 then ($11::bigint[])[old.ord] else e.disk_bytes end,
 		lease_last = case when old.state_to = 'running' then e.lease_last else ($4::bigint[])[old.ord] end,
-		reclaims = ($9::int[])[old.ord],
+		reclaims = coalesce(($9::int[])[old.ord], 0),
 		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
 		seq = ($4::bigint[])[old.ord],
 		step = ($6::int[])[old.ord],
@@ -36,7 +36,7 @@ with u as (
 		select t.now, t.ord, t.lease, t.state_to, r.*
 		from (
 			select clock_timestamp() as now, t.id, t.lease, t.ord::int as ord, ($5::text[])[t.ord::int] as state_to
-			from unnest((select $1::text[]::uuid[]), (select $2::text[]::uuid[])) with ordinality as t (id, lease, ord)
+			from unnest((select $1::uuid[]), (select $2::uuid[])) with ordinality as t (id, lease, ord)
 		) t
 		cross join lateral (
 			select x.ctid as place, x.token, x.seq, x.attempt, x.worker, x.state_since,
@@ -56,7 +56,7 @@ with u as (
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
 		type, step_id, worker, iteration, total, outputs, files, reason, error)
-	select u.id, ($3::bigint[])[u.ord], u.current_started, u.now, ($25::bigint[])[u.ord], u.attempt, u.current_step, u.current_attempt,
+	select u.id, ($3::bigint[])[u.ord], u.current_started, u.now, coalesce(($25::bigint[])[u.ord], 0), u.attempt, u.current_step, u.current_attempt,
 		($20::text[])[u.ord], ($21::text[])[u.ord], nullif(($22::text[])[u.ord], ''), u.worker, u.current_iteration,
 		nullif(($24::text[])[u.ord], ''), nullif(($26::text[])[u.ord], ''), nullif(($27::text[])[u.ord], ''),
 		nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
