@@ -7,26 +7,30 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What governs probes. They take a twentieth of the time, and more only where a
-// lease would else be taken over late.
+// What governs probes. They take a twentieth of the time, and up to a fifth where
+// a lease would else be taken over late.
 const (
 	probeEvery   = 20 // times what one takes, and at most two thirds of a lease
-	probeAtLeast = 2  // times, even if a lease ends before that
+	probeAtLeast = 4  // times
+	minProbe     = 5 * time.Millisecond
+	probeTimeout = 2 * time.Minute
+	probeErrors  = 3 // in a row, before claims begin at the start again
 )
 
 // probe looks, again and again, for what claims like c pass over as long as they
-// begin behind the last claimed row, until that is no longer needed or it fails;
-// then claims begin at the start.
+// begin behind the last claimed row, until that is no longer needed.
 func (s *Store) probe(c *claim) {
-	for {
+	for errors := 0; ; {
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(s.ctx, c.Lease)
+		ctx, cancel := context.WithTimeout(s.ctx, probeTimeout)
 		found, err := s.probeOnce(ctx, c)
 		cancel()
-		if err != nil && s.ctx.Err() == nil {
-			s.log.Warn("look beside claims for work; they look themselves", "error", err)
+		if err == nil {
+			errors = 0
+		} else if errors++; s.ctx.Err() == nil {
+			s.log.Warn("look beside claims for work that they pass over; it is looked for again", "error", err)
 		}
-		wait, more := s.claims.probed(c, found, begun, err == nil)
+		wait, more := s.claims.probed(c, found, begun, errors)
 		if found.any() || !more {
 			s.bell.ringAll()
 		}
@@ -79,16 +83,16 @@ func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
 	return queue, urgency, due, id
 }
 
-// probed remembers what a probe has found. It returns when the next is to begin,
-// and whether there is to be one.
-func (k *claims) probed(c *claim, f found, begun time.Time, ok bool) (wait time.Duration, more bool) {
+// probed remembers what a probe has found, after so many that failed in a row. It
+// returns when the next is to begin, and whether there is to be one.
+func (k *claims) probed(c *claim, f found, begun time.Time, errors int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.probe != c {
 		return 0, false
 	}
 	took := time.Since(begun)
-	if !ok || took <= k.quick || time.Since(k.used) > c.Lease {
+	if errors >= probeErrors || errors == 0 && took <= k.quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
 		return 0, false
 	}
@@ -103,5 +107,5 @@ func (k *claims) probed(c *claim, f found, begun time.Time, ok bool) (wait time.
 	if f.ends > 0 {
 		wait = min(wait, f.ends)
 	}
-	return max(wait, probeAtLeast*took), true
+	return max(wait, probeAtLeast*took, minProbe), true
 }
