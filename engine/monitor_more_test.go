@@ -148,7 +148,7 @@ func TestSelects(t *testing.T) {
 // TestMonitorWithFaults lets calls of the store fail at random, before or after
 // they took effect, and engines die: each file is handed over once.
 func TestMonitorWithFaults(t *testing.T) {
-	for seed := range uint64(raced.Or(20, 3)) {
+	for seed := range uint64(raced.Or(20, 100)) {
 		synctest.Test(t, func(t *testing.T) {
 			r, files := rand.New(rand.NewPCG(seed, 6)), rand.New(rand.NewPCG(seed, 7))
 			lost := errors.New("the reply is lost")
