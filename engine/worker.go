@@ -283,8 +283,7 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	return got, nil
 }
 
-// A slot is what an execution of a worker holds while it may execute steps. A nil
-// slot does nothing.
+// A slot is what an execution of a worker holds while it may execute steps.
 type slot struct {
 	e      *Engine
 	w      *worker
@@ -299,7 +298,8 @@ func (e *Engine) take(w *worker) *slot {
 	return &slot{e: e, w: w}
 }
 
-// end says whether the steps are over, and only the last write is left.
+// end says whether the steps are over, and only the last write is left. A nil slot
+// does nothing: that of an execution which needs none, as with Run.
 func (s *slot) end(ending bool) {
 	if s == nil {
 		return

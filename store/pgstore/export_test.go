@@ -36,3 +36,14 @@ func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string
 	f, err := s.probeOnce(ctx, s.newClaim(&r, 0))
 	return slices.Sorted(maps.Keys(f.first)), f.lost, err
 }
+
+// ProbeWait is the time between two probes that take so long each, when the next
+// lease ends so long after the first has begun.
+func ProbeWait(took, lease, ends time.Duration) time.Duration {
+	var k claims
+	k.init()
+	k.probe = &claim{ClaimRequest: &store.ClaimRequest{Lease: lease}}
+	k.used = time.Now()
+	wait, _ := k.probed(k.probe, found{ends: ends}, time.Now().Add(-took), 0)
+	return wait
+}

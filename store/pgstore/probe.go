@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What governs probes. They take a twentieth of the time, and up to a fifth where
-// a lease would else be taken over late.
+// What governs probes. They take a twentieth of the time, up to a fifth where a
+// lease would else be taken over late, and more only when one ends.
 const (
 	probeEvery   = 20 // times what one takes, and at most two thirds of a lease
 	probeAtLeast = 4  // times
@@ -20,17 +20,17 @@ const (
 // probe looks, again and again, for what claims like c pass over as long as they
 // begin behind the last claimed row, until that is no longer needed.
 func (s *Store) probe(c *claim) {
-	for errors := 0; ; {
+	for failures := 0; ; {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(s.ctx, probeTimeout)
 		found, err := s.probeOnce(ctx, c)
 		cancel()
 		if err == nil {
-			errors = 0
-		} else if errors++; s.ctx.Err() == nil {
+			failures = 0
+		} else if failures++; s.ctx.Err() == nil {
 			s.log.Warn("look beside claims for work that they pass over; it is looked for again", "error", err)
 		}
-		wait, more := s.claims.probed(c, found, begun, errors)
+		wait, more := s.claims.probed(c, found, begun, failures)
 		if found.any() || !more {
 			s.bell.ringAll()
 		}
@@ -85,14 +85,14 @@ func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
 
 // probed remembers what a probe has found, after so many that failed in a row. It
 // returns when the next is to begin, and whether there is to be one.
-func (k *claims) probed(c *claim, f found, begun time.Time, errors int) (wait time.Duration, more bool) {
+func (k *claims) probed(c *claim, f found, begun time.Time, failures int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.probe != c {
 		return 0, false
 	}
 	took := time.Since(begun)
-	if errors >= probeErrors || errors == 0 && took <= k.quick || time.Since(k.used) > c.Lease {
+	if failures >= probeErrors || failures == 0 && took <= k.quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
 		return 0, false
 	}
@@ -103,9 +103,9 @@ func (k *claims) probed(c *claim, f found, begun time.Time, errors int) (wait ti
 	if f.lost != "" {
 		k.floor, k.look = f.lost, begun
 	}
-	wait = min(probeEvery*took, c.Lease*2/3-took)
+	wait = max(min(probeEvery*took, c.Lease*2/3-took), probeAtLeast*took)
 	if f.ends > 0 {
-		wait = min(wait, f.ends)
+		wait = min(wait, max(f.ends-took, took)) // somebody may have been lost
 	}
-	return max(wait, probeAtLeast*took, minProbe), true
+	return max(wait, minProbe), true
 }

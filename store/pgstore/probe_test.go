@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -93,6 +94,27 @@ func TestProbe(t *testing.T) {
 			find(t, s, pool, r)
 		})
 	}
+}
+
+// TestProbeWait looks at when the next probe begins: rarely, but in time for a
+// lease that ends.
+func TestProbeWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 15 * time.Second
+		for _, c := range []struct{ took, ends, want time.Duration }{
+			{10 * time.Millisecond, 14 * time.Second, 200 * time.Millisecond},
+			{500 * time.Millisecond, 14 * time.Second, 9500 * time.Millisecond},
+			{500 * time.Millisecond, 5 * time.Second, 4500 * time.Millisecond},
+			{500 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond},
+			{3 * time.Second, 0, 12 * time.Second},
+			{3 * time.Second, 5 * time.Second, 3 * time.Second},
+			{time.Minute, 0, 4 * time.Minute},
+		} {
+			if got := pgstore.ProbeWait(c.took, lease, c.ends); got != c.want {
+				t.Errorf("%v after a probe of %v with a lease that ends in %v, want %v", got, c.took, c.ends, c.want)
+			}
+		}
+	})
 }
 
 // claimSoon claims one execution as an engine does: when the bell rings, or when
