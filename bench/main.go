@@ -55,6 +55,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) (err e
 	peers := flags.String("peers", "all", "none, all, or the `names` of those to measure beside Courier, with commas")
 	list := flags.Bool("list", false, "list the benches and their peers, and measure nothing")
 	profile := flags.String("cpuprofile", "", "write a profile of this process to this `file`")
+	memory := flags.String("memprofile", "", "write what this process allocated to this `file`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) (err e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, stop(), writeAllocations(*memory)) }()
 	srv, err := openServer(ctx)
 	if err != nil {
 		return err
@@ -129,4 +130,17 @@ func startProfile(file string) (stop func() error, err error) {
 		pprof.StopCPUProfile()
 		return f.Close()
 	}, nil
+}
+
+// writeAllocations writes a profile of all that was allocated since the process
+// began, unless there is no file.
+func writeAllocations(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
 }

@@ -90,7 +90,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
 		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
 		Attempt: n, FirstAttempt: r.marks.Base + 1, ExecutionAttempt: r.x.Attempt,
-		Workspace: r.e.work.of(r.x.ID), Roots: r.e.opt.Roots,
+		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved,
 	}
@@ -132,7 +132,7 @@ func (a *attempt) execute() outcome {
 	ctx, cancel := context.WithCancelCause(a.run.steps)
 	defer cancel(nil)
 	a.run.do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
-	o, returned := a.await(ctx, cancel)
+	o, returned := a.await(a.run.steps.Done(), cancel)
 	if returned {
 		return a.judge(ctx, o)
 	}
@@ -150,11 +150,27 @@ func (r *run) do(f func()) {
 		r.calls = make(chan func(), 1)
 		go func(calls <-chan func()) {
 			for f := range calls {
+				makeRoom(room - 1)
 				f()
 			}
 		}(r.calls)
 	}
 	r.calls <- f
+}
+
+// room is about the stack, in bytes, that decoding a configuration takes.
+const room = 5 << 10
+
+// makeRoom has the stack of a goroutine grow while there is next to nothing on
+// it. Each garbage collection halves that of one that waits, as they do between
+// two steps, and to grow it deep in a decoder, where all frames have to be
+// adjusted, took an eighth of the time of an engine whose steps do nothing. At is
+// a place in the room, which the compiler does not know, or there would be none.
+//
+//go:noinline
+func makeRoom(at int) byte {
+	var frame [room]byte
+	return frame[at]
 }
 
 // endCalls lets the goroutine of the steps end, as soon as it is free.
@@ -233,8 +249,9 @@ func (a *attempt) panicked(p any) outcome {
 	return outcome{err: errors.New(what), reason: courier.ReasonPanic, exited: p == nil}
 }
 
-// await waits for the outcome, and ends the context when a timeout fires.
-func (a *attempt) await(ctx context.Context, cancel context.CancelCauseFunc) (outcome, bool) {
+// await waits for the outcome: until the steps are told to end, and the grace
+// period is over, or until a timeout fires, when it cancels the step's context.
+func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (outcome, bool) {
 	var expired <-chan time.Time
 	start := time.Now()
 	a.active.Store(start.UnixNano())
@@ -246,15 +263,17 @@ func (a *attempt) await(ctx context.Context, cancel context.CancelCauseFunc) (ou
 		select {
 		case o := <-a.done:
 			return a.received(o), true
-		case <-ctx.Done():
+		case <-ended:
 			return a.grace()
 		case <-expired:
 			running, idle := time.Since(start), time.Since(time.Unix(0, a.active.Load()))
 			switch {
 			case a.timeout > 0 && running >= a.timeout:
 				cancel(&timeoutError{fmt.Sprintf("timed out after %v", a.timeout), courier.ReasonTimeout})
+				return a.grace()
 			case a.stall > 0 && idle >= a.stall:
 				cancel(&timeoutError{fmt.Sprintf("stalled: no progress for %v", a.stall), courier.ReasonStalled})
+				return a.grace()
 			default:
 				a.run.timer.Reset(a.next(running, idle))
 			}

@@ -169,7 +169,7 @@ func (a *attempt) dry(step int, notes *notes) (unresolved []string, o outcome) {
 	r.do(func() {
 		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, step, found, notes) })
 	})
-	o, returned := a.await(ctx, cancel)
+	o, returned := a.await(r.steps.Done(), cancel)
 	if returned {
 		return *found, a.judge(ctx, o)
 	}

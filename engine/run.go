@@ -37,6 +37,7 @@ type run struct {
 	unready   error         // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
+	dir       string                                                 // its workspace; empty until it is asked for
 	buf       []byte                                                 // of the rendered configuration
 	done      chan outcome                                           // of the present attempt
 	calls     chan func()                                            // to the goroutine of the steps; nil while there is none
@@ -104,6 +105,14 @@ func (r *run) begin(ctx context.Context) {
 	r.steps, r.interrupt = context.WithCancelCause(r.lease)
 }
 
+// workspace is the directory of the execution.
+func (r *run) workspace() string {
+	if r.dir == "" {
+		r.dir = r.e.work.of(r.x.ID)
+	}
+	return r.dir
+}
+
 // validity is how long a lease that was granted by a call sent at a time can
 // be relied on: the watchdog leaves a fifth of the lease for the steps to end.
 func (e *Engine) validity(sent time.Time) time.Duration {
@@ -113,6 +122,7 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
+	makeRoom(room - 1)
 	if r.before != nil {
 		select {
 		case <-r.before:
@@ -124,6 +134,7 @@ func (r *run) drive(c *store.Claimed) {
 		return
 	}
 	for r.lease.Err() == nil {
+		makeRoom(room - 1)
 		step, err := r.walk.Next()
 		switch {
 		case r.boundary():
@@ -207,7 +218,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		if r.marks.Resumed != "" {
 			pos = r.restart(pos)
 		}
-		r.vals = newValues(r.program, &r.x, r.e.work.of(r.x.ID))
+		r.vals = newValues(r.program, &r.x, r.workspace())
 		r.vals.restore(c.Latest, pos)
 		err = r.loadChain()
 	}

@@ -203,7 +203,7 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 			return nil, a.typ.Rollback(ctx, a.job, config)
 		})
 	})
-	o, returned := a.await(ctx, nil)
+	o, returned := a.await(ctx.Done(), nil)
 	if !returned {
 		r.e.abandon(a)
 	} else if o.err != nil {
