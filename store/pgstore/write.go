@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -84,6 +85,9 @@ func (a *applying) failed(err error) error {
 // send sends a statement that writes transitions, and tells the callers of
 // those that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql string, args []any) (left []*applying, err error) {
+	if conn, ok := db.(*pgxpool.Conn); ok {
+		args = withRoom(conn, args)
+	}
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
