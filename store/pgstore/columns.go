@@ -77,77 +77,57 @@ func (u uuids) Value() (driver.Value, error) {
 	return string(append(b, '}')), nil
 }
 
-// attempts are the columns of attempts of steps. A step is -1 where there is none.
-type attempts struct {
-	step, number                                                  []int32
-	state, typ, id, iteration, total, outputs, files, reason, err textColumn
-	bytes                                                         []int64
+// words are texts of which many rows have the same. Each is sent once, and its rows
+// have its subscript.
+type words struct {
+	list []string
+	at   map[string]int32
 }
 
-func newAttempts(n int) *attempts {
-	t := textColumn{n: n}
-	a := &attempts{
-		step: make([]int32, n), number: make([]int32, n), bytes: []int64{},
-		state: t, typ: t, id: t, iteration: t, total: t, outputs: t, files: t, reason: t, err: t,
+// of returns the subscript of a text; 0 if it is empty.
+func (w *words) of(s string) int32 {
+	if s == "" {
+		return 0
 	}
-	for i := range a.step {
-		a.step[i] = -1
+	at, ok := w.at[s]
+	if !ok {
+		w.list = append(w.list, s)
+		at = int32(len(w.list))
+		w.at[s] = at
 	}
-	return a
-}
-
-// begin sets what is known of an attempt that starts.
-func (a *attempts) begin(i int, s *courier.StepExecution) {
-	a.step[i], a.number[i] = int32(s.Step), int32(s.Attempt)
-	a.id.set(i, s.ID)
-	a.typ.set(i, s.Type)
-	a.iteration.set(i, numbers(s.Iteration))
-	a.total.set(i, numbers(s.Total))
-}
-
-// end sets what is known of an attempt that ended.
-func (a *attempts) end(i int, s *courier.StepExecution) {
-	a.begin(i, s)
-	a.state.set(i, string(s.State))
-	set(&a.bytes, len(a.step), i, s.Bytes)
-	a.outputs.set(i, string(s.Outputs))
-	if s.Files != nil {
-		a.files.set(i, encode(s.Files))
-	}
-	a.reason.set(i, string(s.Reason))
-	a.err.set(i, s.Error)
+	return at
 }
 
 // moves are the columns of transitions that both statements have.
 type moves struct {
-	id, token               uuids
-	state                   []string
-	seq, last, disk         []int64
-	step, reclaims          []int32
-	loops, marks, workspace textColumn
-	start                   *attempts
+	id, token         uuids
+	seq, last, disk   []int64
+	step, reclaims    []int32
+	loops             textColumn
+	startStep, number []int32 // of what starts; the step is -1 where nothing does
+	iteration         textColumn
 }
 
 func newMoves(batch []*applying) *moves {
 	n := len(batch)
-	t := textColumn{n: n}
 	m := &moves{
-		id: make(uuids, n), token: make(uuids, n), state: make([]string, n),
-		seq: make([]int64, n), last: make([]int64, n), disk: []int64{},
-		step: make([]int32, n), reclaims: []int32{},
-		loops: t, marks: t, workspace: t, start: newAttempts(n),
+		id: make(uuids, n), token: make(uuids, n), seq: make([]int64, n), last: make([]int64, n), disk: []int64{},
+		step: make([]int32, n), reclaims: []int32{}, loops: textColumn{n: n},
+		startStep: make([]int32, n), number: make([]int32, n), iteration: textColumn{n: n},
 	}
 	for i, a := range batch {
 		t := a.t
-		m.id[i], m.token[i], m.state[i] = uuidBytes(string(t.Execution)), uuidBytes(string(t.Lease)), string(t.To)
+		m.id[i], m.token[i] = uuidBytes(string(t.Execution)), uuidBytes(string(t.Lease))
 		m.seq[i] = t.Seq
 		set(&m.disk, n, i, t.DiskBytes)
 		m.last[i] = t.Seq + int64(len(t.Ended)) - 1
 		if t.To != courier.Running {
 			m.last[i]++
 		}
-		if t.Start != nil {
-			m.start.begin(i, t.Start)
+		m.startStep[i] = -1
+		if s := t.Start; s != nil {
+			m.startStep[i], m.number[i] = int32(s.Step), int32(s.Attempt)
+			m.iteration.set(i, numbers(s.Iteration))
 			m.last[i]++
 		}
 		m.step[i] = int32(t.Position.Step)
@@ -155,34 +135,86 @@ func newMoves(batch []*applying) *moves {
 		if len(t.Position.Loops) > 0 {
 			m.loops.set(i, encode(t.Position.Loops))
 		}
-		m.marks.set(i, writeMarks(t.Marks))
-		m.workspace.set(i, t.Workspace)
 	}
 	return m
+}
+
+// ends are the columns of attempts that ended, which both statements have. A step is
+// -1 where there is none.
+type ends struct {
+	step, number              []int32
+	iteration, outputs, files textColumn
+	bytes                     []int64
+}
+
+func newEnds(n int) *ends {
+	t := textColumn{n: n}
+	e := &ends{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, bytes: []int64{}}
+	for i := range e.step {
+		e.step[i] = -1
+	}
+	return e
+}
+
+func (e *ends) set(i int, s *courier.StepExecution) {
+	e.step[i], e.number[i] = int32(s.Step), int32(s.Attempt)
+	e.iteration.set(i, numbers(s.Iteration))
+	set(&e.bytes, len(e.step), i, s.Bytes)
+	e.outputs.set(i, string(s.Outputs))
+	if s.Files != nil {
+		e.files.set(i, encode(s.Files))
+	}
 }
 
 // progresses reports whether sql/progress.sql may write the transition; of what
 // the row must be like, the statement knows itself.
 func (a *applying) progresses() bool {
 	t := a.t
+	if len(t.Ended) > 1 {
+		return false
+	}
+	for i := range t.Ended {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" {
+			return false
+		}
+	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
-		(len(t.Ended) == 0 || len(t.Ended) == 1 && t.Ended[0].StartedAt.IsZero()) &&
 		t.Marks.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
 }
 
 // progressArgs are the parameters of sql/progress.sql.
 func progressArgs(batch []*applying) []any {
-	m, ended := newMoves(batch), newAttempts(len(batch))
+	var (
+		n                           = len(batch)
+		m, ended                    = newMoves(batch), newEnds(n)
+		completed                   = make([]bool, n)
+		w                           = words{list: []string{}, at: make(map[string]int32)}
+		marks, workspace            = []int32{}, []int32{}
+		startID, startType, startOf = []int32{}, []int32{}, []int32{}
+		id, typ, of                 = []int32{}, []int32{}, []int32{}
+	)
 	for i, a := range batch {
-		if len(a.t.Ended) > 0 {
-			ended.end(i, &a.t.Ended[0])
+		t := a.t
+		completed[i] = t.To == courier.Completed
+		set(&marks, n, i, w.of(writeMarks(t.Marks)))
+		set(&workspace, n, i, w.of(t.Workspace))
+		if s := t.Start; s != nil {
+			set(&startID, n, i, w.of(s.ID))
+			set(&startType, n, i, w.of(s.Type))
+			set(&startOf, n, i, w.of(numbers(s.Total)))
+		}
+		if len(t.Ended) > 0 {
+			e := &t.Ended[0]
+			ended.set(i, e)
+			set(&id, n, i, w.of(e.ID))
+			set(&typ, n, i, w.of(e.Type))
+			set(&of, n, i, w.of(numbers(e.Total)))
 		}
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, m.state, m.step, m.loops.arg(), m.marks.arg(), m.reclaims, m.workspace.arg(), m.disk,
-		m.start.step, m.start.number, m.start.id.arg(), m.start.typ.arg(), m.start.iteration.arg(), m.start.total.arg(),
-		ended.step, ended.number, ended.state.arg(), ended.typ.arg(), ended.id.arg(), ended.iteration.arg(), ended.total.arg(),
-		ended.bytes, ended.outputs.arg(), ended.files.arg(), ended.reason.arg(), ended.err.arg(),
+		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), w.list, marks, m.reclaims, workspace, m.disk,
+		m.startStep, m.number, startID, startType, m.iteration.arg(), startOf,
+		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), typ, id, of,
 	}
 }
 
@@ -194,33 +226,48 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		sum += len(a.t.Ended)
 	}
 	var (
-		m                                          = newMoves(batch)
-		delay                                      = make([]int64, n)
-		pause, cancel, interrupt, retry            = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
-		resumed, request, failure, reason, message = textColumn{n: n}, textColumn{n: n}, textColumn{n: n}, textColumn{n: n}, textColumn{n: n}
+		m                                  = newMoves(batch)
+		state, delay                       = make([]string, n), make([]int64, n)
+		pause, cancel, interrupt, retry    = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
+		none                               = textColumn{n: n}
+		marks, resumed, request, workspace = none, none, none, none
+		failure, reason, message           = none, none, none
+		startID, startType, startOf        = none, none, none
 
-		ended   = newAttempts(sum)
-		ord     = make([]int32, sum)
-		final   = make([]bool, sum)
-		seq     = make([]int64, sum)
-		started = textColumn{n: sum}
+		ended                                = newEnds(sum)
+		ord, seq, final                      = make([]int32, sum), make([]int64, sum), make([]bool, sum)
+		some                                 = textColumn{n: sum}
+		how, typ, id, of, why, text, started = some, some, some, some, some, some, some
 	)
 	k := 0
 	for i, a := range batch {
 		t := a.t
-		delay[i], interrupt[i], retry[i] = micros(t.Delay), t.Interrupt, t.RetryJob
+		state[i], delay[i], interrupt[i], retry[i] = string(t.To), micros(t.Delay), t.Interrupt, t.RetryJob
 		pause[i], cancel[i] = t.Answers(courier.RequestPause), t.Answers(courier.RequestCancel)
+		marks.set(i, writeMarks(t.Marks))
 		resumed.set(i, string(t.Marks.Resumed))
 		request.set(i, string(t.Request))
+		workspace.set(i, t.Workspace)
 		if t.Failure != nil {
 			failure.set(i, encode(t.Failure))
 			reason.set(i, string(t.Failure.Reason))
 			message.set(i, t.Failure.Message)
 		}
+		if s := t.Start; s != nil {
+			startID.set(i, s.ID)
+			startType.set(i, s.Type)
+			startOf.set(i, numbers(s.Total))
+		}
 		for j := range t.Ended {
 			e := &t.Ended[j]
-			ended.end(k, e)
+			ended.set(k, e)
 			ord[k], final[k], seq[k] = int32(i+1), j == len(t.Ended)-1, t.Seq+int64(j)
+			how.set(k, string(e.State))
+			typ.set(k, e.Type)
+			id.set(k, e.ID)
+			of.set(k, numbers(e.Total))
+			why.set(k, string(e.Reason))
+			text.set(k, e.Error)
 			if !e.StartedAt.IsZero() {
 				started.set(k, e.StartedAt.UTC().Format(time.RFC3339Nano))
 			}
@@ -228,10 +275,10 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		}
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, m.state, delay, m.step, m.loops.arg(), m.marks.arg(), m.reclaims, resumed.arg(), request.arg(),
-		pause, cancel, interrupt, failure.arg(), reason.arg(), message.arg(), retry, m.workspace.arg(), m.disk,
-		m.start.step, m.start.number, m.start.id.arg(), m.start.typ.arg(), m.start.iteration.arg(), m.start.total.arg(),
-		ord, final, seq, ended.step, ended.number, ended.state.arg(), ended.typ.arg(), ended.id.arg(), ended.iteration.arg(), ended.total.arg(),
-		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), ended.reason.arg(), ended.err.arg(), string(locked),
+		m.id, m.token, m.seq, m.last, state, delay, m.step, m.loops.arg(), marks.arg(), m.reclaims, resumed.arg(), request.arg(),
+		pause, cancel, interrupt, failure.arg(), reason.arg(), message.arg(), retry, workspace.arg(), m.disk,
+		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startOf.arg(),
+		ord, final, seq, ended.step, ended.number, how.arg(), typ.arg(), id.arg(), ended.iteration.arg(), of.arg(),
+		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), why.arg(), text.arg(), string(locked),
 	}
 }

@@ -12,6 +12,17 @@ import (
 // ClaimLock is the lock of claims that count, for tests.
 func ClaimLock(schema string) int64 { return claimLock(schema) }
 
+// Plain returns parameters as any connection takes them.
+func Plain(args []any) []any {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if r, ok := arg.(*roomy); ok {
+			args[i] = r.first
+		}
+	}
+	return args
+}
+
 // Find has a store find all claims and probes slow, as if somebody held a
 // snapshot for long, or quick.
 func Find(s *Store, slow bool) {

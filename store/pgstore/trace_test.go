@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier/store/pgstore"
 )
 
 // A tracer is called with each statement that a store sends, and its name.
@@ -18,7 +20,7 @@ func (f tracer) note(sql string, args []any) {
 }
 
 func (f tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	f.note(q.SQL, q.Args)
+	f.note(q.SQL, pgstore.Plain(q.Args))
 	return ctx
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -108,6 +109,7 @@ var raceCases = []testCase{
 		k.at(n, func(i int) {
 			h := holders[i]
 			t := h.begin(0)
+			*t.Start = odd(i, 0)
 			for s := range steps {
 				if err := k.Apply(k.ctx(), t); err != nil {
 					k.Errorf("apply: %v", err)
@@ -118,10 +120,27 @@ var raceCases = []testCase{
 					h.seq++
 				}
 				t = h.next(s, s+1)
+				t.Ended[0], *t.Start = odd(i, s), odd(i, s+1)
+				t.Ended[0].State = courier.StepCompleted
 			}
 		})
-		for _, h := range holders {
-			k.same("records", len(k.records(h.id())), steps-1)
+		for i, h := range holders {
+			records := k.records(h.id())
+			k.same("records", len(records), steps-1)
+			for s := range records {
+				r := records[s]
+				k.same("record", []any{r.Step, r.ID, r.Type, r.Iteration, r.Total, r.Attempt, r.State, r.Bytes, string(r.Outputs)}, func() []any {
+					r := odd(i, s)
+					return []any{r.Step, r.ID, r.Type, r.Iteration, r.Total, r.Attempt, courier.StepCompleted, r.Bytes, string(r.Outputs)}
+				}())
+			}
+			c := k.get(h.id()).Current
+			w := odd(i, steps-1)
+			k.same("present step", []any{c.Step, c.ID, c.Type, c.Iteration, c.Total, c.Attempt}, []any{w.Step, w.ID, w.Type, w.Iteration, w.Total, w.Attempt})
+			for s, e := range k.audit(h.id())[2:] {
+				w := odd(i, s/2)
+				k.same("audit", []any{*e.Step, e.ID, e.Type, e.Iteration, e.Attempt}, []any{w.Step, w.ID, w.Type, w.Iteration, w.Attempt})
+			}
 		}
 	}},
 	{"a_request_and_the_end", func(k *kit) {
@@ -326,4 +345,20 @@ func (k *kit) actor(i int) {
 			}
 		}
 	}
+}
+
+// odd is an attempt of step s in execution i, which has some things in common with
+// others that are written together with it.
+func odd(i, s int) courier.StepExecution {
+	a := courier.StepExecution{Step: s, Type: string(rune('a' + (i+s)%5)), Attempt: 1 + i%3}
+	if i%4 > 0 {
+		a.ID = fmt.Sprint("step ", s)
+	}
+	if i%2 > 0 {
+		a.Iteration, a.Total = []int{i}, []int{20 + s%3}
+	}
+	if s%3 > 0 {
+		a.Outputs, a.Bytes = json.RawMessage(fmt.Sprintf(`{"n":%d}`, 100*i+s)), int64(i)
+	}
+	return a
 }
