@@ -156,11 +156,15 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	slots := gather
 	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
 		wait := e.opt.Poll
+		slots = gather
 		if free := e.free(w); free > 0 && e.able(w.ctx) {
 			begun := time.Now()
 			got, err := e.claim(w, free)
-			if slots = gather; len(got.List) == free {
+			switch {
+			case len(got.List) == free:
 				slots = min(max(gather, 2*time.Since(begun)), mostGather)
+			case got.Watched > 0:
+				slots = 0 // there was nothing more, and the store tells of what comes
 			}
 			if err != nil && w.ctx.Err() == nil {
 				e.log.Error("claim", "error", err)
@@ -191,15 +195,19 @@ func (e *Engine) until(got *store.Claims) time.Duration {
 }
 
 // pause waits until there may be something to claim, and when a slot became free
-// a little longer. It reports false when the worker stops. What has come
-// meanwhile is covered by the one claim.
+// a little longer; if slots is 0, one that does is no reason. It reports false
+// when the worker stops. What has come meanwhile is covered by the one claim.
 func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
+	freed := e.freed
+	if slots == 0 {
+		freed = nil
+	}
 	if !taken(e.wake) {
 		select {
 		case <-w.stop:
 		case <-poll.C:
 		case <-e.wake:
-		case <-e.freed:
+		case <-freed:
 			e.gather(w, poll, slots)
 			taken(e.wake)
 		}
@@ -359,6 +367,12 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 			}
 			e.log.Warn("await work; polling goes on", "error", err)
 			continue // the next mark comes with the next poll
+		}
+		// The claim that follows has a mark. One of a claim before the news would only
+		// have it followed by another.
+		select {
+		case <-marks:
+		default:
 		}
 		signal(e.wake)
 	}
