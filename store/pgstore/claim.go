@@ -67,6 +67,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	}
 	if c.Only == nil {
 		s.news.claimed(c)
+		if c.held && len(c.rows) < r.Max && s.news.holdBack() && (result.Next == 0 || result.Next > heldBackAgain) {
+			result.Next = heldBackAgain
+		}
 	}
 	if c.waiting && s.letThrough(ctx) && len(c.rows) < r.Max {
 		result.Next = time.Microsecond
@@ -96,6 +99,7 @@ type claim struct {
 	more     bool
 	told     bool          // somebody has subscribed to events
 	waiting  bool          // something waits for other jobs
+	held     bool          // something seems to wait for room under a limit
 	next     time.Duration // 0: not known
 	ends     time.Duration // the next lease; 0: not known
 }
@@ -185,17 +189,17 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	}
 	var list []claimedRow
 	var r claimedRow
-	var limited, more, waiting bool
+	var limited, more, waiting, held bool
 	var next, ends int64
 	var last *string // of a row it is there to be evaluated; of the rest, it tells of subscriptions
-	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &last)
+	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &held, &last)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
 			list = append(list, r)
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more, c.told, c.waiting = limited, more, last != nil, c.waiting || waiting
+		c.limited, c.more, c.held, c.told, c.waiting = limited, more, held, last != nil, c.waiting || waiting
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond

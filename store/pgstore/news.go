@@ -31,6 +31,8 @@ type news struct {
 	telling bool
 	pending map[string]pending // transactions that are not over
 	looking bool
+	holding time.Time // when this store last told that it is held back
+	held    time.Time // when another last did
 
 	listening bool
 	heard     time.Time     // when a notification last came all the way round
@@ -50,6 +52,7 @@ const (
 	emptied   = "e" // a claim by somebody who can do certain steps has emptied a queue
 	everybody = "*" // something changed for all queues
 	planned   = "s" // a schedule was put
+	heldBack  = "h" // who tells this waits for room under a limit
 	areYou    = "?" // the way round; the others hear that this store is there
 )
 
@@ -377,6 +380,8 @@ func (n *news) hearNote(payload string) {
 		n.s.bell.ringAll()
 	case planned:
 		n.s.agenda.ring("")
+	case heldBack:
+		n.held = time.Now()
 	case newIn:
 		n.ringLater(queue)
 	case emptied:
@@ -462,17 +467,6 @@ func (s *Store) wakeQueueOf(t *store.Transition) {
 	// Which queue that is, only the row knows; a claim too many does no harm.
 	s.bell.ringAll()
 	if t.Delay == 0 {
-		s.news.tellAll()
-	}
-}
-
-// freed tells those who wait for room under a limit, if any is in force.
-func (s *Store) freed() {
-	s.claims.mu.Lock()
-	limited := s.claims.limited
-	s.claims.mu.Unlock()
-	if limited {
-		s.bell.ringAll()
 		s.news.tellAll()
 	}
 }

@@ -165,6 +165,9 @@ var clockUses = map[string]string{
 	"hearNote": "when another store was last heard of",
 	"delay":    "whether another store is still there",
 	"retain":   "how long a batch took",
+
+	"holdBack":       "when it last told that it is held back",
+	"othersHeldBack": "when another last did",
 }
 
 // TestClockOfTheWorker looks at every use of the process's clock, and at every

@@ -23,8 +23,8 @@
 -- Each row is a claimed execution with columns of sql/execution.sql, or, with
 -- no id, what else the claim found: whether a limit was met, whether there is
 -- more, the microseconds until the next becomes due and until the next lease
--- ends (0: not known), and whether something waits for other jobs; last, whether
--- somebody has subscribed.
+-- ends (0: not known), whether something waits for other jobs, and whether something
+-- seems to wait for room under a limit; last, whether somebody has subscribed.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
@@ -151,7 +151,7 @@ select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.a
 	c.lease_expires_at, c.disk_bytes, c.seq, c.chain_id::text, c.chain_member, c.waits, c.upstream,
 	c.reclaim, c.lease_first, c.started_at = c.claimed_at,
 	case when c.timeout_ns > 0 then (extract(epoch from c.claimed_at - c.timeout_from) * 1000000)::bigint else 0 end,
-	c.urgency, false, false, 0::bigint, 0::bigint, false,
+	c.urgency, false, false, 0::bigint, 0::bigint, false, false,
 	case when c.current_started = c.claimed_at then set_config('synchronous_commit', (select waited from arg), true) end
 from claimed c
 union all
@@ -163,5 +163,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	false, 0, false,
 	0,
 	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
-	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), waits.any, /* subscribed */ null
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), waits.any, ready_info.held, /* subscribed */ null
 from arg cross join found cross join ready_info cross join waits left join due on true left join ends on true

@@ -77,7 +77,7 @@ select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.a
 	c.lease_expires_at, c.disk_bytes, c.seq, c.chain_id::text, c.chain_member, c.waits, c.upstream,
 	false, c.lease_first, c.started_at = c.state_since,
 	case when c.timeout_ns > 0 then (extract(epoch from c.state_since - c.timeout_from) * 1000000)::bigint else 0 end,
-	c.urgency, false, false, 0::bigint, 0::bigint, false,
+	c.urgency, false, false, 0::bigint, 0::bigint, false, false,
 	case when c.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
 from claimed c
 union all
@@ -88,5 +88,5 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	null, 0, 0, null, null, null, null,
 	false, 0, false,
 	0,
-	0, rule.limited, false, 0, 0, false, /* subscribed */ null
+	0, rule.limited, false, 0, 0, false, false, /* subscribed */ null
 from rule where rule.limited /* or subscribed */

@@ -20,7 +20,7 @@ first_any as materialized (
 ), first as materialized (
 	select * from first_any union all select * from first_only
 ), ready_info as materialized (
-	select exists (select from first, rule where rule.global <> 0 or rule.scoped or first.job_limit > 0) as limited, false as more
+	select exists (select from first, rule where rule.global <> 0 or rule.scoped or first.job_limit > 0) as limited, false as more, false as held
 ), ready as materialized (
 	select * from first where not (select limited from ready_info)
 )
