@@ -155,18 +155,10 @@ func (c *claim) starts() (urgency []int32, due, id []string) {
 	return urgency, due, id
 }
 
-// types are the registered step types; SQL tells none from no array.
-func (c *claim) types() []string {
-	if c.StepTypes == nil {
-		return []string{}
-	}
-	return c.StepTypes
-}
-
 // busyArgs are the parameters of sql/claim_busy.sql.
 func (c *claim) busyArgs() []any {
 	urgency, due, id := c.starts()
-	return []any{c.Worker, c.Workspace, c.types(), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
+	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
 }
 
 // args are the parameters of sql/claim.sql.
@@ -177,7 +169,7 @@ func (c *claim) args() []any {
 		only[i] = uuid(string(x))
 	}
 	return []any{
-		c.Worker, c.Workspace, c.types(), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
+		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
 		c.running && !c.looked, urgency, due, id, c.floor,
 	}
 }

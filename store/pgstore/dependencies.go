@@ -45,11 +45,8 @@ func (r *row) opens() bool {
 // waitTerms returns what an execution waits for, as it is kept: for each
 // dependency a letter that tells what is accepted, and the job. Empty means
 // nothing.
-func waitTerms(list []courier.JobDependency) string {
+func waitTerms(list []courier.JobDependency) []string {
 	list = store.Waiting(list)
-	if len(list) == 0 {
-		return ""
-	}
 	terms := make([]string, len(list))
 	for i, d := range list {
 		letter := "c"
@@ -61,7 +58,7 @@ func waitTerms(list []courier.JobDependency) string {
 		}
 		terms[i] = letter + d.Job
 	}
-	return texts(terms)
+	return terms
 }
 
 func readTerm(term string) courier.JobDependency {

@@ -26,13 +26,16 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, err
 	}
 	var results []store.Enqueued
+	var own ownNews
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
-			results, err = s.enqueue(ctx, s.pool, list)
+			own = s.news.begin(list[0].Queue)
+			defer s.news.end(&own)
+			results, err = s.enqueue(ctx, s.pool, list, &own)
 			return err
 		}
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			results, err = s.enqueue(ctx, tx, list)
+			results, err = s.enqueue(ctx, tx, list, &own)
 			return err
 		})
 	})
@@ -45,7 +48,11 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 			return nil, failed("enqueue", err)
 		}
 	}
-	s.enqueued(results)
+	if own.told {
+		s.bell.ring(list[0].Queue)
+	} else {
+		s.enqueued(results)
+	}
 	return results, nil
 }
 
@@ -62,7 +69,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	var results []store.Enqueued
 	var xid string
 	err := pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
-		if results, err = s.enqueue(ctx, point, list); err != nil {
+		if results, err = s.enqueue(ctx, point, list, new(ownNews)); err != nil {
 			return err
 		}
 		return point.QueryRow(ctx, "select pg_current_xact_id()::text").Scan(&xid)
@@ -94,9 +101,9 @@ func enqueueError(err error) error {
 const maxStatement = 5000
 
 // enqueue creates what does not exist, and returns a result for each of the
-// list.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution) ([]store.Enqueued, error) {
-	results, rest, err := s.create(ctx, db, list)
+// list. If it is one, it is told of as own says.
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, own *ownNews) ([]store.Enqueued, error) {
+	results, rest, err := s.create(ctx, db, list, own)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +153,7 @@ func inTheWay(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates what does not exist. It returns the results of what it has
 // created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution) (results []store.Enqueued, rest []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, own *ownNews) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -158,12 +165,19 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
 	for part := range slices.Chunk(order, maxStatement) {
-		rows, err := db.Query(ctx, s.q.enqueue, enqueueArgs(list, part, now)...)
+		var id string
+		fields := []any{&id, &now}
+		sql, args := s.q.enqueue, []any(nil)
+		if len(list) > 1 {
+			args = enqueueArgs(list, part, now)
+		} else {
+			sql, args, fields = s.q.enqueueOne, enqueueOneArgs(&list[0], own), append(fields, &own.told)
+		}
+		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
 			return nil, nil, err
 		}
-		var id string
-		_, err = pgx.ForEachRow(rows, []any{&id, &now}, func() error {
+		_, err = pgx.ForEachRow(rows, fields, func() error {
 			created[courier.ExecutionID(id)] = true
 			return nil
 		})
@@ -183,6 +197,28 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	return results, rest, nil
 }
 
+// enqueueOneArgs are the parameters of sql/enqueue_one.sql.
+func enqueueOneArgs(e *store.NewExecution, own *ownNews) []any {
+	var typ, id string
+	if e.First != nil {
+		typ, id = e.First.Type, e.First.ID
+	}
+	return []any{
+		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
+		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
+		own.channel, own.payload,
+	}
+}
+
+// textsOf returns a list that is not null in SQL.
+func textsOf(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// enqueueArgs are the parameters of sql/enqueue.sql for a part of a list.
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	n := len(part)
 	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -199,7 +235,9 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
 		latest[i] = e.Latest
-		waits.set(i, waitTerms(e.DependsOn))
+		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
+			waits.set(i, texts(terms))
+		}
 		if e.First != nil {
 			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
 		}

@@ -58,3 +58,19 @@ func ProbeWait(took, lease, ends time.Duration) time.Duration {
 	wait, _ := k.probed(k.probe, found{ends: ends}, time.Now().Add(-took), 0)
 	return wait
 }
+
+// PauseOwnNews has a store tell of lone executions in statements of their own, as
+// after one that took long.
+func PauseOwnNews(s *Store) {
+	s.news.mu.Lock()
+	defer s.news.mu.Unlock()
+	s.news.own.next = time.Now().Add(pauseOwn)
+}
+
+// OwnNewsIn is how long it is until a lone execution is told of in the statement
+// that creates it.
+func OwnNewsIn(s *Store) time.Duration {
+	s.news.mu.Lock()
+	defer s.news.mu.Unlock()
+	return time.Until(s.news.own.next)
+}

@@ -17,9 +17,9 @@ import (
 // news tells other processes what may have become claimable, and hears of it
 // from them. It only makes things faster: what gets lost, polling finds.
 //
-// What is told is the name of a queue, in a statement of its own after the
+// What is told is the name of a queue, mostly in a statement of its own after the
 // commit: a NOTIFY in a transaction takes a lock that all commits with one wait
-// for. While one statement is under way, and for a moment after it, what is to
+// for; see own.go. While one statement is under way, and for a moment after it, what is to
 // be told gathers and is told together.
 type news struct {
 	s       *Store
@@ -29,10 +29,11 @@ type news struct {
 	mu      sync.Mutex
 	queues  map[string]bool // to be told
 	telling bool
+	own     own
+	holding time.Time          // when this store last told that it is held back
+	held    time.Time          // when another last did
 	pending map[string]pending // transactions that are not over
 	looking bool
-	holding time.Time // when this store last told that it is held back
-	held    time.Time // when another last did
 
 	listening bool
 	heard     time.Time     // when a notification last came all the way round

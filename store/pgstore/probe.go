@@ -57,7 +57,7 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 	var due time.Time
 	var ends int64
 	f.first = make(map[string]place)
-	rows, err := s.pool.Query(ctx, s.q.probe, c.Workspace, c.types(), c.queues, queues, urgencies, dues, ids)
+	rows, err := s.pool.Query(ctx, s.q.probe, c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
 	if err != nil {
 		return found{}, err
 	}

@@ -166,6 +166,8 @@ var clockUses = map[string]string{
 	"delay":    "whether another store is still there",
 	"retain":   "how long a batch took",
 
+	"begin":          "when a lone execution was last told of",
+	"end":            "how long that took",
 	"holdBack":       "when it last told that it is held back",
 	"othersHeldBack": "when another last did",
 }

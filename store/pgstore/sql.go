@@ -18,7 +18,7 @@ type statements struct {
 	definitions, executionTable string // tables
 
 	define, save, load, list, definition, names, settings, set string
-	enqueue, existing, latest, newest                          string
+	enqueue, enqueueOne, existing, latest, newest              string
 	claimBusy, claimFree, claimLimited, lock, probe            string
 	renew, notify, committed                                   string
 	apply, progress, standing, ask, askLock                    string
@@ -47,7 +47,7 @@ func newStatements(schema string) *statements {
 	}
 	for name, text := range map[string]*string{
 		"define": &q.define, "save": &q.save, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
-		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "existing": &q.existing,
+		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "enqueue_one": &q.enqueueOne, "existing": &q.existing,
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "probe": &q.probe, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
 		"execution": &q.execution, "executions": &q.executions, "steps": &q.steps, "audit": &q.audit,
