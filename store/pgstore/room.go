@@ -16,9 +16,13 @@ import (
 // that of the parameters.
 
 // withRoom has a connection make room for the parameters of the next statement,
-// and returns them. The first are uuids.
+// and returns them. The first are uuids. A connection that is closed is left to
+// pgx, which may still be at work on it.
 func withRoom(conn *pgxpool.Conn, args []any) []any {
 	pg := conn.Conn().PgConn()
+	if pg.IsClosed() {
+		return args
+	}
 	if known := pg.CustomData(); known[roomyType] == nil {
 		known[roomyType] = true
 		types := conn.Conn().TypeMap()

@@ -1,13 +1,17 @@
 package pgstore
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgtest"
 	"github.com/courierhq/courier/store"
 )
 
@@ -55,6 +59,32 @@ func TestRoom(t *testing.T) {
 	}
 	if buf, err := room(5000).Encode([]byte("abc")); err != nil || string(buf) != "abc" || cap(buf) < 5003 {
 		t.Errorf("%q with room for %d, %v", buf, cap(buf), err)
+	}
+}
+
+// TestRoomOfClosed has a connection make room that pgx is about to close, since a
+// statement took too long: what the race detector finds is the failure.
+func TestRoomOfClosed(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for range 5 {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := conn.Exec(ctx, "select pg_sleep(60)"); err == nil {
+			t.Error("it slept for a minute")
+		}
+		cancel()
+		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", withRoom(conn, []any{make(uuids, 1000)})...); err == nil {
+			t.Error("a closed connection carried out a statement")
+		}
+		conn.Release()
 	}
 }
 
