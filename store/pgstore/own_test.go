@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/pgtest"
 	"github.com/courierhq/courier/store"
@@ -17,28 +15,12 @@ import (
 // counted opens a store and counts the statements by which it tells what is new.
 func counted(t *testing.T, url string, opt *pgstore.Options) (*pgstore.Store, *atomic.Int64) {
 	t.Helper()
-	open(t, url, nil) // which makes the tables
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := new(atomic.Int64)
-	config.ConnConfig.Tracer = tracer(func(name, _ string, _ []any) {
+	return traced(t, url, opt, func(name, _ string, _ []any) {
 		if name == "notify" {
 			n.Add(1)
 		}
-	})
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s, err := pgstore.New(t.Context(), pool, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s, n
+	}), n
 }
 
 // TestLoneNews has the statement that creates an execution tell of it, and a

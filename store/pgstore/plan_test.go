@@ -49,24 +49,8 @@ func (r *recorder) of(name string) sent {
 // recorded returns a store and the statements it sends from now on.
 func recorded(t *testing.T, u string) (*pgstore.Store, *recorder) {
 	t.Helper()
-	open(t, u, nil)
-	c, err := pgxpool.ParseConfig(u)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &recorder{last: make(map[string]sent)}
-	c.ConnConfig.Tracer = tracer(r.note)
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s, err := pgstore.New(t.Context(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s, r
+	return traced(t, u, nil, r.note), r
 }
 
 // TestOldSnapshot shows that a claim that begins behind the last claimed row does

@@ -3,8 +3,10 @@ package pgstore_test
 import (
 	"context"
 	"strings"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -35,3 +37,25 @@ func (f tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBat
 
 func (f tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (f tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// traced opens a store whose statements a tracer sees.
+func traced(t *testing.T, url string, opt *pgstore.Options, f tracer) *pgstore.Store {
+	t.Helper()
+	open(t, url, nil) // which makes the tables
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.Tracer = f
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := pgstore.New(t.Context(), pool, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
