@@ -217,13 +217,30 @@ func (w *worker) end(id courier.ExecutionID) {
 	if w.Plan.Freeze {
 		sig = syscall.SIGSTOP
 	}
+	begun := time.Now()
 	if err := syscall.Kill(os.Getpid(), sig); err != nil {
 		panic(err)
 	}
 	if sig == syscall.SIGKILL {
 		select {}
 	}
-	time.Sleep(50 * time.Millisecond) // a signal takes a moment to stop all threads
+	standStill(begun)
+}
+
+// standStill returns after the process has stood still, which it was told to at an
+// instant: a signal takes a moment to stop all threads, on a busy machine longer
+// than what comes next does.
+func standStill(begun time.Time) {
+	const tick, still = 5 * time.Millisecond, 300 * time.Millisecond // leases are longer
+	for last := begun; last.Sub(begun) < 10*time.Second; {
+		now := time.Now()
+		if now.Sub(last) > still {
+			return
+		}
+		last = now
+		time.Sleep(tick)
+	}
+	panic("the process does not stand still")
 }
 
 // points are where a process can end. Those of one word with a phase are calls.
