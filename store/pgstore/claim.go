@@ -100,6 +100,7 @@ type claim struct {
 	told     bool          // somebody has subscribed to events
 	waiting  bool          // something waits for other jobs
 	held     bool          // something seems to wait for room under a limit
+	took     time.Duration // what the longest of its statements took
 	next     time.Duration // 0: not known
 	ends     time.Duration // the next lease; 0: not known
 }

@@ -23,8 +23,9 @@ type claims struct {
 	of    string           // what this holds for: the rest of the request
 	what  string           // see hash
 	last  map[string]place // the last claimed row of each queue
-	quick time.Duration    // what a claim may take, and a bit for each row
-	slow  int              // claims in a row that began at the start and took longer
+	quick time.Duration    // what a claim may take beside the round trip, and a bit for each row
+	trip  time.Duration    // about what a round trip takes; 0: not known
+	slow  int              // claims in a row that began at the start, had something to do and took longer
 	probe *claim           // for which a probe is under way; nil: claims begin at the start
 	back  map[string]place // of what it has found, the first row of each queue
 	floor string           // where looks begin
@@ -66,7 +67,8 @@ func (k *claims) hash() string {
 }
 
 // So many claims in a row that began at the start and took longer are followed by
-// claims that begin behind the last claimed row.
+// claims that begin behind the last claimed row. Those that found nothing, and that
+// nothing had called, don't count.
 const (
 	quickClaim = 6 * time.Millisecond
 	slowClaims = 3
@@ -84,8 +86,8 @@ const lookLater = 5 * time.Millisecond
 func (k *claims) learn(c *claim, begun time.Time) (probe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	took := time.Since(begun)
-	k.took += (took - k.took) / 4
+	called := c.mark != k.mark
+	k.took += (time.Since(begun) - k.took) / 4
 	k.limited, k.busy, k.ran, k.mark = c.limited, len(c.rows) >= c.Max, c.running, c.mark
 	if len(c.rows) > 0 && begun.Add(c.Lease).Before(k.look) {
 		k.look = begun.Add(c.Lease)
@@ -117,9 +119,13 @@ func (k *claims) learn(c *claim, begun time.Time) (probe bool) {
 	if c.ahead || k.probe != nil {
 		return false
 	}
-	if took <= k.quick+time.Duration(len(c.rows))*k.quick/100 {
+	k.trip = min(k.trip, c.took)
+	if c.took-k.trip <= k.quick+time.Duration(len(c.rows))*k.quick/100 {
 		k.slow = 0
 		return false
+	}
+	if len(c.rows) == 0 && !called {
+		return false // nothing waits for the looks of who is idle
 	}
 	k.slow++
 	if k.slow < slowClaims {

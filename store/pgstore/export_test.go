@@ -55,8 +55,20 @@ func ProbeWait(took, lease, ends time.Duration) time.Duration {
 	k.init()
 	k.probe = &claim{ClaimRequest: &store.ClaimRequest{Lease: lease}}
 	k.used = time.Now()
-	wait, _ := k.probed(k.probe, found{ends: ends}, time.Now().Add(-took), 0)
+	wait, _ := k.probed(k.probe, found{ends: ends, begun: time.Now().Add(-took)}, 0)
 	return wait
+}
+
+// Probes reports whether the last of claims that were called and took so long, one
+// after another, is followed by a probe, where a round trip takes trip.
+func Probes(trip time.Duration, took ...time.Duration) (probes bool) {
+	var k claims
+	k.init()
+	k.trip = trip
+	for i, d := range took {
+		probes = k.learn(&claim{ClaimRequest: new(store.ClaimRequest), took: d, mark: uint64(i + 1)}, time.Now())
+	}
+	return probes
 }
 
 // PauseOwnNews has a store tell of lone executions in statements of their own, as

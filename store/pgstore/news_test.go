@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -140,36 +141,151 @@ func TestStampede(t *testing.T) {
 	}
 }
 
-// TestIdle counts what an idle engine sends.
+// sniffed are the statements that passed through a proxy, with the names that the
+// store gives them, and when they did.
+type sniffed struct {
+	mu       sync.Mutex
+	begun    time.Time
+	prepared map[string]string // the name of a prepared statement: the store's
+	bound    map[int]string    // a connection: what it executes next
+	list     []string
+	late     atomic.Int64 // how late an answer is delivered
+}
+
+// sniff begins to note the statements that pass through p.
+func sniff(p *pgproxy.Proxy) *sniffed {
+	s := &sniffed{begun: time.Now(), prepared: make(map[string]string), bound: make(map[int]string)}
+	p.OnMessage(func(m pgproxy.Message) pgproxy.Action {
+		if !m.FromServer {
+			s.note(m)
+		} else if m.Type == 'Z' { // ready for the next
+			time.Sleep(time.Duration(s.late.Load()))
+		}
+		return pgproxy.Pass
+	})
+	return s
+}
+
+// answerLate delivers each answer so much later from now on.
+func (s *sniffed) answerLate(d time.Duration) { s.late.Store(int64(d)) }
+
+func (s *sniffed) note(m pgproxy.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, rest, _ := strings.Cut(string(m.Body), "\x00")
+	second, _, _ := strings.Cut(rest, "\x00")
+	switch m.Type {
+	case 'P': // its name, and its text
+		s.prepared[first] = title(second)
+	case 'B': // the name of the portal, and that of the statement
+		s.bound[m.Conn] = cmp.Or(s.prepared[second], second)
+	case 'E':
+		s.add(m, s.bound[m.Conn])
+	case 'Q':
+		if !strings.HasPrefix(first, "-- ping") { // the pool's own look at a connection that was idle
+			s.add(m, title(first))
+		}
+	}
+}
+
+func (s *sniffed) add(m pgproxy.Message, what string) {
+	s.list = append(s.list, fmt.Sprintf("%6.2f s, connection %d: %s", time.Since(s.begun).Seconds(), m.Conn, what))
+}
+
+// title is the name that the store gives a statement, or how it begins.
+func title(sql string) string {
+	if rest, ok := strings.CutPrefix(sql, "/* courier: "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		return name
+	}
+	return sql[:min(len(sql), 60)]
+}
+
+// restart forgets what passed so far.
+func (s *sniffed) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun, s.list = time.Now(), nil
+}
+
+func (s *sniffed) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list)
+}
+
+func (s *sniffed) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.list, "\n")
+}
+
+// TestIdle counts what an idle engine sends, also if each answer is late.
 func TestIdle(t *testing.T) {
-	t.Parallel()
+	for _, c := range []struct {
+		name, limit string
+		late        time.Duration
+	}{
+		{"limit", "5", 0},
+		{"no limit", "0", 0},
+		{"late", "5", 10 * time.Millisecond},
+		{"late and no limit", "0", 10 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			idle(t, c.limit, c.late)
+		})
+	}
+}
+
+// nothing is a step that does nothing.
+type nothing struct{}
+
+func (nothing) Execute(context.Context, *courier.Context, struct{}) (struct{}, error) {
+	return struct{}{}, nil
+}
+
+func idle(t *testing.T, limit string, late time.Duration) {
 	p, url := through(t, pgtest.URL(t))
+	seen := sniff(p)
+	seen.answerLate(late)
 	s := open(t, url, nil)
-	e := engine.New(s, new(courier.Registry), &engine.Options{
+	if err := s.Set(t.Context(), store.LimitSetting(""), limit); err != nil {
+		t.Fatal(err)
+	}
+	var reg courier.Registry
+	courier.Register(&reg, "test.nothing", nothing{}, nil)
+	e := engine.New(s, &reg, &engine.Options{
 		Workspace: t.TempDir(), Listers: map[string]courier.Lister{"file": file.NewLister(nil, nil)},
 	})
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	job := courier.Job{Name: "job", Steps: []courier.StepSpec{{ID: "a", Type: "test.nothing"}}}
+	if _, err := e.Define(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
 	watched(t, s)
-	time.Sleep(time.Second)
-	var statements atomic.Int64
-	p.OnMessage(func(m pgproxy.Message) pgproxy.Action {
-		// The pool's own look at a connection that was idle is an empty query.
-		if !m.FromServer && (m.Type == 'E' || m.Type == 'Q' && !strings.HasPrefix(string(m.Body), "-- ping")) {
-			statements.Add(1)
+	for range 10 { // it has had work
+		x, err := e.Enqueue(t.Context(), "job", nil)
+		if err == nil {
+			_, err = e.Wait(t.Context(), x.ID)
 		}
-		return pgproxy.Pass
-	})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second)
 	const watch = time.Minute
+	seen.restart()
 	time.Sleep(watch)
 	if err := e.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	n := statements.Load()
+	n := seen.count()
 	t.Logf("%d statements in %v", n, watch)
 	if n >= 10 {
-		t.Errorf("%d statements in %v, want fewer than 10", n, watch)
+		t.Errorf("%d statements in %v, want fewer than 10:\n%s", n, watch, seen)
 	}
 	if n == 0 {
 		t.Error("no statement at all: an idle engine has to look now and then")

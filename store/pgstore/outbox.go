@@ -28,9 +28,11 @@ func (s *Store) toldOrNot(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c
 		try.told = false
+		begun := time.Now()
 		if err := claim(&try); err != nil {
 			return err
 		}
+		try.took = max(try.took, time.Since(begun))
 		if !try.told {
 			*c = try
 			return nil

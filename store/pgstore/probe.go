@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // What governs probes. They take a twentieth of the time, up to a fifth where a
@@ -21,7 +22,6 @@ const (
 // begin behind the last claimed row, until that is no longer needed.
 func (s *Store) probe(c *claim) {
 	for failures := 0; ; {
-		begun := time.Now()
 		ctx, cancel := context.WithTimeout(s.ctx, probeTimeout)
 		found, err := s.probeOnce(ctx, c)
 		cancel()
@@ -30,7 +30,7 @@ func (s *Store) probe(c *claim) {
 		} else if failures++; s.ctx.Err() == nil {
 			s.log.Warn("look beside claims for work that they pass over; it is looked for again", "error", err)
 		}
-		wait, more := s.claims.probed(c, found, begun, failures)
+		wait, more := s.claims.probed(c, found, failures)
 		if found.any() || !more {
 			s.bell.ringAll()
 		}
@@ -45,23 +45,39 @@ type found struct {
 	first map[string]place // of the queues in which something stands behind
 	lost  string           // the first id of those whose lease has ended; "" if none has
 	ends  time.Duration    // until the next lease ends; 0: not known
+	begun time.Time        // when the probe began
+	trip  time.Duration    // what a round trip took before it
 }
 
 func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
 
 // probeOnce looks once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
-	queues, urgencies, dues, ids := s.claims.places()
+	f.begun, f.first = time.Now(), make(map[string]place)
+	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		asked := time.Now()
+		if err := conn.Ping(ctx); err != nil {
+			return err
+		}
+		f.begun = time.Now()
+		f.trip = f.begun.Sub(asked)
+		queues, urgencies, dues, ids := s.claims.places()
+		rows, err := conn.Query(ctx, s.q.probe, c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
+		if err != nil {
+			return err
+		}
+		return f.read(rows)
+	})
+	return f, err
+}
+
+// read reads what the statement of a probe returns.
+func (f *found) read(rows pgx.Rows) error {
 	var queue, id string
 	var p place
 	var due time.Time
 	var ends int64
-	f.first = make(map[string]place)
-	rows, err := s.pool.Query(ctx, s.q.probe, c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
-	if err != nil {
-		return found{}, err
-	}
-	_, err = pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &id, &ends}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &id, &ends}, func() error {
 		if queue == "" {
 			f.lost, f.ends = id, time.Duration(ends)*time.Microsecond
 		} else {
@@ -70,7 +86,7 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 		}
 		return nil
 	})
-	return f, err
+	return err
 }
 
 // places returns where claims begin in each queue, as parameters.
@@ -85,14 +101,15 @@ func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
 
 // probed remembers what a probe has found, after so many that failed in a row. It
 // returns when the next is to begin, and whether there is to be one.
-func (k *claims) probed(c *claim, f found, begun time.Time, failures int) (wait time.Duration, more bool) {
+func (k *claims) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.probe != c {
 		return 0, false
 	}
-	took := time.Since(begun)
-	if failures >= probeErrors || failures == 0 && took <= k.quick || time.Since(k.used) > c.Lease {
+	took := time.Since(f.begun)
+	k.trip = f.trip
+	if failures >= probeErrors || failures == 0 && max(0, took-k.trip) <= k.quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
 		return 0, false
 	}
@@ -101,7 +118,7 @@ func (k *claims) probed(c *claim, f found, begun time.Time, failures int) (wait 
 	}
 	k.floor = afterAll
 	if f.lost != "" {
-		k.floor, k.look = f.lost, begun
+		k.floor, k.look = f.lost, f.begun
 	}
 	wait = max(min(probeEvery*took, c.Lease*2/3-took), probeAtLeast*took)
 	if f.ends > 0 {

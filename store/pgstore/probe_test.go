@@ -57,11 +57,7 @@ func TestProbe(t *testing.T) {
 		},
 		"nothing": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
 			pgstore.Find(s, false)
-			for begun := time.Now(); pgstore.Probing(s); time.Sleep(time.Millisecond) {
-				if time.Since(begun) > 10*time.Second {
-					t.Fatal("claims that are quick still begin behind the last claimed row")
-				}
-			}
+			stopsProbing(t, s)
 			n := newExecution("j")
 			n.Priority = 10
 			enqueueOne(t, s, n)
@@ -93,6 +89,103 @@ func TestProbe(t *testing.T) {
 			}
 			find(t, s, pool, r)
 		})
+	}
+}
+
+// TestNoProbe shows what does not make claims begin behind the last claimed row.
+func TestNoProbe(t *testing.T) {
+	t.Parallel()
+	t.Run("looks of who is idle", func(t *testing.T) {
+		t.Parallel()
+		s := unlimited(t, pgtest.URL(t))
+		pgstore.Find(s, true)
+		for range 5 {
+			if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pgstore.Probing(s) {
+			t.Error("claims that nothing had called, and that found nothing, began a probe")
+		}
+	})
+	t.Run("a server that is far away", func(t *testing.T) {
+		t.Parallel()
+		p, url := through(t, pgtest.URL(t))
+		s := unlimited(t, url)
+		sniff(p).answerLate(20 * time.Millisecond)
+		for range 12 {
+			enqueueOne(t, s, newExecution("j"))
+			claimSoon(t, s, request("w", 1))
+		}
+		stopsProbing(t, s)
+	})
+}
+
+// TestSlowClaims tells which claims are followed by a probe: those that take
+// longer than what a round trip does, again and again.
+func TestSlowClaims(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		trip time.Duration
+		took []time.Duration
+		want bool
+	}{
+		{0, []time.Duration{10 * ms, 10 * ms}, false},
+		{0, []time.Duration{10 * ms, 10 * ms, 10 * ms}, true},
+		{0, []time.Duration{10 * ms, 10 * ms, 5 * ms, 10 * ms, 10 * ms}, false},
+		{20 * ms, []time.Duration{25 * ms, 25 * ms, 25 * ms}, false},
+		{20 * ms, []time.Duration{27 * ms, 27 * ms, 27 * ms}, true},
+		{20 * ms, []time.Duration{ms, 10 * ms, 10 * ms, 10 * ms}, true}, // a round trip takes no more than a claim
+	} {
+		if got := pgstore.Probes(c.trip, c.took...); got != c.want {
+			t.Errorf("claims of %v with a round trip of %v are followed by a probe: %t, want %t", c.took, c.trip, got, c.want)
+		}
+	}
+}
+
+// unlimited opens a store without limits and with a job named "j".
+func unlimited(t *testing.T, url string) *pgstore.Store {
+	t.Helper()
+	s := open(t, url, nil)
+	define(t, s, "j")
+	if err := s.Set(t.Context(), store.LimitSetting(""), "0"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stopsProbing waits until claims begin at the start.
+func stopsProbing(t *testing.T, s *pgstore.Store) {
+	t.Helper()
+	for begun := time.Now(); pgstore.Probing(s); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("claims that are quick still begin behind the last claimed row")
+		}
+	}
+}
+
+// TestNothingNew shows that a claim that something had called, but that finds
+// nothing, asks for no lock, whatever the limits.
+func TestNothingNew(t *testing.T) {
+	t.Parallel()
+	s, sent := recorded(t, pgtest.URL(t))
+	for range 2 {
+		if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Set(t.Context(), store.LimitSetting("key:k"), "3"); err != nil { // which rings
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if sent.of("claim_busy").sql == "" {
+		t.Error("nothing had called")
+	}
+	if sent.of("claim_limited").sql != "" {
+		t.Error("a claim that found nothing has looked for it under the lock too")
 	}
 }
 

@@ -39,9 +39,9 @@ with recursive q as materialized (
 	where l.urgency is not null
 	order by c.urgency, c.due_at, c.id limit (select $4::bigint)
 ), rule as materialized (
-	select not exists (select from courier.system_settings where key = 'job.concurrency_limit')
+	select exists (select from first) and (not exists (select from courier.system_settings where key = 'job.concurrency_limit')
 		or exists (select from courier.system_settings where (key = 'job.concurrency_limit' or starts_with(key, 'job.concurrency_limit.')) and value::bigint <> 0)
-		or exists (select from first where job_limit > 0) as limited
+		or exists (select from first where job_limit > 0)) as limited
 ), claimed as (
 	update courier.job_executions e set
 		state = 'running',
