@@ -275,8 +275,13 @@ func idle(t *testing.T, limit string, late time.Duration) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Second)
-	const watch = time.Minute
+	const quiet, watch = 5 * time.Second, time.Minute
+	for begun := time.Now(); seen.count() > 0; time.Sleep(quiet) {
+		if time.Since(begun) > watch {
+			t.Fatalf("it does not become quiet:\n%s", seen)
+		}
+		seen.restart()
+	}
 	seen.restart()
 	time.Sleep(watch)
 	if err := e.Stop(context.WithoutCancel(t.Context())); err != nil {
