@@ -222,6 +222,24 @@ var enqueueCases = []testCase{
 		k.claimed("claim", k.request(10))
 		k.add(k.keyed("x", "")) // the key is still free
 	}},
+	{"batch_as_one_by_one", func(k *kit) {
+		for _, job := range []string{"together", "alone"} {
+			k.saveAll(store.Job, job, `{"v": 1}`, `{"v": 2}`)
+		}
+		k.limit("", "0")
+		list := make([]store.NewExecution, len(variants))
+		for i, change := range variants {
+			list[i] = k.with(change)
+			list[i].Job = "together"
+		}
+		k.add(list...)
+		for _, n := range list {
+			together := n.ID
+			n.ID, n.Job = courier.ExecutionID(k.ids.New()), "alone"
+			k.add(n)
+			k.same("in a list and alone", k.story(together), k.story(n.ID))
+		}
+	}},
 	{"empty_batch", func(k *kit) {
 		got, err := k.Enqueue(k.ctx(), nil)
 		k.ok(err)
@@ -236,6 +254,54 @@ var enqueueCases = []testCase{
 			k.refused("unknown version", courier.ErrNotFound, k.with(change))
 		}
 	}},
+}
+
+// variants are executions each of which differs from the others in what is asked
+// of it.
+var variants = []func(*store.NewExecution){
+	func(*store.NewExecution) {},
+	func(n *store.NewExecution) { n.Version = 2 },
+	func(n *store.NewExecution) { n.Version, n.Latest = 2, true },
+	func(n *store.NewExecution) { n.StepTypes = []string{"c"} },
+	func(n *store.NewExecution) { n.StepTypes = nil },
+	func(n *store.NewExecution) { n.StepTypes = []string{"a", "unknown"} },
+	func(n *store.NewExecution) { n.First = &courier.StepExecution{ID: "first", Type: "a"} },
+	func(n *store.NewExecution) { n.First = &courier.StepExecution{Type: "b"} },
+	func(n *store.NewExecution) { n.Queue = "night" },
+	func(n *store.NewExecution) { n.Priority = 7 },
+	func(n *store.NewExecution) { n.Delay = long },
+	func(n *store.NewExecution) { n.Hold = true },
+	func(n *store.NewExecution) { n.IdempotencyKey = "key" },
+	func(n *store.NewExecution) { n.Params = json.RawMessage(`{"a": "ü \"\\"}`) },
+	func(n *store.NewExecution) { n.LimitKeys = []string{"k", "l"} },
+	func(n *store.NewExecution) { n.JobLimit = 1 },
+	func(n *store.NewExecution) { n.Timeout = 90 * time.Second },
+	func(n *store.NewExecution) { n.By = "ann" },
+}
+
+// story is all that can be seen of a new execution and of its claim, but for its
+// id, the name of its job and the time of day.
+func (k *kit) story(id courier.ExecutionID) []any {
+	k.Helper()
+	plain := func(x courier.Execution) courier.Execution {
+		x.ID, x.Job = "", ""
+		x.CreatedAt, x.DueAt, x.StartedAt, x.LeaseExpiresAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		if x.Current != nil {
+			at := *x.Current
+			at.Execution, at.StartedAt = "", time.Time{}
+			x.Current = &at
+		}
+		return x
+	}
+	x := k.get(id)
+	story := []any{x.DueAt.Sub(x.CreatedAt), plain(x), moves(k.audit(id)), k.audit(id)[0].By}
+	r := k.request(1)
+	r.Only, r.Queues = []courier.ExecutionID{id}, append(r.Queues, "night")
+	for _, c := range k.claim(r) {
+		x := plain(c.Execution)
+		story = append(story, x, c.Seq, c.First, c.Marks, c.Started != nil, c.Remaining, moves(k.audit(id)))
+	}
+	return story
 }
 
 // keyed is an execution with an idempotency key.
