@@ -108,6 +108,7 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 			e.log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
+		taken(marks) // of a look before the change, as in awaitLoop
 		signal(changed)
 		e.watching.heard()
 	}

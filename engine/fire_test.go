@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -383,5 +384,34 @@ func TestManyAtOnce(t *testing.T) {
 				t.Fatalf("%s was created %v after its tick", x.IdempotencyKey, late)
 			}
 		}
+	})
+}
+
+// A looking store counts looks at what is due.
+type looking struct {
+	*memstore.Store
+	looks atomic.Int64
+}
+
+func (l *looking) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+	l.looks.Add(1)
+	return l.Store.Due(ctx, most, lease)
+}
+
+// TestOneLookForChange has an engine, which has looked at the schedules in vain a few
+// times, hear that one was set: it looks once.
+func TestOneLookForChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &looking{Store: memstore.New()}
+		f := newFleet(t, l, 1)
+		f.start(0)
+		time.Sleep(100 * time.Second)
+		before := l.looks.Load()
+		f.set(courier.Schedule{Name: "hourly", Every: time.Hour})
+		time.Sleep(time.Second)
+		if got := l.looks.Load() - before; got != 1 {
+			t.Errorf("%d looks, want one", got)
+		}
+		f.stop(0)
 	})
 }

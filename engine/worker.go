@@ -153,7 +153,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.rest.Done()
 	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
-	slots := gather
+	var slots time.Duration
 	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
 		wait := e.opt.Poll
 		slots = gather
@@ -240,8 +240,8 @@ func (e *Engine) gather(w *worker, timer *time.Timer, most time.Duration) {
 	}
 }
 
-// taken reports whether a signal was there, which it no longer is.
-func taken(c <-chan struct{}) bool {
+// taken reports whether something was there to be received, which it no longer is.
+func taken[T any](c <-chan T) bool {
 	select {
 	case <-c:
 		return true
@@ -370,10 +370,7 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 		}
 		// The claim that follows has a mark. One of a claim before the news would only
 		// have it followed by another.
-		select {
-		case <-marks:
-		default:
-		}
+		taken(marks)
 		signal(e.wake)
 	}
 }
