@@ -150,7 +150,7 @@ func (r *run) do(f func()) {
 		r.calls = make(chan func(), 1)
 		go func(calls <-chan func()) {
 			for f := range calls {
-				makeRoom(room - 1)
+				growStack(stackNeeded - 1)
 				f()
 			}
 		}(r.calls)
@@ -158,18 +158,18 @@ func (r *run) do(f func()) {
 	r.calls <- f
 }
 
-// room is about the stack, in bytes, that decoding a configuration takes.
-const room = 5 << 10
+// stackNeeded is about the stack, in bytes, that decoding a configuration takes.
+const stackNeeded = 5 << 10
 
-// makeRoom has the stack of a goroutine grow while there is next to nothing on
+// growStack has the stack of a goroutine grow while there is next to nothing on
 // it. Each garbage collection halves that of one that waits, as they do between
 // two steps, and to grow it deep in a decoder, where all frames have to be
 // adjusted, took an eighth of the time of an engine whose steps do nothing. At is
-// a place in the room, which the compiler does not know, or there would be none.
+// a place in the frame, which the compiler does not know, or there would be none.
 //
 //go:noinline
-func makeRoom(at int) byte {
-	var frame [room]byte
+func growStack(at int) byte {
+	var frame [stackNeeded]byte
 	return frame[at]
 }
 

@@ -122,7 +122,7 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
-	makeRoom(room - 1)
+	growStack(stackNeeded - 1)
 	if r.before != nil {
 		select {
 		case <-r.before:
@@ -134,7 +134,7 @@ func (r *run) drive(c *store.Claimed) {
 		return
 	}
 	for r.lease.Err() == nil {
-		makeRoom(room - 1)
+		growStack(stackNeeded - 1)
 		step, err := r.walk.Next()
 		switch {
 		case r.boundary():
