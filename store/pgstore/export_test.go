@@ -71,6 +71,9 @@ func Probes(trip time.Duration, took ...time.Duration) (probes bool) {
 	return probes
 }
 
+// OthersHeldBack reports whether a store knows that others wait for room.
+func OthersHeldBack(s *Store) bool { return s.news.othersHeldBack() }
+
 // PauseOwnNews has a store tell of lone executions in statements of their own, as
 // after one that took long.
 func PauseOwnNews(s *Store) {

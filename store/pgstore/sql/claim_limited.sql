@@ -77,7 +77,7 @@ run as materialized (
 			and (room.free <= 0 or exists (select from first)) as limited,
 		cut.at < 9223372036854775807 or (select count(*) from first) >= 2 * (select most from arg) + 50 as more,
 		exists (select from level l, arg where l.urgency is not null and l.due_at <= arg.now)
-			and (room.free <= 0 or exists (select from settled where not taken) or (select count(*) from first) > room.free
+			and (exists (select from settled where not taken) or (select count(*) from first) > room.free
 				or exists (select from run) and not exists (select from first)) as held
 	from rule, cut, room
 ), ready as materialized (
