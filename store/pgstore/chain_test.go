@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/pgtest"
@@ -86,17 +85,8 @@ func TestChainRoundTrips(t *testing.T) {
 	members := raced.Or(200, 1000)
 	u := pgtest.URL(t)
 	open(t, u, nil)
-	c, err := pgxpool.ParseConfig(u)
-	if err != nil {
-		t.Fatal(err)
-	}
 	counted := new(trips)
-	c.ConnConfig.Tracer = counted
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := dialWith(t, u, func(c *pgx.ConnConfig) { c.Tracer = counted })
 	s, err := pgstore.New(t.Context(), pool, &pgstore.Options{PollOnly: true})
 	if err != nil {
 		t.Fatal(err)

@@ -77,25 +77,25 @@ func (u uuids) Value() (driver.Value, error) {
 	return string(append(b, '}')), nil
 }
 
-// words are texts of which many rows have the same. Each is sent once, and its rows
-// have its subscript.
-type words struct {
-	list []string
-	at   map[string]int32
+// A dictionary has texts of which many rows have the same. Each is sent once, and
+// its rows have its code, which is its subscript.
+type dictionary struct {
+	list  []string
+	codes map[string]int32
 }
 
-// of returns the subscript of a text; 0 if it is empty.
-func (w *words) of(s string) int32 {
+// code returns the code of a text; 0 if it is empty.
+func (d *dictionary) code(s string) int32 {
 	if s == "" {
 		return 0
 	}
-	at, ok := w.at[s]
+	code, ok := d.codes[s]
 	if !ok {
-		w.list = append(w.list, s)
-		at = int32(len(w.list))
-		w.at[s] = at
+		d.list = append(d.list, s)
+		code = int32(len(d.list))
+		d.codes[s] = code
 	}
-	return at
+	return code
 }
 
 // moves are the columns of transitions that both statements have.
@@ -185,36 +185,36 @@ func (a *applying) progresses() bool {
 // progressArgs are the parameters of sql/progress.sql.
 func progressArgs(batch []*applying) []any {
 	var (
-		n                           = len(batch)
-		m, ended                    = newMoves(batch), newEnds(n)
-		completed                   = make([]bool, n)
-		w                           = words{list: []string{}, at: make(map[string]int32)}
-		marks, workspace            = []int32{}, []int32{}
-		startID, startType, startOf = []int32{}, []int32{}, []int32{}
-		id, typ, of                 = []int32{}, []int32{}, []int32{}
+		n                              = len(batch)
+		m, ended                       = newMoves(batch), newEnds(n)
+		completed                      = make([]bool, n)
+		texts                          = dictionary{list: []string{}, codes: make(map[string]int32)}
+		marks, workspace               = []int32{}, []int32{}
+		startID, startType, startTotal = []int32{}, []int32{}, []int32{}
+		endID, endType, endTotal       = []int32{}, []int32{}, []int32{}
 	)
 	for i, a := range batch {
 		t := a.t
 		completed[i] = t.To == courier.Completed
-		set(&marks, n, i, w.of(writeMarks(t.Marks)))
-		set(&workspace, n, i, w.of(t.Workspace))
+		set(&marks, n, i, texts.code(writeMarks(t.Marks)))
+		set(&workspace, n, i, texts.code(t.Workspace))
 		if s := t.Start; s != nil {
-			set(&startID, n, i, w.of(s.ID))
-			set(&startType, n, i, w.of(s.Type))
-			set(&startOf, n, i, w.of(numbers(s.Total)))
+			set(&startID, n, i, texts.code(s.ID))
+			set(&startType, n, i, texts.code(s.Type))
+			set(&startTotal, n, i, texts.code(numbers(s.Total)))
 		}
 		if len(t.Ended) > 0 {
 			e := &t.Ended[0]
 			ended.set(i, e)
-			set(&id, n, i, w.of(e.ID))
-			set(&typ, n, i, w.of(e.Type))
-			set(&of, n, i, w.of(numbers(e.Total)))
+			set(&endID, n, i, texts.code(e.ID))
+			set(&endType, n, i, texts.code(e.Type))
+			set(&endTotal, n, i, texts.code(numbers(e.Total)))
 		}
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), w.list, marks, m.reclaims, workspace, m.disk,
-		m.startStep, m.number, startID, startType, m.iteration.arg(), startOf,
-		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), typ, id, of,
+		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, marks, m.reclaims, workspace, m.disk,
+		m.startStep, m.number, startID, startType, m.iteration.arg(), startTotal,
+		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endType, endID, endTotal,
 	}
 }
 
@@ -232,12 +232,12 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		none                               = textColumn{n: n}
 		marks, resumed, request, workspace = none, none, none, none
 		failure, reason, message           = none, none, none
-		startID, startType, startOf        = none, none, none
+		startID, startType, startTotal     = none, none, none
 
-		ended                                = newEnds(sum)
-		ord, seq, final                      = make([]int32, sum), make([]int64, sum), make([]bool, sum)
-		some                                 = textColumn{n: sum}
-		how, typ, id, of, why, text, started = some, some, some, some, some, some, some
+		ended                                                            = newEnds(sum)
+		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
+		some                                                             = textColumn{n: sum}
+		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
 	)
 	k := 0
 	for i, a := range batch {
@@ -256,18 +256,18 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		if s := t.Start; s != nil {
 			startID.set(i, s.ID)
 			startType.set(i, s.Type)
-			startOf.set(i, numbers(s.Total))
+			startTotal.set(i, numbers(s.Total))
 		}
 		for j := range t.Ended {
 			e := &t.Ended[j]
 			ended.set(k, e)
 			ord[k], final[k], seq[k] = int32(i+1), j == len(t.Ended)-1, t.Seq+int64(j)
-			how.set(k, string(e.State))
-			typ.set(k, e.Type)
-			id.set(k, e.ID)
-			of.set(k, numbers(e.Total))
-			why.set(k, string(e.Reason))
-			text.set(k, e.Error)
+			endState.set(k, string(e.State))
+			endType.set(k, e.Type)
+			endID.set(k, e.ID)
+			endTotal.set(k, numbers(e.Total))
+			endReason.set(k, string(e.Reason))
+			endError.set(k, e.Error)
 			if !e.StartedAt.IsZero() {
 				started.set(k, e.StartedAt.UTC().Format(time.RFC3339Nano))
 			}
@@ -277,8 +277,8 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 	return []any{
 		m.id, m.token, m.seq, m.last, state, delay, m.step, m.loops.arg(), marks.arg(), m.reclaims, resumed.arg(), request.arg(),
 		pause, cancel, interrupt, failure.arg(), reason.arg(), message.arg(), retry, workspace.arg(), m.disk,
-		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startOf.arg(),
-		ord, final, seq, ended.step, ended.number, how.arg(), typ.arg(), id.arg(), ended.iteration.arg(), of.arg(),
-		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), why.arg(), text.arg(), string(locked),
+		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
+		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
+		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
 	}
 }

@@ -209,7 +209,7 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 	if len(all) == 0 {
 		return nil
 	}
-	got, rest, err := f.s.create(ctx, tx, all, new(ownNews))
+	got, rest, err := f.s.create(ctx, tx, all, nil)
 	if err != nil {
 		return err
 	}

@@ -26,16 +26,16 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, err
 	}
 	var results []store.Enqueued
-	var own ownNews
+	var inline inlineNews
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
-			own = s.news.begin(list[0].Queue)
-			defer s.news.end(&own)
-			results, err = s.enqueue(ctx, s.pool, list, &own)
+			inline = s.news.beginInline(list[0].Queue)
+			defer s.news.endInline(&inline)
+			results, err = s.enqueue(ctx, s.pool, list, &inline)
 			return err
 		}
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			results, err = s.enqueue(ctx, tx, list, &own)
+			results, err = s.enqueue(ctx, tx, list, nil)
 			return err
 		})
 	})
@@ -48,7 +48,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 			return nil, failed("enqueue", err)
 		}
 	}
-	if own.told {
+	if inline.told {
 		s.bell.ring(list[0].Queue)
 	} else {
 		s.enqueued(results)
@@ -69,7 +69,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	var results []store.Enqueued
 	var xid string
 	err := pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
-		if results, err = s.enqueue(ctx, point, list, new(ownNews)); err != nil {
+		if results, err = s.enqueue(ctx, point, list, nil); err != nil {
 			return err
 		}
 		return point.QueryRow(ctx, "select pg_current_xact_id()::text").Scan(&xid)
@@ -101,9 +101,9 @@ func enqueueError(err error) error {
 const maxStatement = 5000
 
 // enqueue creates what does not exist, and returns a result for each of the
-// list. If it is one, it is told of as own says.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, own *ownNews) ([]store.Enqueued, error) {
-	results, rest, err := s.create(ctx, db, list, own)
+// list. If it is one, it is told of as inline says; nil tells nothing.
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) ([]store.Enqueued, error) {
+	results, rest, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func inTheWay(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates what does not exist. It returns the results of what it has
 // created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, own *ownNews) (results []store.Enqueued, rest []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -162,6 +162,9 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
+	if inline == nil {
+		inline = new(inlineNews)
+	}
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
 	for part := range slices.Chunk(order, maxStatement) {
@@ -171,7 +174,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		if len(list) > 1 {
 			args = enqueueArgs(list, part, now)
 		} else {
-			sql, args, fields = s.q.enqueueOne, enqueueOneArgs(&list[0], own), append(fields, &own.told)
+			sql, args, fields = s.q.enqueueOne, enqueueOneArgs(&list[0], inline), append(fields, &inline.told)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -198,7 +201,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue_one.sql.
-func enqueueOneArgs(e *store.NewExecution, own *ownNews) []any {
+func enqueueOneArgs(e *store.NewExecution, inline *inlineNews) []any {
 	var typ, id string
 	if e.First != nil {
 		typ, id = e.First.Type, e.First.ID
@@ -206,7 +209,7 @@ func enqueueOneArgs(e *store.NewExecution, own *ownNews) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		own.channel, own.payload,
+		inline.channel, inline.payload,
 	}
 }
 

@@ -16,7 +16,7 @@ func ClaimLock(schema string) int64 { return claimLock(schema) }
 func Plain(args []any) []any {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if r, ok := arg.(*roomy); ok {
+		if r, ok := arg.(*presized); ok {
 			args[i] = r.first
 		}
 	}
@@ -74,18 +74,18 @@ func Probes(trip time.Duration, took ...time.Duration) (probes bool) {
 // OthersHeldBack reports whether a store knows that others wait for room.
 func OthersHeldBack(s *Store) bool { return s.news.othersHeldBack() }
 
-// PauseOwnNews has a store tell of lone executions in statements of their own, as
+// PauseInlineNews has a store tell of lone executions in statements of their own, as
 // after one that took long.
-func PauseOwnNews(s *Store) {
+func PauseInlineNews(s *Store) {
 	s.news.mu.Lock()
 	defer s.news.mu.Unlock()
-	s.news.own.next = time.Now().Add(pauseOwn)
+	s.news.inline.next = time.Now().Add(pauseInline)
 }
 
-// OwnNewsIn is how long it is until a lone execution is told of in the statement
+// InlineNewsIn is how long it is until a lone execution is told of in the statement
 // that creates it.
-func OwnNewsIn(s *Store) time.Duration {
+func InlineNewsIn(s *Store) time.Duration {
 	s.news.mu.Lock()
 	defer s.news.mu.Unlock()
-	return time.Until(s.news.own.next)
+	return time.Until(s.news.inline.next)
 }

@@ -64,11 +64,17 @@ func suite(t *testing.T, url string, mode pgx.QueryExecMode, opt *pgstore.Option
 
 func newPool(t testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
+	return dialWith(t, url, func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = mode })
+}
+
+// dialWith connects as configure says.
+func dialWith(t testing.TB, url string, configure func(*pgx.ConnConfig)) *pgxpool.Pool {
+	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ConnConfig.DefaultQueryExecMode = mode
+	configure(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -239,7 +239,7 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 	for i := range list {
 		list[i].Latest = false // the engine has just looked
 	}
-	results, rest, err := s.create(ctx, tx, list, new(ownNews))
+	results, rest, err := s.create(ctx, tx, list, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 //
 // What is told is the name of a queue, mostly in a statement of its own after the
 // commit: a NOTIFY in a transaction takes a lock that all commits with one wait
-// for; see own.go. While one statement is under way, and for a moment after it, what is to
+// for; see inline.go. While one statement is under way, and for a moment after it, what is to
 // be told gathers and is told together.
 type news struct {
 	s       *Store
@@ -29,7 +29,7 @@ type news struct {
 	mu      sync.Mutex
 	queues  map[string]bool // to be told
 	telling bool
-	own     own
+	inline  inlining
 	holding time.Time          // when this store last told that it is held back
 	held    time.Time          // when another last did
 	pending map[string]pending // transactions that are not over

@@ -202,18 +202,9 @@ func (c *statementCount) note(name, _ string, _ []any) {
 func TestRetainInBatches(t *testing.T) {
 	u := pgtest.URL(t)
 	admin := dial(t, u)
-	c, err := pgxpool.ParseConfig(u)
-	if err != nil {
-		t.Fatal(err)
-	}
 	counted := &statementCount{counts: make(map[string]int)}
-	c.ConnConfig.Tracer = tracer(counted.note)
 	open(t, u, nil)
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := dialWith(t, u, func(c *pgx.ConnConfig) { c.Tracer = tracer(counted.note) })
 	s, err := pgstore.New(t.Context(), pool, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/pgtest"
@@ -167,8 +166,8 @@ var clockUses = map[string]string{
 	"delay":     "whether another store is still there",
 	"retain":    "how long a batch took",
 
-	"begin":          "when a lone execution was last told of",
-	"end":            "how long that took",
+	"beginInline":    "when a lone execution was last told of",
+	"endInline":      "how long that took",
 	"holdBack":       "when it last told that it is held back",
 	"othersHeldBack": "when another last did",
 }
@@ -202,17 +201,8 @@ func TestClockOfTheWorker(t *testing.T) {
 
 	u := pgtest.URL(t)
 	open(t, u, nil)
-	c, err := pgxpool.ParseConfig(u)
-	if err != nil {
-		t.Fatal(err)
-	}
 	instants := &instants{}
-	c.ConnConfig.Tracer = tracer(instants.note)
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := dialWith(t, u, func(c *pgx.ConnConfig) { c.Tracer = tracer(instants.note) })
 	s, err := pgstore.New(t.Context(), pool, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -42,16 +41,7 @@ func (f tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 func traced(t *testing.T, url string, opt *pgstore.Options, f tracer) *pgstore.Store {
 	t.Helper()
 	open(t, url, nil) // which makes the tables
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.ConnConfig.Tracer = f
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := dialWith(t, url, func(c *pgx.ConnConfig) { c.Tracer = f })
 	s, err := pgstore.New(t.Context(), pool, opt)
 	if err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func (a *applying) failed(err error) error {
 // those that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql string, args []any) (left []*applying, err error) {
 	if conn, ok := db.(*pgxpool.Conn); ok {
-		args = withRoom(conn, args)
+		args = presize(conn, args)
 	}
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {

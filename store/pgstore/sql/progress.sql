@@ -14,7 +14,8 @@
 -- $11 workspace (one of the texts), $12 disk; what starts: $13 step (-1: nothing),
 -- $14 attempt, $15 id and $16 type (texts), $17 iteration, $18 totals (a text); what
 -- ended: $19 step (-1: nothing), $20 attempt, $21 iteration, $22 bytes, $23 outputs,
--- $24 files, $25 type, $26 id and $27 totals (texts). Empty text is null; an array in which all would be, or 0, may be empty.
+-- $24 files, $25 type, $26 id and $27 totals (texts). Empty text is null; an array
+-- in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		state = case when old.ends then 'completed' else 'running' end,

@@ -33,12 +33,12 @@ func TestLoneNews(t *testing.T) {
 	define(t, client, "job")
 	set(t, client, "job.concurrency_limit", "0")
 	pause := func() { time.Sleep(50 * time.Millisecond) }
-	enqueue := func(n store.NewExecution, want int64) {
+	enqueue := func(want int64) {
 		t.Helper()
 		c := watched(t, worker)
 		pause()
 		before := told.Load()
-		enqueueOne(t, client, n)
+		enqueueOne(t, client, newExecution("job"))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := worker.Await(ctx, []string{courier.DefaultQueue}, c.Mark); err != nil {
@@ -52,10 +52,10 @@ func TestLoneNews(t *testing.T) {
 			t.Errorf("claimed %v, %v", c.List, err)
 		}
 	}
-	enqueue(newExecution("job"), 0)
+	enqueue(0)
 
-	pgstore.PauseOwnNews(client)
-	enqueue(newExecution("job"), 1)
+	pgstore.PauseInlineNews(client)
+	enqueue(1)
 
 	silent, toldSilently := counted(t, url, &pgstore.Options{PollOnly: true})
 	enqueueOne(t, silent, newExecution("job"))
@@ -108,7 +108,7 @@ func TestLoneNewsWait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if pgstore.OwnNewsIn(client) < 4*time.Second {
+	if pgstore.InlineNewsIn(client) < 4*time.Second {
 		t.Error("after a statement that took long, the next tells again itself")
 	}
 }

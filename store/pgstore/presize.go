@@ -15,64 +15,64 @@ import (
 // first parameter makes room for all, and so does a message of no bytes before
 // that of the parameters.
 
-// withRoom has a connection make room for the parameters of the next statement,
+// presize has a connection make room for the parameters of the next statement,
 // and returns them. The first are uuids. A connection that is closed is left to
 // pgx, which may still be at work on it.
-func withRoom(conn *pgxpool.Conn, args []any) []any {
+func presize(conn *pgxpool.Conn, args []any) []any {
 	pg := conn.Conn().PgConn()
 	if pg.IsClosed() {
 		return args
 	}
-	if known := pg.CustomData(); known[roomyType] == nil {
-		known[roomyType] = true
+	if known := pg.CustomData(); known[presizedType] == nil {
+		known[presizedType] = true
 		types := conn.Conn().TypeMap()
-		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planRoomy}, types.TryWrapEncodePlanFuncs...)
+		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planPresized}, types.TryWrapEncodePlanFuncs...)
 	}
 	size := sizeOf(args)
-	pg.Frontend().Send(room(size + 1024))
-	args[0] = &roomy{args[0].(uuids), size}
+	pg.Frontend().Send(headroom(size + 1024))
+	args[0] = &presized{args[0].(uuids), size}
 	return args
 }
 
-// roomyType tells that a connection knows how to encode a roomy.
-const roomyType = "github.com/courierhq/courier/store/pgstore.roomy"
+// presizedType tells that a connection knows how to encode a presized.
+const presizedType = "github.com/courierhq/courier/store/pgstore.presized"
 
-// A roomy is the first of parameters that have so many bytes together.
-type roomy struct {
+// A presized is the first of parameters that have so many bytes together.
+type presized struct {
 	first uuids
 	size  int
 }
 
-// A roomyPlan encodes a roomy as pgx encodes uuids.
-type roomyPlan struct{ next pgtype.EncodePlan }
+// A presizedPlan encodes a presized as pgx encodes uuids.
+type presizedPlan struct{ next pgtype.EncodePlan }
 
-func planRoomy(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
-	if r, ok := value.(*roomy); ok {
-		return new(roomyPlan), r.first, true
+func planPresized(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+	if r, ok := value.(*presized); ok {
+		return new(presizedPlan), r.first, true
 	}
 	return nil, nil, false
 }
 
 // SetNext sets how pgx encodes uuids.
-func (p *roomyPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
+func (p *presizedPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
 
 // Encode appends the uuids.
-func (p *roomyPlan) Encode(value any, buf []byte) ([]byte, error) {
-	r := value.(*roomy)
+func (p *presizedPlan) Encode(value any, buf []byte) ([]byte, error) {
+	r := value.(*presized)
 	return p.next.Encode(r.first, slices.Grow(buf, r.size))
 }
 
-// A room is a message of no bytes that makes room in the buffer for messages.
-type room int
+// A headroom is a message of no bytes that makes room in the buffer for messages.
+type headroom int
 
 // Frontend says that it would be a client's message.
-func (room) Frontend() {}
+func (headroom) Frontend() {}
 
 // Decode fails: nobody sends it.
-func (room) Decode([]byte) error { return errors.New("this is no message") }
+func (headroom) Decode([]byte) error { return errors.New("this is no message") }
 
 // Encode makes room.
-func (r room) Encode(buf []byte) ([]byte, error) { return slices.Grow(buf, int(r)), nil }
+func (r headroom) Encode(buf []byte) ([]byte, error) { return slices.Grow(buf, int(r)), nil }
 
 // sizeOf is how many bytes parameters take, or a few more.
 func sizeOf(args []any) int {

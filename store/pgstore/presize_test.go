@@ -15,9 +15,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// TestRoom encodes the parameters of statements as pgx does, in a buffer that must
+// TestPresize encodes the parameters of statements as pgx does, in a buffer that must
 // not have to grow but once.
-func TestRoom(t *testing.T) {
+func TestPresize(t *testing.T) {
 	var batch []*applying
 	for i := range maxBatch {
 		tr := &store.Transition{
@@ -36,11 +36,11 @@ func TestRoom(t *testing.T) {
 		batch = append(batch, &applying{t: tr})
 	}
 	types := pgtype.NewMap()
-	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planRoomy}, types.TryWrapEncodePlanFuncs...)
+	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planPresized}, types.TryWrapEncodePlanFuncs...)
 	for name, args := range map[string][]any{"progress": progressArgs(batch), "apply": applyArgs(batch, "01920000-0000-7000-8000-000000000000")} {
 		t.Run(name, func(t *testing.T) {
 			size := sizeOf(args)
-			args[0] = &roomy{args[0].(uuids), size}
+			args[0] = &presized{args[0].(uuids), size}
 			buf, grown := make([]byte, 0, 256), 0
 			for i, arg := range args {
 				before := cap(buf)
@@ -57,14 +57,14 @@ func TestRoom(t *testing.T) {
 			}
 		})
 	}
-	if buf, err := room(5000).Encode([]byte("abc")); err != nil || string(buf) != "abc" || cap(buf) < 5003 {
+	if buf, err := headroom(5000).Encode([]byte("abc")); err != nil || string(buf) != "abc" || cap(buf) < 5003 {
 		t.Errorf("%q with room for %d, %v", buf, cap(buf), err)
 	}
 }
 
-// TestRoomOfClosed has a connection make room that pgx is about to close, since a
+// TestPresizeOfClosed has a connection make room that pgx is about to close, since a
 // statement took too long: what the race detector finds is the failure.
-func TestRoomOfClosed(t *testing.T) {
+func TestPresizeOfClosed(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestRoomOfClosed(t *testing.T) {
 			t.Error("it slept for a minute")
 		}
 		cancel()
-		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", withRoom(conn, []any{make(uuids, 1000)})...); err == nil {
+		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", presize(conn, []any{make(uuids, 1000)})...); err == nil {
 			t.Error("a closed connection carried out a statement")
 		}
 		conn.Release()
