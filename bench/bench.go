@@ -42,11 +42,13 @@ const (
 var yardsticks = []string{emptyTables, freeTables, firstSteps, bareCommits}
 
 // full is the name of a figure of the bench, as results have it.
-func (b *bench) full(f figure) string {
+func (b *bench) full(f figure) string { return fullName(b.name, f) }
+
+func fullName(name string, f figure) string {
 	if f.name == "" {
-		return b.name
+		return name
 	}
-	return b.name + "-" + f.name
+	return name + "-" + f.name
 }
 
 // A pick is a bench with the figures and peers that were chosen.

@@ -32,18 +32,50 @@ const batch = 1000
 // one caller and by 16, many at a time, and one by one in transactions that
 // also write a row of the caller's own.
 func enqueue() []bench {
-	single := func(at int) func(context.Context, *pgxpool.Pool, producer) (int, int, func(int) error) {
+	var list []bench
+	for _, p := range productions() {
+		list = append(list, bench{
+			name: p.name, figures: productionFigures, peers: p.peers,
+			turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
+				_, db, err := h.fresh(ctx, who)
+				if err != nil {
+					return nil, err
+				}
+				defer db.drop()
+				rate, err := h.produce(ctx, db, who, p.how)
+				return []float64{rate}, err
+			},
+		})
+	}
+	return list
+}
+
+var productionFigures = []figure{{unit: "executions/s"}}
+
+// A production is a way to enqueue.
+type production struct {
+	name  string
+	peers []string
+	how   plan
+}
+
+// A plan returns what a producer is to do, by how many callers at once, and how
+// many executions a call enqueues.
+type plan func(ctx context.Context, pool *pgxpool.Pool, p producer) (size, at int, call func(i int) error)
+
+func productions() []production {
+	single := func(at int) plan {
 		return func(ctx context.Context, _ *pgxpool.Pool, p producer) (int, int, func(int) error) {
 			return 1, at, func(int) error { return p.one(ctx) }
 		}
 	}
-	list := []bench{
-		produced("enqueue-single", []string{"river", "dbos"}, single(1)),
-		produced("enqueue-single-16", []string{"river", "dbos"}, single(16)),
-		produced("enqueue-batch", []string{"river"}, func(ctx context.Context, _ *pgxpool.Pool, p producer) (int, int, func(int) error) {
+	return []production{
+		{"enqueue-single", []string{"river", "dbos"}, single(1)},
+		{"enqueue-single-16", []string{"river", "dbos"}, single(16)},
+		{"enqueue-batch", []string{"river"}, func(ctx context.Context, _ *pgxpool.Pool, p producer) (int, int, func(int) error) {
 			return batch, 1, func(int) error { return p.many(ctx, batch) }
-		}),
-		produced("enqueue-tx", []string{"river", "dbos"}, func(ctx context.Context, pool *pgxpool.Pool, p producer) (int, int, func(int) error) {
+		}},
+		{"enqueue-tx", []string{"river", "dbos"}, func(ctx context.Context, pool *pgxpool.Pool, p producer) (int, int, func(int) error) {
 			return 1, 1, func(i int) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					if _, err := tx.Exec(ctx, "insert into orders (n) values ($1)", i); err != nil {
@@ -52,52 +84,40 @@ func enqueue() []bench {
 					return p.within(ctx, tx)
 				})
 			}
-		}),
+		}},
 	}
-	return list
 }
 
-// produced is a bench of what a producer does. How returns what to call, by how
-// many callers at once, and how many executions a call enqueues.
-func produced(name string, peers []string, how func(context.Context, *pgxpool.Pool, producer) (size, at int, call func(i int) error)) bench {
-	return bench{
-		name: name, figures: []figure{{unit: "executions/s"}}, peers: peers,
-		turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
-			_, db, err := h.fresh(ctx, who)
-			if err != nil {
-				return nil, err
-			}
-			defer db.drop()
-			if _, err := db.pool.Exec(ctx, "create table orders (id bigint generated always as identity primary key, n bigint not null)"); err != nil {
-				return nil, err
-			}
-			pool, err := newPool(ctx, db.url, 20, nil)
-			if err != nil {
-				return nil, err
-			}
-			defer pool.Close()
-			p, err := newProducer(ctx, db, pool, who)
-			if err != nil {
-				return nil, err
-			}
-			defer p.close()
-			size, at, call := how(ctx, pool, p)
-			rate := 0.0
-			for n := 10 * at; ; n = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)) {
-				if err := db.settle(ctx); err != nil {
-					return nil, err
-				}
-				start := time.Now()
-				if err := each(ctx, n, at, call); err != nil {
-					return nil, err
-				}
-				spent := time.Since(start)
-				rate = float64(n*size) / spent.Seconds()
-				if spent > h.turn/4 {
-					return []float64{rate}, nil
-				}
-			}
-		},
+// produce returns how many executions a contestant enqueues in a second.
+func (h *harness) produce(ctx context.Context, db *database, who string, how plan) (float64, error) {
+	if _, err := db.pool.Exec(ctx, "create table if not exists orders (id bigint generated always as identity primary key, n bigint not null)"); err != nil {
+		return 0, err
+	}
+	pool, err := newPool(ctx, db.url, 20, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	p, err := newProducer(ctx, db, pool, who)
+	if err != nil {
+		return 0, err
+	}
+	defer p.close()
+	size, at, call := how(ctx, pool, p)
+	rate := 0.0
+	for n := 10 * at; ; n = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)) {
+		if err := db.settle(ctx); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := each(ctx, n, at, call); err != nil {
+			return 0, err
+		}
+		spent := time.Since(start)
+		rate = float64(n*size) / spent.Seconds()
+		if spent > h.turn/4 {
+			return rate, nil
+		}
 	}
 }
 

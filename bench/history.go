@@ -15,18 +15,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// history measures the throughput again, with millions of finished executions
-// in the tables, against that with none, and how long a claim takes then.
+// history measures it all again, with millions of finished executions in the
+// tables, against that with none, and how long a claim takes then.
 func history() []bench {
 	var list []bench
 	for _, size := range []struct {
 		name string
 		n    int
 	}{{"1m", 1_000_000}, {"5m", 5_000_000}} {
-		measured := func(name string, f figure, turn func(ctx context.Context, h *harness, db *database, key string) (float64, error)) bench {
+		measured := func(name string, figures []figure, turn func(ctx context.Context, h *harness, db *database, key string) ([]float64, error)) bench {
 			name = "history-" + size.name + "-" + name
 			return bench{
-				name: name, figures: []figure{f}, peers: []string{emptyTables},
+				name: name, figures: figures, peers: []string{emptyTables},
 				turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 					db, err := h.filled(ctx, who, size.n)
 					if err != nil {
@@ -35,34 +35,42 @@ func history() []bench {
 					if who == emptyTables {
 						defer db.drop()
 					} else {
-						h.notes[name] = fmt.Sprintf("%d finished executions", h.past.n)
+						for _, f := range figures {
+							h.notes[fullName(name, f)] = fmt.Sprintf("%d finished executions", h.past.n)
+						}
 					}
-					v, err := turn(ctx, h, db, name+who)
-					return []float64{v}, err
+					return turn(ctx, h, db, name+who)
 				},
 			}
 		}
-		pipelines := func(l load, per float64) func(context.Context, *harness, *database, string) (float64, error) {
-			return func(ctx context.Context, h *harness, db *database, key string) (float64, error) {
+		pipelines := func(l load, per float64) func(context.Context, *harness, *database, string) ([]float64, error) {
+			return func(ctx context.Context, h *harness, db *database, key string) ([]float64, error) {
 				sys, err := openCourier(ctx, db, l, nil)
 				if err != nil {
-					return 0, err
+					return nil, err
 				}
 				defer sys.close()
 				rate, err := h.rate(ctx, db, sys, l, key)
-				return rate * per, err
+				return []float64{rate * per}, err
 			}
 		}
 		for _, at := range []int{1, 16, 64, 256} {
-			list = append(list, measured(fmt.Sprintf("steps-10x%d", at), figure{unit: "steps/s"}, pipelines(load{10, at}, 10)))
+			list = append(list, measured(fmt.Sprintf("steps-10x%d", at), []figure{{unit: "steps/s"}}, pipelines(load{10, at}, 10)))
 		}
 		for _, at := range []int{1, 16, 64, 100, 256} {
-			list = append(list, measured(fmt.Sprintf("executions-1x%d", at), figure{unit: "executions/s"}, pipelines(load{1, at}, 1)))
+			list = append(list, measured(fmt.Sprintf("executions-1x%d", at), []figure{{unit: "executions/s"}}, pipelines(load{1, at}, 1)))
 		}
-		list = append(list, measured("claim-p99", figure{unit: "ms", less: true},
-			func(ctx context.Context, h *harness, db *database, _ string) (float64, error) {
-				return h.claims(ctx, db)
+		list = append(list, measured("claim-p99", []figure{{unit: "ms", less: true}},
+			func(ctx context.Context, h *harness, db *database, _ string) ([]float64, error) {
+				ms, err := h.claims(ctx, db)
+				return []float64{ms}, err
 			}))
+		for _, m := range measures() {
+			list = append(list, measured(m.name, m.figures,
+				func(ctx context.Context, h *harness, db *database, _ string) ([]float64, error) {
+					return m.of(ctx, h, db)
+				}))
+		}
 	}
 	return list
 }

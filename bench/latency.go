@@ -13,13 +13,16 @@ import (
 // that is work, from the claim on.
 func latency() []bench {
 	return []bench{{
-		name:    "latency-10x1",
-		figures: []figure{{unit: "ms", less: true}, {name: "from-claim", unit: "ms", less: true}},
-		peers:   []string{bareCommits, "dbos"},
+		name: latencyName, figures: latencyFigures, peers: []string{bareCommits, "dbos"},
 		turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 			switch who {
 			case courierName:
-				return h.courierLatency(ctx)
+				_, db, err := h.fresh(ctx, who)
+				if err != nil {
+					return nil, err
+				}
+				defer db.drop()
+				return h.courierLatency(ctx, db)
 			case bareCommits:
 				ms, err := h.commits(ctx, 10)
 				return []float64{ms, ms}, err
@@ -29,6 +32,10 @@ func latency() []bench {
 		},
 	}}
 }
+
+const latencyName = "latency-10x1"
+
+var latencyFigures = []figure{{unit: "ms", less: true}, {name: "from-claim", unit: "ms", less: true}}
 
 // repeated calls f again and again during a turn, after a few calls that don't
 // count, and returns the median of what it returns.
@@ -53,12 +60,7 @@ func (h *harness) repeated(f func() ([]float64, error)) ([]float64, error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func (h *harness) courierLatency(ctx context.Context) ([]float64, error) {
-	_, db, err := h.fresh(ctx, courierName)
-	if err != nil {
-		return nil, err
-	}
-	defer db.drop()
+func (h *harness) courierLatency(ctx context.Context, db *database) ([]float64, error) {
 	nd, err := newNode(ctx, db.url, 0, nil, nil)
 	if err != nil {
 		return nil, err

@@ -13,9 +13,7 @@ import (
 // second, at irregular intervals, and is otherwise idle.
 func pickup() []bench {
 	return []bench{{
-		name:    "pickup-50",
-		figures: []figure{{name: "p50", unit: "ms", less: true}, {name: "p99", unit: "ms", less: true}},
-		peers:   []string{"river-defaults", "river"},
+		name: pickupName, figures: pickupFigures, peers: []string{"river-defaults", "river"},
 		turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 			_, db, err := h.fresh(ctx, who)
 			if err != nil {
@@ -26,6 +24,10 @@ func pickup() []bench {
 		},
 	}}
 }
+
+const pickupName = "pickup-50"
+
+var pickupFigures = []figure{{name: "p50", unit: "ms", less: true}, {name: "p99", unit: "ms", less: true}}
 
 // A numberer enqueues an execution whose step is told a number.
 type numberer interface {

@@ -13,9 +13,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// xmin measures what is left of the throughput while another session holds a
-// transaction with a snapshot open, so that no row version that came after it
-// can be removed: in the last fifth of the time, against the time before.
+// xmin measures it all again while another session holds a transaction with a
+// snapshot open, so that no row version that came after it can be removed: what is
+// left of the throughput in the last fifth of the time, against the time before, and
+// the rest once it is over.
 func xmin() []bench {
 	held := func(name string, l load, per float64, unit string) bench {
 		var free float64
@@ -34,7 +35,105 @@ func xmin() []bench {
 	return []bench{
 		held("xmin-steps-10x64", load{steps: 10, at: 64}, 10, "steps/s"),
 		held("xmin-executions-1x100", load{steps: 1, at: 100}, 1, "executions/s"),
+		heldRest(),
 	}
+}
+
+// heldRest is the bench of what is measured besides throughput.
+func heldRest() bench {
+	b := bench{name: "xmin", once: true, peers: []string{freeTables}}
+	for _, m := range measures() {
+		for _, f := range m.figures {
+			b.figures = append(b.figures, figure{fullName(m.name, f), f.unit, f.less})
+		}
+	}
+	var free []float64
+	b.turn = func(ctx context.Context, h *harness, who string) (v []float64, err error) {
+		if who == freeTables {
+			return free, nil
+		}
+		var under []float64
+		free, under, err = h.restHeld(ctx, &b)
+		return under, err
+	}
+	return b
+}
+
+// restHeld returns the measures of a database before and after a transaction has
+// been held open beside a load. It is still open when they are taken again.
+func (h *harness) restHeld(ctx context.Context, b *bench) (free, under []float64, err error) {
+	_, db, err := h.fresh(ctx, courierName)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer db.drop()
+	take := func() (all []float64, err error) {
+		for _, m := range measures() {
+			if err := db.settle(ctx); err != nil {
+				return nil, err
+			}
+			v, err := m.of(ctx, h, db)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+			h.say("%s: %s %.2f", b.name, m.name, v)
+			all = append(all, v...)
+		}
+		return all, nil
+	}
+	if free, err = take(); err != nil {
+		return nil, nil, err
+	}
+	release, err := db.hold(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	open, _ := h.holding()
+	if h.quick {
+		open /= 2 // it all is measured twice
+	}
+	n, err := h.stream(ctx, db, load{steps: 1, at: 100}, open)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range b.figures {
+		h.notes[b.full(f)] = fmt.Sprintf("held for %v, %d executions", open, n)
+	}
+	under, err = take()
+	return free, under, err
+}
+
+// stream runs a load for a time, and returns how many executions were completed.
+func (h *harness) stream(ctx context.Context, db *database, l load, over time.Duration) (int64, error) {
+	s, err := openStream(ctx, db, l)
+	if err != nil {
+		return 0, err
+	}
+	_, err = s.rate(ctx, over)
+	s.cancel(nil)
+	s.feeder.Wait()
+	if err == nil {
+		err = db.drained(ctx, stillOpen)
+	}
+	return s.done.Load(), errors.Join(err, s.close())
+}
+
+// hold opens a transaction that holds a snapshot, until release is called.
+func (db *database) hold(ctx context.Context) (release func(), err error) {
+	old, err := pgx.Connect(ctx, db.url)
+	if err != nil {
+		return nil, err
+	}
+	release = func() { _ = old.Close(context.WithoutCancel(ctx)) }
+	if _, err = old.Exec(ctx, "begin isolation level repeatable read"); err == nil {
+		_, err = old.Exec(ctx, "select txid_current()")
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // holding is for how long the transaction is open, and calm how long is
@@ -69,17 +168,11 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under fl
 	if free, err = s.rate(ctx, calm); err != nil {
 		return 0, 0, err
 	}
-	old, err := pgx.Connect(ctx, db.url)
+	release, err := db.hold(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer old.Close(context.WithoutCancel(ctx))
-	if _, err := old.Exec(ctx, "begin isolation level repeatable read"); err != nil {
-		return 0, 0, err
-	}
-	if _, err := old.Exec(ctx, "select txid_current()"); err != nil {
-		return 0, 0, err
-	}
+	defer release()
 	const parts = 5
 	for i := range parts {
 		if under, err = s.rate(ctx, open/parts); err != nil {
