@@ -253,6 +253,7 @@ func TestCheckReferences(t *testing.T) {
 		`config.f22: "params.dya" has no value: the job declares no param "dya"; did you mean "day"?`,
 		`config.f24: "job.nme" has no value: job has no "nme"; did you mean "name"?`,
 		`config.f25: "job.attempt.x" has no value: attempt is a whole number, and has no .x`,
+		`config.f27: "monitor.file" has no value: what a monitor has found is in params.files, and its name in params.monitor`,
 	})
 	expect(t, "warnings", warnings, []string{
 		`config.f14: "0.file_list[0].tags.x" can't be checked: it is not known which fields file_list[0].tags has`,
@@ -260,7 +261,6 @@ func TestCheckReferences(t *testing.T) {
 		`config.f17: "3.x" has a value only if step 3 (file.delete) sets it, since its type declares no outputs`,
 		`config.f18: "4.x" can't be checked, since step 4 (demo.open) does not say which outputs it has`,
 		`config.f26: "chain.x" has a value only if the execution was started by a chain`,
-		`config.f27: "monitor.file" has a value only if the execution was started by a monitor`,
 	})
 }
 

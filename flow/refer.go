@@ -91,8 +91,11 @@ func (u *use) schema() *courier.Schema {
 			typ = "integer"
 		}
 		return u.path(&courier.Schema{Type: typ}, u.Ref.Name, u.Ref.Path)
-	case headChain, headMonitor:
-		u.warn("has a value only if the execution was started by a %s", u.Ref.Head)
+	case headChain:
+		u.warn("has a value only if the execution was started by a chain")
+		return nil
+	case headMonitor:
+		u.problem("has no value: what a monitor has found is in params.files, and its name in params.monitor")
 		return nil
 	}
 	return u.output()
