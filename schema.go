@@ -158,6 +158,30 @@ func notJSON(t reflect.Type, depth int) reflect.Type {
 	return nil
 }
 
+// unknownTag tells of a tag named courier in t, or in what t contains, that means
+// nothing; empty if there is none.
+func unknownTag(t reflect.Type, depth int) string {
+	if depth > maxSchemaDepth {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return unknownTag(t.Elem(), depth+1)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if tag, ok := f.Tag.Lookup("courier"); ok && tag != "required" {
+				return fmt.Sprintf("field %s: the tag courier:%q is unknown; there is courier:\"required\"", f.Name, tag)
+			}
+			if f.IsExported() {
+				if tag := unknownTag(f.Type, depth+1); tag != "" {
+					return tag
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // structOf returns the struct that t is or points to, or nil.
 func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {

@@ -86,8 +86,8 @@ var keyForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
 // Register adds s to r under key, which has the form "family.verb"; letter
 // case does not count. The family "flow" is reserved for the markers of
 // control flow. Register panics if key is malformed, reserved or taken, if a
-// tag of C is malformed, or if C or O contains what JSON can't hold. A nil opt
-// means the defaults.
+// tag of C is malformed, or if C or O contains what JSON can't hold or is no
+// object in JSON. A nil opt means the defaults.
 func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions) {
 	if opt == nil {
 		opt = &TypeOptions{}
@@ -168,6 +168,12 @@ func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType 
 	for _, typ := range []reflect.Type{reflect.TypeFor[C](), reflect.TypeFor[O]()} {
 		if bad := notJSON(typ, 0); bad != nil {
 			panic(fmt.Sprintf("courier: register %q: %v contains a %v, which JSON can't hold", key, typ, bad))
+		}
+		if tag := unknownTag(typ, 0); tag != "" {
+			panic(fmt.Sprintf("courier: register %q: %v: %s", key, typ, tag))
+		}
+		if form := schemaOf(typ, 0).Type; form != "" && form != "object" {
+			panic(fmt.Sprintf("courier: register %q: %v is %s in JSON; a configuration and an output are objects, so use a struct", key, typ, typeNames[form]))
 		}
 	}
 	t := &StepType{
@@ -256,7 +262,7 @@ func setDefaults(key string, v reflect.Value, s *Schema) {
 		if f.Kind() == reflect.String {
 			f.SetString(p.Default)
 		} else if err := json.Unmarshal([]byte(p.Default), f.Addr().Interface()); err != nil {
-			panic(fmt.Sprintf("courier: register %q: default of %s: %v", key, p.Name, err))
+			panic(fmt.Sprintf("courier: register %q: default of %s: %q must be %s: %v", key, p.Name, p.Default, kindName(f.Type()), err))
 		}
 	}
 }

@@ -143,6 +143,23 @@ func TestRegisterRefusesWhatJSONCannotHold(t *testing.T) {
 		}()
 		f(new(courier.Registry))
 	}
+	mustPanic("a number as configuration", func(r *courier.Registry) {
+		courier.RegisterFunc(r, "demo.bad", func(context.Context, *courier.Context, int) (struct{}, error) { return struct{}{}, nil }, nil)
+	})
+	mustPanic("a text as output", func(r *courier.Registry) {
+		courier.RegisterFunc(r, "demo.bad", func(context.Context, *courier.Context, struct{}) (string, error) { return "", nil }, nil)
+	})
+	mustPanic("a list as output", func(r *courier.Registry) {
+		courier.RegisterFunc(r, "demo.bad", func(context.Context, *courier.Context, struct{}) ([]string, error) { return nil, nil }, nil)
+	})
+	mustPanic("a tag that is misspelt", func(r *courier.Registry) {
+		type inner struct {
+			N int `courier:"requird"`
+		}
+		courier.RegisterFunc(r, "demo.bad", func(context.Context, *courier.Context, struct{ L []*inner }) (struct{}, error) {
+			return struct{}{}, nil
+		}, nil)
+	})
 	mustPanic("a channel as output", func(r *courier.Registry) {
 		courier.RegisterFunc(r, "demo.bad", func(context.Context, *courier.Context, struct{}) (chan int, error) { return nil, nil }, nil)
 	})
