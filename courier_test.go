@@ -51,6 +51,10 @@ func TestTransitionErrorSaysWhatCanBeDone(t *testing.T) {
 	if !strings.Contains(err.Error(), "can become queued, cancelled") {
 		t.Errorf("got %v", err)
 	}
+	err = &courier.TransitionError{Execution: "x", From: courier.Queued, To: courier.Queued}
+	if got := err.Error(); got != "execution x is queued already; nothing was changed" {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestBackoff(t *testing.T) {

@@ -104,6 +104,9 @@ func (e *TransitionError) Error() string {
 		can = append(can, string(s))
 	}
 	next := "its state is final"
+	if e.From == e.To {
+		return fmt.Sprintf("execution %s is %s already; nothing was changed", e.Execution, e.From)
+	}
 	if len(can) > 0 {
 		next = "from there it can become " + strings.Join(can, ", ")
 	}

@@ -200,7 +200,7 @@ func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
 		return fmt.Errorf(`set limit %q: the scope must be "global", "job:NAME" or "key:KEY": %w`, scope, courier.ErrInvalid)
 	}
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
-		return fmt.Errorf("set limit %q: %w", scope, err)
+		return fmt.Errorf("set limit %q: %w", given, err)
 	}
 	signal(e.wake)
 	return nil

@@ -37,7 +37,7 @@ import (
 // c. It panics if c is nil or a key is taken.
 func Register(r *courier.Registry, c Connections) {
 	if c == nil {
-		panic("ftp: register: connections are missing")
+		panic("ftp: register: the argument c, the Connections, is nil")
 	}
 	courier.Register(r, "ftp.list", List{c}, options("list", "Lists files in a directory on an FTP server."))
 	courier.Register(r, "ftp.stat", Stat{c}, options("stat", "Tells whether a file is on an FTP server, and how large and how old it is."))

@@ -18,7 +18,7 @@ var _ courier.Lister = (*Lister)(nil)
 // be nil.
 func NewLister(c Connections) *Lister {
 	if c == nil {
-		panic("ftp: new lister: connections are missing")
+		panic("ftp: new lister: the argument c, the Connections, is nil")
 	}
 	return &Lister{c}
 }

@@ -36,7 +36,7 @@ import (
 // c. It panics if c is nil or a key is taken.
 func Register(r *courier.Registry, c Connections) {
 	if c == nil {
-		panic("sftp: register: connections are missing")
+		panic("sftp: register: the argument c, the Connections, is nil")
 	}
 	courier.Register(r, "sftp.list", List{c}, options("list", "Lists files in a directory on an SFTP server."))
 	courier.Register(r, "sftp.download", Download{c}, options("download", "Downloads files from an SFTP server."))

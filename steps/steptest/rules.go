@@ -31,7 +31,8 @@ var (
 	ruleHalf = rule{"a final name shows what is neither its old content nor the complete new one",
 		"write under another name and rename: job.Create and Commit do that; or exempt the name by Case.Partial"}
 	ruleLeft = rule{"something of an earlier attempt is left over",
-		"defer Close of what job.Create returns, and remove in Cleanup what a killed attempt leaves: job.RemoveSideFiles(target), and what the step names itself"}
+		"defer Close of what job.Create returns, and remove in Cleanup what a killed attempt leaves: job.RemoveSideFiles(target), and what the step names itself; " +
+			"each attempt has a job.Dir() of its own, so below that it is what earlier ones left, in path.Dir(job.Dir()) by their numbers"}
 	ruleTidy = rule{"the attempt returned and left side files",
 		"defer Close of what job.Create returns"}
 	ruleCleanup = rule{"Cleanup fails",

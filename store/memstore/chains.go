@@ -93,7 +93,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	case c != nil && c.Chain != n.Chain:
 		return nil, true, fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)
 	case c != nil && !bytes.Equal(c.Params, n.Params):
-		return nil, true, fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)
+		return nil, true, fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)
 	case c != nil:
 		return c, true, nil
 	case s.definition(store.Chain, n.Chain, n.Version) == nil:

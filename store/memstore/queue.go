@@ -77,7 +77,7 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	case n.Latest && s.outdated(n) && (!existed || !bytes.Equal(x.Params, n.Params)):
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
 	case existed && !bytes.Equal(x.Params, n.Params):
-		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
+		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
 	case existed:
 		return x, true, nil
 	}

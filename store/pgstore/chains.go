@@ -170,7 +170,7 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		case c.Chain != n.Chain:
 			return nil, nil, answer{fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)}
 		case !bytes.Equal(c.Params, n.Params):
-			return nil, nil, answer{fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)}
+			return nil, nil, answer{fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)}
 		}
 		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
 	}

@@ -131,7 +131,7 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 			return answer{err}
 		}
 		if !same {
-			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
+			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
