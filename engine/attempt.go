@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -245,8 +248,30 @@ func (a *attempt) panicked(p any) outcome {
 	if p == nil {
 		what = "the step called runtime.Goexit"
 	}
+	if at := panickedAt(); at != "" {
+		what += ", at " + at
+	}
 	a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", a.run.secrets.clean(what), "stack", a.run.secrets.clean(string(debug.Stack())))
 	return outcome{err: errors.New(what), reason: courier.ReasonPanic, exited: p == nil}
+}
+
+// panickedAt is where the deferred call of a panic, or of runtime.Goexit, came from:
+// a file, with the directory it is in, and a line. It is empty if that is unknown.
+func panickedAt() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for began := false; ; {
+		f, more := frames.Next()
+		inRuntime := strings.HasPrefix(f.Function, "runtime.") || strings.HasPrefix(f.Function, "internal/runtime/")
+		if began && !inRuntime && f.File != "" {
+			dir, file := path.Split(filepath.ToSlash(f.File))
+			return fmt.Sprintf("%s:%d", path.Join(path.Base(dir), file), f.Line)
+		}
+		began = began || f.Function == "runtime.gopanic" || f.Function == "runtime.Goexit"
+		if !more {
+			return ""
+		}
+	}
 }
 
 // await waits for the outcome: until the steps are told to end, and the grace

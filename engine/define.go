@@ -62,10 +62,7 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 			return invalid(found...)
 		}
 	}
-	var plain courier.Job
-	if err := json.Unmarshal(body, &plain); err != nil {
-		return invalid(courier.Problem{Step: -1, Message: err.Error()})
-	}
+	plain, unread := reread(body, job)
 	tree, err := flow.Parse(plain.Steps)
 	if p, ok := errors.AsType[*flow.ParseError](err); ok {
 		found = append(found, p.Problems...)
@@ -81,11 +78,36 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 		return job, nil, nil, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	problems = append(problems, depends...)
+	if unread != nil && len(problems) == 0 {
+		problems = append(problems, courier.Problem{Step: -1, Message: unread.Error()})
+	}
 	if found = distinct(append(found, problems...)); len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
 		return invalid(found...)
 	}
 	return plain, tree, warnings, nil
+}
+
+// reread returns a job as it will be read from its JSON. What that does not take, a
+// policy or a negative duration, is as it was given, for the check to report it
+// beside all others, and err is what was said of it.
+func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
+	if err = json.Unmarshal(body, &plain); err == nil {
+		return plain, nil
+	}
+	rest := job
+	rest.FailurePolicy, rest.Steps = courier.FailurePolicy{}, slices.Clone(job.Steps)
+	for i := range rest.Steps {
+		rest.Steps[i].Timeout, rest.Steps[i].StallTimeout = nil, nil
+	}
+	if body, again := json.Marshal(rest); again != nil || json.Unmarshal(body, &plain) != nil {
+		return job, err
+	}
+	plain.FailurePolicy = job.FailurePolicy
+	for i := range plain.Steps {
+		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout = job.Steps[i].Timeout, job.Steps[i].StallTimeout
+	}
+	return plain, err
 }
 
 // distinct drops repetitions: the check of a definition also reports what the

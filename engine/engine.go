@@ -14,6 +14,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -135,12 +136,14 @@ type Engine struct {
 	freed   chan struct{}                           // a slot became free
 	healthy atomic.Bool                             // the last renewal succeeded
 
-	trusting bool // polls as seldom as the store allows
+	trusting bool  // polls as seldom as the store allows
+	unfit    error // what is wrong with what New was given
 }
 
 // New returns an engine that keeps executions in s and takes step types from
-// r. A nil opt means the defaults. New starts nothing and can't fail; what is
-// wrong with the options is reported by the first call that needs them.
+// r; nil means none. A nil opt means the defaults. New starts nothing and can't
+// fail: what is wrong with the options is reported by Start and Run, all at once,
+// and that there is no store by every call.
 func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e := &Engine{
 		store: s, reg: r,
@@ -152,6 +155,13 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	}
 	if opt != nil {
 		e.opt = *opt
+	}
+	e.unfit = e.opt.check()
+	if isNil(s) {
+		e.store, e.unfit = noStore{}, errors.Join(errNoStore, e.unfit)
+	}
+	if r == nil {
+		e.reg = new(courier.Registry)
 	}
 	host, _ := os.Hostname()
 	o := &e.opt
@@ -185,7 +195,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.healthy.Store(true)
 	e.events.init(o.Observers, e.log)
 	e.work.dir = o.Workspace
-	e.programs.reg = r
+	e.programs.reg = e.reg
 	e.notices.init()
 	e.watching.init()
 	return e

@@ -50,7 +50,10 @@ func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (
 		n.ID = id
 		got, err = e.create(ctx, []store.NewExecution{n})
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound): // which name the job
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	case err != nil:
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
 	}
 	return got[0], nil
@@ -112,8 +115,11 @@ func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, k
 
 // execution returns a new execution of the program.
 func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
-	if opt.Delay < 0 || opt.Timeout != nil && *opt.Timeout < 0 {
-		return store.NewExecution{}, fmt.Errorf("a delay or timeout is negative: %w", courier.ErrInvalid)
+	if opt.Delay < 0 {
+		return store.NewExecution{}, fmt.Errorf("delay: %v is negative: %w", opt.Delay, courier.ErrInvalid)
+	}
+	if opt.Timeout != nil && *opt.Timeout < 0 {
+		return store.NewExecution{}, fmt.Errorf("timeout: %v is negative; 0 means none: %w", *opt.Timeout, courier.ErrInvalid)
 	}
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
 		return store.NewExecution{}, err
@@ -152,7 +158,7 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 	var got []store.Enqueued
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	calls := patience{parent: ctx}
+	calls := patience{parent: ctx, awaited: true}
 	defer calls.end()
 	err := retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat

@@ -89,7 +89,8 @@ func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
 	}{
 		{"b", engine.EnqueueOptions{}, courier.ErrNotFound, `there is no job "b"`},
 		{"a", engine.EnqueueOptions{Version: 2}, courier.ErrNotFound, "the latest is 1"},
-		{"a", engine.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": a delay or timeout is negative`},
+		{"a", engine.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": delay: -1ns is negative`},
+		{"a", engine.EnqueueOptions{Timeout: new(time.Duration(-1))}, courier.ErrInvalid, `job "a": timeout: -1ns is negative; 0 means none`},
 		{"a", engine.EnqueueOptions{By: "\xff"}, courier.ErrInvalid, `job "a": By`},
 		{"a", engine.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
 		{"a", engine.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},

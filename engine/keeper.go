@@ -157,14 +157,15 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// retry calls f until it succeeds, fails for a reason that the contract names,
-// or p's parent ends. A call that has not returned after storeTimeout is given
+// retry calls f until it succeeds, fails for a reason that the contract names, or
+// for one that repeating can't cure if somebody waits for the answer, or until p's
+// parent ends. A call that has not returned after storeTimeout is given
 // up and made again.
 func retry(p *patience, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second
 	for delay := first; ; delay = min(2*delay, most) {
 		err := p.call(f)
-		if err == nil || promised(err) {
+		if err == nil || promised(err) || p.awaited && courier.IsPermanent(err) {
 			return err
 		}
 		timer := time.NewTimer(delay)

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -119,6 +120,9 @@ func TestWhatTheHostsCodeDoesIsContained(t *testing.T) {
 						}
 					default:
 						r.RequireState(courier.Failed).RequireError(want)
+						if at := regexp.MustCompile(`, at engine/panic_test\.go:[0-9]+$`); !at.MatchString(r.Failure.Message) {
+							t.Errorf("the failure does not tell the place: %s", r.Failure.Message)
+						}
 						if r.Failure.Reason != courier.ReasonPanic || r.Failure.Step != 0 || !strings.Contains(h.Log(), "panic_test.go") {
 							t.Errorf("failure %+v; log %s", r.Failure, h.Log())
 						}

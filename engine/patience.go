@@ -12,6 +12,9 @@ import (
 // zero value with a parent is ready to use, by one goroutine; end ends it.
 type patience struct {
 	parent context.Context
+	// awaited says that somebody waits for the answer. A worker's progress is tried
+	// as long as the lease lasts, since what seems final may be mended meanwhile.
+	awaited bool
 	*bound
 }
 

@@ -19,6 +19,9 @@ import (
 // ends first, the step in progress is interrupted and the execution stays in
 // the queue, for other engines to take up.
 func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
+	if e.unfit != nil {
+		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
+	}
 	job, err := e.Define(ctx, job)
 	if err != nil {
 		return courier.Execution{}, err

@@ -33,6 +33,9 @@ type worker struct {
 // [Engine.Stop]. A started engine can't be started again before it has
 // stopped.
 func (e *Engine) Start(ctx context.Context) error {
+	if e.unfit != nil {
+		return fmt.Errorf("start engine: %w", e.unfit)
+	}
 	if err := e.work.ready(); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}

@@ -28,12 +28,11 @@ func (w *workspaces) ready() error {
 			info, err = os.Stat(w.dir)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("workspace: %w", err)
-	}
-	if !info.IsDir() {
+	switch {
+	case err != nil:
+	case !info.IsDir():
 		err = errors.New("is no directory")
-	} else {
+	default:
 		err = private(info)
 	}
 	if err != nil {

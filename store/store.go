@@ -21,7 +21,9 @@
 //     an error.
 //   - An error that matches none of those a method promises is a failure of
 //     the store itself; the call may or may not have taken effect, and may be
-//     repeated.
+//     repeated. One that is marked by [courier.Permanent] says that repeating
+//     won't help while nobody does something about it, a right that is missing
+//     for instance: who waits for an answer is told at once.
 package store
 
 import (

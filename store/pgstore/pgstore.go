@@ -37,6 +37,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
@@ -155,7 +156,7 @@ func (s *Store) Close() {
 }
 
 // errClosed is what calls return after Close.
-var errClosed = errors.New("the store is closed")
+var errClosed = courier.Permanent(errors.New("the store is closed"))
 
 // begun reports why a call can't begin.
 func (s *Store) begun(ctx context.Context) error {

@@ -73,7 +73,11 @@ func failed(what string, err error) error {
 	if refused(err) {
 		return fmt.Errorf("%s: %w%s: %w", what, err, hint, courier.ErrInvalid)
 	}
-	return fmt.Errorf("%s: %w%s", what, err, hint)
+	final := code(err)
+	if err = fmt.Errorf("%s: %w%s", what, err, hint); strings.HasPrefix(final, "42") || final == "3F000" {
+		return courier.Permanent(err) // rights or tables are missing
+	}
+	return err
 }
 
 // connectError is the error of a first connection, with what to do about it.

@@ -271,6 +271,9 @@ func TestRights(t *testing.T) {
 		err := tt.call()
 		exec(t, admin, "grant "+tt.right+" on courier."+tt.table+" to "+role)
 		wants(t, err, "permission denied", tt.table, tt.right, `"rights" in docs/postgres.md`)
+		if !courier.IsPermanent(err) {
+			t.Errorf("%s on %s: callers would repeat what fails with %v", tt.right, tt.table, err)
+		}
 		if _, again, ok := strings.Cut(errText(err), " needs "); !ok || !strings.Contains(again, tt.right) || !strings.Contains(again, " on "+tt.table) {
 			t.Errorf("%s on %s: the error does not tell the right: %v", tt.right, tt.table, err)
 		}

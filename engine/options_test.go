@@ -1,0 +1,142 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// TestNoStore gives an engine no store: every call says so.
+func TestNoStore(t *testing.T) {
+	var opened *memstore.Store
+	for name, s := range map[string]store.Store{"nil": nil, "a nil pointer": opened} {
+		e := engine.New(s, nil, &engine.Options{Workspace: t.TempDir()})
+		job := courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nop"}}}
+		_, enqueued := e.Enqueue(t.Context(), "j", nil)
+		_, run := e.Run(t.Context(), job, nil)
+		_, got := e.Execution(t.Context(), "x")
+		for call, err := range map[string]error{
+			"Start": e.Start(t.Context()), "Enqueue": enqueued, "Run": run, "Execution": got,
+			"SetLimit": e.SetLimit(t.Context(), "global", 1), "Cancel": e.Cancel(t.Context(), "x", ""),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "engine.New was given no store (nil)") || !errors.Is(err, courier.ErrInvalid) {
+				t.Errorf("%s with %s: %v", call, name, err)
+			}
+		}
+		if err := e.Stop(t.Context()); err != nil {
+			t.Errorf("Stop with %s: %v", name, err)
+		}
+	}
+}
+
+// TestBadOptions starts engines with options that can't be meant, and wants all of
+// them named.
+func TestBadOptions(t *testing.T) {
+	for _, c := range []struct {
+		opt  engine.Options
+		want []string
+	}{
+		{engine.Options{Slots: -1, Lease: -time.Second, Poll: -1, SoftStop: -1, Grace: -1, Orphans: -1}, []string{
+			"Options.Slots: -1 is negative", "Options.Lease: -1s is negative", "Options.Poll: -1ns", "Options.SoftStop: -1ns", "Options.Grace: -1ns", "Options.Orphans: -1ns",
+		}},
+		{engine.Options{Lease: 15, Poll: 5}, []string{"Options.Lease: 15ns is less than 10ms; give it a unit, such as 15*time.Second", "Options.Poll: 5ns is less than 1ms"}},
+		{engine.Options{Lease: 10 * time.Millisecond, Poll: time.Millisecond, SoftStop: 1, Grace: 1, Orphans: 1}, nil},
+	} {
+		c.opt.Workspace = t.TempDir()
+		e := engine.New(memstore.New(), nil, &c.opt)
+		_, run := e.Run(t.Context(), courier.Job{Name: "j"}, nil)
+		start := e.Start(t.Context())
+		for _, want := range c.want {
+			for call, err := range map[string]error{"Start": start, "Run": run} {
+				if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, courier.ErrInvalid) {
+					t.Errorf("%s: %v, want %q", call, err, want)
+				}
+			}
+		}
+		if c.want == nil && start != nil {
+			t.Errorf("Start: %v", start)
+		}
+		if err := e.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A refusing store enqueues nothing, for a reason that stays.
+type refusing struct {
+	*memstore.Store
+	err error
+}
+
+func (r refusing) Enqueue(context.Context, []store.NewExecution) ([]store.Enqueued, error) {
+	return nil, r.err
+}
+
+// TestFinalErrorsAreToldAtOnce shows that a caller does not wait for what repeating
+// can't cure, and that an error that may pass is tried again for ten seconds.
+func TestFinalErrorsAreToldAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want time.Duration
+	}{{courier.Permanent(errors.New("permission denied")), 0}, {errors.New("no connection"), 10 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newFleet(t, refusing{memstore.New(), c.err}, 1)
+			begun := time.Now()
+			if _, err := h.engines[0].Enqueue(t.Context(), "job", nil); !errors.Is(err, c.err) {
+				t.Errorf("error %v", err)
+			}
+			if took := time.Since(begun); took != c.want {
+				t.Errorf("%v: after %v, want %v", c.err, took, c.want)
+			}
+		})
+	}
+}
+
+// TestDefineReportsAllAtOnce defines a job of which JSON does not take the policy
+// and a duration, and that has other mistakes too.
+func TestDefineReportsAllAtOnce(t *testing.T) {
+	e := engine.New(memstore.New(), new(courier.Registry), &engine.Options{Workspace: t.TempDir()})
+	negative := -time.Second
+	_, err := e.Define(t.Context(), courier.Job{
+		Name: "j", Limit: -1, FailurePolicy: courier.FailurePolicy{Type: "retry"},
+		Steps: []courier.StepSpec{{ID: "a b", Type: "demo.unknown", Timeout: &negative, Config: map[string]any{"n": 1}}},
+	})
+	var def *courier.DefinitionError
+	if !errors.As(err, &def) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{
+		`failure_policy.type: unknown policy "retry"`, "limit: -1", "timeout_seconds: -1 is negative; 0 means none", `unknown step type "demo.unknown"`, `id: "a b" is malformed`,
+	} {
+		if n := strings.Count(err.Error(), want); n != 1 {
+			t.Errorf("%q stands there %d times:\n%v", want, n, err)
+		}
+	}
+}
+
+// TestWorkspaceThatCanNotBeMade names the option with which to choose another.
+func TestWorkspaceThatCanNotBeMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(memstore.New(), nil, &engine.Options{Workspace: filepath.Join(file, "below")})
+	err := e.Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "choose another in engine.Options.Workspace") {
+		t.Errorf("error %v", err)
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); !ok {
+		t.Errorf("error %v wraps no PathError", err)
+	}
+}
