@@ -24,6 +24,11 @@ func TestMonitorsProgram(t *testing.T) {
 	runPage(t, "docs/monitors.md", "completed by monitor:invoices 1 file\n")
 }
 
+// TestFlowProgram runs the complete program in the page about control flow.
+func TestFlowProgram(t *testing.T) {
+	runPage(t, "docs/flow.md", "completed a.csv b.csv.zip\n")
+}
+
 // runPage runs the complete program in a page, and returns the page.
 func runPage(t *testing.T, page, want string) string {
 	t.Helper()
