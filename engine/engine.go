@@ -55,7 +55,9 @@ type Options struct {
 	// Queues are served by Start; none means just "default".
 	Queues []string
 	// Slots is how many executions the engine runs at once, without those of which
-	// only the last write is left. 0 means 64.
+	// only the last write is left. 0 means 64. Besides, all engines on the store
+	// together run no more than the global limit, which is 5 until
+	// [Engine.SetLimit] sets another one; 0 lifts it.
 	Slots int
 	// Lease is how long an execution stays with an engine that no longer renews.
 	// Renewals happen three times as often. 0 means 15 seconds.
