@@ -394,15 +394,16 @@ func ExampleStore_EnqueueTx() {
 		s    *pgstore.Store
 		e    *engine.Engine
 	)
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	// Prepare may take a connection of the pool, so it comes before the transaction.
+	n, err := e.Prepare(ctx, "invoice", &engine.EnqueueOptions{Params: map[string]any{"order": 4711}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "insert into orders (id) values ($1)", 4711); err != nil {
 			return err
 		}
-		n, err := e.Prepare(ctx, "invoice", &engine.EnqueueOptions{Params: map[string]any{"order": 4711}})
-		if err != nil {
-			return err
-		}
-		_, err = s.EnqueueTx(ctx, tx, []store.NewExecution{n})
+		_, err := s.EnqueueTx(ctx, tx, []store.NewExecution{n})
 		return err
 	})
 	if err != nil {
