@@ -14,8 +14,12 @@ import (
 )
 
 // Dir is the attempt's own directory, relative to the workspace and with
-// slashes. No other attempt ever uses it, so it is the place for outputs whose
-// path the configuration leaves open. It is created with the first file in it.
+// slashes: that with the attempt's number in [Context.StepDir]. No other attempt
+// ever uses it, so it is the place for outputs whose path the configuration
+// leaves open. It is created with the first file in it. What an earlier attempt
+// left unfinished lies in a directory of that attempt, which [Context.Create]
+// does not look into: the step's Cleanup calls [Context.RemoveSideFiles] for
+// each of them.
 func (c *Context) Dir() string {
 	if c.cfg.Workspace == "" {
 		return "."

@@ -54,7 +54,8 @@ func (p *PendingFile) wrote(n int) {
 }
 
 // Create starts a file that Commit will publish as name, with the directories
-// above it. What earlier attempts of the same step left beside it is removed.
+// above it. What earlier attempts of the same step left beside it, in the same
+// directory, is removed.
 func (c *Context) Create(name string) (*PendingFile, error) {
 	if err := c.before("create", name); err != nil {
 		return nil, err
@@ -223,7 +224,9 @@ func (c *Context) IsSideName(final, base string) bool {
 }
 
 // RemoveSideFiles removes what attempts of this step have left beside name,
-// this attempt's own included. A step's Cleanup calls it for its targets.
+// this attempt's own included. A step's Cleanup calls it for its targets. It
+// looks into the directory of name only: of a target in [Context.Dir], each
+// attempt had another one.
 func (c *Context) RemoveSideFiles(name string) error {
 	if err := c.before("sweep", name); err != nil {
 		return err

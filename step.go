@@ -112,7 +112,8 @@ func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions)
 	}
 }
 
-// RegisterFunc is [Register] for a plain function.
+// RegisterFunc is [Register] for a plain function, which has no Validate, Cleanup
+// and Rollback.
 func RegisterFunc[C, O any](r *Registry, key string, f func(context.Context, *Context, C) (O, error), opt *TypeOptions) {
 	Register(r, key, funcStep[C, O](f), opt)
 }
