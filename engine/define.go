@@ -17,7 +17,8 @@ import (
 // Define checks a job and saves it as a new version of its name. If it equals
 // the latest version, that one is returned and nothing is saved. The error of a
 // job that can't run is a *[courier.DefinitionError], which lists everything
-// that is wrong with it.
+// that is wrong with it. What only looks doubtful is written to [Options].Log;
+// [Engine.DryRun] returns it as [Report].Warnings.
 func (e *Engine) Define(ctx context.Context, job courier.Job) (courier.Job, error) {
 	job, tree, warnings, err := e.check(ctx, job)
 	if err != nil {
