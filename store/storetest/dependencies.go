@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -426,6 +427,7 @@ var dependencyCases = []testCase{
 	{"many_ladders_at_once", func(k *kit) {
 		k.limit("", "0")
 		const jobs, rounds = 5, 3
+		var enqueued atomic.Int64
 		var list []func()
 		for i := range jobs {
 			on := ""
@@ -436,21 +438,26 @@ var dependencyCases = []testCase{
 			for range rounds {
 				n := k.of(fmt.Sprintf("rung-%d", i), on)
 				list = append(list, func() {
+					defer enqueued.Add(1)
 					_, err := k.Enqueue(k.ctx(), []store.NewExecution{n})
 					k.fine(err)
 				})
 			}
 		}
-		for range 3 { // workers
+		for range 3 { // workers, which claim for a while after all is there
 			list = append(list, func() {
-				for range 400 {
+				for left := 400; left > 0; {
+					if enqueued.Load() == jobs*rounds {
+						left--
+					}
 					got, err := k.Claim(k.ctx(), k.request(2))
 					k.fine(err)
 					for _, c := range got.List {
 						h := &holder{k, c, c.Seq}
 						k.fine(h.endNow(courier.Completed))
 					}
-					if len(k.all()) == jobs*rounds && !slices.ContainsFunc(k.all(), func(x courier.Execution) bool { return !x.State.Ended() }) {
+					all := k.all()
+					if len(all) == jobs*rounds && !slices.ContainsFunc(all, func(x courier.Execution) bool { return !x.State.Ended() }) {
 						return
 					}
 				}
