@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,8 @@ type Options struct {
 	// that several hosts share the same id on all of them. Empty means host name
 	// and path.
 	WorkspaceID string
-	// Roots are the directories outside the workspace that steps may use.
+	// Roots are the directories outside the workspace that steps may use. Relative
+	// ones are those below the working directory when New is called.
 	Roots []string
 	// Secrets resolves the secret references of configurations. Nil means that
 	// there are none.
@@ -176,6 +178,12 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	}
 	if abs, err := filepath.Abs(o.Workspace); err == nil {
 		o.Workspace = abs
+	}
+	o.Roots = slices.Clone(o.Roots)
+	for i, root := range o.Roots {
+		if abs, err := filepath.Abs(root); err == nil {
+			o.Roots[i] = abs
+		}
 	}
 	if o.WorkspaceID == "" {
 		o.WorkspaceID = host + ":" + o.Workspace

@@ -140,3 +140,33 @@ func TestWorkspaceThatCanNotBeMade(t *testing.T) {
 		t.Errorf("error %v wraps no PathError", err)
 	}
 }
+
+// TestRelativeRoot reads a file below a root that was given relative to the working
+// directory, by its absolute path.
+func TestRelativeRoot(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.MkdirAll("in", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("in/a.txt", []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "demo.open", func(_ context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
+		f, err := job.Open(filepath.Join(dir, "in/a.txt"))
+		if err == nil {
+			err = f.Close()
+		}
+		return struct{}{}, err
+	}, nil)
+	roots := []string{"in"}
+	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: t.TempDir(), Roots: roots})
+	t.Chdir(t.TempDir())
+	if _, err := e.Run(t.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.open"}}}, nil); err != nil {
+		t.Error(err)
+	}
+	if roots[0] != "in" {
+		t.Errorf("the caller's list was changed to %q", roots)
+	}
+}
