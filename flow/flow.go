@@ -45,7 +45,8 @@ const (
 	// configuration has the source: a list, a reference to one, or the JSON text
 	// of one; null is the empty list. The list is fixed when the loop is
 	// entered. An execution that was interrupted in the loop goes on in the same
-	// iteration, or with the first one if on_resume is "restart".
+	// iteration; one that an operator resumes there, with the first one if on_resume
+	// is "restart".
 	//
 	// Inside, loop.current_item and loop.index are the item and its index from
 	// 0. When an iteration begins, what the steps of the loop gave in the one
