@@ -67,11 +67,13 @@ func (k *claims) hash() string {
 }
 
 // So many claims in a row that began at the start and took longer are followed by
-// claims that begin behind the last claimed row. Those that found nothing, and that
-// nothing had called, don't count.
+// claims that begin behind the last claimed row, and so is one that took very much
+// longer. Of those that found nothing, and that nothing had called, only the latter
+// count.
 const (
 	quickClaim = 6 * time.Millisecond
 	slowClaims = 3
+	verySlow   = 10 // times
 )
 
 // maxLook is the longest time between two looks at what runs: somebody else may
@@ -120,14 +122,18 @@ func (k *claims) learn(c *claim, begun time.Time) (probe bool) {
 		return false
 	}
 	k.trip = min(k.trip, c.took)
-	if c.took-k.trip <= k.quick+time.Duration(len(c.rows))*k.quick/100 {
+	quick := k.quick + time.Duration(len(c.rows))*k.quick/100
+	if c.took-k.trip <= quick {
 		k.slow = 0
 		return false
 	}
-	if len(c.rows) == 0 && !called {
+	idle, very := len(c.rows) == 0 && !called, c.took-k.trip > verySlow*quick
+	if idle && !very {
 		return false // nothing waits for the looks of who is idle
 	}
-	k.slow++
+	if k.slow++; very && !idle {
+		k.slow = slowClaims // what it took would be waited for again
+	}
 	if k.slow < slowClaims {
 		return false
 	}

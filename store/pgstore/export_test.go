@@ -59,14 +59,19 @@ func ProbeWait(took, lease, ends time.Duration) time.Duration {
 	return wait
 }
 
-// Probes reports whether the last of claims that were called and took so long, one
-// after another, is followed by a probe, where a round trip takes trip.
-func Probes(trip time.Duration, took ...time.Duration) (probes bool) {
+// Probes reports whether the last of claims that took so long, one after another, is
+// followed by a probe, where a round trip takes trip. They find nothing, and nothing
+// has called them if they are idle.
+func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) {
 	var k claims
 	k.init()
 	k.trip = trip
 	for i, d := range took {
-		probes = k.learn(&claim{ClaimRequest: new(store.ClaimRequest), took: d, mark: uint64(i + 1)}, time.Now())
+		c := &claim{ClaimRequest: new(store.ClaimRequest), took: d}
+		if !idle {
+			c.mark = uint64(i + 1)
+		}
+		probes = k.learn(c, time.Now())
 	}
 	return probes
 }

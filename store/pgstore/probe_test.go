@@ -92,54 +92,46 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestNoProbe shows what does not make claims begin behind the last claimed row.
+// TestNoProbe shows that a server that is far away is not taken for one with dead
+// rows.
 func TestNoProbe(t *testing.T) {
 	t.Parallel()
-	t.Run("looks of who is idle", func(t *testing.T) {
-		t.Parallel()
-		s := unlimited(t, pgtest.URL(t))
-		pgstore.Find(s, true)
-		for range 5 {
-			if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if pgstore.Probing(s) {
-			t.Error("claims that nothing had called, and that found nothing, began a probe")
-		}
-	})
-	t.Run("a server that is far away", func(t *testing.T) {
-		t.Parallel()
-		p, url := through(t, pgtest.URL(t))
-		s := unlimited(t, url)
-		sniff(p).answerLate(20 * time.Millisecond)
-		for range 12 {
-			enqueueOne(t, s, newExecution("j"))
-			claimSoon(t, s, request("w", 1))
-		}
-		stopsProbing(t, s)
-	})
+	p, url := through(t, pgtest.URL(t))
+	s := unlimited(t, url)
+	sniff(p).answerLate(20 * time.Millisecond)
+	for range 12 {
+		enqueueOne(t, s, newExecution("j"))
+		claimSoon(t, s, request("w", 1))
+	}
+	stopsProbing(t, s)
 }
 
 // TestSlowClaims tells which claims are followed by a probe: those that take
-// longer than what a round trip does, again and again.
+// longer than what a round trip does, again and again or very much.
 func TestSlowClaims(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	for _, c := range []struct {
+		idle bool // nothing had called them, and they found nothing
 		trip time.Duration
 		took []time.Duration
 		want bool
 	}{
-		{0, []time.Duration{10 * ms, 10 * ms}, false},
-		{0, []time.Duration{10 * ms, 10 * ms, 10 * ms}, true},
-		{0, []time.Duration{10 * ms, 10 * ms, 5 * ms, 10 * ms, 10 * ms}, false},
-		{20 * ms, []time.Duration{25 * ms, 25 * ms, 25 * ms}, false},
-		{20 * ms, []time.Duration{27 * ms, 27 * ms, 27 * ms}, true},
-		{20 * ms, []time.Duration{ms, 10 * ms, 10 * ms, 10 * ms}, true}, // a round trip takes no more than a claim
+		{false, 0, []time.Duration{10 * ms, 10 * ms}, false},
+		{false, 0, []time.Duration{10 * ms, 10 * ms, 10 * ms}, true},
+		{false, 0, []time.Duration{10 * ms, 10 * ms, 5 * ms, 10 * ms, 10 * ms}, false},
+		{false, 0, []time.Duration{100 * ms}, true},
+		{false, 20 * ms, []time.Duration{25 * ms, 25 * ms, 25 * ms}, false},
+		{false, 20 * ms, []time.Duration{27 * ms, 27 * ms, 27 * ms}, true},
+		{false, 20 * ms, []time.Duration{75 * ms, 75 * ms}, false},
+		{false, 20 * ms, []time.Duration{85 * ms}, true},
+		{false, 20 * ms, []time.Duration{ms, 10 * ms, 10 * ms, 10 * ms}, true}, // a round trip takes no more than a claim
+		{true, 0, []time.Duration{50 * ms, 50 * ms, 50 * ms}, false},
+		{true, 0, []time.Duration{100 * ms, 100 * ms}, false},
+		{true, 0, []time.Duration{100 * ms, 100 * ms, 100 * ms}, true},
 	} {
-		if got := pgstore.Probes(c.trip, c.took...); got != c.want {
-			t.Errorf("claims of %v with a round trip of %v are followed by a probe: %t, want %t", c.took, c.trip, got, c.want)
+		if got := pgstore.Probes(c.idle, c.trip, c.took...); got != c.want {
+			t.Errorf("claims of %v (idle: %t) with a round trip of %v are followed by a probe: %t, want %t", c.took, c.idle, c.trip, got, c.want)
 		}
 	}
 }
