@@ -73,7 +73,10 @@ var forgeries = []forgery{
 	}},
 	{"a member began that had to be skipped", func(_ *automation, c *evidence) bool {
 		skipped := func(m courier.MemberExecution) bool { return m.State == courier.MemberSkipped }
-		ch := c.chain(func(ch *courier.ChainExecution) bool { return slices.ContainsFunc(ch.Members, skipped) })
+		// Where the chain was cancelled, a member may have been skipped only because of that.
+		ch := c.chain(func(ch *courier.ChainExecution) bool {
+			return ch.State != courier.ChainCancelled && slices.ContainsFunc(ch.Members, skipped)
+		})
 		x := c.pick(func(x *courier.Execution) bool { return x.State == courier.Completed && x.Job == "tick" })
 		i := slices.IndexFunc(ch.Members, skipped)
 		if x == nil || i < 0 || ch.Members[i].Job != x.Job {
