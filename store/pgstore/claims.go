@@ -73,7 +73,7 @@ func (k *claims) hash() string {
 const (
 	quickClaim = 6 * time.Millisecond
 	slowClaims = 3
-	verySlow   = 10 // times
+	verySlow   = 50 // times
 )
 
 // maxLook is the longest time between two looks at what runs: somebody else may

@@ -120,15 +120,15 @@ func TestSlowClaims(t *testing.T) {
 		{false, 0, []time.Duration{10 * ms, 10 * ms}, false},
 		{false, 0, []time.Duration{10 * ms, 10 * ms, 10 * ms}, true},
 		{false, 0, []time.Duration{10 * ms, 10 * ms, 5 * ms, 10 * ms, 10 * ms}, false},
-		{false, 0, []time.Duration{100 * ms}, true},
+		{false, 0, []time.Duration{400 * ms}, true},
 		{false, 20 * ms, []time.Duration{25 * ms, 25 * ms, 25 * ms}, false},
 		{false, 20 * ms, []time.Duration{27 * ms, 27 * ms, 27 * ms}, true},
-		{false, 20 * ms, []time.Duration{75 * ms, 75 * ms}, false},
-		{false, 20 * ms, []time.Duration{85 * ms}, true},
+		{false, 20 * ms, []time.Duration{310 * ms, 310 * ms}, false},
+		{false, 20 * ms, []time.Duration{330 * ms}, true},
 		{false, 20 * ms, []time.Duration{ms, 10 * ms, 10 * ms, 10 * ms}, true}, // a round trip takes no more than a claim
-		{true, 0, []time.Duration{50 * ms, 50 * ms, 50 * ms}, false},
-		{true, 0, []time.Duration{100 * ms, 100 * ms}, false},
-		{true, 0, []time.Duration{100 * ms, 100 * ms, 100 * ms}, true},
+		{true, 0, []time.Duration{200 * ms, 200 * ms, 200 * ms}, false},
+		{true, 0, []time.Duration{400 * ms, 400 * ms}, false},
+		{true, 0, []time.Duration{400 * ms, 400 * ms, 400 * ms}, true},
 	} {
 		if got := pgstore.Probes(c.idle, c.trip, c.took...); got != c.want {
 			t.Errorf("claims of %v (idle: %t) with a round trip of %v are followed by a probe: %t, want %t", c.took, c.idle, c.trip, got, c.want)
