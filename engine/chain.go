@@ -23,14 +23,6 @@ type ChainOptions struct {
 	By             string         // who asked for it
 }
 
-// chains returns the store's role of chains.
-func (e *Engine) chains() (store.Chains, error) {
-	if c, ok := e.store.(store.Chains); ok {
-		return c, nil
-	}
-	return nil, fmt.Errorf("the store (%T) keeps no chain executions: it has not the role store.Chains", e.store)
-}
-
 // Chain returns a version of a chain; version 0 means the latest. The error of
 // a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
 func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {

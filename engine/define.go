@@ -63,7 +63,10 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 			return invalid(found...)
 		}
 	}
-	plain, unread := reread(body, job)
+	plain, err := reread(body, job)
+	if err != nil {
+		return invalid(courier.Problem{Step: -1, Message: err.Error()})
+	}
 	tree, err := flow.Parse(plain.Steps)
 	if p, ok := errors.AsType[*flow.ParseError](err); ok {
 		found = append(found, p.Problems...)
@@ -79,9 +82,6 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 		return job, nil, nil, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	problems = append(problems, depends...)
-	if unread != nil && len(problems) == 0 {
-		problems = append(problems, courier.Problem{Step: -1, Message: unread.Error()})
-	}
 	if found = distinct(append(found, problems...)); len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
 		return invalid(found...)
@@ -89,9 +89,9 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 	return plain, tree, warnings, nil
 }
 
-// reread returns a job as it will be read from its JSON. What that does not take, a
-// policy or a negative duration, is as it was given, for the check to report it
-// beside all others, and err is what was said of it.
+// reread returns a job as it will be read from its JSON, but for a failure policy and
+// durations that JSON does not take: they are as they were given, for the check to
+// report them beside all else.
 func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 	if err = json.Unmarshal(body, &plain); err == nil {
 		return plain, nil
@@ -108,7 +108,7 @@ func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 	for i := range plain.Steps {
 		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout = job.Steps[i].Timeout, job.Steps[i].StallTimeout
 	}
-	return plain, err
+	return plain, nil
 }
 
 // distinct drops repetitions: the check of a definition also reports what the

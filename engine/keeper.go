@@ -157,10 +157,10 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// retry calls f until it succeeds, fails for a reason that the contract names, or
-// for one that repeating can't cure if somebody waits for the answer, or until p's
-// parent ends. A call that has not returned after storeTimeout is given
-// up and made again.
+// retry calls f until it succeeds or p's parent ends, or until it fails for a reason
+// that the contract names, or, where somebody waits for the answer, for one that
+// repeating can't cure. A call that has not returned after storeTimeout is given up
+// and made again.
 func retry(p *patience, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second
 	for delay := first; ; delay = min(2*delay, most) {

@@ -14,14 +14,6 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// monitors returns the role of the store that keeps monitors.
-func (e *Engine) monitors() (store.Monitors, error) {
-	if m, ok := e.store.(store.Monitors); ok {
-		return m, nil
-	}
-	return nil, fmt.Errorf("the store (%T) keeps no monitors, since it is no store.Monitors: %w", e.store, errors.ErrUnsupported)
-}
-
 // SetMonitor checks a monitor and saves it under its name, so that started
 // engines on the same store look at its directory, if they have its lister. If
 // it equals the one that is there, that one is returned, as it stands, and

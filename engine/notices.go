@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -34,14 +33,6 @@ func (v *notices) learn(subscribed bool) {
 	if subscribed && !v.wanted.Swap(true) {
 		signal(v.wake)
 	}
-}
-
-// outbox returns the store's role, or an error that says what is missing.
-func (e *Engine) outbox() (store.Outbox, error) {
-	if o, ok := e.store.(store.Outbox); ok {
-		return o, nil
-	}
-	return nil, fmt.Errorf("the store (%T) keeps no events for subscribers: it must implement store.Outbox, as memstore and pgstore do: %w", e.store, courier.ErrInvalid)
 }
 
 // What one engine delivers at once, in all and of each subscription, so that a

@@ -11,14 +11,6 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// agenda returns the role of the store that keeps schedules.
-func (e *Engine) agenda() (store.Agenda, error) {
-	if a, ok := e.store.(store.Agenda); ok {
-		return a, nil
-	}
-	return nil, fmt.Errorf("the store (%T) keeps no schedules, since it is no store.Agenda: %w", e.store, errors.ErrUnsupported)
-}
-
 // SetSchedule checks a schedule and saves it under its name, so that started
 // engines on the same store fire it. If it equals the one that is there, that
 // one is returned, as it stands, and nothing is saved: a program may set its

@@ -121,24 +121,29 @@ func (k *claims) learn(c *claim, begun time.Time) (probe bool) {
 	if c.ahead || k.probe != nil {
 		return false
 	}
-	k.trip = min(k.trip, c.took)
-	quick := k.quick + time.Duration(len(c.rows))*k.quick/100
-	if c.took-k.trip <= quick {
-		k.slow = 0
-		return false
-	}
-	idle, very := len(c.rows) == 0 && !called, c.took-k.trip > verySlow*quick
-	if idle && !very {
-		return false // nothing waits for the looks of who is idle
-	}
-	if k.slow++; very && !idle {
-		k.slow = slowClaims // what it took would be waited for again
-	}
-	if k.slow < slowClaims {
+	if k.slow = k.slower(c, called); k.slow < slowClaims {
 		return false
 	}
 	k.slow, k.probe, k.floor = 0, c, afterAll
 	return true
+}
+
+// slower returns how many claims in a row have taken longer than they may, after
+// one that began at the start.
+func (k *claims) slower(c *claim, called bool) int {
+	k.trip = min(k.trip, c.took)
+	quick := k.quick + time.Duration(len(c.rows))*k.quick/100
+	if c.took-k.trip <= quick {
+		return 0
+	}
+	idle, very := len(c.rows) == 0 && !called, c.took-k.trip > verySlow*quick
+	switch {
+	case idle && !very:
+		return k.slow // nothing waits for the looks of who is idle
+	case very && !idle:
+		return slowClaims // what it took would be waited for again
+	}
+	return k.slow + 1
 }
 
 // claimed remembers the last row of each queue.

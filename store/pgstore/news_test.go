@@ -1,10 +1,8 @@
 package pgstore_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,85 +137,6 @@ func TestStampede(t *testing.T) {
 	if sum > most*rounds {
 		t.Errorf("%d claims for %d executions, more than %d each", sum, rounds, most)
 	}
-}
-
-// sniffed are the statements that passed through a proxy, with the names that the
-// store gives them, and when they did.
-type sniffed struct {
-	mu       sync.Mutex
-	begun    time.Time
-	prepared map[string]string // the name of a prepared statement: the store's
-	bound    map[int]string    // a connection: what it executes next
-	list     []string
-	late     atomic.Int64 // how late an answer is delivered
-}
-
-// sniff begins to note the statements that pass through p.
-func sniff(p *pgproxy.Proxy) *sniffed {
-	s := &sniffed{begun: time.Now(), prepared: make(map[string]string), bound: make(map[int]string)}
-	p.OnMessage(func(m pgproxy.Message) pgproxy.Action {
-		if !m.FromServer {
-			s.note(m)
-		} else if m.Type == 'Z' { // ready for the next
-			time.Sleep(time.Duration(s.late.Load()))
-		}
-		return pgproxy.Pass
-	})
-	return s
-}
-
-// answerLate delivers each answer so much later from now on.
-func (s *sniffed) answerLate(d time.Duration) { s.late.Store(int64(d)) }
-
-func (s *sniffed) note(m pgproxy.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first, rest, _ := strings.Cut(string(m.Body), "\x00")
-	second, _, _ := strings.Cut(rest, "\x00")
-	switch m.Type {
-	case 'P': // its name, and its text
-		s.prepared[first] = title(second)
-	case 'B': // the name of the portal, and that of the statement
-		s.bound[m.Conn] = cmp.Or(s.prepared[second], second)
-	case 'E':
-		s.add(m, s.bound[m.Conn])
-	case 'Q':
-		if !strings.HasPrefix(first, "-- ping") { // the pool's own look at a connection that was idle
-			s.add(m, title(first))
-		}
-	}
-}
-
-func (s *sniffed) add(m pgproxy.Message, what string) {
-	s.list = append(s.list, fmt.Sprintf("%6.2f s, connection %d: %s", time.Since(s.begun).Seconds(), m.Conn, what))
-}
-
-// title is the name that the store gives a statement, or how it begins.
-func title(sql string) string {
-	if rest, ok := strings.CutPrefix(sql, "/* courier: "); ok {
-		name, _, _ := strings.Cut(rest, " ")
-		return name
-	}
-	return sql[:min(len(sql), 60)]
-}
-
-// restart forgets what passed so far.
-func (s *sniffed) restart() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun, s.list = time.Now(), nil
-}
-
-func (s *sniffed) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.list)
-}
-
-func (s *sniffed) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.list, "\n")
 }
 
 // TestIdle counts what an idle engine sends, also if each answer is late.

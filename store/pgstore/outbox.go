@@ -23,7 +23,8 @@ func (s *Store) either(plain, told string) string {
 }
 
 // toldOrNot calls claim, and again if it claimed nothing only because somebody
-// has subscribed meanwhile.
+// has subscribed meanwhile. How long that took is in c.took, if it was longer than
+// what c has sent before.
 func (s *Store) toldOrNot(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c

@@ -54,7 +54,7 @@ func refused(err error) bool {
 // failed is err with what failed, in words that say what to do where that is
 // known.
 func failed(what string, err error) error {
-	hint := ""
+	hint, lasting := "", false
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%s: %w", what, connectError(err))
 	}
@@ -62,8 +62,9 @@ func failed(what string, err error) error {
 	case "25006":
 		hint = "; the server is read-only: give all servers in the connection string and target_session_attrs=read-write, so that a connection is made to the one that is not"
 	case "42501":
-		hint = lackedRight(err)
+		hint, lasting = lackedRight(err), true
 	case "42P01", "3F000", "42703", "42883":
+		lasting = true
 		hint = "; the schema is not what this version expects: run pgstore.Migrate"
 	case "53300":
 		hint = "; the server has no connection left: lower pool_max_conns or raise its max_connections"
@@ -73,9 +74,9 @@ func failed(what string, err error) error {
 	if refused(err) {
 		return fmt.Errorf("%s: %w%s: %w", what, err, hint, courier.ErrInvalid)
 	}
-	final := code(err)
-	if err = fmt.Errorf("%s: %w%s", what, err, hint); strings.HasPrefix(final, "42") || final == "3F000" {
-		return courier.Permanent(err) // rights or tables are missing
+	err = fmt.Errorf("%s: %w%s", what, err, hint)
+	if lasting {
+		return courier.Permanent(err)
 	}
 	return err
 }

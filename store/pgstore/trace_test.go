@@ -14,10 +14,24 @@ import (
 type tracer func(name, sql string, args []any)
 
 func (f tracer) note(sql string, args []any) {
-	if rest, ok := strings.CutPrefix(sql, "/* courier: "); ok {
-		name, _, _ := strings.Cut(rest, " ")
+	if name, ok := nameOf(sql); ok {
 		f(name, sql, args)
 	}
+}
+
+// nameOf is the name that the store gives a statement of its own.
+func nameOf(sql string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(sql, "/* courier: ")
+	name, _, _ = strings.Cut(rest, " ")
+	return name, ok
+}
+
+// titleOf is the name of a statement, or how it begins.
+func titleOf(sql string) string {
+	if name, ok := nameOf(sql); ok {
+		return name
+	}
+	return sql[:min(len(sql), 60)]
 }
 
 func (f tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
