@@ -102,7 +102,7 @@ func TestContracts(t *testing.T) {
 // TestDocumentation holds docs/step-types.md against the types themselves; run
 // it with -update after a change.
 func TestDocumentation(t *testing.T) {
-	reg := registry()
+	reg, shown := registry(), examples(t)
 	var b strings.Builder
 	b.WriteString("# Step types\n\nGenerated from the code by `go test ./steps -run Documentation -update`. The markers `flow.if`, `flow.else`, `flow.foreach` and\n" +
 		"`flow.end`, and how a configuration refers to outputs, params and secrets, are in [flow.md](flow.md).\n")
@@ -125,6 +125,7 @@ func TestDocumentation(t *testing.T) {
 		fmt.Fprintf(&b, "\n| repetition | cleanup | timeout | without progress |\n|---|---|---|---|\n| %s | %s | %s | %s |\n",
 			typ.RepeatDoc(), cmp.Or(typ.CleanupDoc(), "nothing to clean up"), duration(typ.Timeout()), duration(typ.Stall()))
 		table(t, &b, key, "Configuration", typ.Config())
+		fmt.Fprintf(&b, "\n```json\n{\"type\": %q, \"config\": %s}\n```\n", key, shown[key])
 		table(t, &b, key, "Output", typ.Output())
 	}
 	path := filepath.Join("..", "docs", "step-types.md")
