@@ -1,0 +1,64 @@
+package steps_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/ftp"
+	"github.com/courierhq/courier/steps/sftp"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// block returns the JSON block of a page that is marked with a word.
+func block(t *testing.T, page, mark string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```json "+mark+"\n(.*?)```").FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("%s has no block ```json %s", page, mark)
+	}
+	return m[1]
+}
+
+// TestConnectionsPage: the connections in docs/connections.md can be read.
+func TestConnectionsPage(t *testing.T) {
+	file := func(mark string) string {
+		name := filepath.Join(t.TempDir(), mark+".json")
+		if err := os.WriteFile(name, block(t, "connections.md", mark), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	if m, err := sftp.ReadConnections(file("sftp")); err != nil || len(m) != 3 {
+		t.Errorf("the sftp connections: %d, %v", len(m), err)
+	}
+	if m, err := ftp.ReadConnections(file("ftp")); err != nil || len(m) != 3 {
+		t.Errorf("the ftp connections: %d, %v", len(m), err)
+	}
+}
+
+// TestJobsPage: the job in docs/jobs.md can be read and defined.
+func TestJobsPage(t *testing.T) {
+	var job courier.Job
+	if err := json.Unmarshal(block(t, "jobs.md", "job"), &job); err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(memstore.New(), registry(), nil)
+	for _, name := range job.DependsOn {
+		other := courier.Job{Name: name.Job, Steps: []courier.StepSpec{{Type: "file.mkdir", Config: map[string]any{"path": "/srv/a"}}}}
+		if _, err := e.Define(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Define(t.Context(), job); err != nil {
+		t.Error(err)
+	}
+}
