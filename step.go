@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -59,6 +60,9 @@ type TypeOptions struct {
 	// means no such limit. Types that move bytes set it, and a Timeout of 0.
 	Stall   *time.Duration
 	Aliases []string // further keys
+	// Replace makes the type take the place of one that is registered under its
+	// key, under all keys of that one. It is for tests.
+	Replace bool
 	// Sets names the values that the step sets by [Context.Set] besides the
 	// fields of its output, so that references to them pass the check of a job.
 	Sets []string
@@ -97,6 +101,14 @@ func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions)
 	defer r.mu.Unlock()
 	if r.types == nil {
 		r.types = make(map[string]*StepType)
+	}
+	if former := r.types[t.key]; former != nil && t.opt.Replace {
+		maps.DeleteFunc(r.types, func(k string, other *StepType) bool {
+			if other == former && k != t.key {
+				t.opt.Aliases = append(slices.Clip(t.opt.Aliases), k)
+			}
+			return other == former
+		})
 	}
 	for _, k := range append([]string{t.key}, t.opt.Aliases...) {
 		k = strings.ToLower(k)

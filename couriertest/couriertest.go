@@ -45,6 +45,7 @@ type Harness struct {
 
 	t          testing.TB
 	workspace  string
+	others     []*engine.Engine
 	log        *logBuffer
 	goroutines map[string]bool // those that were there before
 }
@@ -60,29 +61,75 @@ func New(t testing.TB, opt *engine.Options) *Harness {
 		Store: memstore.New(), Registry: new(courier.Registry), Dir: t.TempDir(),
 		t: t, log: new(logBuffer), goroutines: goroutines(),
 	}
+	if opt != nil && opt.Workspace != "" {
+		h.workspace = opt.Workspace
+	} else {
+		h.workspace = t.TempDir()
+	}
+	h.Engine = engine.New(h.Store, h.Registry, h.options(opt))
+	t.Cleanup(h.finish)
+	return h
+}
+
+// options are opt with what the harness sets.
+func (h *Harness) options(opt *engine.Options) *engine.Options {
 	var o engine.Options
 	if opt != nil {
 		o = *opt
 	}
 	if o.Workspace == "" {
-		o.Workspace = t.TempDir()
+		o.Workspace = h.workspace
 	}
-	h.workspace = o.Workspace
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	}
 	o.Roots = append(o.Roots[:len(o.Roots):len(o.Roots)], h.Dir)
-	h.Engine = engine.New(h.Store, h.Registry, &o)
-	t.Cleanup(h.finish)
-	return h
+	return &o
 }
 
-// Virtual runs f in a bubble of testing/synctest, with a harness of its own:
-// the time package is virtual there, so a retry after a minute takes no time,
-// and goroutines that are left fail the test. Sockets don't work in a bubble.
-func Virtual(t *testing.T, f func(t *testing.T, h *Harness)) {
+// Virtual runs f in a bubble of testing/synctest, with a harness of its own that
+// [New] makes with opt: the time package is virtual there, so a retry after a
+// minute takes no time, and goroutines that are left fail the test. Sockets don't
+// work in a bubble.
+func Virtual(t *testing.T, opt *engine.Options, f func(t *testing.T, h *Harness)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, New(t, nil)) })
+	synctest.Test(t, func(t *testing.T) { f(t, New(t, opt)) })
+}
+
+// AddEngine returns another engine on the harness' store and registry, as a
+// second worker: it takes over what the first one can't go on with. It has the
+// workspace, log and roots of the harness where opt leaves them empty, and is
+// stopped when the test ends. The test starts it. A nil opt means the defaults.
+func (h *Harness) AddEngine(opt *engine.Options) *engine.Engine {
+	h.t.Helper()
+	e := engine.New(h.Store, h.Registry, h.options(opt))
+	h.others = append(h.others, e)
+	return e
+}
+
+// Start starts the harness' engine, which then runs what [Harness.Enqueue]
+// creates. It is stopped when the test ends.
+func (h *Harness) Start() {
+	h.t.Helper()
+	if err := h.Engine.Start(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Enqueue defines a job and creates an execution of it for a started engine;
+// [Harness.Wait] returns its result. What is wrong with the definition fails the
+// test at once.
+func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.ExecutionID {
+	h.t.Helper()
+	job, err := h.Engine.Define(h.t.Context(), job)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	x, err := h.Engine.Enqueue(h.t.Context(), job.Name, &engine.EnqueueOptions{Params: params, Version: job.Version})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return x.ID
 }
 
 // finish is the clean-up that New promises.
@@ -90,8 +137,10 @@ func (h *Harness) finish() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := h.Engine.Stop(ctx); err != nil {
-		h.t.Error(err)
+	for _, e := range append([]*engine.Engine{h.Engine}, h.others...) {
+		if err := e.Stop(ctx); err != nil {
+			h.t.Error(err)
+		}
 	}
 	h.checkWorkspaces(ctx)
 	h.checkGoroutines()

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/file"
 )
 
 type m = map[string]any
@@ -204,7 +205,7 @@ func TestRunStep(t *testing.T) {
 
 func TestVirtualTimeTakesNone(t *testing.T) {
 	start := time.Now()
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("1"), errors.New("2")))
 		began := time.Now()
 		h.Run(h.Job(`{"name": "j", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 3600, "backoff_max_seconds": 7200}, "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Completed)
@@ -215,4 +216,65 @@ func TestVirtualTimeTakesNone(t *testing.T) {
 	if d := time.Since(start); d > time.Minute {
 		t.Errorf("three virtual hours took %v", d)
 	}
+}
+
+// A stub takes the place of a registered type, under its aliases too.
+func TestStubOverrides(t *testing.T) {
+	h := couriertest.New(t, nil)
+	file.Register(h.Registry, nil)
+	s := h.Stub("file.move", couriertest.Returns(m{"moved_file": "/b"}))
+	h.Run(h.Job(`{"name": "j", "steps": [
+		{"id": "a", "type": "file.move", "config": {"source_path": "/nowhere/a", "destination_path": "/b"}},
+		{"type": "file.rename", "config": {"source_path": "context:a.moved_file", "destination_path": "/c"}},
+		{"type": "file.mkdir", "config": {"path": "real"}}]}`), nil).
+		RequireState(courier.Completed).RequireTrace("0 file.move completed", "1 file.move completed", "2 file.mkdir completed")
+	if calls := s.Calls(); len(calls) != 2 || calls[1].Config["source_path"] != "/b" {
+		t.Errorf("calls = %v", calls)
+	}
+}
+
+// A second engine takes over from one that is stopped, with several executions and
+// secrets, in virtual time.
+func TestSecondEngine(t *testing.T) {
+	opt := &engine.Options{
+		Worker:   "first",
+		SoftStop: time.Second,
+		Secrets:  func(context.Context, string) (string, error) { return "hunter2", nil },
+	}
+	couriertest.Virtual(t, opt, func(t *testing.T, h *couriertest.Harness) {
+		stub := h.Stub("demo.a", func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+			if config["password"] != "hunter2" {
+				return nil, courier.Permanent(errors.New("no secret"))
+			}
+			select {
+			case <-time.After(time.Minute):
+				return m{"done": true}, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		})
+		second := *opt
+		second.Worker = "second"
+		other := h.AddEngine(&second)
+		h.Start()
+		var ids []courier.ExecutionID
+		for range 3 {
+			ids = append(ids, h.Enqueue(h.Job(`{"name": "j", "steps": [{"id": "a", "type": "demo.a", "config": {"password": "secret:db"}}]}`), nil))
+		}
+		time.Sleep(10 * time.Second)
+		if err := other.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Engine.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if r := h.Wait(id).RequireState(courier.Completed).RequireValue("a.done", true); r.Worker != "second" {
+				t.Errorf("the worker was %q", r.Worker)
+			}
+		}
+		if n := len(stub.Calls()); n != 6 {
+			t.Errorf("%d calls, want 6", n)
+		}
+	})
 }

@@ -27,11 +27,12 @@ type Call struct {
 	Config    map[string]any // numbers are json.Number
 }
 
-// Stub registers a stub under key. A nil f does nothing and returns nothing.
+// Stub registers a stub under key, in place of the type that is registered there.
+// A nil f does nothing and returns nothing.
 func (h *Harness) Stub(key string, f StubFunc) *Stub {
 	h.t.Helper()
 	s := &Stub{f: f}
-	courier.Register(h.Registry, key, s, nil)
+	courier.Register(h.Registry, key, s, &courier.TypeOptions{Replace: true})
 	return s
 }
 

@@ -106,7 +106,7 @@ var places = []place{
 func TestRequestsReachEveryState(t *testing.T) {
 	for i, p := range places {
 		for _, kind := range []courier.RequestKind{courier.RequestCancel, courier.RequestPause} {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				h.Stub("demo.place", placeStep)
 				if _, err := h.Engine.Define(t.Context(), h.Job(placeJob)); err != nil {
 					t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRequestsReachEveryState(t *testing.T) {
 // TestCancelUndoesWhatCameMeanwhile lets the step begin, use the workspace and
 // fail while the cancel is on its way to the store.
 func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		dir := t.TempDir()
@@ -207,7 +207,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 // TestCancelWaitsForTheStepThatLostItsLease cancels on the engine whose step
 // takes its time to return after the lease was lost.
 func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &outage{Store: h.Store}
 		returned := false
 		rec := &recorder{block: func(c ctx) {
@@ -246,7 +246,7 @@ func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
 // TestCancelOfWhatAnotherTreeHolds cancels on an engine that can't reach the
 // files; they are swept by the one that can.
 func TestCancelOfWhatAnotherTreeHolds(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			w, err := job.Create("left.txt")

@@ -32,7 +32,7 @@ func (o *outage) Renew(c ctx, r store.RenewRequest) ([]store.Renewed, error) {
 }
 
 func TestClaimsGoOnAfterAnOutage(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &outage{Store: h.Store}
 		h.Stub("demo.a", func(c ctx, _ *courier.Context, _ map[string]any) (map[string]any, error) {
 			select {
@@ -126,7 +126,7 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 // TestPauseMeetsRetryOfTheJob pauses while the step runs whose failure would
 // start the job over.
 func TestPauseMeetsRetryOfTheJob(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1, block: func(ctx) { time.Sleep(time.Second) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "failure_policy": "retry_job", "steps": [{"type": "demo.rec"}]}`)); err != nil {
@@ -158,7 +158,7 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 }
 
 func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{block: func(c ctx) { <-c.Done() }, fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
@@ -187,7 +187,7 @@ func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
 }
 
 func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
@@ -284,7 +284,7 @@ func TestNumbersOfAnyKeepTheirDigits(t *testing.T) {
 // TestStepWithoutTimeoutsIsCancelled ends the context of a step for which no
 // timer runs.
 func TestStepWithoutTimeoutsIsCancelled(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", func(c ctx, _ *courier.Context, _ map[string]any) (map[string]any, error) {
 			<-c.Done()
 			time.Sleep(time.Second)
@@ -313,7 +313,7 @@ func (s *claimsFail) Claim(ctx, store.ClaimRequest) (store.Claims, error) {
 }
 
 func TestRunDoesNotSpinWhenClaimsFail(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &claimsFail{Store: h.Store}
 		h.Stub("demo.a", nil)
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
@@ -331,7 +331,7 @@ func TestRunDoesNotSpinWhenClaimsFail(t *testing.T) {
 // TestWithdrawnPauseDoesNotPause lets the worker learn of a pause by a renewal,
 // and not of its withdrawal.
 func TestWithdrawnPauseDoesNotPause(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
 		operator := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
 		if err := operator.Pause(t.Context(), id, "ops"); err != nil {
@@ -351,7 +351,7 @@ func TestWithdrawnPauseDoesNotPause(t *testing.T) {
 }
 
 func TestSecretsThatHangOrPanic(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, _ *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, _ *couriertest.Harness) {
 		h := couriertest.New(t, &engine.Options{Secrets: func(c ctx, name string) (string, error) {
 			if name == "panics" {
 				panic("vault")
@@ -372,7 +372,7 @@ func TestSecretsThatHangOrPanic(t *testing.T) {
 }
 
 func TestNoRollbackWhileTheStepIsStillRunning(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{block: func(ctx) { time.Sleep(time.Hour) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.rec", "timeout_seconds": 1}]}`), nil).RequireState(courier.Failed)

@@ -168,7 +168,7 @@ func TestFailurePolicies(t *testing.T) {
 			[]string{"0 demo.a completed", "1 demo.b skipped", "2 demo.c completed"}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				h.Stub("demo.a", nil)
 				h.Stub("demo.b", couriertest.Fails(test.errs...))
 				h.Stub("demo.c", nil)
@@ -243,7 +243,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestExecutionTimeout(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.step", func(ctx context.Context, _ *courier.Context, _ map[string]any) (map[string]any, error) {
 			select {
 			case <-time.After(20 * time.Second):
@@ -286,7 +286,7 @@ func TestPanicsAreFailures(t *testing.T) {
 }
 
 func TestHoldAndRelease(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := h.Stub("demo.a", nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
 			t.Fatal(err)
@@ -349,7 +349,7 @@ func startThree(t *testing.T, h *couriertest.Harness) (courier.ExecutionID, chan
 }
 
 func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
 		if err := h.Engine.Pause(t.Context(), id, "ops"); err != nil {
 			t.Fatal(err)
@@ -375,7 +375,7 @@ func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 }
 
 func TestCancelReachesTheRunningStep(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, _ := startThree(t, h)
 		if err := h.Engine.Cancel(t.Context(), id, "ops"); err != nil {
 			t.Fatal(err)
@@ -398,7 +398,7 @@ func TestCancelReachesTheRunningStep(t *testing.T) {
 
 func TestStopHandsOver(t *testing.T) {
 	for _, soft := range []bool{true, false} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			id, open := startThree(t, h)
 			stopped := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -435,7 +435,7 @@ func TestStopHandsOver(t *testing.T) {
 }
 
 func TestEndOfStartContextIsAStop(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := h.Engine.Start(ctx); err != nil {
 			t.Fatal(err)
@@ -452,7 +452,7 @@ func TestEndOfStartContextIsAStop(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		f, entered, open := gate()
 		h.Stub("demo.gate", f)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -470,7 +470,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestLostWorkerIsTakenOver(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
 			t.Fatal(err)
@@ -622,7 +622,7 @@ func TestIdempotencyKey(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		running, most := 0, 0
 		h.Stub("demo.a", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
 			if running++; running > most {

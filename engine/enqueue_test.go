@@ -42,7 +42,7 @@ func prepare(t *testing.T, e *engine.Engine, opt *engine.EnqueueOptions) store.N
 
 // TestPrepareIsWhatEnqueueCreates enqueues once each way, and compares.
 func TestPrepareIsWhatEnqueueCreates(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		define(t, h)
 		timeout := time.Minute
 		all := &engine.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: "ann"}
@@ -222,7 +222,7 @@ func TestPrepareAsksOnceForAVersion(t *testing.T) {
 // another, which knows it: while nothing changes that asks the store but once,
 // and when there is a newer version it takes that one, with its parameters.
 func TestEnqueueUsesTheLatest(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		define(t, h)
 		var calls []string
 		other := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {

@@ -56,7 +56,7 @@ func (r *recorder) Rollback(_ ctx, job *courier.Context, _ struct{}) error {
 const recordedJob = `{"name": "r", "failure_policy": {"type": "retry_step", "max_retries": 1}, "steps": [{"type": "demo.rec"}]}`
 
 func TestCleanupAndRollback(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 2}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(recordedJob), nil).RequireState(courier.Failed)
@@ -79,7 +79,7 @@ func TestCleanupAndRollback(t *testing.T) {
 }
 
 func TestCancelRollsBack(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 2}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(recordedJob), nil).RequireState(courier.Failed)
@@ -130,7 +130,7 @@ func TestCancelRemovesTheWorkspaceOfAFailedExecution(t *testing.T) {
 }
 
 func TestRetryJobStartsWithAnEmptyWorkspace(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			if _, err := job.Stat("left.txt"); err == nil {
 				return nil, courier.Permanent(errors.New("a file of the first attempt is there"))
@@ -213,7 +213,7 @@ func TestSkippedStepsInLoopsAndBranches(t *testing.T) {
 }
 
 func TestPauseIsWithdrawnByResume(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
 		if err := errors.Join(h.Engine.Pause(t.Context(), id, "ops"), h.Engine.Resume(t.Context(), id, "ops")); err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestPauseIsWithdrawnByResume(t *testing.T) {
 }
 
 func TestPauseDuringBackoff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("boom")))
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}]}`)); err != nil {
 			t.Fatal(err)
@@ -255,7 +255,7 @@ func TestPauseDuringBackoff(t *testing.T) {
 }
 
 func TestThreeLostWorkersFailTheExecution(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		a := h.Stub("demo.a", nil)
 		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
 			t.Fatal(err)
@@ -284,7 +284,7 @@ func TestThreeLostWorkersFailTheExecution(t *testing.T) {
 }
 
 func TestWatchdogEndsTheStepBeforeTheLeaseEnds(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		broken := &brokenRenew{Store: h.Store}
 		var ended time.Duration
 		start := time.Now()
@@ -361,7 +361,7 @@ func TestResumeSeesNoValuesOfEarlierIterations(t *testing.T) {
 // TestAbandonedStepCannotAnswerForTheNext lets a step that was cut off return
 // while the next one runs.
 func TestAbandonedStepCannotAnswerForTheNext(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.stuck", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			time.Sleep(30 * time.Second) // its timeout is 1 s, and the grace period 10 s
 			if _, err := job.Create("late.txt"); !errors.Is(err, os.ErrClosed) {
@@ -383,7 +383,7 @@ func TestAbandonedStepCannotAnswerForTheNext(t *testing.T) {
 }
 
 func TestExecutionTimeoutUnderThePolicyStop(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1, block: func(c ctx) { <-c.Done() }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.RunWith(h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), &engine.EnqueueOptions{Timeout: new(time.Second)})

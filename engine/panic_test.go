@@ -247,7 +247,7 @@ func (e *wrapError) Unwrap() error { return e.err }
 // the language.
 func TestErrorsThatPanic(t *testing.T) {
 	for _, policy := range []string{"stop", "skip_and_continue", "retry_step"} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.nil", func(ctx, *courier.Context, map[string]any) (map[string]any, error) {
 				var none *nilError
 				return nil, none

@@ -80,7 +80,7 @@ func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *engine.EnqueueO
 // files, so that the worker finds out that two are gone.
 func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 	for _, state := range []courier.State{courier.Failed, courier.Paused} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			dir := t.TempDir()
 			worker := another(t, h, h.Store, dir)
 			operator := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir(), WorkspaceID: "elsewhere"})
@@ -143,7 +143,7 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 // and its first step: the next one has to check the files all the same, and to
 // start the loop over.
 func TestResumeIsStored(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one := another(t, h, h.Store, dir)
 		calls := 0
@@ -203,7 +203,7 @@ func TestResumeIsStored(t *testing.T) {
 // resumed waits in the queue, after a failed attempt and after a stop: nothing
 // is checked, and no loop starts over.
 func TestOnlyResumesAreResumes(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		calls := 0
@@ -245,7 +245,7 @@ func TestOnlyResumesAreResumes(t *testing.T) {
 // over, in the second attempt of the job: that is no start of the job, and its
 // files are still needed.
 func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		fails := 2
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			w, err := job.Create(job.Dir() + "/out")
@@ -277,7 +277,7 @@ func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
 // TestPutBackForgetsNothing cancels an execution that a resume put back: what
 // its failed step began is still rolled back.
 func TestPutBackForgetsNothing(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		worker := another(t, h, h.Store, dir)
 		operator := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir(), WorkspaceID: "elsewhere"})
@@ -309,7 +309,7 @@ func TestPutBackForgetsNothing(t *testing.T) {
 // TestRestartedMarkerCountsItsFailures lets a marker in a loop that starts over
 // fail in both passes: no two of its records are the same attempt.
 func TestRestartedMarkerCountsItsFailures(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.a"},
 			{"type": "flow.if", "config": {"left": "context:1.none", "operator": "equals", "right": 1}}, {"type": "flow.end"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
@@ -327,7 +327,7 @@ func TestRestartedMarkerCountsItsFailures(t *testing.T) {
 // left is not seen, neither in the loop nor after it.
 func TestNoValuesOfTheFirstPass(t *testing.T) {
 	for _, where := range []int{5, 7} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			dir := t.TempDir()
 			one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 			pass, stopped := 1, false

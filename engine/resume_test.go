@@ -222,7 +222,7 @@ var richTrace = []string{
 // undisturbed runs richJob without any disturbance but fault.
 func undisturbed(t *testing.T, policy string, fault func(n int, c *call) error) (calls []call, trace []string, values map[string]any) {
 	t.Helper()
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := newScene(t, h)
 		s.fault = fault
 		r := s.play(s.job(policy, "continue", "continue"), h.Store, nil).RequireState(courier.Completed)
@@ -271,7 +271,7 @@ func TestResumeAfterFailureAnywhere(t *testing.T) {
 		t.Fatalf("configuration of step 2 in iteration 3: %v", got)
 	}
 	for n := range calls {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			s := newScene(t, h)
 			s.fault = failOnce(n)
 			r := s.play(s.job(`"stop"`, "continue", "continue"), h.Store, func(_ courier.ExecutionID, state courier.State) {
@@ -311,7 +311,7 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 	for name, fault := range map[string]func(int, *call) error{`"stop"`: nil, `"skip_and_continue"`: seldom, `{"type": "retry_step", "max_retries": 1}`: seldom} {
 		calls, trace, values := undisturbed(t, name, fault)
 		for n := -2; n < len(calls)-1; n++ {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				s := newScene(t, h)
 				pause := func() error { return another(t, h, h.Store, t.TempDir()).Pause(t.Context(), s.id, "ops") }
 				s.fault = func(i int, c *call) error {
@@ -387,7 +387,7 @@ func TestResumeRestartsLoopsAnywhere(t *testing.T) {
 		restarts     []int
 	}{{"restart", "continue", []int{1}}, {"continue", "restart", []int{5}}, {"restart", "restart", []int{1, 5}}} {
 		for n := 0; n < len(calls); n += raced.Or(3, 1) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				s := newScene(t, h)
 				s.fault = failOnce(n)
 				r := s.play(s.job(`"stop"`, test.outer, test.inner), h.Store, nil).RequireState(courier.Completed)

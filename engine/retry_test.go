@@ -55,7 +55,7 @@ func TestBackoffIsExact(t *testing.T) {
 	} {
 		for _, started := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, started %v", test.name, started), func(t *testing.T) {
-				couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+				couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 					calls := failing(h, "demo.a")
 					job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}
 					job.FailurePolicy = courier.FailurePolicy{Type: test.policy, MaxRetries: &test.retries, BackoffBase: &test.base, BackoffMax: &test.max}
@@ -120,7 +120,7 @@ func TestFailureIsToldOnce(t *testing.T) {
 // TestBudgetOfRetries lets steps fail as often as each may: the budget is that
 // of one step in one iteration.
 func TestBudgetOfRetries(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		failed := make(map[string]int)
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			if key := fmt.Sprint(job.Step(), job.Iteration()); failed[key] < 2 {
@@ -204,7 +204,7 @@ func TestCleanupIsPartOfTheAttempt(t *testing.T) {
 		"hangs":  {func(c ctx, _ *courier.Context) error { <-c.Done(); return c.Err() }, "timed out after 45s", courier.ReasonTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				h.Stub("demo.a", nil)
 				s := &tidy{fails: 1, cleanup: test.cleanup}
 				courier.Register(h.Registry, "demo.tidy", s, nil)
@@ -222,7 +222,7 @@ func TestCleanupIsPartOfTheAttempt(t *testing.T) {
 // TestCleanupAfterAnInterruption stops the engine in the middle of a step: the
 // next one goes on with the same attempt, and cleans up first.
 func TestCleanupAfterAnInterruption(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		h.Stub("demo.a", nil)
@@ -244,7 +244,7 @@ func TestCleanupAfterAnInterruption(t *testing.T) {
 
 // TestNoCleanupWithoutAnAttempt pauses before the first attempt of a step.
 func TestNoCleanupWithoutAnAttempt(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			return nil, h.Engine.Pause(t.Context(), job.Execution(), "ops")
 		})
@@ -265,7 +265,7 @@ func TestNoCleanupWithoutAnAttempt(t *testing.T) {
 // TestStopDuringBackoff stops the engine while an execution waits for a retry:
 // another one makes it, when it is due.
 func TestStopDuringBackoff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		h.Stub("demo.a", nil)
@@ -290,7 +290,7 @@ func TestStopDuringBackoff(t *testing.T) {
 }
 
 func TestCancelDuringBackoff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		e := another(t, h, h.Store, dir)
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
@@ -319,7 +319,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 
 // TestPauseDuringBackoffGivesAFreshBudget pauses during the last backoff.
 func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", nil)
 		s := &tidy{fails: 5}
 		courier.Register(h.Registry, "demo.tidy", s, nil)
@@ -347,7 +347,7 @@ func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
 func TestPermanentEndsRetries(t *testing.T) {
 	wrapped := fmt.Errorf("upload: %w", courier.Permanent(errBoom))
 	for _, policy := range []string{`"retry_step"`, `"retry_job"`} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.a", couriertest.Fails(errBoom, wrapped))
 			start := time.Now()
 			r := h.Run(h.Job(`{"name": "a", "failure_policy": `+policy+`, "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Failed)
@@ -361,7 +361,7 @@ func TestPermanentEndsRetries(t *testing.T) {
 // TestRetryJob fails in a loop in the first and second attempt of a job, for
 // good, and resumes it.
 func TestRetryJob(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		e := another(t, h, h.Store, dir)
 		fails := 2
@@ -418,7 +418,7 @@ func TestRetryJob(t *testing.T) {
 
 // TestPauseBetweenAttemptsOfTheJob resumes in the backoff of a retry of the job.
 func TestPauseBetweenAttemptsOfTheJob(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Returns(m{"x": 1}))
 		h.Stub("demo.b", couriertest.Fails(errBoom))
 		x := begin(t, h.Engine, h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}, {"type": "demo.b"}]}`), nil)
@@ -437,7 +437,7 @@ func TestPauseBetweenAttemptsOfTheJob(t *testing.T) {
 // TestSkipAndContinue skips steps and markers, at the ends of loops and
 // branches, and everywhere the execution goes on behind them.
 func TestSkipAndContinue(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rolled := &tidy{execute: func(ctx, *courier.Context) error { return courier.Permanent(errBoom) }}
 		courier.Register(h.Registry, "demo.bad", rolled, nil)
 		good := h.Stub("demo.good", couriertest.Returns(m{"x": 1}))
@@ -476,7 +476,7 @@ func TestSkipAndContinue(t *testing.T) {
 
 // TestOutputsOfFailedAttemptsAreNoValues lets an attempt set values and fail.
 func TestOutputsOfFailedAttemptsAreNoValues(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		courier.RegisterFunc(h.Registry, "demo.a", func(_ ctx, job *courier.Context, _ struct{}) (m, error) {
 			if job.Attempt() == 1 {
 				return m{"failed": true}, errors.Join(job.Set("early", true), errBoom)

@@ -106,7 +106,7 @@ func TestStopHandsAHundredOver(t *testing.T) {
 		{"never", func(ctx, int) error { time.Sleep(time.Hour); return errBoom }, soft + grace, true, "1 demo.wait#2 completed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				var calls atomic.Int64
 				var returned sync.Map
 				e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir(), Slots: 100})
@@ -191,7 +191,7 @@ func interrupted(t *testing.T, h *couriertest.Harness, e *engine.Engine, policy 
 // TestStopTwice stops a second time while the first stop waits, with less
 // patience, and once more afterwards.
 func TestStopTwice(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		e := another(t, h, h.Store, t.TempDir())
 		x, _ := interrupted(t, h, e, `"stop"`)
 		start := time.Now()
@@ -226,7 +226,7 @@ func TestStopTwice(t *testing.T) {
 // TestEndOfContextHandsOver ends the context that Start was given, in the middle
 // of a step.
 func TestEndOfContextHandsOver(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		x, s := interrupted(t, h, two, `"stop"`)
@@ -259,7 +259,7 @@ func TestEndOfContextHandsOver(t *testing.T) {
 // TestStopsUseNoAttempt stops in the middle of a step again and again, under a
 // policy that allows one retry: after that, it still does.
 func TestStopsUseNoAttempt(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		e := another(t, h, h.Store, dir)
 		x, s := interrupted(t, h, e, `{"type": "retry_step", "max_retries": 1}`)
@@ -302,7 +302,7 @@ func TestStopsUseNoAttempt(t *testing.T) {
 // engine has not heard: it learns of it when it hands over.
 func TestStopMeetsRequests(t *testing.T) {
 	for _, state := range []courier.State{courier.Paused, courier.Cancelled} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			dir := t.TempDir()
 			e := another(t, h, h.Store, dir)
 			x, s := interrupted(t, h, e, `"stop"`)
@@ -352,7 +352,7 @@ func TestStopMeetsRequests(t *testing.T) {
 // handed over untouched, and nothing more is claimed.
 func TestStopDuringAClaim(t *testing.T) {
 	for range 10 {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			a := h.Stub("demo.a", nil)
 			claims := 0
 			s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
@@ -392,7 +392,7 @@ func TestStopDuringAnOutageOfClaims(t *testing.T) {
 		"fail": {func(ctx) error { return errBoom }, 0},
 		"hang": {func(c ctx) error { <-c.Done(); return c.Err() }, 9 * time.Second}, // a claim may take 10 s
 	} {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.a", nil)
 			s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
 				if call.Method == "Claim" {
@@ -438,7 +438,7 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 		{"one call hangs", "Apply", hang, 10*time.Second + 20*time.Millisecond, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				var down atomic.Bool
 				s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
 					if !down.Load() || !slices.Contains(strings.Fields(test.methods), call.Method) {
@@ -485,7 +485,7 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 // TestStopLeavesRunAlone stops the worker of an engine while Run executes one
 // job in its own goroutine, and waits for another that the worker executes.
 func TestStopLeavesRunAlone(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.own", func(c ctx, _ *courier.Context, _ map[string]any) (map[string]any, error) {
 			return nil, sleepOrEnd(c, 4*time.Minute)
 		})
@@ -516,7 +516,7 @@ func TestStopLeavesRunAlone(t *testing.T) {
 // TestRunTakesUpWhatTheWorkerHandsOver waits in Run for an execution that the
 // same engine's worker has, and stops the worker.
 func TestRunTakesUpWhatTheWorkerHandsOver(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		e := another(t, h, h.Store, t.TempDir())
 		calls := 0
 		h.Stub("demo.a", func(c ctx, _ *courier.Context, _ map[string]any) (map[string]any, error) {
@@ -550,7 +550,7 @@ func TestRunTakesUpWhatTheWorkerHandsOver(t *testing.T) {
 // TestStopCutsOff stops while a step neither listens nor returns, and lets
 // another engine go on at once.
 func TestStopCutsOff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		var dirs []string

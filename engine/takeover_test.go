@@ -45,7 +45,7 @@ func TestTakeoverWithin20Seconds(t *testing.T) {
 	dir, worst := t.TempDir(), time.Duration(0)
 	for killed := 20 * time.Millisecond; killed < 12*time.Second; killed += 370 * time.Millisecond {
 		for _, offset := range []time.Duration{0, 1300 * time.Millisecond, 2600 * time.Millisecond, 3900 * time.Millisecond} {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				var mu sync.Mutex
 				var began []time.Time
 				h.Stub("demo.a", func(c ctx, _ *courier.Context, _ map[string]any) (map[string]any, error) {
@@ -105,7 +105,7 @@ func TestTakeoverWithin20Seconds(t *testing.T) {
 
 // TestLateWriterIsFenced lets a worker sleep through its lease and then write.
 func TestLateWriterIsFenced(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var late []error
 		asleep := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
 			if call.Method == "Renew" {
@@ -166,7 +166,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 // TestNothingIsClaimedWhileRenewalsFail counts claims in an outage that concerns
 // renewals only, and in the minute after it.
 func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var down atomic.Bool
 		var claims, renewals atomic.Int64
 		s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
@@ -226,7 +226,7 @@ func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
 // TestWhatNoWorkerCanTakeStandsVisibly lets the only worker with the files of
 // two executions disappear, one that it was running and one that waits.
 func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.write", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			w, err := job.Create("kept.txt")
 			if err != nil {

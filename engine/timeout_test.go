@@ -254,7 +254,7 @@ func TestStallAndTimeout(t *testing.T) {
 		"both at one time": {240 * time.Second, 240 * time.Second / 7, "timed out after 5m0s", courier.ReasonTimeout, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				courier.RegisterFunc(h.Registry, "demo.bytes", func(c ctx, job *courier.Context, _ struct{}) (struct{}, error) {
 					for start := time.Now(); time.Since(start) < test.reports; {
 						select {
@@ -315,7 +315,7 @@ func requireTimedOut(t *testing.T, r *couriertest.Result, since time.Time, want 
 // TestExecutionTimeoutDoesNotCountTheQueue enqueues with a delay above the
 // timeout.
 func TestExecutionTimeoutDoesNotCountTheQueue(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{execute: func(c ctx, _ *courier.Context) error { return sleepOrEnd(c, 59*time.Second) }}
 		x := timed(t, h, h.Engine, s, `"stop"`, time.Hour)
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -326,7 +326,7 @@ func TestExecutionTimeoutDoesNotCountTheQueue(t *testing.T) {
 // waits for a retry: it fails when it is claimed for that, and what its last
 // attempt began is rolled back.
 func TestExecutionTimeoutDuringBackoff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{fails: 1}
 		start := time.Now()
 		x := timed(t, h, h.Engine, s, `{"type": "retry_step", "backoff_base_seconds": 90, "backoff_max_seconds": 90}`, 0)
@@ -346,7 +346,7 @@ func TestExecutionTimeoutDuringBackoff(t *testing.T) {
 // TestExecutionTimeoutAndPauses pauses for longer than the timeout, and resumes:
 // a new minute begins.
 func TestExecutionTimeoutAndPauses(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{execute: func(c ctx, job *courier.Context) error { return sleepOrEnd(c, 2*time.Hour) }}
 		h.Stub("demo.pauses", func(c ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			return nil, errors.Join(h.Engine.Pause(t.Context(), job.Execution(), "ops"), sleepOrEnd(c, 50*time.Second))
@@ -369,7 +369,7 @@ func TestExecutionTimeoutAndPauses(t *testing.T) {
 // TestExecutionTimeoutGoesOnAfterAStop hands an execution over after 40 seconds
 // of its minute.
 func TestExecutionTimeoutGoesOnAfterAStop(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		one, two := another(t, h, h.Store, dir), another(t, h, h.Store, dir)
 		s := &tidy{execute: func(c ctx, _ *courier.Context) error { return sleepOrEnd(c, time.Hour) }}
@@ -392,7 +392,7 @@ func TestExecutionTimeoutGoesOnAfterAStop(t *testing.T) {
 // TestExecutionTimeoutOfAStuckStep lets the execution's timeout meet a step that
 // does not listen.
 func TestExecutionTimeoutOfAStuckStep(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{execute: func(ctx, *courier.Context) error { time.Sleep(time.Hour); return nil }}
 		start := time.Now()
 		x := timed(t, h, h.Engine, s, `"retry_step"`, 0)
@@ -436,7 +436,7 @@ func (s *sluggish) Rollback(ctx, *courier.Context, struct{}) error { return nil 
 // An attempt that was cut off during its Cleanup does not go on to Execute when
 // that returns at last.
 func TestNoExecuteAfterACleanupThatWasCutOff(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := new(sluggish)
 		courier.Register(h.Registry, "demo.sluggish", s, nil)
 		h.Run(h.Job(`{"name": "s", "failure_policy": {"type": "retry_step", "max_retries": 3}, "steps": [{"type": "demo.sluggish", "timeout_seconds": 1}]}`), nil).

@@ -20,7 +20,7 @@ import (
 // sees first must not matter.
 func TestStopClaimsNoMore(t *testing.T) {
 	for range 50 {
-		couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			var claims atomic.Int64
 			e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 				if c.Method == "Claim" && claims.Add(1) == 1 {
@@ -47,7 +47,7 @@ func TestStopClaimsNoMore(t *testing.T) {
 
 // Slots that become free together are filled by one claim.
 func TestSlotsAreFilledTogether(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var claims atomic.Int64
 		e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 			if c.Method == "Claim" {
@@ -124,7 +124,7 @@ func TestEveryAbandonedAttemptKeepsASlot(t *testing.T) {
 
 // A stop during the last step leaves nothing to hand over.
 func TestStopDuringTheLastStepCompletes(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.last", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
 			time.Sleep(time.Second)
 			return nil, nil
@@ -153,7 +153,7 @@ func TestStopDuringTheLastStepCompletes(t *testing.T) {
 // TestStartAndStopAtOnce starts and stops an engine from several goroutines:
 // when Stop has returned and nobody starts it again, it claims nothing.
 func TestStartAndStopAtOnce(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		a := h.Stub("demo.a", nil)
 		e := another(t, h, h.Store, t.TempDir())
 		for range 300 {
@@ -189,7 +189,7 @@ func TestStartAndStopAtOnce(t *testing.T) {
 // claimed meanwhile; but where writes take long, no more pile up than there are
 // slots.
 func TestTheLastWriteKeepsNoSlot(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		const slots = 2
 		var begun, executing, most atomic.Int64
 		courier.RegisterFunc(h.Registry, "demo.count", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
@@ -235,7 +235,7 @@ func TestTheLastWriteKeepsNoSlot(t *testing.T) {
 // The end of a step that its claim has started leaves the instant of the start to
 // the store, as that of any other step does.
 func TestStartedByTheClaim(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var ended []courier.StepExecution
 		e := engine.New(storetest.Intercept(storetest.NewEager(h.Store), func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 			if tr, ok := c.Request.(store.Transition); ok {

@@ -149,7 +149,7 @@ func sweepOnce(t *testing.T, h *couriertest.Harness, dir string) {
 // TestSweep has directories of every kind and age, and two engines that sweep
 // them at the same time, one of which can't ask the store.
 func TestSweep(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		h.Stub("demo.write", writer)
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
@@ -241,7 +241,7 @@ func (noAnswers) Execution(ctx, courier.ExecutionID) (courier.Execution, error) 
 // TestTwoEnginesInOneDirectory lets two engines work on many executions in one
 // tree, each of which must find only its own files.
 func TestTwoEnginesInOneDirectory(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		h.Stub("demo.note", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			w, err := job.Create("note.txt")
@@ -302,7 +302,7 @@ func TestTwoEnginesInOneDirectory(t *testing.T) {
 // TestWorkspaceCanBeRepaired starts an engine in a directory that is no good,
 // and again when it is; then somebody removes it while the engine works.
 func TestWorkspaceCanBeRepaired(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := filepath.Join(t.TempDir(), "work")
 		h.Stub("demo.write", writer)
 		if _, err := h.Engine.Define(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1))); err != nil {
@@ -365,7 +365,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 // A worker that is lost in its first step has not told anybody of its files.
 // Who takes over in the same directory removes them all the same.
 func TestFilesOfALostWorkerAreRemoved(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		h.Stub("demo.a", nil)

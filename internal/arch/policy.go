@@ -69,6 +69,8 @@ var Rooms = []Room{
 	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/exec", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/httpreq", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/sftp/sftptest", Imports: []string{"couriertest", "steps/sftp", "internal/*"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "steps/ftp/ftptest", Imports: []string{"couriertest", "steps/ftp", "internal/*"}, Outside: true},
 	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
 
 	{Dir: "couriertest", Imports: []string{".", "flow", "store", "store/memstore", "engine"}, Outside: true},

@@ -112,6 +112,9 @@ func (c *Conn) work(verb, argument string) {
 	}
 }
 
+// Path returns the absolute path that an argument of a command stands for.
+func (c *Conn) Path(argument string) string { return path.Join("/", c.path(argument)) }
+
 // path returns the name below the root of an argument.
 func (c *Conn) path(argument string) string {
 	p := argument

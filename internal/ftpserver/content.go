@@ -80,7 +80,7 @@ func (c *Conn) Content(verb string, f func(net.Conn) error) {
 		return
 	}
 	if c.s.opt.Content != nil {
-		raw = c.s.opt.Content(verb, raw)
+		raw = c.s.opt.Content(c, verb, raw)
 	}
 	if !c.s.track(raw) {
 		raw.Close()
@@ -105,11 +105,16 @@ func (c *Conn) Content(verb string, f func(net.Conn) error) {
 	switch {
 	case err == nil:
 		c.Reply("226 all of it")
-	case errors.Is(err, errReuse):
-		c.Reply(err.Error())
+	case hasCode(err.Error()):
+		c.Reply(oneLine(err.Error()))
 	default:
 		c.Reply("426 " + oneLine(err.Error()))
 	}
+}
+
+// hasCode reports whether a text begins with the code of a reply.
+func hasCode(text string) bool {
+	return len(text) > 4 && text[3] == ' ' && strings.Trim(text[:3], "0123456789") == ""
 }
 
 // connect waits for the client, or goes to it.

@@ -201,7 +201,7 @@ func TestMisbehaves(t *testing.T) {
 			}
 			return verb == "SIZE" || verb == "RETR"
 		},
-		Content: func(verb string, conn net.Conn) net.Conn {
+		Content: func(_ *ftpserver.Conn, verb string, conn net.Conn) net.Conn {
 			if verb == "STOR" {
 				return &short{conn, 3}
 			}

@@ -56,9 +56,9 @@ type Options struct {
 	// Answer may carry out a command in place of the server, and reports whether
 	// it has. Nil means that it never does.
 	Answer func(c *Conn, verb, argument string) bool
-	// Content may wrap a connection for content before it is used; with TLS it
-	// lies below that. Nil means that none is wrapped.
-	Content func(verb string, conn net.Conn) net.Conn
+	// Content may wrap a connection for content of c before it is used; with TLS
+	// it lies below that. Nil means that none is wrapped.
+	Content func(c *Conn, verb string, conn net.Conn) net.Conn
 	// Greeting replaces the first reply; "-" is none at all.
 	Greeting string
 

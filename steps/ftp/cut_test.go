@@ -65,7 +65,7 @@ func (c cut) name() string {
 func (c cut) test(t *testing.T, at int64) {
 	var first atomic.Bool
 	first.Store(true)
-	opt := ftpserver.Options{Content: func(verb string, conn net.Conn) net.Conn {
+	opt := ftpserver.Options{Content: func(_ *ftpserver.Conn, verb string, conn net.Conn) net.Conn {
 		if c.kind != "half-close" || !first.Load() {
 			return conn
 		}

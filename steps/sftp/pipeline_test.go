@@ -28,7 +28,7 @@ const pipeline = `{"name": "forward", "failure_policy": {"type": "retry_step", "
 // TestPipeline runs a whole job on an engine, on a line that breaks now and
 // then.
 func TestPipeline(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		r := newRig(t, sftpserver.Options{})
 		for i := range 10 {
 			r.put(fmt.Sprintf("incoming/%d.csv", i), content(200*i))
@@ -66,7 +66,7 @@ func TestPipeline(t *testing.T) {
 // TestStall has the server fall silent: the engine gives the attempt up after a
 // minute, and the next one succeeds on another connection.
 func TestStall(t *testing.T) {
-	couriertest.Virtual(t, func(t *testing.T, h *couriertest.Harness) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		hung := false
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "read" && !hung {
