@@ -209,6 +209,7 @@ func TestContract(t *testing.T) {
 			var clouds sync.Map
 			c.cfg["connection_id"] = c.connection
 			steptest.Run(t, steptest.Case{
+				Packages: []string{steptest.All},
 				Setup: func(w *steptest.World) {
 					fake := newCloud()
 					clouds.Store(w.Dir, fake)

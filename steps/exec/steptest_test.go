@@ -100,6 +100,7 @@ func TestContract(t *testing.T) {
 			t.Parallel()
 			c.cfg["program"] = "self"
 			steptest.Run(t, steptest.Case{
+				Packages: []string{steptest.All},
 				Register: func(r *courier.Registry) { exec.Register(r, self(t)) },
 				Setup: func(w *steptest.World) {
 					w.Write("in.txt", strings.Repeat("hello\n", 1000))

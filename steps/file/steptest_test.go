@@ -45,6 +45,7 @@ func (c scenario) contract() steptest.Case {
 		places = raced.Or(1, 6)
 	}
 	return steptest.Case{
+		Packages: []string{steptest.All},
 		Register: func(r *courier.Registry) { file.Register(r, nil) },
 		Key:      c.key,
 		Setup: func(w *steptest.World) {

@@ -82,6 +82,7 @@ func TestContract(t *testing.T) {
 			t.Parallel()
 			ledgers := new(sync.Map)
 			steptest.Run(t, steptest.Case{
+				Packages: []string{steptest.All},
 				Setup: func(w *steptest.World) {
 					l := &ledger{entries: map[string]string{}}
 					ledgers.Store(w.Dir, l)

@@ -37,6 +37,7 @@ func TestContract(t *testing.T) {
 			message := string(b.read("a.pgp"))
 			var one sync.Mutex
 			steptest.Run(t, steptest.Case{
+				Packages: []string{steptest.All},
 				Register: func(r *courier.Registry) { pgp.Register(r, b.keys) },
 				Key:      c.key,
 				Setup: func(w *steptest.World) {
@@ -101,6 +102,7 @@ func contractOfSignatures(t *testing.T) []string {
 			signed := string(b.read("signed"))
 			var one sync.Mutex
 			steptest.Run(t, steptest.Case{
+				Packages: []string{steptest.All},
 				Register: func(r *courier.Registry) { pgp.Register(r, b.keys) },
 				Key:      c.key,
 				Setup: func(w *steptest.World) {

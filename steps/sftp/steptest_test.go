@@ -67,7 +67,8 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			steptest.Run(t, steptest.Case{
-				Key: tr.key,
+				Packages: []string{steptest.All},
+				Key:      tr.key,
 				Setup: func(w *steptest.World) {
 					remote := serve(w, tr.opt)
 					tr.fill(w, remote)

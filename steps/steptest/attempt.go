@@ -59,7 +59,7 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 		w: w, number: number,
 		stopped: make(chan struct{}), stuck: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{}),
 	}
-	a.probe = &probe{at: at, act: func(p *place) error { return act(a, p) }}
+	a.probe = &probe{at: at, packages: w.c.Packages, act: func(p *place) error { return act(a, p) }}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
 	defer func() { w.begun = true }()

@@ -13,6 +13,9 @@ import (
 func Breaches(t *testing.T, c Case) string {
 	t.Helper()
 	r := &recorder{TB: t}
+	if c.Packages == nil {
+		c.Packages = []string{"github.com/courierhq/courier/steps/steptest"}
+	}
 	check(c, func(name string, f func(testing.TB, worlds)) {
 		r.name = name
 		f(r, func(use func(testing.TB)) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -164,4 +165,31 @@ func Example() {
 	}
 	_ = test
 	// Output:
+}
+
+// waits is a step that hands its context to a library, which looks at it often.
+func waits(ctx context.Context, job *courier.Context, cfg config) (output, error) {
+	for range 20 {
+		if err := exec.CommandContext(ctx, "/nonexistent").Run(); errors.Is(err, context.Canceled) {
+			return output{}, errors.New("the library was interrupted")
+		}
+	}
+	return upper(ctx, job, cfg)
+}
+
+// TestPackages: looks that a library makes are no places, unless the case says so.
+func TestPackages(t *testing.T) {
+	c := steptest.Case{
+		Register: func(r *courier.Registry) { courier.RegisterFunc(r, "text.waits", waits, nil) },
+		Config:   config{Input: "in.txt", Output: "out.txt"},
+		Setup:    func(w *steptest.World) { w.Write("in.txt", "hello") },
+		Places:   8,
+	}
+	if got := steptest.Breaches(t, c); got != "" {
+		t.Errorf("interrupted in the step's own package: %s", got)
+	}
+	c.Packages = []string{steptest.All}
+	if got := steptest.Breaches(t, c); !strings.Contains(got, "exec.go") {
+		t.Errorf("interrupted everywhere, the library's answer is not found: %q", got)
+	}
 }

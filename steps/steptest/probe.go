@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -47,8 +48,11 @@ type probe struct {
 	list bool                 // whether to list the places
 	act  func(p *place) error // what is done there, in the step's goroutine
 
+	packages []string // where looks at the context are places
+
 	mu     sync.Mutex
 	n      int
+	looks  int // those that are no places included
 	places []place
 	acted  string // where it was, once it has been
 }
@@ -56,15 +60,25 @@ type probe struct {
 // reach tells the probe that the step is at a place. The error stands in for
 // the call, where one can fail.
 func (p *probe) reach(k kind, what func() string) error {
+	line, own := "", true
+	if k != outside {
+		var of string
+		line, of = caller()
+		own = k != look || p.owns(of)
+	}
 	p.mu.Lock()
+	if k == look {
+		p.looks++
+	}
+	if !own {
+		p.mu.Unlock()
+		return nil
+	}
 	p.n++
 	here := p.n == p.at
 	var pl place
 	if here || p.list {
-		pl = place{kind: k, what: what()}
-		if k != outside {
-			pl.line = caller()
-		}
+		pl = place{kind: k, what: what(), line: line}
 	}
 	if p.list {
 		p.places = append(p.places, pl)
@@ -93,32 +107,55 @@ func (p *probe) listed() []place {
 	return slices.Clone(p.places)
 }
 
+// looked returns how often the attempt looked at its context, in any package.
+func (p *probe) looked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.looks
+}
+
 // without are packages whose lines say nothing about where a step is.
 var without = []string{
 	"github.com/courierhq/courier.", "github.com/courierhq/courier/internal/", "github.com/courierhq/courier/steps/steptest.",
 	"context.", "runtime.", "io.", "bufio.", "sync.", "os.", "fmt.",
 }
 
-// caller is the line of the step that is at work.
-func caller() string {
+// caller is the line of the step that is at work, and its package.
+func caller() (line, of string) {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 next:
 	for {
 		f, more := frames.Next()
 		if f.Function == "" {
-			return ""
+			return "", ""
 		}
 		for _, prefix := range without {
 			if strings.HasPrefix(f.Function, prefix) {
 				if !more {
-					return ""
+					return "", ""
 				}
 				continue next
 			}
 		}
-		return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line), packageOf(f.Function)
 	}
+}
+
+// packageOf is the import path of a function's package; tests in a package of
+// their own belong to the one that they test.
+func packageOf(function string) string {
+	function, _, _ = strings.Cut(function, "[") // of type parameters
+	dir, name := path.Split(function)
+	name, _, _ = strings.Cut(name, ".")
+	return dir + strings.TrimSuffix(name, "_test")
+}
+
+// owns reports whether a package is one in which looks at the context are places.
+func (p *probe) owns(of string) bool {
+	return slices.ContainsFunc(p.packages, func(own string) bool {
+		return own == All || of == own || strings.HasPrefix(of, own+"/")
+	})
 }
 
 // goroutine is the number of the goroutine that calls it.

@@ -14,8 +14,9 @@
 // # Places
 //
 // A step is disturbed where it calls something that the instrument holds: at
-// each call of Err and Done of its context (Deadline and Value, and so
-// [context.Cause], tell a step nothing new and do not count), at each operation
+// each call of Err and Done of its context that its own package makes (see
+// [Case].Packages; Deadline and Value, and so [context.Cause], tell a step
+// nothing new and do not count), at each operation
 // on files through [courier.Context] and [courier.PendingFile], at each report
 // of progress and at each secret that it asks for. What a step does with an
 // [os.Root], or with a connection of its own, lies between two such places. An
@@ -52,6 +53,7 @@
 package steptest
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -106,6 +108,12 @@ type Case struct {
 	// Where "panic" is left out, interruptions take its place in others.
 	Except []string
 
+	// Packages are the import paths of the packages, with those below them, whose
+	// looks at the context are places. Nil means the package that calls Run. [All]
+	// adds every other one, such as that of a database driver, which then has to
+	// keep the contract too.
+	Packages []string
+
 	// Virtual gives each world a bubble of [testing/synctest], in which waiting
 	// takes no time and sockets don't work.
 	Virtual bool
@@ -119,6 +127,9 @@ type Case struct {
 	Places int
 }
 
+// All stands for every package in [Case].Packages.
+const All = "..."
+
 // The defaults of a Case.
 const (
 	defaultReturn = 10 * time.Second
@@ -129,6 +140,10 @@ const (
 // be called in parallel tests.
 func Run(t *testing.T, c Case) {
 	t.Helper()
+	if c.Packages == nil {
+		pc, _, _, _ := runtime.Caller(1)
+		c.Packages = []string{packageOf(runtime.FuncForPC(pc).Name())}
+	}
 	check(c, func(name string, f func(t testing.TB, alone worlds)) {
 		t.Run(name, func(t *testing.T) {
 			f(t, func(use func(testing.TB)) {

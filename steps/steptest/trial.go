@@ -71,12 +71,9 @@ func (w *World) reference() *reference {
 		return nil
 	}
 	r.places = a.probe.listed()
-	looks, pieces := 0, 0
+	looks, pieces := a.probe.looked(), 0
 	for _, p := range r.places {
-		switch {
-		case p.kind == look:
-			looks++
-		case p.kind == progress || strings.HasPrefix(p.what, "write"):
+		if p.kind == progress || p.kind == file && strings.HasPrefix(p.what, "write") {
 			pieces++
 		}
 	}
