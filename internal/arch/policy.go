@@ -92,6 +92,7 @@ var Rooms = []Room{
 	{Dir: "internal/raced", Outside: true},
 	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
+	{Dir: "internal/reload"},
 	{Dir: "internal/remote", Imports: []string{".", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},

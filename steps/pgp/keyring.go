@@ -198,7 +198,7 @@ var keyFiles = []string{".asc", ".gpg", ".pgp", ".key", ".pub", ".sec"}
 // ReadKeyring reads keys from a file, armored or binary, or from the files in a
 // directory that end in .asc, .gpg, .pgp, .key, .pub or .sec. A file with one
 // key also gives it a name: its own without the ending. The files are read
-// once; what changes in them later is not noticed.
+// once; see [OpenKeyring] for files that change.
 //
 // The passphrases map ids of locked keys (names, fingerprints, key ids) to the
 // names of the secrets that unlock them; nil if no key is locked.
