@@ -134,8 +134,9 @@ func (e *Engine) Deliveries(ctx context.Context, f *DeliveryFilter) ([]courier.D
 	return list, nil
 }
 
-// Replay delivers failed deliveries of a subscription again, with as many
-// attempts as new ones, and returns how many there are: those of the events
+// Replay makes deliveries of a subscription due now, with as many attempts as new
+// ones, and returns how many there are: those that failed, and those that wait
+// for their next attempt, which may be a day away. They are those of the events
 // with the given IDs, or all if none is given. Receivers see the ID that they may
 // have seen before.
 func (e *Engine) Replay(ctx context.Context, subscription string, events ...string) (int, error) {

@@ -37,9 +37,10 @@ type Outbox interface {
 	// Deliveries returns a page of what has not been delivered, ordered by
 	// subscription and event.
 	Deliveries(ctx context.Context, f DeliveryFilter) ([]courier.Delivery, error)
-	// Replay makes failed deliveries of a subscription pending and due, with no
-	// attempts made, and returns how many: those of the named events, or all for
-	// nil.
+	// Replay makes deliveries of a subscription pending and due, with no attempts
+	// made, and returns how many: those that failed, and those that wait for their
+	// next attempt, of the named events, or of all for nil. Deliveries that are
+	// taken or due, and events that a window holds back, stay as they are.
 	Replay(ctx context.Context, subscription string, events []string) (int, error)
 }
 

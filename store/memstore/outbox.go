@@ -303,7 +303,7 @@ func compareDeliveries(d *courier.Delivery, subscription, event string) int {
 	return cmp.Or(strings.Compare(d.Subscription, subscription), cmp.Compare(own, of), cmp.Compare(ownSeq, seq))
 }
 
-// Replay makes failed deliveries pending.
+// Replay makes deliveries due that failed or wait for their next attempt.
 func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -314,10 +314,11 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 	if b == nil {
 		return 0, fmt.Errorf("subscription %q: %w", subscription, courier.ErrNotFound)
 	}
-	n := 0
+	n, now := 0, s.clock()
 	for _, d := range b.list {
-		if d.failed && (events == nil || slices.Contains(events, d.ID)) {
-			d.failed, d.attempts, d.due = false, 0, s.clock()
+		waits := d.failed || d.token == "" && !d.held && d.due.After(now)
+		if waits && (events == nil || slices.Contains(events, d.ID)) {
+			d.failed, d.attempts, d.due = false, 0, now
 			n++
 		}
 	}

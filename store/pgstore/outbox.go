@@ -295,7 +295,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 	return list, nil
 }
 
-// Replay makes failed deliveries pending.
+// Replay makes deliveries due that failed or wait for their next attempt.
 func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
 	if err := s.begun(ctx); err != nil {
 		return 0, err

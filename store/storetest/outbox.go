@@ -278,6 +278,28 @@ var outboxCases = []testCase{
 		_, err = k.outbox().Replay(k.ctx(), "none", nil)
 		k.is("of an unknown subscription", err, courier.ErrNotFound)
 	}},
+	{"what_waits_for_its_next_attempt_is_replayed", func(k *kit) {
+		k.subscribe("sub", courier.EventJobCompleted)
+		one := k.complete()
+		k.complete()
+		list := k.taken(nil)
+		again := outcome(list[0], store.Again)
+		again.Delay = 24 * time.Hour
+		k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{again})) // the other one is under way
+		k.same("taken before", len(k.taken(nil)), 0)
+		n, err := k.outbox().Replay(k.ctx(), "sub", nil)
+		k.ok(err)
+		k.same("replayed", n, 1)
+		taken := k.taken(nil)
+		k.same("taken", ids(taken), []courier.ExecutionID{one})
+		if len(taken) == 1 && taken[0].Attempt != 1 {
+			k.Errorf("it is attempt %d, want 1", taken[0].Attempt)
+		}
+		k.settle(list[1], store.Delivered)
+		n, err = k.outbox().Replay(k.ctx(), "sub", nil)
+		k.ok(err)
+		k.same("replayed while taken", n, 0)
+	}},
 	{"gone_disables", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
