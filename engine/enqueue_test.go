@@ -256,3 +256,21 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 		}
 	})
 }
+
+// TestUnknownExecution: nothing that is asked of an execution that isn't there is
+// empty without an error.
+func TestUnknownExecution(t *testing.T) {
+	h := couriertest.New(t, nil)
+	const id = "0198c0de-0000-7000-8000-00000000dead"
+	if list, err := h.Engine.Steps(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
+		t.Errorf("Steps: %v, %v", list, err)
+	}
+	if list, err := h.Engine.Audit(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
+		t.Errorf("Audit: %v, %v", list, err)
+	}
+	h.Stub("demo.a", nil)
+	x := h.Enqueue(h.Job(`{"name": "j", "steps": [{"type": "demo.a"}]}`), nil)
+	if list, err := h.Engine.Steps(t.Context(), x); err != nil || len(list) > 0 {
+		t.Errorf("Steps of one that has not begun: %v, %v", list, err)
+	}
+}

@@ -32,7 +32,8 @@ func (e *Engine) Executions(ctx context.Context, f store.Filter) ([]courier.Exec
 }
 
 // Steps returns the records of all attempts of all steps of an execution, in
-// the order in which they ended; none for an execution that isn't there.
+// the order in which they ended. The error of an execution that isn't there
+// matches [courier.ErrNotFound].
 func (e *Engine) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
 	var all []courier.StepExecution
 	for after := int64(0); ; {
@@ -41,15 +42,15 @@ func (e *Engine) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.S
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
 		if len(page) == 0 {
-			return all, nil
+			return all, e.there(ctx, id, len(all))
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].Seq
 	}
 }
 
-// Audit returns the audit of an execution, complete and in order; it is empty
-// for an execution that isn't there.
+// Audit returns the audit of an execution, complete and in order. The error of an
+// execution that isn't there matches [courier.ErrNotFound].
 func (e *Engine) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
@@ -58,7 +59,7 @@ func (e *Engine) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.A
 			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
 		}
 		if len(page) == 0 {
-			return all, nil
+			return all, e.there(ctx, id, len(all))
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].Seq
@@ -98,3 +99,13 @@ func (e *Engine) Values(ctx context.Context, id courier.ExecutionID) (map[string
 }
 
 func joinLines(list []string) string { return strings.Join(list, "\n  ") }
+
+// there returns the error of an execution that isn't there, if nothing was found
+// of it.
+func (e *Engine) there(ctx context.Context, id courier.ExecutionID, found int) error {
+	if found > 0 {
+		return nil
+	}
+	_, err := e.Execution(ctx, id)
+	return err
+}

@@ -105,21 +105,21 @@ type DueMonitors struct {
 // A SeenFile is what a monitor knows of one file. Instants are by the store's
 // clock, as the engine reckons it.
 type SeenFile struct {
-	Name     string
-	Size     int64
-	Modified time.Time // zero if that is unknown
-	Since    time.Time // when size and time were first seen to be so
-	Done     bool      // its done file was there at the last look
-	Gone     time.Time // when it was first missed; zero while it is there
+	Name     string    `json:"name"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified,omitzero"` // zero if that is unknown
+	Since    time.Time `json:"since,omitzero"`    // when size and time were first seen to be so
+	Done     bool      `json:"done,omitempty"`    // its done file was there at the last look
+	Gone     time.Time `json:"gone,omitzero"`     // when it was first missed; zero while it is there
 	// Appeared is how often it came into being.
-	Appeared int
+	Appeared int `json:"appeared"`
 	// What follows is about when it was last handed over, or first taken note of
 	// without that: which appearance it was, and its size and time then.
-	Handed         int // 0 means never
-	HandedSize     int64
-	HandedModified time.Time
-	HandedAt       time.Time           // zero if it was taken note of only
-	Execution      courier.ExecutionID // that got it; or the id of a chain execution
+	Handed         int                 `json:"handed,omitempty"` // 0 means never
+	HandedSize     int64               `json:"handed_size,omitempty"`
+	HandedModified time.Time           `json:"handed_modified,omitzero"`
+	HandedAt       time.Time           `json:"handed_at,omitzero"`     // zero if it was taken note of only
+	Execution      courier.ExecutionID `json:"execution_id,omitempty"` // that got it; or the id of a chain execution
 }
 
 // A MonitorRecord is the outcome of a look.

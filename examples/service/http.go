@@ -158,12 +158,7 @@ func newView(x *courier.Execution) view {
 }
 
 func (s *service) audit(w http.ResponseWriter, r *http.Request) {
-	id := courier.ExecutionID(r.PathValue("id"))
-	_, err := s.engine.Execution(r.Context(), id) // the audit of an unknown one is just empty
-	var list []courier.AuditEntry
-	if err == nil {
-		list, err = s.engine.Audit(r.Context(), id)
-	}
+	list, err := s.engine.Audit(r.Context(), courier.ExecutionID(r.PathValue("id")))
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -14,75 +14,78 @@ import (
 // of workspaces is known to them alone. An old [Waiting] while few are running
 // says that there is none, or that a limit is met.
 type Health struct {
-	At     time.Time // by the clock of the database
-	Server string    // version of PostgreSQL
-	Schema int       // version of the schema
+	At     time.Time `json:"at,omitzero"` // by the clock of the database
+	Server string    `json:"server"`      // version of PostgreSQL
+	Schema int       `json:"schema"`      // version of the schema
 
 	// Running is the number of running executions, with those whose lease has
 	// ended.
-	Running int
+	Running int `json:"running"`
 	// OldestLease is the one that has ended first, or will; nil if nothing runs.
-	OldestLease *HeldLease
+	OldestLease *HeldLease `json:"oldest_lease,omitempty"`
 
 	// Queued is the number of queued executions, due or not. Counting stops at
 	// 10,000; then QueuedMore is true if there are more.
-	Queued     int
-	QueuedMore bool
+	Queued     int  `json:"queued"`
+	QueuedMore bool `json:"queued_more,omitempty"`
 	// OldestDue is the queued execution that has been due for the longest time;
 	// nil if none is due.
-	OldestDue *Waiting
+	OldestDue *Waiting `json:"oldest_due,omitempty"`
 
 	// Notified says that the store hears what other processes enqueue. Otherwise
 	// workers find it by polling: with Options.PollOnly, behind a pooler that
 	// passes no notifications on, and until somebody has awaited work for a
 	// moment.
-	Notified bool
-	Pool     PoolUse
+	Notified bool    `json:"notified"`
+	Pool     PoolUse `json:"pool"`
 
 	// Tables are the store's tables by their names, as the statistics of the
 	// server know them.
-	Tables []TableHealth
+	Tables []TableHealth `json:"tables"`
 	// XminHolder is who makes the server keep the oldest dead rows; nil if nobody
 	// but Health itself does. It may be as young as a moment; see its Age.
-	XminHolder *XminHolder
+	XminHolder *XminHolder `json:"xmin_holder,omitempty"`
 }
 
 // A HeldLease is the lease of a running execution.
 type HeldLease struct {
-	Execution courier.ExecutionID
-	Worker    string
+	Execution courier.ExecutionID `json:"execution_id"`
+	Worker    string              `json:"worker"`
 	// Remaining is the time until the lease ends. It is negative if the lease has
 	// ended, and grows so until its holder renews it or somebody takes it over.
-	Remaining time.Duration
+	Remaining time.Duration `json:"-"`
 }
 
 // A Waiting is a queued execution that is due.
 type Waiting struct {
-	Execution courier.ExecutionID
-	Queue     string
-	Age       time.Duration // since it became due
+	Execution courier.ExecutionID `json:"execution_id"`
+	Queue     string              `json:"queue"`
+	Age       time.Duration       `json:"-"` // since it became due
 }
 
 // A PoolUse is how the connections of the store's pool are used. The store's own
 // two connections do not count.
 type PoolUse struct {
-	Max, Open, InUse int
+	Max   int `json:"max"`
+	Open  int `json:"open"`
+	InUse int `json:"in_use"`
 	// Waited is how many times somebody had to wait for a connection since the
 	// pool was made, and WaitTime for how long in all.
-	Waited   int64
-	WaitTime time.Duration
+	Waited   int64         `json:"waited"`
+	WaitTime time.Duration `json:"-"`
 }
 
 // A TableHealth is what the server estimates of a table.
 type TableHealth struct {
-	Name       string
-	Live, Dead int64 // rows
+	Name string `json:"name,omitempty"`
+	Live int64  `json:"live"` // rows
+	Dead int64  `json:"dead"` // rows
 	// DeadRatio is the part of all rows that is dead, from 0 to 1. Above a fifth
 	// in job_executions with many rows, look at LastAutovacuum and
 	// [Health.XminHolder].
-	DeadRatio      float64
-	LastAutovacuum time.Time // when it was last vacuumed automatically; zero: never
-	LastVacuum     time.Time // or by hand
+	DeadRatio      float64   `json:"dead_ratio"`
+	LastAutovacuum time.Time `json:"last_autovacuum,omitzero"` // when it was last vacuumed automatically; zero: never
+	LastVacuum     time.Time `json:"last_vacuum,omitzero"`     // or by hand
 }
 
 // An XminHolder keeps the server from removing rows that died after it began. A
@@ -91,21 +94,21 @@ type TableHealth struct {
 type XminHolder struct {
 	// Kind is "session", "standby" (one that sends feedback), "prepared
 	// transaction" or "replication slot".
-	Kind string
-	PID  int    // of the session, or of the one that uses the slot; 0 for none
-	Name string // of the slot or the prepared transaction
+	Kind string `json:"kind"`
+	PID  int    `json:"pid,omitempty"`  // of the session, or of the one that uses the slot; 0 for none
+	Name string `json:"name,omitempty"` // of the slot or the prepared transaction
 
 	// What follows is known of sessions. Hidden says that the store's role may not
 	// see State, Query and Age of sessions of other roles; pg_read_all_stats is
 	// the right to.
-	Application string // its application_name
-	Role        string
-	State       string // as in pg_stat_activity, such as "idle in transaction"
-	Query       string // its last one; the server cuts long ones
-	Hidden      bool
+	Application string `json:"application,omitempty"` // its application_name
+	Role        string `json:"role,omitempty"`
+	State       string `json:"state,omitempty"` // as in pg_stat_activity, such as "idle in transaction"
+	Query       string `json:"query,omitempty"` // its last one; the server cuts long ones
+	Hidden      bool   `json:"hidden,omitempty"`
 
-	Age          time.Duration // of the transaction; 0 if that is unknown
-	Transactions int64         // how many began since, or so
+	Age          time.Duration `json:"-"`            // of the transaction; 0 if that is unknown
+	Transactions int64         `json:"transactions"` // how many began since, or so
 }
 
 // maxCounted is up to how many queued executions are counted.
