@@ -20,6 +20,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 		return false // whatever it was, it is another worker's business now
 	}
 	rec := *r.current
+	rec.Worker = "" // this one
 	rec.Bytes, rec.Files = o.bytes, o.files
 	if o.err == nil {
 		rec.State, rec.Outputs = courier.StepCompleted, o.outputs

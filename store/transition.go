@@ -32,7 +32,8 @@ type Transition struct {
 	Marks    Marks
 	// Ended are the attempts that ended. The store sets their Execution, Seq,
 	// ExecutionAttempt, StartedAt, EndedAt and Worker; StartedAt only where it is
-	// zero, to that of the present step, or to now.
+	// zero, to that of the present step, or to now; Worker only where it is empty,
+	// to the holder of the lease. The attempt of a lost worker names that worker.
 	Ended []courier.StepExecution
 	// Request is the request that the transition carries out, if any. It is
 	// refused if that is no longer what is pending.

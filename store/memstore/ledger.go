@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -91,7 +92,7 @@ func (x *execution) end(ended *courier.StepExecution, now time.Time) {
 		started = now
 	}
 	*e.step = *ended
-	e.step.Execution, e.step.ExecutionAttempt, e.step.Worker = x.ID, x.Attempt, x.Worker
+	e.step.Execution, e.step.ExecutionAttempt, e.step.Worker = x.ID, x.Attempt, cmp.Or(ended.Worker, x.Worker)
 	e.step.StartedAt, e.step.EndedAt = started, now
 	x.log(now, e)
 	e.step.Seq = x.seq()

@@ -174,7 +174,7 @@ func (a *applying) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" {
 			return false
 		}
 	}
@@ -238,6 +238,7 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
 		some                                                             = textColumn{n: sum}
 		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
+		endWorker                                                        = some
 	)
 	k := 0
 	for i, a := range batch {
@@ -268,6 +269,7 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 			endTotal.set(k, numbers(e.Total))
 			endReason.set(k, string(e.Reason))
 			endError.set(k, e.Error)
+			endWorker.set(k, e.Worker)
 			if !e.StartedAt.IsZero() {
 				started.set(k, e.StartedAt.UTC().Format(time.RFC3339Nano))
 			}
@@ -280,5 +282,6 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
+		endWorker.arg(),
 	}
 }

@@ -158,8 +158,14 @@ type holder struct {
 // hold claims one execution for as long as a lease lasts.
 func (k *kit) hold(id courier.ExecutionID, lease time.Duration) *holder {
 	k.Helper()
+	return k.holdBy(k.request(1).Worker, id, lease)
+}
+
+// holdBy is hold for a worker.
+func (k *kit) holdBy(worker string, id courier.ExecutionID, lease time.Duration) *holder {
+	k.Helper()
 	r := k.request(1)
-	r.Only, r.Lease = []courier.ExecutionID{id}, lease
+	r.Worker, r.Only, r.Lease = worker, []courier.ExecutionID{id}, lease
 	list := k.claim(r)
 	if len(list) != 1 {
 		k.Fatalf("execution %s could not be claimed: %s", id, text(k.get(id)))
@@ -190,10 +196,10 @@ func (k *kit) lose(steps ...int) *holder {
 	return h
 }
 
-// again claims an execution whose lease has expired.
+// again claims an execution whose lease has expired, by another worker.
 func (k *kit) again(id courier.ExecutionID) *holder {
 	k.Helper()
-	return k.hold(id, long)
+	return k.holdBy("another worker", id, long)
 }
 
 func (h *holder) id() courier.ExecutionID { return h.Execution.ID }

@@ -143,6 +143,11 @@ var reclaimCases = []testCase{
 		r := k.records(h.id())[0]
 		k.same("started", r.StartedAt, again.Lost.StartedAt)
 		k.same("why", []string{string(r.Reason), r.Error}, []string{"worker_lost", "gone"})
+		if r.Worker == again.Execution.Worker || r.Worker != again.Lost.Worker {
+			k.Errorf("the record names worker %q; %q was lost, and %q took over", r.Worker, again.Lost.Worker, again.Execution.Worker)
+		}
+		entries := k.audit(h.id())
+		k.same("who wrote it", entries[len(entries)-2].Worker, again.Execution.Worker)
 	}},
 	{"nothing_lost_between_steps", func(k *kit) {
 		if again := k.again(k.lose().id()); again.Lost != nil {

@@ -25,7 +25,8 @@
 -- transition's last, $30 seq, $31 step, $32 attempt, $33 state, $34 type, $35 id,
 -- $36 iteration, $37 totals, $38 started (empty: as the store knows), $39 bytes,
 -- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
--- (empty: none), as that of a member must be when it ends. Empty text is null; an array
+-- (empty: none), as that of a member must be when it ends; $45 worker of the ended
+-- attempt (empty: the holder of the lease). Empty text is null; an array
 -- in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
@@ -88,7 +89,7 @@ with u as (
 	select w.id, ($30::bigint[])[w.n],
 		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started else w.now end,
 		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
-		nullif(($35::text[])[w.n], ''), w.worker, nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
+		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], '')
 	from w where w.n is not null
 	/* returning execution_id, seq, ended_at, state, step, step_id, type, iteration, attempt, bytes, reason, error */
@@ -115,7 +116,7 @@ with u as (
 		case when moves then nullif(($18::text[])[w.ord], '') end,
 		case when moves and (w.state_to = 'paused' and w.request = 'pause' or w.state_to = 'cancelled' and w.request = 'cancel')
 			then nullif(w.requested_by, '') end,
-		case when w.n is null then w.worker end
+		case when w.n is null or ($45::text[])[w.n] <> '' then w.worker end
 	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves from w) w
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */
