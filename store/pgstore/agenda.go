@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,7 +76,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	}
 	sql := s.q.schedulePut
 	if put.Kind == store.Chain {
-		sql = strings.Replace(sql, "job_schedules", "chain_schedules", 1)
+		sql = s.q.chainSchedulePut
 	}
 	ran := ""
 	if put.LastExecution != "" {

@@ -90,7 +90,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
 	if f.Job != "" {
-		add("e.definition_id = (select id from "+s.q.definitions+" where kind = 'job' and name = $%d::text)", f.Job)
+		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
 	}
 	if len(f.States) > 0 {
 		states := make([]string, len(f.States))
@@ -269,5 +269,5 @@ func (a *auditRow) entries() []courier.AuditEntry {
 
 // filtered is the statement that reads executions, with a filter.
 func (s *Store) filtered(filter string) string {
-	return strings.Replace(s.q.executions, "/* filter */", filter, 1)
+	return s.q.filtered("executions", filter)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -379,7 +378,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 
 // readChains reads chain executions with their members.
 func (s *Store) readChains(ctx context.Context, db querier, filter string, args []any) ([]courier.ChainExecution, error) {
-	rows, err := query(ctx, db, s.scanChainRow, strings.Replace(s.q.chainExecutions, "/* filter */", filter, 1), args...)
+	rows, err := query(ctx, db, s.scanChainRow, s.q.filtered("chain_executions", filter), args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

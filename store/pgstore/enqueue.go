@@ -72,7 +72,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 		if results, err = s.enqueue(ctx, point, list, nil); err != nil {
 			return err
 		}
-		return point.QueryRow(ctx, "select pg_current_xact_id()::text").Scan(&xid)
+		return point.QueryRow(ctx, "select pg_catalog.pg_current_xact_id()::pg_catalog.text").Scan(&xid)
 	})
 	if err != nil {
 		return nil, enqueueError(err)

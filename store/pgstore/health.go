@@ -145,7 +145,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 }
 
 // rare returns a statement that is used so rarely that it is made each time.
-func (s *Store) rare(name string) string { return tagged(name, statement(name, s.opt.Schema)) }
+func (s *Store) rare(name string) string { return s.q.filtered(name, "") }
 
 // executionHealth returns what the executions tell.
 func (s *Store) executionHealth(ctx context.Context) (Health, error) {

@@ -60,7 +60,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 		if _, err := tx.Exec(ctx, "set local lock_timeout = '10s'"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1::bigint)", lockNumber("courier migrations "+schema)); err != nil {
+		if _, err := tx.Exec(ctx, "select pg_catalog.pg_advisory_xact_lock($1::bigint)", lockNumber("courier migrations "+schema)); err != nil {
 			return err
 		}
 		all, err := status(ctx, tx, schema)
@@ -98,7 +98,7 @@ func schemaOr(schema string) string {
 // preamble is what the first migration needs: the schema, and where migrations
 // are noted.
 func preamble(schema string, create bool) string {
-	text := inSchema(`create table if not exists courier.schema_migrations (
+	text := owned(`create table if not exists courier.schema_migrations (
 	version    integer primary key,
 	name       text not null,
 	applied_at timestamptz not null
@@ -113,7 +113,7 @@ func preamble(schema string, create bool) string {
 func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if m.Version == 1 {
 		var there bool
-		if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_namespace where nspname = $1::text)", schema).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, qualified("select exists (select from pg_catalog.pg_namespace where nspname = $1::text)"), schema).Scan(&there); err != nil {
 			return err
 		}
 		// To create one that is there takes the right to create others.
@@ -124,7 +124,7 @@ func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, inSchema("insert into courier.schema_migrations (version, name, applied_at) values ($1::int, $2::text, clock_timestamp())", schema), int32(m.Version), m.Name)
+	_, err := tx.Exec(ctx, owned("insert into courier.schema_migrations (version, name, applied_at) values ($1::int, $2::text, clock_timestamp())", schema), int32(m.Version), m.Name)
 	return err
 }
 
@@ -145,7 +145,7 @@ func migrations(schema string) ([]Migration, error) {
 		if err != nil || version != len(list)+1 {
 			return nil, fmt.Errorf("migration %s: the number must be %d", e.Name(), len(list)+1)
 		}
-		list = append(list, Migration{Version: version, Name: name, SQL: inSchema(string(text), schema)})
+		list = append(list, Migration{Version: version, Name: name, SQL: owned(string(text), schema)})
 	}
 	return list, nil
 }
@@ -163,7 +163,7 @@ func SQL(schema string) (string, error) {
 	b.WriteString(preamble(schema, true))
 	for _, m := range list {
 		fmt.Fprintf(&b, "\n-- Version %d: %s.\n\n%s\n", m.Version, m.Name, strings.TrimSpace(m.SQL))
-		fmt.Fprintf(&b, "\ninsert into %s (version, name, applied_at) values (%d, '%s', clock_timestamp());\n",
+		fmt.Fprintf(&b, "\ninsert into %s (version, name, applied_at) values (%d, '%s', pg_catalog.clock_timestamp());\n",
 			pgx.Identifier{schema, "schema_migrations"}.Sanitize(), m.Version, m.Name)
 	}
 	return b.String(), nil
@@ -190,10 +190,10 @@ func status(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) 
 		return nil, err
 	}
 	var there bool
-	if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')", schema).Scan(&there); err != nil || !there {
+	if err := tx.QueryRow(ctx, qualified("select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')"), schema).Scan(&there); err != nil || !there {
 		return list, err
 	}
-	rows, err := tx.Query(ctx, inSchema("select version, applied_at from courier.schema_migrations order by version", schema))
+	rows, err := tx.Query(ctx, owned("select version, applied_at from courier.schema_migrations order by version", schema))
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +238,8 @@ func suitable(ctx context.Context, pool *pgxpool.Pool) error {
 	var version, encoding string
 	var number int
 	var readOnly bool
-	err := pool.QueryRow(ctx, `select current_setting('server_version'), current_setting('server_version_num')::int,
-		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`).Scan(&version, &number, &encoding, &readOnly)
+	err := pool.QueryRow(ctx, qualified(`select current_setting('server_version'), current_setting('server_version_num')::int,
+		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`)).Scan(&version, &number, &encoding, &readOnly)
 	switch {
 	case err != nil:
 		return connectError(err)

@@ -17,7 +17,7 @@ var errPooler = errors.New("notifications do not arrive: there is a pooler in tr
 // (pgbouncer issue 822).
 func (n *news) refusePooler(ctx context.Context, conn *pgx.Conn) error {
 	backend := func(c *pgx.Conn) (pid uint32, err error) {
-		err = c.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+		err = c.QueryRow(ctx, "select pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 		return pid, err
 	}
 	first, err := backend(conn)

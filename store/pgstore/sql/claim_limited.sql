@@ -14,10 +14,10 @@ run as materialized (
 ), job_most as materialized (
 	select coalesce(jsonb_object_agg(d.id::text, s.most), '{}') as most
 	from setting s join courier.job_definitions d on d.kind = 'job' and d.name = substr(s.scope, 6)
-	where s.scope like '.job:%'
+	where starts_with(s.scope, '.job:')
 ), key_free as materialized (
 	select substr(s.scope, 6) as key, s.most - (select count(*) from run where substr(s.scope, 6) = any(run.limit_keys)) as free
-	from setting s where s.scope like '.key:%' and s.most > 0
+	from setting s where starts_with(s.scope, '.key:') and s.most > 0
 ), key_full as materialized (
 	select coalesce(jsonb_object_agg(key, 0), '{}') as keys from key_free where free <= 0
 ), room as materialized (
@@ -30,8 +30,8 @@ run as materialized (
 		where e.state = 'queued' and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= arg.now
 			and (e.due_at, e.id) >= (l.due_at, l.id)
 			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
-			and coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit)
-				not between 1 and coalesce((job_run.n ->> e.definition_id::text)::bigint, 0)
+			and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit) < 1
+				or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
 			and not key_full.keys ?| e.limit_keys
 		order by e.due_at, e.id limit 2 * (select most from arg) + 50
 	) c
@@ -43,8 +43,8 @@ run as materialized (
 	from courier.job_executions e, arg, room, job_run, job_most, key_full
 	where (select restricted from arg) and room.free > 0 and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.queue = any((select queues from arg)::text[]) and e.due_at <= arg.now
 		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
-		and coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit)
-			not between 1 and coalesce((job_run.n ->> e.definition_id::text)::bigint, 0)
+		and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit) < 1
+			or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.job_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
 		and not key_full.keys ?| e.limit_keys
 	order by 3, 4, 1 limit 2 * (select most from arg) + 50
 ), first as materialized (

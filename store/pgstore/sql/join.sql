@@ -33,8 +33,8 @@ with clock as materialized (
 	where h.n > 1 and o.subscription_id = h.subscription_id and o.execution_id = h.execution_id and o.seq = h.seq
 ), beside as (
 	select h.subscription_id, h.job, h.chain, h.event, sum(h.count) filter (where h.n > 1) as count,
-		json_agg(json_build_object('id', h.execution_id::text || '-' || h.seq, 'at', h.at, 'execution_id', h.execution_id,
-			'error', left(h.error, $4::int)) order by h.n) filter (where h.n between 2 and $3::int + 1) as more
+		json_agg(json_build_object('id', h.execution_id::text || '-' || h.seq::text, 'at', h.at, 'execution_id', h.execution_id,
+			'error', left(h.error, $4::int)) order by h.n) filter (where h.n >= 2 and h.n <= $3::int + 1) as more
 	from held h group by 1, 2, 3, 4
 )
 update courier.outbox o set state = 'pending', count = o.count + coalesce(b.count, 0), more = b.more::text

@@ -19,10 +19,10 @@ with clock as materialized (
 			where c.id = e.chain_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)
 		))
 		and (e.ended_at <= clock.now - $4::bigint * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
-		and (e.upstream is null or e.id is distinct from (
+		and (e.upstream is null or e.id <> coalesce((
 			select x.id from courier.job_executions x where x.definition_id = $1::int and x.upstream
 			order by x.created_at desc, x.id desc limit 1
-		))
+		), '00000000-0000-0000-0000-000000000000'))
 	order by e.id limit $7::bigint
 	for update of e skip locked
 ), part as materialized (
