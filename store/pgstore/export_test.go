@@ -3,7 +3,9 @@ package pgstore
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier/store"
@@ -93,4 +95,52 @@ func InlineNewsIn(s *Store) time.Duration {
 	s.news.mu.Lock()
 	defer s.news.mu.Unlock()
 	return time.Until(s.news.inline.next)
+}
+
+// Qualified is the text that the store sends.
+func Qualified(sql string) string { return qualified(sql) }
+
+// Words are all words and operators of the SQL that this package has.
+func Words() []string {
+	all := make(map[string]bool)
+	var add func(list []sqlToken)
+	add = func(list []sqlToken) {
+		for _, t := range list {
+			switch t.kind {
+			case wordToken:
+				all[t.text] = true
+			case operatorToken:
+				all[strings.TrimSuffix(strings.TrimPrefix(t.text, "operator(pg_catalog."), ")")] = true
+			}
+			add(t.list)
+		}
+	}
+	for _, text := range allSQL() {
+		add(parseSQL(text))
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// allSQL is all that the package sends, but for what Go code holds: the words of
+// that occur here too.
+func allSQL() []string {
+	q := newStatements(DefaultSchema)
+	texts := []string{preamble(DefaultSchema, true)}
+	list, err := migrations(DefaultSchema)
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range list {
+		texts = append(texts, m.SQL)
+	}
+	v := reflect.ValueOf(q).Elem()
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; v.Field(i).Kind() == reflect.String && name != "schema" && name != "executionTable" {
+			texts = append(texts, v.Field(i).String())
+		}
+	}
+	for _, name := range []string{"executions", "chain_executions", "health", "health_tables", "health_xmin", "retain", "retain_begin", "retain_chains", "retain_jobs"} {
+		texts = append(texts, q.filtered(name, ""))
+	}
+	return texts
 }

@@ -29,6 +29,7 @@ type news struct {
 	mu      sync.Mutex
 	queues  map[string]bool // to be told
 	telling bool
+	told    chan struct{} // closed when there is nothing left to tell
 	inline  inlining
 	holding time.Time          // when this store last told that it is held back
 	held    time.Time          // when another last did
@@ -98,7 +99,7 @@ func (n *news) send(payload string) {
 	defer n.mu.Unlock()
 	n.queues[payload] = true
 	if !n.telling {
-		n.telling = true
+		n.telling, n.told = true, make(chan struct{})
 		n.s.rest.Go(n.sendAll)
 	}
 }
@@ -114,15 +115,13 @@ func (n *news) sendAll() {
 		clear(n.queues)
 		if len(payloads) == 0 {
 			n.telling = false
+			close(n.told)
 		}
 		n.mu.Unlock()
 		if len(payloads) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
-		_, err := n.s.pool.Exec(ctx, n.s.q.notify, n.channel, payloads)
-		cancel()
-		if err != nil && n.s.ctx.Err() == nil {
+		if err := n.notify(payloads); err != nil && n.s.ctx.Err() == nil {
 			n.s.log.Warn("tell of new work; others find it when they poll", "error", err)
 		}
 		if !n.sleep(tellEvery) {
@@ -170,18 +169,18 @@ func (n *news) look() {
 	const first, most = time.Millisecond, 200 * time.Millisecond
 	wait := first
 	for n.sleep(wait) {
-		n.mu.Lock()
-		xids := make([]string, 0, len(n.pending))
-		for x := range n.pending {
-			xids = append(xids, x)
-		}
+		xids := n.watchedXids()
 		if len(xids) == 0 {
-			n.looking = false
+			n.mu.Lock()
+			n.looking = len(n.pending) > 0
+			looking := n.looking
 			n.mu.Unlock()
+			if looking {
+				continue
+			}
 			return
 		}
-		n.mu.Unlock()
-		over, err := n.over(xids)
+		over, err := n.over(n.s.ctx, xids)
 		wait = min(2*wait, most)
 		if err != nil || over > 0 {
 			wait = first
@@ -194,8 +193,8 @@ func (n *news) look() {
 
 // over tells of the transactions that have committed, and forgets those that
 // are over.
-func (n *news) over(xids []string) (int, error) {
-	ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
+func (n *news) over(ctx context.Context, xids []string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, echoWithin)
 	defer cancel()
 	over := 0
 	_, err := query(ctx, n.s.pool, func(rows pgx.Rows) (none struct{}, err error) {
@@ -206,10 +205,10 @@ func (n *news) over(xids []string) (int, error) {
 		}
 		over++
 		n.mu.Lock()
-		p := n.pending[xid]
+		p, watched := n.pending[xid]
 		delete(n.pending, xid)
 		n.mu.Unlock()
-		if text(status) != "aborted" {
+		if watched && text(status) != "aborted" {
 			if p.waits {
 				n.s.rest.Go(func() { n.s.letThrough(n.s.ctx) })
 			}

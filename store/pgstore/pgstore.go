@@ -147,9 +147,11 @@ func lockNumber(purpose string) int64 {
 	return int64(h.Sum64())
 }
 
-// Close ends the store's own connections and goroutines. Calls under way fail
-// or succeed as if the database were gone. The pool stays open.
+// Close tells other processes what calls have made claimable that have returned,
+// within a second, and ends the store's own connections and goroutines. Calls
+// under way fail or succeed as if the database were gone. The pool stays open.
 func (s *Store) Close() {
+	s.news.flush()
 	s.close()
 	s.rest.Wait()
 	s.renewals.end()

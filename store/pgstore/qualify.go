@@ -41,7 +41,8 @@ var unqualifiable = words(`between cast ilike like natural overlaps similar`)
 // grammarTypes are types that Postgres' grammar knows, in pg_catalog.
 var grammarTypes = words(`bigint bit boolean char character dec decimal double float int integer interval national nchar numeric real smallint time timestamp varchar`)
 
-// columnTypes are the others that columns have.
+// columnTypes are the others that columns have: behind a name, which may be the word
+// "by".
 var columnTypes = words(`bool bytea json jsonb text timestamptz uuid`)
 
 func words(list string) map[string]bool {
@@ -258,7 +259,7 @@ func rewriteOperand(list []sqlToken, before string) string {
 			b.WriteString(rewriteNullIf(t))
 		case t.kind == groupToken:
 			b.WriteString(t.space + t.open + rewrite(t.list) + t.closing)
-		case t.kind == quotedToken && last.is(wordToken, "collate"):
+		case t.kind == quotedToken && last.text == "collate":
 			b.WriteString(t.space + "pg_catalog." + t.text)
 		case unqualifiable[t.text] && i > 0 && t.kind == wordToken && !last.is(dotToken, ".") && !next.is(dotToken, "."),
 			next.kind == otherToken && strings.HasPrefix(next.text, "'") && t.named() && !grammarTypes[t.text]:
@@ -267,7 +268,7 @@ func rewriteOperand(list []sqlToken, before string) string {
 			b.WriteString(t.String())
 		case t.text == "nullif" && next.open == "(":
 			b.WriteString(t.space)
-		case last.is(castToken, "::") && !grammarTypes[t.text], i > 0 && last.named() && columnTypes[t.text], calls(t, last, next):
+		case last.is(castToken, "::") && !grammarTypes[t.text], (i > 0 && last.named() || last.text == "by") && columnTypes[t.text], calls(t, last, next):
 			b.WriteString(t.space + "pg_catalog." + t.text)
 		default:
 			b.WriteString(t.String())

@@ -1,0 +1,75 @@
+package pgstore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Roles names roles of the database by what they do. One that is empty gets
+// nothing.
+type Roles struct {
+	// Owner runs [Migrate]. It owns the schema and its tables, and needs no other
+	// rights.
+	Owner string
+	// Engine runs engines, and clients that enqueue and ask.
+	Engine string
+	// Retention removes executions with [Store.Retain]. A role that runs engines
+	// with Options.Retention is named here too.
+	Retention string
+	// Reader reads everything, and writes nothing.
+	Reader string
+}
+
+// Grants returns the statements, one a line, that give roles the rights they need
+// in a schema. Those for the owner create the schema: an administrator runs them
+// before [Migrate]. The others name tables: the owner runs them after Migrate, and
+// again after each later one that applied something, since that may bring new
+// tables. Rights that a role has already do no harm. The roles must exist. An empty
+// schema means [DefaultSchema].
+func Grants(schema string, r Roles) string {
+	schema = schemaOr(schema)
+	var b strings.Builder
+	if r.Owner != "" {
+		fmt.Fprintf(&b, "create schema if not exists %s authorization %s;\n", pgx.Identifier{schema}.Sanitize(), pgx.Identifier{r.Owner}.Sanitize())
+	}
+	usage := func(role string) {
+		fmt.Fprintf(&b, "grant usage on schema %s to %s;\n", pgx.Identifier{schema}.Sanitize(), pgx.Identifier{role}.Sanitize())
+	}
+	grant := func(role, needs, table string) {
+		needs = strings.ReplaceAll(needs, " and ", ", ")
+		fmt.Fprintf(&b, "grant %s on %s to %s;\n", needs, pgx.Identifier{schema, table}.Sanitize(), pgx.Identifier{role}.Sanitize())
+	}
+	if r.Engine != "" {
+		usage(r.Engine)
+		for _, t := range rights {
+			grant(r.Engine, t.needs, t.table)
+		}
+	}
+	if r.Retention != "" {
+		usage(r.Retention)
+		for _, t := range retentionRights {
+			grant(r.Retention, t.needs, t.table)
+		}
+	}
+	if r.Reader != "" {
+		usage(r.Reader)
+		for _, t := range rights {
+			grant(r.Reader, "select", t.table)
+		}
+	}
+	return b.String()
+}
+
+// retentionRights are what a role needs that removes executions, besides usage on
+// the schema. To lock a row takes the right to update some column of it.
+var retentionRights = []struct{ table, needs string }{
+	{"schema_migrations", "select"},
+	{"job_definitions", "select"},
+	{"job_executions", "select, delete and update (ended_at)"},
+	{"step_executions", "select and delete"},
+	{"job_audit_log", "select and delete"},
+	{"chain_members", "select and delete"},
+	{"chain_executions", "select, delete and update (ended_at)"},
+}

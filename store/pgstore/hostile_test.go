@@ -1,0 +1,328 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
+	"github.com/courierhq/courier/store/storetest"
+)
+
+// traps creates a schema "hostile" with a trap for everything that a statement
+// could find by the search path: a clone of each operator and function of
+// pg_catalog whose name occurs in $1, of operators also for pairs of types for
+// which pg_catalog has none; a domain for each type and a view for each table with
+// such a name. Whatever of it is used raises an exception, and is counted besides,
+// which no rollback undoes.
+const traps = `
+create schema hostile;
+create sequence hostile.sprung;
+create function hostile.spring() returns bool language plpgsql as $$ begin
+	perform pg_catalog.nextval('hostile.sprung'); raise exception 'hostile code was run';
+end $$;
+grant usage on schema hostile to public;
+grant all on sequence hostile.sprung to public;
+create function hostile.try(statement text) returns int language plpgsql as $$ begin
+	execute statement; return 1;
+exception when others then return 0; -- what PL/pgSQL can't take, such as internal types
+end $$;
+create table hostile.words as select distinct unnest(string_to_array(%[1]s, ' ')) as word;
+create function hostile.body() returns text language sql as $f$ select
+	'language plpgsql as $$ begin perform hostile.spring(); return null; end $$' $f$;
+
+-- Operators. The name of a function tells its types.
+create table hostile.operators as
+with common as (select unnest(array['int2','int4','int8','text','name','interval','timestamptz']::regtype[])::oid as t),
+names as (select distinct oprname from pg_operator where oprname in (select word from hostile.words))
+select o.oprname, o.oprleft as l, o.oprright as r, o.oprresult as res from pg_operator o join names using (oprname)
+union
+select n.oprname, a.t, b.t, 'bool'::regtype from names n, common a, common b
+where not exists (select from pg_operator o where o.oprname = n.oprname and o.oprleft = a.t and o.oprright = b.t);
+create table hostile.made as
+with f as (
+	select distinct l, r, res, format('f_%%s_%%s_%%s', l, r, res) as name from hostile.operators
+), fs as materialized (
+	select f.*, hostile.try(format('create function hostile.%%s(%%s) returns %%s %%s', name,
+		concat_ws(', ', case when l <> 0 then format_type(l, null) end, format_type(r, null)), format_type(res, null), hostile.body())) as made from f
+)
+select 'operator' as kind, o.oprname::text as name, hostile.try(format('create operator hostile.%%s (%%s rightarg = %%s, function = hostile.%%s)', o.oprname,
+	case when o.l <> 0 then format('leftarg = %%s,', format_type(o.l, null)) end, format_type(o.r, null), fs.name)) as made
+from hostile.operators o join fs using (l, r, res);
+
+-- Functions and aggregates.
+insert into hostile.made
+select 'function', p.proname, greatest(
+	hostile.try(format('create function hostile.%%I(%%s) returns %%s %%s', p.proname, args.list, format_type(p.prorettype, null), hostile.body())),
+	hostile.try(format('create function hostile.%%I(%%s) returns text %%s', p.proname, args.list, hostile.body())))
+from pg_proc p cross join lateral (
+	select coalesce(string_agg(case when p.provariadic = '"any"'::regtype and n = p.pronargs then 'variadic anyarray'
+		when t = '"any"'::regtype then 'anyelement' else format_type(t, null) end, ', ' order by n), '') as list
+	from unnest(p.proargtypes::oid[]) with ordinality as a (t, n)
+) args
+where p.pronamespace = 'pg_catalog'::regnamespace and p.proname in (select word from hostile.words);
+
+-- Tables, and at last types: their names would hide those of pg_catalog above.
+insert into hostile.made
+select 'table', relname, hostile.try(format('create view hostile.%%1$I as select * from pg_catalog.%%1$I where hostile.spring()', relname))
+from pg_class where relnamespace = 'pg_catalog'::regnamespace and relkind in ('r', 'v') and relname in (select word from hostile.words);
+insert into hostile.made
+select 'type', typname, hostile.try(format('create domain hostile.%%1$I as pg_catalog.%%1$I check (hostile.spring())', typname))
+from pg_type where typnamespace = 'pg_catalog'::regnamespace and typtype = 'b' and typname !~ '^_' and typname in (select word from hostile.words);
+revoke all on all tables in schema hostile from public;
+grant select on all tables in schema hostile to public;
+`
+
+// setTraps creates the traps in a database, and has all later connections to it
+// look for names along a path.
+func setTraps(t *testing.T, url, path string) {
+	t.Helper()
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	do := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%v\nin %.300s", err, sql)
+		}
+	}
+	words := "'" + strings.ReplaceAll(strings.Join(pgstore.Words(), " "), "'", "''") + "'"
+	do(fmt.Sprintf(traps, words))
+	rows, err := conn.Query(ctx, "select kind, name from hostile.made group by 1, 2 having sum(made) = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s string, err error) {
+		var kind, name string
+		err = row.Scan(&kind, &name)
+		return kind + " " + name, err
+	})
+	if err != nil || len(lacking) > 0 {
+		t.Fatalf("there is no trap for %q, %v", lacking, err)
+	}
+	var operators, functions, others int
+	err = conn.QueryRow(ctx, "select sum(made) filter (where kind = 'operator'), sum(made) filter (where kind = 'function'), sum(made) filter (where kind in ('type', 'table')) from hostile.made").Scan(&operators, &functions, &others)
+	if err != nil || operators < 500 || functions < 50 || others < 8 {
+		t.Fatalf("%d operators, %d functions, %d types and tables, %v", operators, functions, others, err)
+	}
+	t.Logf("%d operators, %d functions, %d types and tables", operators, functions, others)
+	do("do $$ begin execute format('alter database %I set search_path = " + path + "', current_database()); end $$")
+}
+
+// TestHostilePath runs all of the suite in a database whose search path names a
+// schema of an attacker first, as a role that has the rights of an engine and no
+// others; and again some of it where pg_catalog comes first, and only what does not
+// match exactly is found in that schema. Migrations run there too.
+func TestHostilePath(t *testing.T) {
+	if raced.On {
+		return // the same code as in TestStore
+	}
+	for _, tt := range []struct {
+		path  string
+		whole bool
+	}{{"hostile, pg_catalog", true}, {"hostile", false}} {
+		t.Run(tt.path, func(t *testing.T) {
+			url := pgtest.URL(t)
+			role := newRole(t, dial(t, url))
+			setTraps(t, url, tt.path)
+			admin := dial(t, url) // now along the path
+			sent := &sentTexts{}
+			pool := dialWith(t, url, func(c *pgx.ConnConfig) {
+				c.RuntimeParams["role"] = role
+				c.Tracer = sent
+			})
+			defer sent.check(t)
+			first := true
+			open := func(t *testing.T) store.Store { return openHostile(t, admin, pool, role, &first) }
+			if s := open(t).(*pgstore.Store); !tt.whole {
+				everythingBut(t, s)
+			} else {
+				storetest.Run(t, open, nil)
+			}
+			sprung(t, admin)
+		})
+	}
+}
+
+// openHostile is reopen for two roles.
+func openHostile(t *testing.T, admin, pool *pgxpool.Pool, role string, first *bool) store.Store {
+	t.Helper()
+	if _, err := pgstore.Migrate(t.Context(), admin, nil); err != nil {
+		t.Fatal(err)
+	}
+	if *first {
+		exec(t, admin, pgstore.Grants("", pgstore.Roles{Engine: role}))
+		*first = false
+	}
+	if err := empty(t, admin, pgstore.DefaultSchema); err != nil {
+		t.Fatal(err)
+	}
+	s, err := pgstore.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// everythingBut is everything that a role without the rights of retention can do.
+func everythingBut(t *testing.T, s *pgstore.Store) {
+	t.Helper()
+	oneExecution(t, s)
+	health(t, s)
+	if _, err := s.Executions(t.Context(), store.Filter{Job: "odd", Queue: "courier.q"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// sprung fails the test if a trap was used, after it has seen that they work.
+func sprung(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if n := value[int64](t, pool, "select last_value from hostile.sprung"); value[bool](t, pool, "select is_called from hostile.sprung") {
+		t.Errorf("hostile code was run %d times", n)
+	}
+	held := value[[]string](t, pool, `select pg_catalog.array_agg(pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid))
+		from pg_catalog.pg_depend d where d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass
+			and d.refobjid operator(pg_catalog.=) 'courier'::pg_catalog.regnamespace
+			and exists (select from pg_catalog.pg_depend e where e.classid operator(pg_catalog.=) d.classid and e.objid operator(pg_catalog.=) d.objid
+				and pg_catalog.starts_with(pg_catalog.pg_describe_object(e.refclassid, e.refobjid, 0), 'type hostile.'))`)
+	if len(held) > 0 {
+		t.Errorf("made of hostile types: %q", held)
+	}
+	if _, err := pool.Exec(t.Context(), "select 2::bigint * interval '1 microsecond'"); err == nil || !strings.Contains(err.Error(), "hostile code was run") {
+		t.Errorf("the trap for bigint * interval does not work: %v", err)
+	}
+}
+
+// sentTexts collects the texts of statements.
+type sentTexts struct {
+	mu     sync.Mutex
+	texts  map[string]bool
+	places map[string]bool // the server's words for where hostile code was run
+}
+
+func (s *sentTexts) add(sql string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.texts == nil {
+		s.texts = make(map[string]bool)
+	}
+	s.texts[sql] = true
+}
+
+// note takes note of where hostile code was run.
+func (s *sentTexts) note(err error) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && strings.Contains(e.Message, "hostile code") {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.places == nil {
+			s.places = make(map[string]bool)
+		}
+		s.places[e.Where] = true
+	}
+}
+
+func (s *sentTexts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	s.add(q.SQL)
+	return ctx
+}
+func (s *sentTexts) TraceQueryEnd(_ context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
+	s.note(q.Err)
+}
+func (s *sentTexts) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	for _, q := range b.Batch.QueuedQueries {
+		s.add(q.SQL)
+	}
+	return ctx
+}
+func (s *sentTexts) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	s.note(q.Err)
+}
+func (s *sentTexts) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// check fails the test if one of them names something without its schema.
+func (s *sentTexts) check(t *testing.T) {
+	t.Helper()
+	for where := range s.places {
+		t.Errorf("hostile code was run in:\n%s", where)
+	}
+	for sql := range s.texts {
+		if want := pgstore.Qualified(sql); want != sql {
+			t.Errorf("sent:\n%s\nwith its schemas it is:\n%s", sql, want)
+		}
+	}
+	if len(s.texts) < 15 {
+		t.Errorf("only %d statements were sent", len(s.texts))
+	}
+}
+
+// TestTraps shows what the traps catch.
+func TestTraps(t *testing.T) {
+	url := pgtest.URL(t)
+	setTraps(t, url, "hostile, pg_catalog")
+	pool := dial(t, url)
+	for _, sql := range []string{
+		"select 1 = 1", "select nullif('a'::pg_catalog.text, 'b')", "select 'a'::pg_catalog.text in ('b', 'c')", "select case 'a'::pg_catalog.text when 'b' then 1 end",
+		"select 2 + 1", "select - 2::int", "select '{1}'::int[] <@ '{1}'::int[]", "select 'a'::text", "select count(*) from pg_catalog.pg_class",
+		"select clock_timestamp()", "select unnest('{1}'::int[])", "select count(1)", "select relname from pg_locks l join pg_catalog.pg_class c on true limit 1",
+		"select 'a'::pg_catalog.text || 'b'::pg_catalog.text", "select 'a'::pg_catalog.text || 1::bigint",
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: no trap", sql)
+		}
+		want := pgstore.Qualified(sql)
+		if strings.Contains(sql, "pg_locks") || strings.Contains(sql, "|| 1") {
+			continue // the schema of a table is written down; the cast is, too
+		}
+		if _, err := pool.Exec(t.Context(), want); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestReader has a role that may read do everything.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	s := open(t, url, nil)
+	id := oneExecution(t, s)
+	admin := dial(t, url)
+	role := newRole(t, admin)
+	exec(t, admin, pgstore.Grants("", pgstore.Roles{Reader: role}))
+	r, err := pgstore.New(t.Context(), rolePool(t, url, role), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if x, err := r.Execution(t.Context(), id); err != nil || x.ID != id {
+		t.Errorf("execution %v, %v", x.ID, err)
+	}
+	if _, err := r.Audit(t.Context(), id, 0, 10); err != nil {
+		t.Error(err)
+	}
+	health(t, r)
+	wants(t, r.Set(t.Context(), "a", "b"), "permission denied")
+	_, err = r.Enqueue(t.Context(), []store.NewExecution{{ID: "00000000-0000-7000-8000-000000000001", Job: "odd", Version: 1, Queue: "q"}})
+	wants(t, err, "permission denied")
+	_, err = r.Claim(t.Context(), store.ClaimRequest{Worker: "w", Queues: []string{"q"}, Max: 1, Lease: time.Minute})
+	wants(t, err, "permission denied")
+	list := value[[]string](t, admin, `select array_agg(distinct privilege_type::text) from information_schema.role_table_grants where grantee = $1`, role)
+	if !slices.Equal(list, []string{"SELECT"}) {
+		t.Errorf("a reader may %q", list)
+	}
+}
