@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // flushWithin is how long Close waits until all is told.
@@ -14,7 +16,8 @@ func (n *news) flush() {
 	ctx, cancel := context.WithTimeout(n.s.ctx, flushWithin)
 	defer cancel()
 	if xids := n.watchedXids(); len(xids) > 0 {
-		if _, err := n.over(ctx, xids); err != nil && n.s.ctx.Err() == nil {
+		err := n.anyhow(ctx, func(db querier) error { _, err := n.over(ctx, db, xids); return err })
+		if err != nil && n.s.ctx.Err() == nil {
 			n.s.log.Warn("ask which transactions have committed, before closing; what they enqueued is found by polling", "error", err)
 		}
 	}
@@ -44,12 +47,20 @@ func (n *news) watchedXids() []string {
 	return xids
 }
 
-// notify sends payloads, over a connection of its own if the pool has none: it may
-// have been closed before the store.
+// notify sends payloads.
 func (n *news) notify(payloads []string) error {
 	ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
 	defer cancel()
-	_, err := n.s.pool.Exec(ctx, n.s.q.notify, n.channel, payloads)
+	return n.anyhow(ctx, func(db querier) error {
+		_, err := query(ctx, db, func(pgx.Rows) (none struct{}, err error) { return none, nil }, n.s.q.notify, n.channel, payloads)
+		return err
+	})
+}
+
+// anyhow calls f with the pool, and once more with a connection of its own where the
+// pool gives none: it may have been closed before the store.
+func (n *news) anyhow(ctx context.Context, f func(db querier) error) error {
+	err := f(n.s.pool)
 	if err == nil || ctx.Err() != nil || code(err) != "" {
 		return err
 	}
@@ -58,6 +69,5 @@ func (n *news) notify(payloads []string) error {
 		return err
 	}
 	defer closeSoon(conn)
-	_, err = conn.Exec(ctx, n.s.q.notify, n.channel, payloads)
-	return err
+	return f(conn)
 }

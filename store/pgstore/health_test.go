@@ -3,7 +3,6 @@ package pgstore_test
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -198,7 +197,7 @@ func TestHealthOfXmin(t *testing.T) {
 	exec(t, pool, "select txid_current()")
 	conn := holding(t, u, "writer", "begin isolation level repeatable read", "select 'private'")
 	role := newRole(t, pool)
-	exec(t, pool, strings.ReplaceAll(workerRights, "ROLE", role))
+	exec(t, pool, pgstore.Grants("", pgstore.Roles{Engine: role}))
 	weak, err := pgstore.New(t.Context(), rolePool(t, u, role), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/internal/pgtest"
-	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storetest"
@@ -124,39 +125,43 @@ func setTraps(t *testing.T, url, path string) {
 	do("do $$ begin execute format('alter database %I set search_path = " + path + "', current_database()); end $$")
 }
 
-// TestHostilePath runs all of the suite in a database whose search path names a
-// schema of an attacker first, as a role that has the rights of an engine and no
-// others; and again some of it where pg_catalog comes first, and only what does not
-// match exactly is found in that schema. Migrations run there too.
+// TestHostilePath runs some of what a store does in a database whose search path
+// names a schema of an attacker before pg_catalog, and behind it, where only what does
+// not match exactly is found. TestModes runs the whole suite there.
 func TestHostilePath(t *testing.T) {
-	if raced.On {
-		return // the same code as in TestStore
+	t.Parallel()
+	for _, path := range []string{"hostile, pg_catalog", "hostile"} {
+		t.Run(path, func(t *testing.T) { hostilePath(t, path, pgx.QueryExecModeCacheStatement, false) })
 	}
-	for _, tt := range []struct {
-		path  string
-		whole bool
-	}{{"hostile, pg_catalog", true}, {"hostile", false}} {
-		t.Run(tt.path, func(t *testing.T) {
-			url := pgtest.URL(t)
-			role := newRole(t, dial(t, url))
-			setTraps(t, url, tt.path)
-			admin := dial(t, url) // now along the path
-			sent := &sentTexts{}
-			pool := dialWith(t, url, func(c *pgx.ConnConfig) {
-				c.RuntimeParams["role"] = role
-				c.Tracer = sent
-			})
-			defer sent.check(t)
-			first := true
-			open := func(t *testing.T) store.Store { return openHostile(t, admin, pool, role, &first) }
-			if s := open(t).(*pgstore.Store); !tt.whole {
-				everythingBut(t, s)
-			} else {
-				storetest.Run(t, open, nil)
-			}
-			sprung(t, admin)
-		})
+}
+
+// hostilePath migrates, and runs the whole suite or some of it, along a path with
+// traps, as a role that has the rights of an engine and no others.
+func hostilePath(t *testing.T, path string, mode pgx.QueryExecMode, whole bool) {
+	t.Helper()
+	url := pgtest.URL(t)
+	role := newRole(t, dial(t, url))
+	setTraps(t, url, path)
+	admin := dial(t, url) // now along the path
+	sent := &sentTexts{}
+	pool := dialWith(t, url, func(c *pgx.ConnConfig) {
+		c.RuntimeParams["role"] = role
+		c.DefaultQueryExecMode = mode
+		c.Tracer = sent
+	})
+	first := true
+	open := func(t *testing.T) store.Store { return openHostile(t, admin, pool, role, &first) }
+	if s := open(t).(*pgstore.Store); whole {
+		storetest.Run(t, open, nil)
+	} else {
+		oneExecution(t, s)
+		health(t, s)
+		if list, err := s.Executions(t.Context(), store.Filter{Job: "odd", Queue: "courier.q"}); err != nil || len(list) != 1 {
+			t.Errorf("%d executions, %v", len(list), err)
+		}
 	}
+	sent.check(t)
+	sprung(t, admin)
 }
 
 // openHostile is reopen for two roles.
@@ -178,16 +183,6 @@ func openHostile(t *testing.T, admin, pool *pgxpool.Pool, role string, first *bo
 	}
 	t.Cleanup(s.Close)
 	return s
-}
-
-// everythingBut is everything that a role without the rights of retention can do.
-func everythingBut(t *testing.T, s *pgstore.Store) {
-	t.Helper()
-	oneExecution(t, s)
-	health(t, s)
-	if _, err := s.Executions(t.Context(), store.Filter{Job: "odd", Queue: "courier.q"}); err != nil {
-		t.Error(err)
-	}
 }
 
 // sprung fails the test if a trap was used, after it has seen that they work.
@@ -326,3 +321,35 @@ func TestReader(t *testing.T) {
 		t.Errorf("a reader may %q", list)
 	}
 }
+
+// TestGrantsInDocs compares docs/grants.sql with what Grants returns. With -update
+// it writes the file.
+func TestGrantsInDocs(t *testing.T) {
+	const file = "../../docs/grants.sql"
+	want := grantsHead + "\n-- An administrator, before pgstore.Migrate.\n" + pgstore.Grants("", pgstore.Roles{Owner: "courier_owner"})
+	for _, r := range []struct {
+		what  string
+		roles pgstore.Roles
+	}{
+		{"The owner, after each Migrate: an engine, or a client that enqueues and asks.", pgstore.Roles{Engine: "courier_engine"}},
+		{"What removes executions.", pgstore.Roles{Retention: "courier_retention"}},
+		{"What only reads.", pgstore.Roles{Reader: "courier_reader"}},
+	} {
+		want += "\n-- " + r.what + "\n" + pgstore.Grants("", r.roles)
+	}
+	if *updateGrants {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is not what Grants returns, %v; write it with -update", file, err)
+	}
+}
+
+var updateGrants = flag.Bool("update", false, "write docs/grants.sql")
+
+const grantsHead = `-- The rights of roles on the schema "courier", as pgstore.Grants returns them; the
+-- roles must exist (create role courier_engine login ...). See "Rights" in postgres.md.
+`

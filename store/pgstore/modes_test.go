@@ -23,8 +23,8 @@ import (
 func TestStore(t *testing.T) { suite(t, pgtest.URL(t), pgx.QueryExecModeCacheStatement, nil) }
 
 // TestModes runs the suite in the other of pgx's ways to execute queries,
-// through PgBouncer in transaction mode, with polling, and with a schema that
-// has to be quoted.
+// through PgBouncer in transaction mode, with polling, with a schema that has to be
+// quoted, and with the objects of an attacker before all others in the search path.
 func TestModes(t *testing.T) {
 	if raced.On {
 		return // the same code as in TestStore
@@ -34,16 +34,21 @@ func TestModes(t *testing.T) {
 		name    string
 		mode    pgx.QueryExecMode
 		bouncer bool
+		hostile bool
 		opt     *pgstore.Options
 	}{
 		{name: "cache_describe_bouncer", mode: pgx.QueryExecModeCacheDescribe, bouncer: true},
-		{name: "describe_exec", mode: pgx.QueryExecModeDescribeExec},
+		{name: "describe_exec_hostile_path", mode: pgx.QueryExecModeDescribeExec, hostile: true},
 		{name: "exec_polling", mode: pgx.QueryExecModeExec, opt: &pgstore.Options{PollOnly: true}},
 		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
 	} {
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {
 			t.Run(m.name, func(t *testing.T) {
+				if m.hostile {
+					hostilePath(t, "hostile, pg_catalog", m.mode, true)
+					return
+				}
 				url := pgtest.URL(t)
 				if m.bouncer {
 					url = pgtest.Bouncer(t, url)

@@ -180,7 +180,7 @@ func (n *news) look() {
 			}
 			return
 		}
-		over, err := n.over(n.s.ctx, xids)
+		over, err := n.over(n.s.ctx, n.s.pool, xids)
 		wait = min(2*wait, most)
 		if err != nil || over > 0 {
 			wait = first
@@ -193,11 +193,11 @@ func (n *news) look() {
 
 // over tells of the transactions that have committed, and forgets those that
 // are over.
-func (n *news) over(ctx context.Context, xids []string) (int, error) {
+func (n *news) over(ctx context.Context, db querier, xids []string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, echoWithin)
 	defer cancel()
 	over := 0
-	_, err := query(ctx, n.s.pool, func(rows pgx.Rows) (none struct{}, err error) {
+	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
 		var xid string
 		var status *string // null: so long ago that nobody knows
 		if err = rows.Scan(&xid, &status); err != nil || text(status) == "in progress" {

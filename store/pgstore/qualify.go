@@ -161,8 +161,10 @@ func (e *expression) parse(least int) (text string, compound bool) {
 		}
 		e.at++
 		compound = true
-		switch op.text {
-		case "in", "not in":
+		if op.space == "" {
+			op.space = " "
+		}
+		if op.text == "in" || op.text == "not in" {
 			text += op.space + e.among(op.text)
 			continue
 		}
@@ -261,7 +263,7 @@ func rewriteOperand(list []sqlToken, before string) string {
 			b.WriteString(t.space + t.open + rewrite(t.list) + t.closing)
 		case t.kind == quotedToken && last.text == "collate":
 			b.WriteString(t.space + "pg_catalog." + t.text)
-		case unqualifiable[t.text] && i > 0 && t.kind == wordToken && !last.is(dotToken, ".") && !next.is(dotToken, "."),
+		case unqualifiable[t.text] && (i > 0 || t.text != "like") && t.kind == wordToken && !last.is(dotToken, ".") && !next.is(dotToken, "."),
 			next.kind == otherToken && strings.HasPrefix(next.text, "'") && t.named() && !grammarTypes[t.text]:
 			panic(fmt.Sprintf("pgstore: %q in %q can't be qualified", t.text, tokens(list)))
 		case t.kind != wordToken || last.is(dotToken, ".") || next.is(dotToken, "."):
@@ -293,7 +295,9 @@ func calls(t, last, next sqlToken) bool {
 // rewriteNullIf returns NULLIF with the parentheses of its arguments as a CASE.
 func rewriteNullIf(group sqlToken) string {
 	at := slices.IndexFunc(group.list, func(t sqlToken) bool { return t.is(separatorToken, ",") })
-	if at < 0 || len(group.list) != at+2 && (len(group.list) != at+3 || group.list[at+1].text != "-") {
+	last := group.list[len(group.list)-1]
+	constant := last.kind == otherToken || last.kind == numberToken || last.is(wordToken, "false") || last.is(wordToken, "true")
+	if at < 0 || !constant || len(group.list) != at+2 && (len(group.list) != at+3 || group.list[at+1].text != "-") {
 		panic(fmt.Sprintf("pgstore: nullif%s can't be qualified: the second argument must be a constant", group))
 	}
 	value, compound := (&expression{list: group.list[:at]}).parse(0)

@@ -183,25 +183,6 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// workerRights are what docs/postgres.md grants to the role of an engine.
-const workerRights = `
-	grant usage on schema courier to ROLE;
-	grant select on courier.schema_migrations to ROLE;
-	grant select, insert, update on courier.job_definitions, courier.job_executions, courier.chain_executions, courier.chain_members to ROLE;
-	grant select, insert, delete on courier.job_dependencies to ROLE;
-	grant select, insert on courier.job_definition_versions, courier.step_executions, courier.job_audit_log to ROLE;
-	grant select, insert, update, delete on courier.system_settings, courier.job_schedules, courier.chain_schedules,
-		courier.subscriptions, courier.outbox, courier.outbox_windows,
-		courier.monitors, courier.monitor_files to ROLE`
-
-// retentionRights are what it grants to a role that removes executions.
-const retentionRights = `
-	grant usage on schema courier to ROLE;
-	grant select on courier.schema_migrations, courier.job_definitions to ROLE;
-	grant select, delete, update (ended_at) on courier.job_executions to ROLE;
-	grant select, delete on courier.step_executions, courier.job_audit_log, courier.chain_members to ROLE;
-	grant select, delete, update (ended_at) on courier.chain_executions to ROLE`
-
 // TestRights does all with a role that has just the rights it needs, and then
 // takes one after the other away.
 func TestRights(t *testing.T) {
@@ -209,7 +190,7 @@ func TestRights(t *testing.T) {
 	open(t, u, nil)
 	admin := dial(t, u)
 	role := newRole(t, admin)
-	exec(t, admin, strings.ReplaceAll(workerRights, "ROLE", role))
+	exec(t, admin, pgstore.Grants("", pgstore.Roles{Engine: role}))
 	pool := rolePool(t, u, role)
 	s, err := pgstore.New(t.Context(), pool, nil)
 	if err != nil {
@@ -300,7 +281,7 @@ func TestRetentionRights(t *testing.T) {
 	kept := oneExecution(t, s)
 	admin := dial(t, u)
 	role := newRole(t, admin)
-	exec(t, admin, strings.ReplaceAll(retentionRights, "ROLE", role))
+	exec(t, admin, pgstore.Grants("", pgstore.Roles{Retention: role}))
 	r, err := pgstore.New(t.Context(), rolePool(t, u, role), nil)
 	if err != nil {
 		t.Fatal(err)
