@@ -19,11 +19,11 @@ func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	for i, schema := range []string{
-		"--", "/*", "*/", "/* outbox */", "/* unless subscribed */", "/* ready */", "/* filter */", "a'b", `a"b`, "$1", "$$", "a;b", "x\ny", "job_schedules",
-		"courier.", "pg", " ", "a\\b", "%s", "/* returning x */",
+		"--", "/* outbox */", "/* filter */", "a'b \"$1\"", "job_schedules", "courier.",
 	} {
 		t.Run(fmt.Sprintf("%q", schema), func(t *testing.T) {
-			for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol}[:2-i%2] {
+			modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol}
+			for _, mode := range modes[i%2 : i%2+1] {
 				pool := newPool(t, url, mode)
 				s, ok := reopen(t, pool, &pgstore.Options{Schema: schema}).(*pgstore.Store)
 				if !ok {
