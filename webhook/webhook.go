@@ -73,8 +73,8 @@ func ParseSecret(secret string) ([]byte, error) {
 // Sign returns the value of webhook-signature for a body that is sent at a time
 // under an id: a signature for each of the secrets, separated by spaces.
 func Sign(id string, at time.Time, body []byte, secrets ...string) (string, error) {
-	if id == "" || strings.ContainsAny(id, ". \r\n") {
-		return "", fmt.Errorf("webhook: the id %q must be a text without dots and spaces", id)
+	if !isID(id) {
+		return "", fmt.Errorf("webhook: the id %q must be a text without dots, spaces and control characters", id)
 	}
 	var all []string
 	for _, s := range secrets {
@@ -88,6 +88,13 @@ func Sign(id string, at time.Time, body []byte, secrets ...string) (string, erro
 		return "", errors.New("webhook: there is no secret to sign with")
 	}
 	return strings.Join(all, " "), nil
+}
+
+// isID reports whether id can be that of a webhook. What is signed is the id,
+// the time and the body with dots between them, so an id with a dot would let
+// the same text be divided in another way.
+func isID(id string) bool {
+	return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F || r == '.' })
 }
 
 func sum(key []byte, id, timestamp string, body []byte) []byte {
@@ -104,11 +111,16 @@ func Verify(h http.Header, body []byte, secrets ...string) error {
 	return VerifyAt(time.Now(), h, body, secrets...)
 }
 
-// VerifyAt is Verify at another time than now.
+// VerifyAt is Verify at another time than now. The id and the timestamp must be
+// there once, the id without dots, spaces and control characters, the timestamp
+// in digits alone and without a leading zero.
 func VerifyAt(now time.Time, h http.Header, body []byte, secrets ...string) error {
 	id, timestamp, signatures := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if id == "" || err != nil || signatures == "" {
+	if !isID(id) || err != nil || seconds < 0 || timestamp != strconv.FormatInt(seconds, 10) || signatures == "" {
+		return ErrHeaders
+	}
+	if len(h.Values(HeaderID)) > 1 || len(h.Values(HeaderTimestamp)) > 1 {
 		return ErrHeaders
 	}
 	if d := now.Sub(time.Unix(seconds, 0)); d > Tolerance || d < -Tolerance {

@@ -98,6 +98,63 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// A signed text stands for one id, one time and one body: whoever has seen a
+// webhook can't divide it in another way, or write its parts in another form.
+func TestVerifyRefusesForgedDivisions(t *testing.T) {
+	now := time.Unix(specTime, 0)
+	at := strconv.Itoa(specTime)
+	// What is signed in each case is id + "." + at + "." + body.
+	for name, tt := range map[string]struct{ id, at, body string }{
+		"the id takes the timestamp":             {"msg_1." + at, at, specBody},
+		"the id takes a part of the body":        {"msg_1." + at + ".a", at, "b"},
+		"the id ends with the dot":               {"msg_1.", at, specBody},
+		"the id begins with a dot":               {".msg_1", at, specBody},
+		"the id is a dot":                        {".", at, specBody},
+		"no id":                                  {"", at, specBody},
+		"an id with a space":                     {"msg 1", at, specBody},
+		"an id with a line end":                  {"msg\n1", at, specBody},
+		"an id with a NUL character":             {"msg\x001", at, specBody},
+		"an id with a DEL character":             {"msg\x7f", at, specBody},
+		"the timestamp takes the body":           {"msg_1", at + ".5", specBody},
+		"the timestamp with a plus":              {"msg_1", "+" + at, specBody},
+		"a negative timestamp":                   {"msg_1", "-" + at, specBody},
+		"a timestamp with a leading zero":        {"msg_1", "0" + at, specBody},
+		"a timestamp with a blank before":        {"msg_1", " " + at, specBody},
+		"a timestamp with a blank after":         {"msg_1", at + " ", specBody},
+		"a timestamp with a line end":            {"msg_1", at + "\n", specBody},
+		"a timestamp with underscores":           {"msg_1", "1_614_265_330", specBody},
+		"a timestamp in hexadecimal":             {"msg_1", "0x6037AF72", specBody},
+		"a timestamp with an exponent":           {"msg_1", "1.61426533e9", specBody},
+		"a timestamp in other digits":            {"msg_1", "١٦١٤٢٦٥٣٣٠", specBody},
+		"no timestamp":                           {"msg_1", "", specBody},
+		"a timestamp that is minus zero":         {"msg_1", "-0", specBody},
+		"the id is that of two, with one inside": {at + "." + at, at, ""},
+	} {
+		key, err := ParseSecret(specSecret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature := "v1," + base64.StdEncoding.EncodeToString(sum(key, tt.id, tt.at, []byte(tt.body)))
+		for _, signatures := range []string{signature, "v1,AAAA " + signature, signature + " " + signature} {
+			// As a map, for Set would be kinder than a server that passes on what it got.
+			h := http.Header{"Webhook-Id": {tt.id}, "Webhook-Timestamp": {tt.at}, "Webhook-Signature": {signatures}}
+			if err := VerifyAt(now, h, []byte(tt.body), specSecret); !errors.Is(err, ErrHeaders) {
+				t.Errorf("%s, signatures %q: %v", name, signatures, err)
+			}
+		}
+	}
+	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp"} {
+		h := http.Header{"Webhook-Id": {specID}, "Webhook-Timestamp": {at}, "Webhook-Signature": {specSignature}}
+		if err := VerifyAt(now, h, []byte(specBody), specSecret); err != nil {
+			t.Error(err)
+		}
+		h[name] = append(h[name], "other")
+		if err := VerifyAt(now, h, []byte(specBody), specSecret); !errors.Is(err, ErrHeaders) {
+			t.Errorf("%s twice: %v", name, err)
+		}
+	}
+}
+
 func TestVerifyOfNow(t *testing.T) {
 	h := http.Header{}
 	now := time.Now()
