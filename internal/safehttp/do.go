@@ -11,7 +11,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +43,8 @@ type Request struct {
 	// Beat, unless nil, is called every few seconds while a response is
 	// awaited, in a goroutine of its own that ends before Do returns.
 	Beat func()
+
+	route route
 }
 
 const (
@@ -52,7 +56,9 @@ const (
 // response. When ctx ends, the error is its cause.
 //
 // A redirect to another origin takes along only what says which form of the
-// content is wanted, and no body. One from https to http is refused.
+// content is wanted: no body, no client certificate, and no method but those
+// that change nothing. One from https to http is refused, and so is one from a
+// public address to another kind of address.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if err := c.opt.CheckURL(r.URL); err != nil {
 		return nil, err
@@ -61,7 +67,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 		r.Header = http.Header{}
 	}
 	for n := 0; ; n++ {
-		resp, err := c.send(ctx, r)
+		resp, public, err := c.send(ctx, r)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
@@ -75,6 +81,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 		if n >= r.MaxRedirects {
 			return nil, &RefusedError{fmt.Sprintf("%s %s: the server redirects more than %d times", r.Method, Origin(r.URL), r.MaxRedirects)}
 		}
+		r.route.public = r.route.public || public
 		if r, err = c.redirect(r, resp); err != nil {
 			return nil, err
 		}
@@ -92,6 +99,9 @@ func isRedirect(resp *http.Response) bool {
 // harmless are the headers that may follow a redirect to another origin.
 var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "If-Range", "Range", "User-Agent"}
 
+// safe are the methods that change nothing at a server.
+var safe = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+
 // redirect returns the request that a response asks for.
 func (c *Client) redirect(r Request, resp *http.Response) (Request, error) {
 	from := r.URL
@@ -102,7 +112,8 @@ func (c *Client) redirect(r Request, resp *http.Response) (Request, error) {
 	if err != nil {
 		return refuse("where to can't be understood")
 	}
-	if err := c.opt.CheckURL(to); err != nil {
+	opt := c.opt.along(r.route)
+	if err := opt.CheckURL(to); err != nil {
 		return refuse(err.Error())
 	}
 	if from.Scheme == "https" && to.Scheme == "http" {
@@ -121,6 +132,10 @@ func (c *Client) redirect(r Request, resp *http.Response) (Request, error) {
 	if r.Body != nil {
 		return refuse(fmt.Sprintf("to %s, which is not meant to get the body of the request", Origin(to)))
 	}
+	if !slices.Contains(safe, r.Method) {
+		return refuse(fmt.Sprintf("to %s, to which no %s is sent unless the URL says so; give the URL that the redirect leads to", Origin(to), r.Method))
+	}
+	r.route.away = true
 	kept := http.Header{}
 	for _, name := range harmless {
 		if v := r.Header.Values(name); len(v) > 0 {
@@ -133,8 +148,9 @@ func (c *Client) redirect(r Request, resp *http.Response) (Request, error) {
 
 var errNoAnswer = errors.New("the server does not answer in time")
 
-// send sends one request and waits for the headers of the response.
-func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
+// send sends one request and waits for the headers of the response. It reports
+// whether that comes from a public address.
+func (c *Client) send(ctx context.Context, r Request) (resp *http.Response, public bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopClient := context.AfterFunc(c.base, func() { cancel(errClosed) })
 	over := func() {
@@ -146,23 +162,25 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	patience := time.AfterFunc(r.Wait, func() { cancel(fmt.Errorf("%w, which is %v", errNoAnswer, r.Wait)) })
 	defer patience.Stop()
-	req, err := r.build(ctx, func() { patience.Reset(r.Wait) })
+	var used net.Conn
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { used = info.Conn }})
+	req, err := r.build(traced, func() { patience.Reset(r.Wait) })
 	if err != nil {
 		over()
-		return nil, err
+		return nil, false, err
 	}
 	stopBeat := beat(r.Beat)
-	resp, err := c.transport.RoundTrip(req)
+	resp, err = c.routes[r.route.index()].RoundTrip(req)
 	stopBeat()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
 		over()
-		return nil, err
+		return nil, false, err
 	}
 	resp.Body = newBody(resp.Body, ctx, cancel, over)
-	return resp, nil
+	return resp, isPublic(used), nil
 }
 
 // build makes the request for the standard library. progress is called for
@@ -218,7 +236,7 @@ func (c *Client) reach(ctx context.Context, u *url.URL) ([]any, error) {
 		return nil, err
 	}
 	began := time.Now()
-	k, err := c.dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port(u)))
+	k, err := c.dial(ctx, &c.opt, "tcp", net.JoinHostPort(u.Hostname(), port(u)))
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +245,7 @@ func (c *Client) reach(ctx context.Context, u *url.URL) ([]any, error) {
 	if u.Scheme != "https" {
 		return append(facts, "tls", "none"), nil
 	}
-	cfg := c.transport.TLSClientConfig.Clone()
+	cfg := c.routes[route{}.index()].TLSClientConfig.Clone()
 	cfg.ServerName = u.Hostname()
 	ctx, cancel := context.WithTimeout(ctx, c.opt.ConnectTimeout)
 	defer cancel()

@@ -76,6 +76,9 @@ func (o *Options) checkAddr(ip netip.Addr) error {
 	if Public(plain) || slices.ContainsFunc(o.Networks, func(p netip.Prefix) bool { return p.Contains(plain) }) {
 		return nil
 	}
+	if o.redirected {
+		return &RefusedError{fmt.Sprintf("the address %s is not public, and no redirect of a public server is followed to such a one; if jobs may reach it, give the URL that the redirect leads to", plain)}
+	}
 	return &RefusedError{fmt.Sprintf("the address %s is not public, so it is refused; if jobs may reach it, the host application has to allow its network or host", plain)}
 }
 

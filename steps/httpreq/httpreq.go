@@ -6,7 +6,9 @@
 // Only public addresses, by https, unless the host application allows more in
 // [Options]: the address is checked when the connection is made, for every
 // redirect too. A redirect to another origin takes no credentials, no headers
-// of the job's and no body along. Proxies of the environment are not used.
+// of the job's, no client certificate and no body along, and a method that may
+// change something is not sent there. A redirect of a public server is never
+// followed to an address that is not public, whatever Options allow. Proxies of the environment are not used.
 //
 // # Repetition
 //
