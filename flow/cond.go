@@ -2,9 +2,8 @@ package flow
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -39,20 +38,11 @@ const (
 // operators lists the operators in the order in which messages name them.
 var operators = []operator{opEquals, opNotEquals, opContains, opGreaterThan, opLessThan, opGreaterOrEqual, opLessOrEqual, opExists, opRegex}
 
-// Bounds of a regular expression and of the text that it is matched against, in
-// bytes. Matching takes time in proportion to the text's length and to what
-// the expression's repetitions amount to; within these bounds it is a few
-// seconds at the very worst.
-const (
-	maxPattern = 1 << 10
-	maxSubject = 64 << 10
-)
-
 // A condition is what a flow.if asks.
 type condition struct {
 	op          operator
 	left, right operand
-	pattern     *regexp.Regexp // of regex, if right is the same each time
+	pattern     *pattern // of regex, if right is the same each time
 }
 
 // An operand is a value of a marker's configuration.
@@ -117,16 +107,9 @@ func (o *operand) exists(s courier.Scope) (bool, error) {
 	return true, nil
 }
 
-// A pattern is a regular expression that was compiled from a value, kept for
-// the case that the next one is the same.
-type pattern struct {
-	text string
-	re   *regexp.Regexp
-}
-
 // eval returns whether the condition holds in s; if that can't be told, field
-// is the part that is to blame.
-func (c *condition) eval(s courier.Scope, last *pattern) (holds bool, field string, err error) {
+// is the part that is to blame. The work is added to m.
+func (c *condition) eval(s courier.Scope, m *matcher) (holds bool, field string, err error) {
 	if c.op == opExists {
 		holds, err = c.left.exists(s)
 		return holds, fieldLeft, err
@@ -139,6 +122,7 @@ func (c *condition) eval(s courier.Scope, last *pattern) (holds bool, field stri
 	if err != nil {
 		return false, fieldRight, err
 	}
+	m.spent += weight(left) + weight(right)
 	switch c.op {
 	case opEquals:
 		return equal(left, right), "", nil
@@ -155,57 +139,47 @@ func (c *condition) eval(s courier.Scope, last *pattern) (holds bool, field stri
 	case opLessOrEqual:
 		return compare(left, right) <= 0, "", nil
 	}
-	return c.match(left, right, last)
+	return c.match(left, right, m)
 }
 
-// match evaluates the operator regex.
-func (c *condition) match(left, right any, last *pattern) (holds bool, field string, err error) {
-	if right == nil {
-		return false, "", nil
+// weight is how much work it is to compare a value.
+func weight(v any) int {
+	const list = maxSpent >> 10 // for an element of a list or object, whose text would have to be made for more
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []any:
+		return list * min(len(v), 1<<10)
+	case map[string]any:
+		return list * min(len(v), 1<<10)
 	}
-	subject := courier.Text(left)
-	if len(subject) > maxSubject {
-		return false, fieldLeft, fmt.Errorf("is %d bytes long; a regular expression is matched against %d at most", len(subject), maxSubject)
-	}
-	if c.pattern != nil {
-		return c.pattern.MatchString(subject), "", nil
-	}
-	text := courier.Text(right)
-	if last.re == nil || last.text != text {
-		re, err := compilePattern(text)
-		if err != nil {
-			return false, fieldRight, err
-		}
-		*last = pattern{text, re}
-	}
-	return last.re.MatchString(subject), "", nil
+	return 0
 }
 
-func compilePattern(s string) (*regexp.Regexp, error) {
-	if len(s) > maxPattern {
-		return nil, fmt.Errorf("is %d bytes long; a regular expression has %d at most", len(s), maxPattern)
-	}
-	re, err := regexp.Compile(s)
-	if err != nil {
-		return nil, fmt.Errorf("is no valid regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-	}
-	return re, nil
-}
-
-// equal compares by exact decimal value if both are numbers, otherwise as
-// text without regard to letter case. Nothing equals a null on the right; a
-// null on the left is the empty text.
+// equal compares by exact decimal value if one side is a number and the other
+// one too, or a text that writes one. Otherwise it compares as text without
+// regard to letter case: two texts are never numbers, for "007" is another id
+// than "7". Nothing equals a null on the right; a null on the left is the empty
+// text.
 func equal(left, right any) bool {
 	if right == nil {
 		return false
 	}
 	a, b := courier.Text(left), courier.Text(right)
-	if x, ok := parseDecimal(a); ok {
-		if y, ok := parseDecimal(b); ok {
-			return x.compare(y) == 0
+	if isNumeric(left) || isNumeric(right) {
+		if x, ok := parseDecimal(a); ok {
+			if y, ok := parseDecimal(b); ok {
+				return x.compare(y) == 0
+			}
 		}
 	}
 	return strings.EqualFold(a, b)
+}
+
+// isNumeric reports whether a value is a number, and not a text that writes one.
+func isNumeric(v any) bool {
+	_, ok := v.(json.Number)
+	return ok
 }
 
 // compare orders by exact decimal value if both are numbers, otherwise as text

@@ -6,7 +6,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
@@ -32,7 +31,7 @@ func TestConditions(t *testing.T) {
 	v := values{
 		"params.null": nil, "params.empty": "", "params.text": "Some Text", "params.zero": json.Number("0"), "params.false": false,
 		"params.list": []any{}, "params.files": []any{"a.csv", json.Number("1.50")}, "params.object": m{"a": nil, "b": m{}}, "params.pattern": "^some",
-		"params.big": json.Number("9007199254740993"),
+		"params.big": json.Number("9007199254740993"), "params.number": json.Number("7"), "params.padded": "007",
 	}
 	for _, c := range []struct {
 		left     any
@@ -55,18 +54,18 @@ func TestConditions(t *testing.T) {
 		{nil, "not_equals", nil, true},
 
 		// numbers
-		{"1", "equals", "1.0", true},
+		{json.Number("1"), "equals", "1.0", true},
 		{"1", "equals", json.Number("1.00e0"), true},
-		{"100", "equals", "1e2", true},
+		{json.Number("100"), "equals", "1e2", true},
 		{"0.1e1", "equals", 1, true},
-		{"-0", "equals", "+0.0e99", true},
-		{"0", "equals", "0e99999999999999999", true},
-		{"1e2147483648", "equals", "10e2147483647", true},
-		{"007", "equals", "7", true},
+		{json.Number("-0"), "equals", "+0.0e99", true},
+		{json.Number("0"), "equals", "0e99999999999999999", true},
+		{json.Number("1e2147483648"), "equals", "10e2147483647", true},
+		{json.Number("7"), "equals", "007", true},
 		{"context:params.big", "equals", "9007199254740992", false},
 		{"context:params.big", "equals", "9007199254740993.0", true},
 		{"0.1", "equals", "0.10000000000000000000000000001", false},
-		{"1.", "equals", ".1e1", true},
+		{json.Number("1"), "equals", ".1e1", true},
 		{"1,000", "equals", "1000", false},
 		{" 1", "equals", "1", false},
 		{"0x10", "equals", "16", false},
@@ -80,10 +79,10 @@ func TestConditions(t *testing.T) {
 		{huge, "greater_than", "1e999999999", true},
 		{huge, "greater_than", "-" + huge, true},
 		{"-" + huge, "less_than", huge, true},
-		{huge, "equals", "10e999999999", true},
+		{json.Number(huge), "equals", "10e999999999", true},
 		{"1e99999999999999999999", "equals", "10e99999999999999999998", false}, // too long an exponent: text
-		{"1e00000000000000000000001", "equals", "10", true},
-		{"123.450", "equals", "123.45", true},
+		{"1e00000000000000000000001", "equals", 10, true},
+		{json.Number("123.450"), "equals", "123.45", true},
 		{"123.45", "less_than", "123.450001", true},
 		{"123.4", "less_than", "123.45", true},
 		{"123.45", "greater_than", "123.4", true},
@@ -96,6 +95,28 @@ func TestConditions(t *testing.T) {
 		{"1", "less_or_equal", "1.0", true},
 		{"2", "less_or_equal", "1.0", false},
 		{"0", "greater_or_equal", "1.0", false},
+
+		// Two texts are the same text, or not.
+		{"007", "equals", "7", false},
+		{"007", "not_equals", "7", true},
+		{"1e3", "equals", "1000", false},
+		{"1", "equals", "1.0", false},
+		{"-0", "equals", "0", false},
+		{"1E3", "equals", "1e3", true},
+		{"007", "equals", 7, true},
+		{7, "not_equals", "007", false},
+		{"1e3", "equals", 1000, true},
+		{json.Number("1e3"), "equals", 1000, true},
+		{"context:params.number", "equals", "context:params.padded", true},
+		{"${context:params.number}", "equals", "context:params.padded", false},
+		{"context:params.padded", "equals", "7", false},
+		{"context:params.padded", "less_or_equal", "7", true}, // in order they are numbers
+		{"context:params.padded", "greater_or_equal", "7", true},
+		{true, "equals", 1, false},
+		{nil, "equals", 0, false},
+		{7, "equals", "seven", false},
+		{[]any{7}, "equals", "[7]", true},
+		{[]any{7}, "equals", 7, false},
 
 		// order of texts
 		{"apple", "less_than", "BANANA", true},
@@ -174,30 +195,6 @@ func TestExistsNeedsNoRight(t *testing.T) {
 	}
 }
 
-func TestRegexBounds(t *testing.T) {
-	v := values{"params.long": strings.Repeat("a", 1025), "params.subject": strings.Repeat("a", 64<<10+1)}
-	if _, err := holds(t, "x", "regex", "context:params.long", v); err == nil || !strings.Contains(err.Error(), "right: is 1025 bytes long") {
-		t.Errorf("a long pattern: %v", err)
-	}
-	if _, err := holds(t, "context:params.subject", "regex", "x", v); err == nil || !strings.Contains(err.Error(), "left: is 65537 bytes long") {
-		t.Errorf("a long subject: %v", err)
-	}
-}
-
-func TestHostilePatternsEnd(t *testing.T) {
-	// An eighth of the bound, and that the time does not explode shows as well.
-	v := values{"params.subject": strings.Repeat("a", 8<<10)}
-	for _, p := range []string{`(a?){500}a{500}x`, `(a*)*(a*)*x`, `(a|aa)+x`} {
-		start := time.Now()
-		if got, err := holds(t, "context:params.subject", "regex", p, v); got || err != nil {
-			t.Errorf("%.30s = %t, %v", p, got, err)
-		}
-		if took := time.Since(start); took > time.Minute {
-			t.Errorf("%.30s took %v", p, took)
-		}
-	}
-}
-
 func TestPatternOfEachIteration(t *testing.T) {
 	tree := parse(t, forEach([]any{"^a", "^a", "^b"}), when("abc", "regex", "context:loop.current_item"), do("a.b"), end, end)
 	if got := trace(t, walk(t, tree, courier.Position{}, values{}), nil); fmt.Sprint(got) != "[2 0 2 1 5]" {
@@ -213,7 +210,7 @@ func FuzzCond(f *testing.F) {
 		f.Add("ABC", s)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		v := values{"params.a": a, "params.b": b}
+		v := values{"params.a": a, "params.b": b, "params.number": json.Number(a)}
 		is := func(left, operator, right string) bool {
 			got, err := holds(t, "context:params."+left, operator, "context:params."+right, v)
 			if err != nil {
@@ -229,6 +226,8 @@ func FuzzCond(f *testing.F) {
 			t.Errorf("%q, %q: the other way round is different", a, b)
 		case is("a", "less_or_equal", "b") == gt, is("a", "greater_or_equal", "b") == lt:
 			t.Errorf("%q, %q: or equal", a, b)
+		case eq != strings.EqualFold(a, b):
+			t.Errorf("%q, %q: equal as texts %t", a, b, eq)
 		case !is("a", "contains", "a"):
 			t.Errorf("%q does not contain itself", a)
 		}
@@ -236,8 +235,9 @@ func FuzzCond(f *testing.F) {
 		if x == nil || y == nil {
 			return
 		}
-		if c := x.Cmp(y); eq != (c == 0) || lt != (c < 0) || gt != (c > 0) {
-			t.Errorf("%q, %q: equal %t, less %t, greater %t, but Cmp is %d", a, b, eq, lt, gt, c)
+		same := is("number", "equals", "b")
+		if c := x.Cmp(y); same != (c == 0) || lt != (c < 0) || gt != (c > 0) {
+			t.Errorf("%q, %q: equal as numbers %t, less %t, greater %t, but Cmp is %d", a, b, same, lt, gt, c)
 		}
 	})
 }

@@ -26,15 +26,19 @@ const (
 	// TypeIf begins steps that run only if a condition holds. Its configuration
 	// has the values left and right, and an operator, in any letter case:
 	//
-	//   - equals, not_equals, greater_than, less_than, greater_or_equal,
-	//     less_or_equal compare by exact decimal value if both values are
-	//     numbers in plain decimal notation, otherwise as text without regard to
-	//     letter case. Nothing equals a right that is null; in order, null is
-	//     below any text.
+	//   - equals, not_equals compare by exact decimal value if one is a number and
+	//     the other one too, or a text that writes one in decimal notation.
+	//     Otherwise, and so two texts, they compare as text without regard to
+	//     letter case. Nothing equals a right that is null.
+	//   - greater_than, less_than, greater_or_equal, less_or_equal compare by exact
+	//     decimal value if both are numbers or texts that write one, otherwise as
+	//     text in the same way. Null is below any text.
 	//   - contains looks for the text right in left, without regard to letter
 	//     case.
 	//   - regex looks for the RE2 pattern right anywhere in left. The pattern has
-	//     at most 1 KiB, the text 64 KiB.
+	//     at most 1 KiB and amounts to 8,192 elements, x{1,30} counting for thirty;
+	//     the text has 64 KiB, and less where the pattern has more than 768
+	//     elements.
 	//   - exists holds if left has a value that is not null and no empty text,
 	//     list or object. It needs no right.
 	TypeIf = "flow.if"

@@ -50,7 +50,7 @@ type Walk struct {
 	values Values
 	step   int
 	loops  []frame
-	last   pattern
+	match  matcher
 	stop   func() error
 }
 
@@ -103,7 +103,7 @@ func misfit(p courier.Position) error {
 }
 
 // Watch makes Next ask stop now and then, when it evaluates very many markers
-// without finding a step. An error that stop returns is returned by Next, with
+// without finding a step, or some that are much work. An error that stop returns is returned by Next, with
 // the walk where it then stands. Without it, a loop over millions of items
 // whose steps are all in branches not taken can't be interrupted.
 func (w *Walk) Watch(stop func() error) { w.stop = stop }
@@ -120,7 +120,8 @@ func (w *Walk) Next() (int, error) {
 		if e.kind == work {
 			break
 		}
-		if n%often == 0 && w.stop != nil {
+		if w.stop != nil && (n%often == 0 || w.match.spent >= maxSpent) {
+			w.match.spent = 0
 			if err := w.stop(); err != nil {
 				return w.step, err
 			}
@@ -184,7 +185,7 @@ func (w *Walk) forget(b *block) {
 }
 
 func (w *Walk) choose(b *block) error {
-	holds, field, err := b.cond.eval(w, &w.last)
+	holds, field, err := b.cond.eval(w, &w.match)
 	switch {
 	case err != nil:
 		return &EvalError{Step: b.open, Field: field, Err: err, typ: TypeIf}
@@ -201,6 +202,9 @@ func (w *Walk) choose(b *block) error {
 // source evaluates the list of a loop.
 func (w *Walk) source(b *block) ([]any, error) {
 	v, err := b.source.eval(w)
+	if text, ok := v.(string); ok {
+		w.match.spent += 10 * len(text)
+	}
 	var list []any
 	if err == nil {
 		list, err = items(v)

@@ -337,9 +337,16 @@ func (p *parser) condition(i int, b *block) {
 		p.problem(i, "config.right", "is required: what left is compared with; only the operator exists needs none")
 	}
 	if v, ok := b.cond.right.constant(); ok && v != nil && b.cond.op == opRegex {
-		var err error
-		if b.cond.pattern, err = compilePattern(courier.Text(v)); err != nil {
+		compiled, err := compilePattern(courier.Text(v))
+		if err != nil {
 			p.problem(i, "config.right", "%v", err)
+			return
+		}
+		b.cond.pattern = &compiled
+		if left, ok := b.cond.left.constant(); ok && leftGiven {
+			if err := compiled.check(len(courier.Text(left))); err != nil {
+				p.problem(i, "config.left", "%v", err)
+			}
 		}
 	}
 }

@@ -1,0 +1,4 @@
+package flow
+
+// SizeOf is sizeOf.
+var SizeOf = sizeOf
