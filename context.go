@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -52,7 +53,7 @@ type ContextConfig struct {
 	// "sweep" for the removal of side files, and "sync" and "rename" in Commit;
 	// name is the file's as the step gave it.
 	OnFile     func(operation, name string) error
-	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
+	Repeated   bool     // see [Context.Repeated]; an Attempt above FirstAttempt implies it
 	Unresolved []string // config fields without a value in a dry run
 	// DryRun refuses all operations on files that would write, and makes no
 	// workspace: it is taken to be empty if it isn't there.
@@ -111,13 +112,19 @@ func (c *Context) Type() string { return c.cfg.Type }
 // nil outside loops. The caller must not change it.
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
-// Attempt counts the starts of this step in this iteration, from 1.
+// Attempt is the number of this start of the step in its iteration, from 1, and
+// not used twice. In a loop that was started again the numbers count on from the
+// highest of the first pass, so a step that asks whether it was begun before
+// asks [Context.Repeated].
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
 // Repeated reports that the step was started before in this iteration, by an
-// earlier attempt, or by the same one on a worker that handed it over: what the
+// earlier attempt, by one before the loop was started again, or by the same one
+// on a worker that handed it over: what the
 // step finds done may be its own doing.
-func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
+func (c *Context) Repeated() bool {
+	return c.cfg.Repeated || c.Attempt() > max(1, c.cfg.FirstAttempt)
+}
 
 // Cancelled reports, in Rollback, that the execution is being cancelled, so
 // nothing needs to be kept for a resume.
@@ -192,10 +199,31 @@ func Get[T any](c *Context, key string) (T, error) {
 	return v, nil
 }
 
-// TryGet is [Get] for a value that may be missing or of another type.
+// TryGet is [Get] for a value that may be missing or of another type. Null, as
+// an output that its step left out reads, is a value of a T that can hold it: a
+// pointer, an interface, a slice, a map, or a type that decodes itself from
+// JSON. For any other T it is missing.
 func TryGet[T any](c *Context, key string) (T, bool) {
+	raw, err := Get[json.RawMessage](c, key)
+	if err != nil || string(raw) == "null" && !holdsNull[T]() {
+		var none T
+		return none, false
+	}
 	v, err := Get[T](c, key)
 	return v, err == nil
+}
+
+// holdsNull reports whether null is decoded into a T as something that can be
+// told from its zero value, or is it.
+func holdsNull[T any]() bool {
+	if _, ok := any(new(T)).(json.Unmarshaler); ok {
+		return true
+	}
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		return true
+	}
+	return false
 }
 
 // Snapshot returns all values in scope by key. The caller must not change

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,7 +166,7 @@ func (r Reference) Resolve(s Scope) (any, error) {
 	for i, seg := range r.Path {
 		next, ok := seg.of(v)
 		if !ok {
-			return nil, &missingError{fmt.Sprintf("%q has no value: %s has no %s", r.String(), r.prefix(i), seg)}
+			return nil, &missingError{fmt.Sprintf("%q has no value: %s has no %s%s", r.String(), r.prefix(i), seg, seg.instead(v))}
 		}
 		v = next
 	}
@@ -211,6 +212,31 @@ func (s Segment) String() string {
 		return "." + s.Name
 	}
 	return "[" + strconv.Quote(s.Name) + "]"
+}
+
+// instead says what there is in v instead of s, or what v is.
+func (s Segment) instead(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		const many = 1000 // to look through for a message
+		if n := len(v); n == 0 || n > many {
+			return fmt.Sprintf("; it has %d properties", n)
+		}
+		names := make([]string, 0, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			names = append(names, strings.TrimPrefix(Segment{Name: shorten(name, 60), Index: -1}.String(), "."))
+		}
+		return "; " + DidYouMean(s.Name, names)
+	case []any:
+		return fmt.Sprintf("; it is a list of %d", len(v))
+	case nil:
+		return "; it is null"
+	case string:
+		return "; it is text"
+	case bool:
+		return "; it is true or false"
+	}
+	return "; it is a number"
 }
 
 func (s Segment) of(v any) (any, bool) {

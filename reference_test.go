@@ -3,6 +3,7 @@ package courier_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -99,6 +100,42 @@ func TestText(t *testing.T) {
 	} {
 		if got := courier.Text(v); got != want {
 			t.Errorf("Text(%v) = %q, want %q", v, got, want)
+		}
+	}
+}
+
+// What a path leads to is told like any other name that is almost right.
+func TestResolveSuggestsProperties(t *testing.T) {
+	large := make(map[string]any)
+	for i := range 1001 {
+		large[fmt.Sprint("p", i)] = nil
+	}
+	scope := courier.Values{"0.o": map[string]any{
+		"name": "x", "size": json.Number("1"), "a b": nil, "list": []any{"x"}, "empty": map[string]any{}, "null": nil, "yes": true, "large": large,
+		"odd": map[string]any{"\x1b[2J" + strings.Repeat("x", 100): nil},
+	}}
+	for key, want := range map[string]string{
+		"0.o.nam":      `0.o has no .nam; did you mean "name"?`,
+		"0.o.siez":     `0.o has no .siez; did you mean "size"?`,
+		"0.o.zzzzzzz":  `0.o has no .zzzzzzz; known are ["a b"], empty, large, list, name, null, odd, size, yes`,
+		"0.o[0]":       `0.o has no [0]; known are`,
+		"0.o.list[7]":  `0.o.list has no [7]; it is a list of 1`,
+		"0.o.list.x":   `0.o.list has no .x; it is a list of 1`,
+		"0.o.empty.x":  `0.o.empty has no .x; it has 0 properties`,
+		"0.o.large.x":  `0.o.large has no .x; it has 1001 properties`,
+		"0.o.null.x":   `0.o.null has no .x; it is null`,
+		"0.o.name.x":   `0.o.name has no .x; it is text`,
+		"0.o.yes.x":    `0.o.yes has no .x; it is true or false`,
+		"0.o.size.x.y": `0.o.size has no .x; it is a number`,
+		"0.o.odd.x":    `0.o.odd has no .x; known are ["\x1b[2Jxxxx`,
+	} {
+		ref, err := courier.ParseReference(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ref.Resolve(scope)
+		if !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
+			t.Errorf("%s: the error is %v, want %q", key, err, want)
 		}
 	}
 }

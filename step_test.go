@@ -225,6 +225,37 @@ func TestGetAndSnapshot(t *testing.T) {
 	}
 }
 
+// Null is missing for a type that can't hold it, as an output that its step left
+// out reads.
+func TestTryGetOfNull(t *testing.T) {
+	job := courier.NewContext(courier.ContextConfig{Values: courier.Values{"0.n": nil, "0.zero": json.Number("0"), "0.o": map[string]any{"n": nil}}})
+	defer job.Close()
+	for name, got := range map[string]bool{
+		"int": has[int](job, "0.n"), "float64": has[float64](job, "0.n"), "string": has[string](job, "0.n"), "bool": has[bool](job, "0.n"),
+		"struct": has[struct{ A int }](job, "0.n"), "array": has[[2]int](job, "0.n"), "a part": has[int](job, "0.o.n"), "json.Number": has[json.Number](job, "0.n"),
+	} {
+		if got {
+			t.Errorf("%s: null is a value", name)
+		}
+	}
+	for name, got := range map[string]bool{
+		"*int": has[*int](job, "0.n"), "any": has[any](job, "0.n"), "list": has[[]int](job, "0.n"), "map": has[map[string]int](job, "0.n"),
+		"json.RawMessage": has[json.RawMessage](job, "0.n"), "a real 0": has[int](job, "0.zero"), "around it": has[map[string]any](job, "0.o"),
+	} {
+		if !got {
+			t.Errorf("%s: the value is missing", name)
+		}
+	}
+	if n, ok := courier.TryGet[int](job, "0.n"); n != 0 || ok {
+		t.Errorf("TryGet = %d, %t", n, ok)
+	}
+}
+
+func has[T any](job *courier.Context, key string) bool {
+	_, ok := courier.TryGet[T](job, key)
+	return ok
+}
+
 func TestProgressAddsUp(t *testing.T) {
 	var last courier.Progress
 	job := courier.NewContext(courier.ContextConfig{OnProgress: func(p courier.Progress) { last = p }})

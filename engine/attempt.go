@@ -80,7 +80,7 @@ func (r *run) configError(err error) error {
 // newContext returns the step's view of its execution.
 func (r *run) newContext(step, n int, a *attempt, cancelled bool) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
-	cfg.Iteration, cfg.Cancelled, cfg.Repeated = r.walk.Iteration(), cancelled, a.cleanup
+	cfg.Iteration, cfg.Cancelled, cfg.Repeated = r.walk.Iteration(), cancelled, r.repeated(step, n, a.cleanup)
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}

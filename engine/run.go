@@ -32,9 +32,11 @@ type run struct {
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it could not tell of.
 	reclaimed bool
-	before    chan struct{} // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slot         // nil if it needs none
-	unready   error         // what is wrong with the workspaces
+	handed    bool            // another worker has begun the present attempt
+	former    map[string]bool // see repeated
+	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
+	slot      *slot           // nil if it needs none
+	unready   error           // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
 	dir       string                                                 // its workspace; empty until it is asked for
@@ -373,7 +375,7 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 	if !before.Interrupted {
 		r.count()
 	}
-	cleanup = before.Interrupted || r.marks.Attempts > 1
+	r.handed, cleanup = before.Interrupted, before.Interrupted || r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
 	spec := r.program.tree.Spec(step)
 	s := &courier.StepExecution{

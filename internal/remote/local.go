@@ -122,6 +122,9 @@ func (q Sources) matches(job *courier.Context) ([]Source, error) {
 	if !doublestar.ValidatePattern(pattern) {
 		return nil, courier.Permanent(fmt.Errorf("%s is malformed as a pattern", safename.Quote(q.LocalPath)))
 	}
+	if err := safename.CheckPattern(pattern); err != nil {
+		return nil, courier.Permanent(err)
+	}
 	base, rest := doublestar.SplitPattern(pattern)
 	root, rel, err := job.Root(base)
 	if err != nil {
@@ -131,7 +134,7 @@ func (q Sources) matches(job *courier.Context) ([]Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := doublestar.Glob(dir, rest, doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
+	found, err := find(dir, rest)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -47,6 +48,9 @@ func (q Search) Check() error {
 		return fmt.Errorf("pattern: %s is malformed; known are *, **, ?, [a-z], [^a-z], {one,two} and \\ before a character that is meant itself", safename.Quote(q.Pattern))
 	case strings.HasPrefix(q.Pattern, "/") || slices.Contains(strings.Split(q.Pattern, "/"), ".."):
 		return fmt.Errorf("pattern: %s leads out of remote_path, below which it is compared", safename.Quote(q.Pattern))
+	}
+	if err := safename.CheckPattern(q.Pattern); err != nil {
+		return fmt.Errorf("pattern: %w", err)
 	}
 	return nil
 }
@@ -247,4 +251,26 @@ func (f *finder) complain() error {
 		log.Warn("more entries of the server are skipped", "count", more)
 	}
 	return nil
+}
+
+// find returns what a pattern matches below a directory of the worker, in the
+// order of the walk: each once, whatever the number of ** in the pattern, in
+// time that is linear in what lies there. Links are not followed.
+func find(dir fs.FS, pattern string) ([]string, error) {
+	q := Search{Pattern: pattern}
+	var found []string
+	err := fs.WalkDir(dir, ".", func(below string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && below != ".":
+			return nil // it was removed meanwhile
+		case err != nil || below == ".":
+			return err
+		case d.IsDir() && !q.Descends(below):
+			return fs.SkipDir
+		case !d.IsDir() && q.Matches(below):
+			found = append(found, below)
+		}
+		return nil
+	})
+	return found, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // List is the step type file.list. The zero List has the default limits.
@@ -127,6 +128,9 @@ func (cfg ListConfig) check() error {
 	for field, p := range map[string]string{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
 		if !doublestar.ValidatePattern(p) {
 			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, trim(p)))
+		}
+		if err := safename.CheckPattern(p); err != nil {
+			return courier.Permanent(fmt.Errorf("%s: %w", field, err))
 		}
 	}
 	if !cfg.Recursive && strings.Contains(cfg.Pattern, "/") {

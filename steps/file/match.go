@@ -16,6 +16,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // A match is a file that a path names or a pattern finds.
@@ -98,6 +99,9 @@ func split(pattern string) (base, rest string) {
 func checkPattern(pattern string) error {
 	if _, rest := split(pattern); rest == "" || !doublestar.ValidatePattern(rest) || slices.Contains(strings.Split(rest, "/"), "..") {
 		return courier.Permanent(fmt.Errorf("pattern %q is malformed: see whether its brackets and braces are closed and no .. follows a wildcard", pattern))
+	}
+	if err := safename.CheckPattern(pattern); err != nil {
+		return courier.Permanent(err)
 	}
 	return nil
 }
