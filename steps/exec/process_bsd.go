@@ -17,8 +17,10 @@ func start(cmd *exec.Cmd, limits Limits) error {
 	return cmd.Start()
 }
 
-// wait waits for the program's end and kills what is left of its group.
-func wait(cmd *exec.Cmd) error {
-	defer kill(cmd)
-	return cmd.Wait()
+// wait waits for the program's end and kills what is left of its group. Here a
+// signal may come just after the system has given the number away, if nothing is
+// left of the group: package syscall has no way to wait without that.
+func (g *group) wait() error {
+	defer g.end()
+	return g.cmd.Wait()
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"syscall"
@@ -23,13 +24,18 @@ func start(cmd *exec.Cmd, limits Limits) error {
 	}
 	err := release(cmd.Process.Pid, limits)
 	if err != nil {
-		kill(cmd)
+		if err != errEnded {
+			kill(cmd)
+		}
 		cmd.Process.Kill()
 		cmd.Wait()
 		err = fmt.Errorf("its limits can't be set: %w", err)
 	}
 	return err
 }
+
+// errEnded is about a program of which nothing is left.
+var errEnded = errors.New("it ended before it began")
 
 // release gives a program that waits for it its limits and lets it run.
 func release(pid int, limits Limits) error {
@@ -45,7 +51,7 @@ func release(pid int, limits Limits) error {
 		break
 	}
 	if !status.Stopped() {
-		return fmt.Errorf("it ended before it began (status %#x)", uint32(status))
+		return errEnded
 	}
 	if err := limits.set(pid); err != nil {
 		return err
@@ -55,10 +61,10 @@ func release(pid int, limits Limits) error {
 
 // wait waits for the program's end, and kills what is left of its group before
 // the group's number can be that of another.
-func wait(cmd *exec.Cmd) error {
-	ended(cmd.Process.Pid)
-	kill(cmd)
-	return cmd.Wait()
+func (g *group) wait() error {
+	ended(g.cmd.Process.Pid)
+	g.end()
+	return g.cmd.Wait()
 }
 
 // ended waits until the process has ended, and leaves it to others to say so.

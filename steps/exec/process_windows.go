@@ -14,8 +14,11 @@ func start(cmd *exec.Cmd, limits Limits) error {
 	return cmd.Start()
 }
 
-// wait waits for the program's end.
-func wait(cmd *exec.Cmd) error { return cmd.Wait() }
+// wait waits for the program's end. Its handle stands for no other process.
+func (g *group) wait() error {
+	defer g.end()
+	return g.cmd.Wait()
+}
 
 // terminate kills the program, since it can't be asked to end.
 func terminate(cmd *exec.Cmd) { kill(cmd) }
