@@ -47,6 +47,10 @@ type Options struct {
 	// Roots are the directories outside the workspace that steps may use. Relative
 	// ones are those below the working directory when New is called.
 	Roots []string
+	// MaxIterations is how many iterations a loop of a job may have, times those
+	// of the loops around it, unless its marker has max_iterations. One that would
+	// have more fails before its first. 0 means a million.
+	MaxIterations int
 	// Secrets resolves the secret references of configurations. Nil means that
 	// there are none.
 	Secrets func(ctx context.Context, name string) (string, error)

@@ -228,6 +228,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.walk, err = r.program.tree.Walk(pos, r.vals)
 	}
 	if err == nil {
+		r.walk.Limit(r.e.opt.MaxIterations)
 		r.walk.Watch(func() error { return context.Cause(r.steps) })
 	}
 	if err != nil {

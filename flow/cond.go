@@ -18,6 +18,7 @@ const (
 	fieldRight    = "right"
 	fieldSource   = "source"
 	fieldOnResume = "on_resume"
+	fieldMaxIter  = "max_iterations"
 )
 
 // An operator is what a flow.if compares by. Letter case does not count.

@@ -50,7 +50,8 @@ const (
 	// of one; null is the empty list. The list is fixed when the loop is
 	// entered. An execution that was interrupted in the loop goes on in the same
 	// iteration; one that an operator resumes there, with the first one if on_resume
-	// is "restart".
+	// is "restart". It has max_iterations at most, times those of the loops around
+	// it; the default is that of [Walk.Limit].
 	//
 	// Inside, loop.current_item and loop.index are the item and its index from
 	// 0. When an iteration begins, what the steps of the loop gave in the one
@@ -153,17 +154,18 @@ type entry struct {
 
 // A block is a flow.if or a flow.foreach with all up to its flow.end.
 type block struct {
-	kind      kind // openIf or openForEach
-	open, end int  // indexes of the markers
-	els       int  // index of the flow.else, or -1
-	parent    int32
-	loop      int32 // the innermost loop that its steps lie in; -1 for none
-	depth     int   // how many loops its steps lie in
-	works     bool  // whether there is a step in it
-	restart   bool  // on_resume: restart
-	source    operand
-	cond      condition
-	loops     atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for
+	kind       kind // openIf or openForEach
+	open, end  int  // indexes of the markers
+	els        int  // index of the flow.else, or -1
+	parent     int32
+	loop       int32 // the innermost loop that its steps lie in; -1 for none
+	depth      int   // how many loops its steps lie in
+	works      bool  // whether there is a step in it
+	restart    bool  // on_resume: restart
+	iterations int   // max_iterations; 0 means the walk's limit
+	source     operand
+	cond       condition
+	loops      atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for
 }
 
 // A Tree is the block structure of a list of steps. It never changes after

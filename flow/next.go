@@ -52,6 +52,7 @@ type Walk struct {
 	loops  []frame
 	match  matcher
 	stop   func() error
+	limit  int // of iterations; 0 means defaultIterations
 }
 
 // A frame is an open loop.
@@ -108,6 +109,36 @@ func misfit(p courier.Position) error {
 // whose steps are all in branches not taken can't be interrupted.
 func (w *Walk) Watch(stop func() error) { w.stop = stop }
 
+// defaultIterations is the most iterations of a loop, times those of the loops
+// around it.
+const defaultIterations = 1_000_000
+
+// Limit sets how many iterations a loop may have, times those of the loops around
+// it, unless its marker says otherwise; 0 means a million. One that would have
+// more is not entered, which is an *[EvalError].
+func (w *Walk) Limit(iterations int) { w.limit = iterations }
+
+// checkIterations returns an error if a loop would have too many iterations.
+func (w *Walk) checkIterations(b *block, items int) error {
+	limit := cmp.Or(b.iterations, w.limit, defaultIterations)
+	all := items
+	for i := range w.loops {
+		if n := len(w.loops[i].items); all > limit/n {
+			return w.tooMany(b, fmt.Sprintf("has %d items, in the %d iterations of a loop around it", all, n), limit)
+		}
+		all *= len(w.loops[i].items)
+	}
+	if all > limit {
+		return w.tooMany(b, fmt.Sprintf("has %d items", items), limit)
+	}
+	return nil
+}
+
+func (w *Walk) tooMany(b *block, what string, limit int) error {
+	err := fmt.Errorf("%s; a loop has %d iterations at most, times those of the loops around it: if it is meant, set max_iterations on the flow.foreach, or MaxIterations in the options of the engine; nothing of the loop was executed", what, limit)
+	return &EvalError{Step: b.open, Field: fieldSource, Err: err, typ: TypeForEach}
+}
+
 // Next goes from the current position to the next step that does work,
 // evaluating the markers on the way, and returns its index, or the length of
 // the list at the end. At a step it stays where it is. The error is an
@@ -153,11 +184,15 @@ func (w *Walk) enter(b *block) error {
 	if err != nil {
 		return err
 	}
-	w.forget(b)
 	if len(list) == 0 || !b.works {
+		w.forget(b)
 		w.step = b.end + 1
 		return nil
 	}
+	if err := w.checkIterations(b, len(list)); err != nil {
+		return err
+	}
+	w.forget(b)
 	w.loops = append(w.loops, frame{block: b, items: list})
 	w.step = b.open + 1
 	return nil

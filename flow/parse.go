@@ -2,9 +2,11 @@ package flow
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -272,7 +274,7 @@ func (p *parser) operand(i int, t *Template, name string) (o operand, given bool
 
 // forEach reads the configuration of a flow.foreach.
 func (p *parser) forEach(i int, b *block) {
-	t := p.marker(i, []string{fieldSource, fieldOnResume})
+	t := p.marker(i, []string{fieldSource, fieldOnResume, fieldMaxIter})
 	source, given := p.operand(i, t, fieldSource)
 	b.source = source
 	if !given {
@@ -286,6 +288,12 @@ func (p *parser) forEach(i int, b *block) {
 			p.problem(i, "config.source", `%v; give a list, or a reference to one such as "context:0.file_list"`, err)
 		}
 		b.source.value = list
+	}
+	if most, given := t.config[fieldMaxIter]; given && most != nil {
+		n, _ := most.(json.Number)
+		if b.iterations, _ = strconv.Atoi(n.String()); b.iterations < 1 {
+			p.problem(i, "config.max_iterations", "must be a whole number above 0, and no reference")
+		}
 	}
 	onResume, given := t.config[fieldOnResume]
 	text, isText := onResume.(string)
