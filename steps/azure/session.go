@@ -115,7 +115,8 @@ func (s *session) clean(text string) string {
 func (r *response) failure(what string) error {
 	const excerpt = 500
 	text := fmt.Sprintf("%s: %s: status %d", r.where, what, r.status)
-	words := r.session.clean(strings.ToValidUTF8(string(r.body[:min(len(r.body), excerpt)]), "\uFFFD"))
+	words := r.session.clean(string(r.body)) // before it is cut, or a part of a key would stay
+	words = strings.ToValidUTF8(words[:min(len(words), excerpt)], "\uFFFD")
 	if words = strings.TrimSpace(words); words != "" {
 		text += ": " + safename.Quote(words)
 	}

@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -111,7 +112,7 @@ func words(r *http.Response) string {
 func line(text string) string {
 	const most = 500
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	fields := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7F })
+	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
 	kept := fields[:0]
 	for _, f := range fields {
 		if strings.Trim(f, "-=") != "" {

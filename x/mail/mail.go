@@ -13,6 +13,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	gomail "github.com/wneessen/go-mail"
@@ -42,7 +43,8 @@ type Options struct {
 	Password func(ctx context.Context) (string, error)
 	// RootCAs say who may vouch for the server; nil means the system's.
 	RootCAs *x509.CertPool
-	// Timeout of each operation of the connection; 0 means 15 seconds.
+	// Timeout of each operation of the connection; 0 means 15 seconds. A message as
+	// a whole takes eight times that at most.
 	Timeout time.Duration
 }
 
@@ -85,17 +87,23 @@ func (m *Mailer) Send(ctx context.Context, mail courier.Mail) error {
 	if err != nil {
 		return courier.Permanent(fmt.Errorf("mail: %w", err))
 	}
-	client, err := m.client(ctx)
+	ctx, cancel := context.WithTimeout(ctx, mostOperations*m.opt.Timeout)
+	defer cancel()
+	client, password, err := m.client(ctx)
 	if err != nil {
 		return fmt.Errorf("mail: %w", err)
 	}
 	if err := client.DialAndSendWithContext(ctx, msg); err != nil {
-		err = fmt.Errorf("mail through %s: %w", m.opt.Host, err)
 		const permanent = 500
-		if refused, ok := errors.AsType[*gomail.SendError](err); ok && refused.ErrorCode() >= permanent {
-			return courier.Permanent(err)
+		refused, ok := errors.AsType[*gomail.SendError](err)
+		text := fmt.Errorf("mail through %s: %s", m.opt.Host, clean(err.Error(), m.opt.Username, password))
+		if ctx.Err() != nil {
+			text = fmt.Errorf("mail through %s: %w", m.opt.Host, context.Cause(ctx))
 		}
-		return err
+		if ok && refused.ErrorCode() >= permanent {
+			return courier.Permanent(text)
+		}
+		return text
 	}
 	return nil
 }
@@ -121,26 +129,28 @@ func (m *Mailer) message(mail courier.Mail) (*gomail.Msg, error) {
 	return msg, nil
 }
 
-func (m *Mailer) client(ctx context.Context) (*gomail.Client, error) {
+// client returns a client for one message, and the password that it logs in with.
+func (m *Mailer) client(ctx context.Context) (_ *gomail.Client, password string, err error) {
 	o := &m.opt
-	list := []gomail.Option{
-		gomail.WithPort(o.Port), gomail.WithTimeout(o.Timeout),
-		gomail.WithTLSConfig(&tls.Config{ServerName: o.Host, RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}),
-	}
+	cfg := &tls.Config{ServerName: o.Host, RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}
+	list := []gomail.Option{gomail.WithPort(o.Port), gomail.WithTimeout(o.Timeout), gomail.WithTLSConfig(cfg)}
 	switch o.TLS {
-	case Implicit:
-		list = append(list, gomail.WithSSL())
+	case Implicit: // dial encrypts; the library is to find that it is so
+		list = append(list, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
 	case None:
 		list = append(list, gomail.WithTLSPolicy(gomail.NoTLS))
 	default:
 		list = append(list, gomail.WithTLSPolicy(gomail.TLSMandatory))
 	}
 	if o.Username != "" {
-		password, err := o.Password(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("password: %w", err)
+		if password, err = o.Password(ctx); err != nil {
+			return nil, "", fmt.Errorf("password: %w", err)
 		}
 		list = append(list, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover), gomail.WithUsername(o.Username), gomail.WithPassword(password))
 	}
-	return gomail.NewClient(o.Host, list...)
+	list = append(list, gomail.WithDialContextFunc(func(dialing context.Context, network, address string) (net.Conn, error) {
+		return dial(ctx, dialing, network, address, o.TLS, cfg)
+	}))
+	c, err := gomail.NewClient(o.Host, list...)
+	return c, password, err
 }
