@@ -376,7 +376,8 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 	if !before.Interrupted {
 		r.count()
 	}
-	r.handed, cleanup = before.Interrupted, before.Interrupted || r.marks.Attempts > 1
+	r.handed = before.Interrupted
+	cleanup = before.Interrupted || r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
 	spec := r.program.tree.Spec(step)
 	s := &courier.StepExecution{
