@@ -38,8 +38,16 @@ type ContextConfig struct {
 	Workspace string
 	Roots     []string // directories outside the workspace that steps may use
 
-	Values  Scope                                                  // nil means none
-	Secrets func(ctx context.Context, name string) (string, error) // nil means none
+	// Monitor is the name of the monitor for which a [Lister] is called; empty in
+	// steps.
+	Monitor string
+
+	Values Scope // nil means none
+	// Secrets resolves a secret; nil means that there are none.
+	Secrets func(ctx context.Context, r SecretRequest) (string, error)
+	// Redactor learns the secrets that the step uses; nil means that the context
+	// has its own.
+	Redactor *Redactor
 	// Resources holds what steps keep open for the execution; nil means that
 	// the context has its own, closed by its Close.
 	Resources  *Resources
@@ -83,6 +91,7 @@ type Context struct {
 	swept    map[string]bool // directories without side files of earlier attempts
 	own      *Resources
 	usedWork bool
+	redactor Redactor // if there is none in cfg
 }
 
 // NewContext returns a context. The caller closes it when the attempt is over.
@@ -147,13 +156,58 @@ func (c *Context) Log() *slog.Logger {
 }
 
 // Secret returns the secret called name. It is for what a step needs besides
-// its configuration, where "secret:NAME" stands for one; it must not be put
-// into outputs, errors or logs.
+// its configuration, where "secret:NAME" stands for one. Redact knows it from now
+// on.
 func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 	if c.cfg.Secrets == nil {
 		return "", fmt.Errorf("secret %q: no secrets are configured; set engine.Options.Secrets", name)
 	}
-	return c.cfg.Secrets(ctx, name)
+	v, err := c.cfg.Secrets(ctx, SecretRequest{
+		Name: name, Execution: c.cfg.Execution, Job: c.cfg.Job, Version: c.cfg.Version,
+		Step: c.cfg.Step, ID: c.cfg.ID, Type: c.cfg.Type, Monitor: c.cfg.Monitor, DryRun: c.cfg.DryRun,
+	})
+	if err != nil {
+		return "", err
+	}
+	c.AddSecret(name, v)
+	return v, nil
+}
+
+// AddSecret makes known to Redact what must not be shown although it is not from
+// Secret: a password that a connection holds itself, or a token that a server
+// gave out. What it is called is shown in its place. An output that contains it
+// fails the step, as with other secrets; see [Redactor.Find].
+func (c *Context) AddSecret(name, value string) { c.redact().Add(name, value) }
+
+// Redact returns text without the secrets that the execution has used, in
+// whatever form; see [Redactor]. Errors, log records, progress and all else that
+// leaves a step go through it in any case. It is for text of which only a part is
+// to be shown without dots in the place of the rest, and for outputs.
+func (c *Context) Redact(text string) string { return c.redact().Redact(text) }
+
+func (c *Context) redact() *Redactor {
+	if c.cfg.Redactor != nil {
+		return c.cfg.Redactor
+	}
+	return &c.redactor
+}
+
+// A SecretRequest asks the host application for a secret, and says for what. A
+// job can name any secret in its definition, so who lets others write jobs
+// decides here which job gets which. Fields that don't apply are empty.
+type SecretRequest struct {
+	Name string // as the definition or the connection has it, without "secret:"
+
+	Execution ExecutionID // that of none in a dry run; empty for monitors and subscriptions
+	Job       string
+	Version   int    // of the job's definition; 0 in a dry run of one that was not saved
+	Step      int    // index in the flat list; 0 where there is no job
+	ID        string // the step's id, if it has one
+	Type      string // key of the step's type, such as "sftp.upload"
+	DryRun    bool
+
+	Monitor      string // whose lister asks; it is for no job then
+	Subscription string // whose webhook asks; it is for no job then
 }
 
 // Set adds the value "<index>.<name>" when the step completes; until then

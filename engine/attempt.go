@@ -54,7 +54,7 @@ func (r *run) attempt(step, n int, cleanup bool) outcome {
 // render puts the values into the configuration. It belongs to the attempt,
 // since a secret may take its time.
 func (a *attempt) render(ctx context.Context) ([]byte, error) {
-	config, err := a.template.Render(a.buf, &a.scope, func(name string) (string, error) { return a.run.secretFor(ctx, name) })
+	config, err := a.template.Render(a.buf, &a.scope, func(name string) (string, error) { return a.job.Secret(ctx, name) })
 	if err != nil {
 		return nil, &renderError{a.run.configError(err)}
 	}
@@ -94,7 +94,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
 		Attempt: n, FirstAttempt: r.marks.Base + 1, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
-		Values: &a.scope, Secrets: r.resolve, Resources: r.res,
+		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved,
 	}
 	if r.e.opt.Log != nil {
@@ -399,11 +399,7 @@ func (a *attempt) finish(o *outcome) {
 	if !o.abandoned {
 		a.run.buf = a.buf
 	}
-	if o.err == nil {
-		if err := a.run.secrets.leaks(o.outputs); err != nil {
-			o.err, o.reason, o.outputs = courier.Permanent(err), courier.ReasonError, nil
-		}
-	}
+	a.run.secrets.clear(o)
 }
 
 // abandon cuts a step that does not return off from its execution. Its slot
@@ -491,6 +487,6 @@ func (a *attempt) progress(v courier.Progress) {
 	}
 	ev := a.run.event(courier.EventStepProgress)
 	ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = a.job.Step(), a.job.ID(), a.typ.Key(), a.job.Iteration(), a.job.Attempt()
-	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = v.Item, v.Done, v.Total, v.Bytes
+	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = a.run.secrets.clean(v.Item), v.Done, v.Total, v.Bytes
 	a.run.e.events.emit(ev)
 }

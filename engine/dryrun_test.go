@@ -125,8 +125,8 @@ func stepAt(t *testing.T, r *engine.Report, index int) engine.StepReport {
 }
 
 func TestDryRun(t *testing.T) {
-	secrets := func(_ context.Context, name string) (string, error) {
-		if name == "password" {
+	secrets := func(_ context.Context, q courier.SecretRequest) (string, error) {
+		if q.Name == "password" {
 			return "hunter2", nil
 		}
 		return "", fmt.Errorf("no such secret: %w", courier.ErrNotFound)

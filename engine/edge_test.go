@@ -221,8 +221,8 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 
 func TestOneSecretWithinAnother(t *testing.T) {
 	for range 20 {
-		h := couriertest.New(t, &engine.Options{Secrets: func(_ ctx, name string) (string, error) {
-			return map[string]string{"short": "pass", "long": "passphrase-x", "middle": "passphrase"}[name], nil
+		h := couriertest.New(t, &engine.Options{Secrets: func(_ ctx, q courier.SecretRequest) (string, error) {
+			return map[string]string{"short": "pass", "long": "passphrase-x", "middle": "passphrase"}[q.Name], nil
 		}})
 		h.Stub("demo.a", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
 			return nil, fmt.Errorf("%v", cfg)
@@ -352,8 +352,8 @@ func TestWithdrawnPauseDoesNotPause(t *testing.T) {
 
 func TestSecretsThatHangOrPanic(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, _ *couriertest.Harness) {
-		h := couriertest.New(t, &engine.Options{Secrets: func(c ctx, name string) (string, error) {
-			if name == "panics" {
+		h := couriertest.New(t, &engine.Options{Secrets: func(c ctx, q courier.SecretRequest) (string, error) {
+			if q.Name == "panics" {
 				panic("vault")
 			}
 			<-c.Done()

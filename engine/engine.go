@@ -51,9 +51,11 @@ type Options struct {
 	// of the loops around it, unless its marker has max_iterations. One that would
 	// have more fails before its first. 0 means a million.
 	MaxIterations int
-	// Secrets resolves the secret references of configurations. Nil means that
-	// there are none.
-	Secrets func(ctx context.Context, name string) (string, error)
+	// Secrets resolves the secret references of configurations, connections and
+	// subscriptions. It is told for what, and refuses by an error; one marked by
+	// [courier.Permanent] is not repeated. It may be called by several goroutines.
+	// Nil means that there are none.
+	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
 	// Listers list the directories of monitors, by the names that monitors use.
 	// Engines whose listers of one name don't see the same directories need
 	// different names for them. None means that this engine looks at none.

@@ -577,7 +577,7 @@ func TestSecretsAreNeverStored(t *testing.T) {
 	const canary = "hunter2-canary"
 	var events []courier.Event
 	h := couriertest.New(t, &engine.Options{
-		Secrets:   func(context.Context, string) (string, error) { return canary, nil },
+		Secrets:   func(context.Context, courier.SecretRequest) (string, error) { return canary, nil },
 		Observers: []func(courier.Event){func(e courier.Event) { events = append(events, e) }},
 	})
 	s := h.Stub("demo.fail", func(_ context.Context, job *courier.Context, cfg map[string]any) (map[string]any, error) {

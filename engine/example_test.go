@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"strings"
@@ -126,4 +127,33 @@ func ExampleEngine_DryRun() {
 	// 0.2 demo.show not_checked [text]
 	//     the step type has no Validate, so only its configuration was checked
 	// ok: true
+}
+
+// A policy by prefix: the secrets "acme/..." are for jobs, monitors and
+// subscriptions whose names begin with "acme-".
+func ExampleOptions_secrets() {
+	vault := map[string]string{"acme/sftp": "correct horse"}
+	secrets := func(_ context.Context, r courier.SecretRequest) (string, error) {
+		owner, _, ok := strings.Cut(r.Name, "/")
+		if !ok || !strings.HasPrefix(r.Job+r.Monitor+r.Subscription, owner+"-") {
+			return "", courier.Permanent(errors.New("is not for this job"))
+		}
+		return vault[r.Name], nil
+	}
+	reg := new(courier.Registry)
+	courier.RegisterFunc(reg, "demo.login", func(_ context.Context, _ *courier.Context, cfg shoutConfig) (struct{}, error) {
+		return struct{}{}, fmt.Errorf("the server says: no %q here", cfg.Text)
+	}, nil)
+	e := engine.New(memstore.New(), reg, &engine.Options{Secrets: secrets})
+	for _, name := range []string{"acme-in", "other-in"} {
+		_, err := e.Run(context.Background(), courier.Job{
+			Name: name, Steps: []courier.StepSpec{{Type: "demo.login", Config: map[string]any{"text": "secret:acme/sftp"}}},
+		}, nil)
+		if step, ok := errors.AsType[*courier.StepError](err); ok {
+			fmt.Println(name, "-", step.Err, courier.IsPermanent(err))
+		}
+	}
+	// Output:
+	// acme-in - the server says: no "[secret acme/sftp]" here false
+	// other-in - config.text: secret "acme/sftp": is not for this job true
 }

@@ -130,7 +130,7 @@ func (p *postman) postOnce(ctx context.Context, to *courier.WebhookTarget, n cou
 // hookRequest returns a signed request, and adds the secrets in it to known.
 func (e *Engine) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *redactor) (safehttp.Request, error) {
 	var r safehttp.Request
-	target, err := e.secretOr(ctx, to.URL, known)
+	target, err := e.secretOr(ctx, n.Subscription, to.URL, known)
 	if err != nil {
 		return r, err
 	}
@@ -139,14 +139,14 @@ func (e *Engine) hookRequest(ctx context.Context, to *courier.WebhookTarget, n c
 	}
 	r.Header = make(http.Header)
 	for name, value := range to.Headers {
-		if value, err = e.secretOr(ctx, value, known); err != nil {
+		if value, err = e.secretOr(ctx, n.Subscription, value, known); err != nil {
 			return r, err
 		}
 		r.Header.Set(name, value)
 	}
 	secrets := make([]string, len(to.Secrets))
 	for i, s := range to.Secrets {
-		if secrets[i], err = e.secretOr(ctx, s, known); err != nil {
+		if secrets[i], err = e.secretOr(ctx, n.Subscription, s, known); err != nil {
 			return r, err
 		}
 	}
@@ -171,21 +171,14 @@ func (e *Engine) hookRequest(ctx context.Context, to *courier.WebhookTarget, n c
 
 const secretPrefix = "secret:"
 
-// secretOr returns the secret that text refers to, or text itself.
-func (e *Engine) secretOr(ctx context.Context, text string, known *redactor) (string, error) {
+// secretOr returns the secret that a text of a subscription refers to, or the
+// text itself.
+func (e *Engine) secretOr(ctx context.Context, subscription, text string, known *redactor) (string, error) {
 	name, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
 		return text, nil
 	}
-	if e.opt.Secrets == nil {
-		return "", &secretError{name, errors.New("no secrets are configured; set engine.Options.Secrets")}
-	}
-	v, err := e.opt.Secrets(ctx, name)
-	if err != nil {
-		return "", &secretError{name, err}
-	}
-	known.add(name, v)
-	return v, nil
+	return e.secretFor(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, known)
 }
 
 // retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
@@ -239,7 +232,7 @@ func (c *subscriptionCheck) secret(text string, known *redactor) (string, error)
 	if strings.HasPrefix(text, secretPrefix) && c.e.opt.Secrets == nil {
 		return "", nil
 	}
-	return c.e.secretOr(c.ctx, text, known)
+	return c.e.secretOr(c.ctx, c.s.Name, text, known)
 }
 
 // receiver looks whether a URL may be asked, as things stand. A name that can't

@@ -69,11 +69,11 @@ func whsec(b byte) string {
 // secrets are those of the engines in these tests.
 var secrets = map[string]string{"one": whsec(1), "two": whsec(2), "token": "Bearer s3cr3t-t0ken", "short": "whsec_AAAA"}
 
-func secretOf(_ context.Context, name string) (string, error) {
-	if s, ok := secrets[name]; ok {
+func secretOf(_ context.Context, q courier.SecretRequest) (string, error) {
+	if s, ok := secrets[q.Name]; ok {
 		return s, nil
 	}
-	return "", fmt.Errorf("there is no secret %q", name)
+	return "", fmt.Errorf("there is no secret %q", q.Name)
 }
 
 // loopback lets an engine reach servers of the tests.

@@ -87,7 +87,7 @@ func TestWhatTheHostsCodeDoesIsContained(t *testing.T) {
 					}
 					h := couriertest.New(t, &engine.Options{
 						Slots:   1,
-						Secrets: func(ctx, string) (string, error) { b.off("Secrets"); return "hidden", nil },
+						Secrets: func(ctx, courier.SecretRequest) (string, error) { b.off("Secrets"); return "hidden", nil },
 						Around: func(c ctx, _ *courier.Context, next func(ctx) error) error {
 							b.off("Around")
 							return next(c)
@@ -144,7 +144,7 @@ func TestDryRunContainsValidate(t *testing.T) {
 	for _, in := range []string{"Validate", "Secrets"} {
 		for want, bang := range bangs {
 			b := &bomb{in: in, bang: bang}
-			h := couriertest.New(t, &engine.Options{Secrets: func(ctx, string) (string, error) { b.off("Secrets"); return "hidden", nil }})
+			h := couriertest.New(t, &engine.Options{Secrets: func(ctx, courier.SecretRequest) (string, error) { b.off("Secrets"); return "hidden", nil }})
 			courier.Register(h.Registry, "demo.bomb", b, nil)
 			courier.Register(h.Registry, "demo.good", &bomb{}, nil)
 			job := h.Job(`{"name": "d", "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}, {"type": "demo.good"}]}`)

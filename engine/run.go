@@ -39,12 +39,12 @@ type run struct {
 	unready   error           // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
-	dir       string                                                 // its workspace; empty until it is asked for
-	buf       []byte                                                 // of the rendered configuration
-	done      chan outcome                                           // of the present attempt
-	calls     chan func()                                            // to the goroutine of the steps; nil while there is none
-	timer     *time.Timer                                            // of the present attempt
-	resolve   func(ctx context.Context, name string) (string, error) // secretFor
+	dir       string                                                             // its workspace; empty until it is asked for
+	buf       []byte                                                             // of the rendered configuration
+	done      chan outcome                                                       // of the present attempt
+	calls     chan func()                                                        // to the goroutine of the steps; nil while there is none
+	timer     *time.Timer                                                        // of the present attempt
+	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded

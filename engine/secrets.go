@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/courierhq/courier"
 )
@@ -25,57 +23,29 @@ func (e *secretError) Unwrap() error { return e.err }
 
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
-func (r *run) secretFor(ctx context.Context, name string) (string, error) {
-	return r.e.secretFor(ctx, name, r.secrets)
+func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
+	return r.e.secretFor(ctx, q, r.secrets)
 }
 
 // secretFor resolves a secret, which known remembers.
-func (e *Engine) secretFor(ctx context.Context, name string, known *redactor) (string, error) {
+func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *redactor) (string, error) {
 	if e.opt.Secrets == nil {
-		return "", courier.Permanent(&secretError{name, errors.New("no secrets are configured; set engine.Options.Secrets")})
+		return "", courier.Permanent(&secretError{q.Name, errors.New("no secrets are configured; set engine.Options.Secrets")})
 	}
-	v, err := e.opt.Secrets(ctx, name)
+	v, err := e.opt.Secrets(ctx, q)
 	if err != nil {
-		return "", &secretError{name, err}
+		return "", &secretError{q.Name, err}
 	}
-	known.add(name, v)
+	known.Add(q.Name, v)
 	return v, nil
 }
 
-// A redactor knows the secrets that an execution has used.
-type redactor struct {
-	mu     sync.Mutex
-	values []namedSecret // the longest first, since one may contain another
-}
+// A redactor knows the secrets that an execution has used. All text that leaves
+// a step goes through one of its methods, before it is cut.
+type redactor struct{ courier.Redactor }
 
-type namedSecret struct{ name, value string }
-
-// minSecret is the shortest secret that is looked for: shorter ones occur by
-// chance everywhere.
-const minSecret = 4
-
-func (d *redactor) add(name, value string) {
-	if len(value) < minSecret {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if slices.ContainsFunc(d.values, func(s namedSecret) bool { return s.value == value }) {
-		return
-	}
-	d.values = append(d.values, namedSecret{name, value})
-	slices.SortStableFunc(d.values, func(a, b namedSecret) int { return len(b.value) - len(a.value) })
-}
-
-// clean replaces secrets in a text by their names.
-func (d *redactor) clean(s string) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, v := range d.values {
-		s = strings.ReplaceAll(s, v.value, "[secret "+v.name+"]")
-	}
-	return s
-}
+// clean returns text without secrets, to be shown or logged.
+func (d *redactor) clean(s string) string { return d.Redact(s) }
 
 // error returns err with a text without secrets; errors.Is and errors.As see
 // the original.
@@ -122,15 +92,34 @@ func (d *redactor) message(err error) string {
 
 // leaks reports a secret in the outputs of a step.
 func (d *redactor) leaks(outputs json.RawMessage) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, v := range d.values {
-		escaped, err := courier.AppendJSON(nil, v.value)
-		if err == nil && bytes.Contains(outputs, escaped[1:len(escaped)-1]) {
-			return fmt.Errorf("the output contains the secret %q; secrets are never stored, so leave it out", v.name)
-		}
+	if d.Empty() {
+		return nil
+	}
+	if name := d.Find(string(outputs)); name != "" {
+		return fmt.Errorf("the output contains the secret %q; secrets are never stored, so leave it out", name)
 	}
 	return nil
+}
+
+// clear removes the secrets from an outcome: one that is to be stored fails, and
+// the record of a failed attempt does without.
+func (d *redactor) clear(o *outcome) {
+	if d.Empty() {
+		return
+	}
+	named := func(f courier.File) bool { return d.Find(f.Path) != "" }
+	if o.err == nil {
+		err := d.leaks(o.outputs)
+		if at := slices.IndexFunc(o.files, named); err == nil && at >= 0 {
+			err = fmt.Errorf("the path of a file, %s, contains the secret %q; paths are stored, so leave it out", d.clean(o.files[at].Path), d.Find(o.files[at].Path))
+		}
+		if err != nil {
+			o.err, o.reason, o.outputs = courier.Permanent(err), courier.ReasonError, nil
+		}
+	}
+	if o.err != nil && slices.ContainsFunc(o.files, named) {
+		o.files = slices.DeleteFunc(slices.Clone(o.files), named)
+	}
 }
 
 // A redactHandler keeps secrets out of what a step logs.
@@ -141,7 +130,7 @@ type redactHandler struct {
 
 // Handle hands on the record without secrets.
 func (h *redactHandler) Handle(ctx context.Context, rec slog.Record) error {
-	if h.secrets.empty() {
+	if h.secrets.Empty() {
 		return h.Handler.Handle(ctx, rec)
 	}
 	clean := slog.NewRecord(rec.Time, rec.Level, h.secrets.clean(rec.Message), rec.PC)
@@ -154,41 +143,62 @@ func (h *redactHandler) Handle(ctx context.Context, rec slog.Record) error {
 
 // WithAttrs returns a handler that adds attributes.
 func (h *redactHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	clean := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		clean[i] = h.attr(a)
+	clean := attrs
+	if !h.secrets.Empty() {
+		clean = make([]slog.Attr, len(attrs))
+		for i, a := range attrs {
+			clean[i] = h.attr(a)
+		}
 	}
 	return &redactHandler{h.Handler.WithAttrs(clean), h.secrets}
 }
 
 // WithGroup returns a handler that puts attributes into a group.
 func (h *redactHandler) WithGroup(name string) slog.Handler {
-	return &redactHandler{h.Handler.WithGroup(name), h.secrets}
+	return &redactHandler{h.Handler.WithGroup(h.secrets.clean(name)), h.secrets}
 }
 
+// attr is an attribute without secrets. What it looks like is for the handler
+// to decide, unless it would show one.
 func (h *redactHandler) attr(a slog.Attr) slog.Attr {
-	v := a.Value.Resolve()
-	switch v.Kind() {
-	case slog.KindString:
-		return slog.String(a.Key, h.secrets.clean(v.String()))
+	a.Key, a.Value = h.secrets.clean(a.Key), a.Value.Resolve()
+	switch a.Value.Kind() {
 	case slog.KindGroup:
-		var attrs []any
-		for _, g := range v.Group() {
-			attrs = append(attrs, h.attr(g))
+		group := slices.Clone(a.Value.Group())
+		for i := range group {
+			group[i] = h.attr(group[i])
 		}
-		return slog.Group(a.Key, attrs...)
+		a.Value = slog.GroupValue(group...)
 	case slog.KindAny:
-		// What it looks like is for the handler to decide, unless it would
-		// show a secret.
-		if text := fmt.Sprintf("%+v", v.Any()); h.secrets.clean(text) != text {
-			return slog.String(a.Key, h.secrets.clean(text))
+		for _, text := range shownAs(a.Value.Any()) {
+			if clean := h.secrets.clean(text); clean != text {
+				a.Value = slog.StringValue(clean)
+				break
+			}
+		}
+	case slog.KindTime, slog.KindDuration, slog.KindBool:
+	default:
+		if text := a.Value.String(); h.secrets.clean(text) != text {
+			a.Value = slog.StringValue(h.secrets.clean(text))
 		}
 	}
-	return slog.Attr{Key: a.Key, Value: v}
+	return a
 }
 
-func (d *redactor) empty() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.values) == 0
+// shownAs is what handlers write for a value.
+func shownAs(v any) []string {
+	if b, ok := v.([]byte); ok {
+		return []string{string(b)}
+	}
+	texts := []string{fmt.Sprintf("%+v", v)}
+	if _, ok := v.(error); ok {
+		return texts
+	}
+	func() {
+		defer func() { _ = recover() }() // as the handler will have to
+		if raw, err := json.Marshal(v); err == nil {
+			texts = append(texts, string(raw))
+		}
+	}()
+	return texts
 }

@@ -264,15 +264,18 @@ func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err erro
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.message(err), "stack", string(debug.Stack()))
+			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.message(err), "stack", g.secrets.clean(string(debug.Stack())))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	log := slog.New(&redactHandler{g.e.log.Handler(), &g.secrets}).With("monitor", g.m.Name)
-	job := courier.NewContext(courier.ContextConfig{Log: log, Roots: g.e.opt.Roots, Secrets: func(ctx context.Context, name string) (string, error) {
-		return g.e.secretFor(ctx, name, &g.secrets)
-	}})
+	job := courier.NewContext(courier.ContextConfig{
+		Monitor: g.m.Name, Log: log, Roots: g.e.opt.Roots, Redactor: &g.secrets.Redactor,
+		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
+			return g.e.secretFor(ctx, q, &g.secrets)
+		},
+	})
 	defer job.Close()
 	got, err := g.lister.List(ctx, job, g.def.Target())
 	if ctx.Err() != nil && err != nil {
@@ -285,7 +288,7 @@ func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err erro
 	for i := range got.Files {
 		f := &got.Files[i]
 		reason := unusable(f)
-		if reason == "" && g.secrets.clean(f.Name+f.Path) != f.Name+f.Path {
+		if reason == "" && g.secrets.Find(f.Name+"\n"+f.Path) != "" {
 			reason = "contains a secret, which must not be stored"
 		}
 		if reason != "" {

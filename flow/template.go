@@ -225,7 +225,11 @@ func (h *hole) fill(dst []byte, s courier.Scope, secret func(string) (string, er
 			dst, err = appendValue(dst, v)
 		}
 		if err != nil {
-			return dst, fmt.Errorf("secret %q: %w", h.secret, err)
+			what := fmt.Sprintf("secret %q: ", h.secret)
+			if strings.HasPrefix(err.Error(), what) {
+				return dst, err // who was asked has said so
+			}
+			return dst, fmt.Errorf("%s%w", what, err)
 		}
 		return dst, nil
 	}

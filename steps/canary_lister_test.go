@@ -36,8 +36,8 @@ func TestListersKeepSecrets(t *testing.T) {
 	courier.RegisterFunc(reg, "demo.take", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
 	e := engine.New(memstore.New(), reg, &engine.Options{
 		Workspace: t.TempDir(), Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Secrets: func(_ context.Context, name string) (string, error) {
-			if secret, ok := canaries[name]; ok {
+		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			if secret, ok := canaries[q.Name]; ok {
 				return secret, nil
 			}
 			return "", errors.New("no such secret")

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -44,10 +45,10 @@ import (
 // canaries are the secrets of the test, by what they are. Each is known to the
 // engine under its name too, as "secret:NAME".
 var canaries = map[string]string{
-	"sftp-password": "canary sftp 7gQ2p", "sftp-wrong": "canary sftp wrong 0Lx4", "sftp-passphrase": "canary passphrase 3kW9", "sftp-key": "",
-	"ftp-password": "canary ftp 9Zt1m", "ftp-wrong": "canary ftp wrong 5Rb8",
+	"sftp-password": "canary sftp 7gQ2p", "sftp-wrong": `canary "sftp" \wrong/0Lx4+&%é`, "sftp-passphrase": "canary passphrase 3kW9", "sftp-key": "",
+	"ftp-password": "canary ftp 9Zt1m", "ftp-wrong": `canary "ftp" \wrong/5Rb8+&%é`,
 	"pgp-passphrase": "canary pgp 4Hv6s", "pgp-wrong": "canary pgp wrong 2Yd0", "zip-password": "canary zip 8Nc3f", "zip-wrong": "canary zip wrong 6Jq7",
-	"http-token": "canary-token-1Xe5w", "http-header": "canary-header-9Ua4k", "http-password": "canary http 3Of2r", "http-query": "canary?query=7Pz8&b",
+	"http-token": "canary-token-1Xe5w", "http-header": "canary-header-9Ua4k", "http-password": `canary "http" \3Of2r/+&%é`, "http-query": "canary?query=7Pz8&b",
 	"function-key": "canary-function-6Bi1d", "master-key": "canary-master-0Gs9v", "client-secret": "canary-client-5Tm3h", "access-token": "canary-access-2Ck7y",
 	"exec-env": "canary env 4Wl6j", "exec-stdin": "canary stdin 8Eo0n",
 }
@@ -66,7 +67,7 @@ var (
 func forms(secret string) []string {
 	quoted, _ := json.Marshal(secret)
 	return []string{
-		secret, strings.Trim(string(quoted), `"`), url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)),
+		secret, strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(secret), `"`), strings.Trim(strings.ReplaceAll(string(quoted), "/", `\/`), `"`), url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="), strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(user+":"+secret)), "="),
 	}
 }
@@ -108,6 +109,7 @@ var birds = map[string]bird{
 	"ftp, secret password":         {"ftps.list", object{"connection_id": "secret"}, ok, ""},
 	"ftp, password sent back":      {"ftp.list", object{"connection_id": "wrong"}, failed, "wrong name or"},
 	"ftp, password told later":     {"ftp.upload", object{"connection_id": "literal", "local_path": "$B/f", "remote_path": "tell"}, failed, "tell"},
+	"ftp, password when it ends":   {"ftp.delete", object{"connection_id": "literal", "remote_path": "bye"}, failed, "421"},
 	"pgp, decrypted":               {"pgp.decrypt", object{"input_path": "$B/f.pgp", "output_path": "f", "private_key_ids": []string{"us"}}, ok, ""},
 	"pgp, signed":                  {"pgp.sign", object{"input_path": "$B/f", "output_path": "f.sig", "signing_key_id": "us"}, ok, ""},
 	"pgp, wrong passphrase":        {"pgp.decrypt", object{"input_path": "$B/f.pgp", "private_key_ids": []string{"wrong"}}, failed, "passphrase"},
@@ -149,8 +151,8 @@ func newCage(t *testing.T) *cage {
 	c := &cage{work: t.TempDir()}
 	c.Harness = couriertest.New(t, &engine.Options{
 		Workspace: c.work, Log: slog.New(slog.NewJSONHandler(&c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Secrets: func(_ context.Context, name string) (string, error) {
-			secret, ok := canaries[name]
+		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			secret, ok := canaries[q.Name]
 			if !ok {
 				return "", errors.New("no such secret")
 			}
@@ -277,6 +279,8 @@ func ftpBirds(t *testing.T, w *world) ftp.Map {
 			switch {
 			case verb == "PASS" && argument != canaries["ftp-password"]:
 				c.Reply("530-the password "+argument, "530 is the wrong name or password: "+argument)
+			case strings.Contains(argument, "bye"):
+				c.Reply("421 bye, " + strings.Repeat("x", 180) + canaries["ftp-password"])
 			case strings.Contains(argument, "tell"):
 				c.Reply("550 tell: " + canaries["ftp-password"])
 			case verb == "SYST":

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store/storetest"
 )
@@ -53,7 +54,7 @@ func (k *worker) start() *process {
 	p.net = &network{w: k.w, who: p, calls: make(map[string]int)}
 	p.engine = engine.New(storetest.Intercept(k.w.store, p.net.intercept), registry(), &engine.Options{
 		Worker: p.name, Workspace: k.w.dir, WorkspaceID: "shared", Slots: k.w.mix.slots, Lease: lease,
-		Secrets:     func(context.Context, string) (string, error) { return canary, nil },
+		Secrets:     func(context.Context, courier.SecretRequest) (string, error) { return canary, nil },
 		OnStuckStep: func(s engine.StuckStep) { k.w.note(p.name, "stuck", k.w.numberOf(s.Execution), int64(s.Step)) },
 	})
 	k.all = append(k.all, p)

@@ -159,13 +159,15 @@ func ParseConnections[C any](text []byte, check func(c C, ids []string) error) (
 
 // Secret returns what the text of a credential stands for: the secret that
 // "secret:NAME" names, and otherwise the text itself, without the dollar sign of
-// "$secret:". Errors begin with the name of the field.
+// "$secret:". The job's Redact knows it from now on. Errors begin with the name
+// of the field.
 func Secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
-	if strings.HasPrefix(text, "$secret:") {
-		return text[1:], nil
-	}
 	name, ok := strings.CutPrefix(text, "secret:")
 	if !ok {
+		if strings.HasPrefix(text, "$secret:") {
+			text = text[1:]
+		}
+		job.AddSecret(field, text)
 		return text, nil
 	}
 	value, err := job.Secret(ctx, name)

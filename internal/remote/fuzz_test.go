@@ -21,8 +21,8 @@ func FuzzSecret(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		asked := ""
-		job := courier.NewContext(courier.ContextConfig{Secrets: func(_ context.Context, name string) (string, error) {
-			asked = "secret:" + name
+		job := courier.NewContext(courier.ContextConfig{Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			asked = "secret:" + q.Name
 			return "resolved", nil
 		}})
 		defer job.Close()

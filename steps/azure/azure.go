@@ -46,10 +46,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safehttp"
 )
 
@@ -177,11 +177,11 @@ func (o *Options) app(ctx context.Context, job *courier.Context, id string) (*ap
 	if a.query, err = parseBase(query); err != nil {
 		return fail("query_url", err)
 	}
-	if a.functionKey, err = secret(ctx, job, c.FunctionKey); err != nil {
-		return nil, fmt.Errorf("connection %q: function_key: %w", id, err)
+	if a.functionKey, err = remote.Secret(ctx, job, "function_key", c.FunctionKey); err != nil {
+		return nil, fmt.Errorf("connection %q: %w", id, err)
 	}
-	if a.masterKey, err = secret(ctx, job, c.MasterKey); err != nil {
-		return nil, fmt.Errorf("connection %q: master_key: %w", id, err)
+	if a.masterKey, err = remote.Secret(ctx, job, "master_key", c.MasterKey); err != nil {
+		return nil, fmt.Errorf("connection %q: %w", id, err)
 	}
 	return a, nil
 }
@@ -200,18 +200,6 @@ func parseBase(text string) (*url.URL, error) {
 		u.Path = "/"
 	}
 	return u, nil
-}
-
-// secret returns what the text of a key stands for.
-func secret(ctx context.Context, job *courier.Context, text string) (string, error) {
-	if strings.HasPrefix(text, "$secret:") {
-		return text[1:], nil
-	}
-	name, ok := strings.CutPrefix(text, "secret:")
-	if !ok {
-		return text, nil
-	}
-	return job.Secret(ctx, name)
 }
 
 // errf is fmt.Errorf for what repeating can't cure.

@@ -120,7 +120,7 @@ func (s Execute) open(ctx context.Context, job *courier.Context, cfg *ExecuteCon
 		return nil, err
 	}
 	c := &call{job: job, cfg: cfg, app: a, sealer: newSealer(key)}
-	c.session = &session{client: client, masked: []string{a.functionKey, a.masterKey}, beat: c.beat}
+	c.session = &session{client: client, redact: job.Redact, beat: c.beat}
 	if _, err := note.Read(job, noteName, &c.record); err != nil {
 		return nil, err
 	}

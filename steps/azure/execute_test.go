@@ -137,7 +137,7 @@ func TestHTTPTrigger(t *testing.T) {
 		b.called(1)
 	})
 	in(t, func(b *bench) { // a failure is retried by a call with another trace id
-		b.fails(conf("http", "fails"), false, `it has failed: "\"no luck with [secret]\\n\""`)
+		b.fails(conf("http", "fails"), false, `it has failed: "\"no luck with [secret function_key]\\n\""`)
 		b.fails(conf("http", "fails"), false, "it has failed")
 		b.called(2)
 		if b.cloud.runs[0] == b.cloud.runs[1] {
@@ -360,7 +360,7 @@ func TestHostile(t *testing.T) {
 		{202, "X", "", "nothing", true, "has no statusQueryGetUri"},
 		{302, "Location", "http://evil.example.com/", "", true, "status 302"},
 		{200, "X", "", strings.Repeat("x", 2<<20), true, "more than 1048576 bytes"},
-		{401, "X", "", "you sent " + functionKey + "\x1b[2J", true, `"you sent [secret]\x1b[2J"; check the key`},
+		{401, "X", "", "you sent " + functionKey + "\x1b[2J", true, `"you sent [secret function_key]\x1b[2J"; check the key`},
 		{404, "X", "", "", true, "check the url of the connection and the function's name"},
 		{429, "X", "", "", false, "status 429"},
 		{503, "X", "", "", false, "status 503"},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func (c *call) followDurable(ctx context.Context) (*ExecuteOutput, error) {
 		return nil, err
 	}
 	if code := u.Query().Get("code"); code != "" {
-		c.session.masked = append(c.session.masked, code, url.QueryEscape(code))
+		c.job.AddSecret("code", code)
 	}
 	interval := time.Duration(c.cfg.PollIntervalSec * float64(time.Second))
 	for {
@@ -108,7 +107,7 @@ func (c *call) state(r *response) (*ExecuteOutput, error) {
 		s.Output = nil
 	}
 	if s.Output != nil {
-		s.Output = json.RawMessage(c.session.clean(string(s.Output)))
+		s.Output = json.RawMessage(c.session.redact(string(s.Output)))
 	}
 	out := &ExecuteOutput{CallbackResult: s.Output, HTTPStatus: http.StatusOK, InstanceID: c.record.Instance, TraceID: c.trace}
 	switch s.Status {
@@ -134,7 +133,7 @@ func (c *call) terminate(ctx context.Context) error {
 	}
 	u.RawQuery = strings.ReplaceAll(u.RawQuery, "{text}", "cancelled")
 	if code := u.Query().Get("code"); code != "" {
-		c.session.masked = append(c.session.masked, code, url.QueryEscape(code))
+		c.job.AddSecret("code", code)
 	}
 	r, err := c.session.do(ctx, http.MethodPost, u, http.Header{}, []byte{})
 	if err != nil {
@@ -244,7 +243,7 @@ func (c *call) query(ctx context.Context, kql string) ([]request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection %q: %w", c.app.id, err)
 	}
-	c.session.masked = append(c.session.masked[:2:2], token)
+	c.job.AddSecret("access token", token)
 	body, err := json.Marshal(map[string]string{"query": kql})
 	if err != nil {
 		return nil, err

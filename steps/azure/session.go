@@ -44,7 +44,7 @@ func (h *HTTP) options(only ...*url.URL) safehttp.Options {
 // A session makes requests and keeps keys out of messages.
 type session struct {
 	client *safehttp.Client
-	masked []string
+	redact func(string) string // the job's
 	beat   func()
 }
 
@@ -93,7 +93,7 @@ func (s *session) fault(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	permanent := safehttp.IsPermanent(err)
-	if clean := s.clean(err.Error()); clean != err.Error() {
+	if clean := s.redact(err.Error()); clean != err.Error() {
 		err = errors.New(clean)
 	}
 	if permanent {
@@ -102,21 +102,15 @@ func (s *session) fault(ctx context.Context, err error) error {
 	return err
 }
 
-func (s *session) clean(text string) string {
-	for _, m := range s.masked {
-		if len(m) >= 4 {
-			text = strings.ReplaceAll(text, m, "[secret]")
-		}
-	}
-	return text
-}
-
 // failure is the error of a response that was not hoped for.
 func (r *response) failure(what string) error {
 	const excerpt = 500
 	text := fmt.Sprintf("%s: %s: status %d", r.where, what, r.status)
-	words := r.session.clean(string(r.body)) // before it is cut, or a part of a key would stay
-	words = strings.ToValidUTF8(words[:min(len(words), excerpt)], "\uFFFD")
+	words := string(r.body)
+	if len(words) > excerpt {
+		words = words[:excerpt] + "..."
+	}
+	words = r.session.redact(strings.ToValidUTF8(words, "\uFFFD"))
 	if words = strings.TrimSpace(words); words != "" {
 		text += ": " + safename.Quote(words)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safehttp"
 )
 
@@ -91,7 +92,9 @@ func (c *ClientCredentials) fetch(ctx context.Context, scope string) (token, err
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {c.ClientID}, "client_secret": {key}, "scope": {scope}}
 	client := safehttp.New(c.HTTP.options(u))
 	defer client.Close()
-	s := &session{client: client, masked: []string{key, url.QueryEscape(key)}}
+	var secrets courier.Redactor
+	secrets.Add("client_secret", key)
+	s := &session{client: client, redact: secrets.Redact}
 	r, err := s.do(ctx, http.MethodPost, u.JoinPath(c.Tenant, "oauth2", "v2.0", "token"),
 		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, []byte(form.Encode()))
 	if err != nil {

@@ -58,9 +58,9 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	case r.status == http.StatusAccepted:
 		return nil, c.accepted(r)
 	case r.status >= 200 && r.status <= 299 && c.cfg.Trigger == "http":
-		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	case r.status == http.StatusInternalServerError && c.cfg.Trigger == "http":
-		return &ExecuteOutput{CallbackResult: value([]byte(c.session.clean(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
 	}
 	c.record.Called = time.Time{}
 	return nil, errors.Join(r.failure("the function was not run"), c.save())
@@ -163,7 +163,7 @@ func (c *call) result(out *ExecuteOutput) string {
 	if len(out.CallbackResult) == 0 {
 		return fmt.Sprintf(" with status %d", out.HTTPStatus)
 	}
-	return ": " + safename.Quote(c.session.clean(string(out.CallbackResult)))
+	return ": " + safename.Quote(c.session.redact(string(out.CallbackResult)))
 }
 
 // A sealer keeps URIs, which have a key in them, from being read in a note. Who

@@ -11,7 +11,10 @@ import (
 )
 
 // tailSize is how much of standard error an error shows.
-const tailSize = 4 << 10
+const (
+	tailSize = 4 << 10
+	tailKept = 2 * tailSize // so that no part of a secret is shown
+)
 
 // A capture takes what a program writes: to a file, or as much as may become an
 // output. It always keeps the end.
@@ -55,7 +58,7 @@ func (c *capture) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n += int64(len(b))
-	c.last = lastOf(c.last, b, tailSize)
+	c.last = lastOf(c.last, b, tailKept)
 	switch {
 	case c.err != nil:
 	case c.file != nil && c.n > c.most:

@@ -285,19 +285,17 @@ func (r *run) judge(cmd *exec.Cmd, stdout, stderr *capture) error {
 	return errors.New(text)
 }
 
-// clean makes what a program says fit for a message. What was set in its
-// environment may be secret.
+// clean makes the end of what a program says fit for a message. What was set in
+// its environment may be secret.
 func (r *run) clean(text string) string {
-	const minSecret = 4
+	var own courier.Redactor
 	for _, e := range r.env {
-		if _, v, ok := strings.Cut(e, "="); ok && len(v) >= minSecret {
-			text = strings.ReplaceAll(text, v, "[secret]")
-		}
+		name, v, _ := strings.Cut(e, "=")
+		own.Add(name, v)
 	}
-	if s := r.cfg.Stdin; len(s) >= minSecret {
-		text = strings.ReplaceAll(text, strings.TrimSpace(s), "[secret]")
-	}
-	return printable(strings.TrimSpace(text))
+	own.Add("stdin", r.cfg.Stdin)
+	text = own.Redact(r.job.Redact(text))
+	return printable(strings.TrimSpace(strings.ToValidUTF8(text[max(0, len(text)-tailSize):], "")))
 }
 
 // collect makes outputs of what the program has made.

@@ -165,7 +165,7 @@ func TestFailure(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	_, err = b.run(object{"args": []string{"exit", "1", "bad", "canary-one", "\x1b[2J", "canary-two"}, "env": object{"GIVEN": "canary-one"}, "stdin": "canary-two\n"})
-	if err == nil || !strings.Contains(err.Error(), `bad [secret] \x1b[2J [secret]`) || strings.Contains(err.Error()+b.log.String(), "canary") {
+	if err == nil || !strings.Contains(err.Error(), `bad [secret GIVEN] \x1b[2J [secret stdin]`) || strings.Contains(err.Error()+b.log.String(), "canary") {
 		t.Errorf("the error is %v, the log %s", err, b.log.String())
 	}
 }

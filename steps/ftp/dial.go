@@ -25,7 +25,7 @@ var errConnectTimeout = errors.New("the server was not ready in time")
 
 // dial opens a session.
 func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*session, error) {
-	s := &session{id: id, addr: c.address()}
+	s := &session{id: id, addr: c.address(), redact: job.Redact}
 	fault := func(err error) error { return s.fault("connect", "", err) }
 	c, err := c.withDefaults()
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *session) secure(ctx context.Context) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return s.explainTLS(remote.Ended(ctx, err))
 	}
-	s.line = newLine(conn)
+	s.line = newLine(conn, s.redact)
 	s.state = conn.ConnectionState()
 	return nil
 }
@@ -173,26 +173,17 @@ func (s *session) identify(ctx context.Context) error {
 		return courier.Permanent(errors.New("the server asks for an account (ACCT) besides the password, which is not supported; ask its operator for another login"))
 	}
 	if err == nil && r.code >= 300 {
-		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.conceal(r.text()))))
+		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.redact(r.text()))))
 	}
 	refusal, ok := errors.AsType[*replyError](err)
 	if !ok {
 		return err
 	}
-	refusal.text = s.conceal(refusal.text)
 	err = fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), refusal)
 	if refusal.code >= 500 && !refusal.passing() {
 		err = courier.Permanent(courier.LoginRefused(err))
 	}
 	return err
-}
-
-// conceal removes the password from words of the server, which may repeat it.
-func (s *session) conceal(text string) string {
-	if s.password == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, s.password, "[password]")
 }
 
 // settle agrees on how files are transferred.
@@ -236,7 +227,7 @@ func (s *session) has(feature string) bool {
 // report writes down what was agreed on, and collects what to warn about.
 func (s *session) report(job *courier.Context) {
 	log := job.Log().With("connection", s.id, "host", s.addr)
-	attrs := []any{"server", safename.Quote(s.conceal(s.banner)), "security", s.c.Security}
+	attrs := []any{"server", safename.Quote(s.banner), "security", s.c.Security}
 	if s.c.Security == securityNone {
 		s.warnings = append(s.warnings, `the connection is not encrypted (security "none"): whoever controls the network can read and change everything, credentials included`)
 	} else {
@@ -326,7 +317,7 @@ func (s *session) begin(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn = newLiveConn(conn, s.c.OperationTimeout)
-	s.line = newLine(s.conn)
+	s.line = newLine(s.conn, s.redact)
 	s.data, s.dead, s.home = nil, nil, ""
 	s.began = time.Now()
 }

@@ -71,7 +71,7 @@ func TestHostile(t *testing.T) {
 		"silence":                 {answer: says("MLST", ""), want: "nothing has come from the server for too long"},
 		"half a reply":            {answer: says("MLST", "250-it"), want: "nothing has come from the server for too long"},
 		"hangs up":                {answer: on("MLST", func(c *ftpserver.Conn, _ string) { c.Close() }), want: "the connection is lost"},
-		"password in a reply":     {answer: says("PASS", "530 no, "+password+" is wrong\r\n"), permanent: true, want: "no, [password] is wrong"},
+		"password in a reply":     {answer: says("PASS", "530 no, "+password+" is wrong\r\n"), permanent: true, want: "no, [secret password] is wrong"},
 		"asks for an account":     {answer: says("PASS", "332 account?\r\n"), permanent: true, want: "ACCT"},
 		"size is huge":            {answer: says("SIZE", "213 99999999999999999999\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},
 		"size is negative":        {answer: says("SIZE", "213 -5\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},

@@ -20,8 +20,8 @@ func TestLister(t *testing.T) {
 	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }))
 	job := courier.NewContext(courier.ContextConfig{
 		Log: slog.New(&r.log),
-		Secrets: func(_ context.Context, name string) (string, error) {
-			if name != "acme" {
+		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			if q.Name != "acme" {
 				return "", errors.New("no such secret")
 			}
 			return password, nil

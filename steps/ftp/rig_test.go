@@ -109,8 +109,8 @@ func (r *rig) job() *courier.Context {
 	job := courier.NewContext(courier.ContextConfig{
 		Execution: "0198c0df-0000-7000-8000-000000000001", Step: 3, Attempt: r.attempt,
 		Workspace: r.work, Resources: r.res, Log: slog.New(&r.log),
-		Secrets: func(_ context.Context, name string) (string, error) {
-			if name == "acme" {
+		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			if q.Name == "acme" {
 				return password, nil
 			}
 			return "", errors.New("no such secret")

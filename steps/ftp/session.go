@@ -23,6 +23,7 @@ type session struct {
 	addr     string // "host:port"
 	c        Connection
 	password string
+	redact   func(string) string // the job's
 	tls      *tls.Config
 	conn     *liveConn
 	line     *line
@@ -91,9 +92,6 @@ func (s *session) again(ctx context.Context) error {
 func (s *session) fault(op, path string, err error) error {
 	if err == nil || isFault(err) {
 		return err
-	}
-	if reply, ok := errors.AsType[*replyError](err); ok {
-		reply.text = s.conceal(reply.text)
 	}
 	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
 	if courier.IsPermanent(err) {

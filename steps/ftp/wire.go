@@ -139,9 +139,15 @@ func (c *liveConn) quiet() time.Duration {
 type line struct {
 	net.Conn // with TLS, where that is in use
 	r        *bufio.Reader
+	redact   func(string) string
 }
 
-func newLine(c net.Conn) *line { return &line{c, bufio.NewReaderSize(c, 4096)} }
+func newLine(c net.Conn, redact func(string) string) *line {
+	return &line{c, bufio.NewReaderSize(c, 4096), redact}
+}
+
+// quote returns words of the server, which may repeat secrets, for a message.
+func (l *line) quote(text string) string { return safename.Quote(l.redact(text)) }
 
 // send sends a command. Nothing can follow it in the same text.
 func (l *line) send(verb, argument string) error {
@@ -157,9 +163,9 @@ func (l *line) send(verb, argument string) error {
 	if n := l.r.Buffered(); n > 0 {
 		ahead, _ := l.r.Peek(n)
 		if strings.HasPrefix(string(ahead), "421") {
-			return &remote.LostError{Err: fmt.Errorf("the server has said %s", safename.Quote(strings.TrimSpace(string(ahead))))}
+			return &remote.LostError{Err: fmt.Errorf("the server has said %s", l.quote(strings.TrimSpace(string(ahead))))}
 		}
-		return broken("it says something without being asked: %s", safename.Quote(string(ahead)))
+		return broken("it says something without being asked: %s", l.quote(string(ahead)))
 	}
 	if _, err := l.Write([]byte(text + "\r\n")); err != nil {
 		return &remote.LostError{Err: err}
@@ -175,7 +181,7 @@ func (l *line) receive() (reply, error) {
 	}
 	code, rest, more := parseReply(first)
 	if code == 0 {
-		return reply{}, broken("its reply %s has no code", safename.Quote(first))
+		return reply{}, broken("its reply %s has no code", l.quote(first))
 	}
 	r := reply{code: code, lines: []string{rest}}
 	size := len(first)
@@ -193,7 +199,7 @@ func (l *line) receive() (reply, error) {
 		r.lines = append(r.lines, text)
 	}
 	if code == 421 {
-		return r, &remote.LostError{Err: fmt.Errorf("the server has ended the session: 421 %s", safename.Quote(r.text()))}
+		return r, &remote.LostError{Err: fmt.Errorf("the server has ended the session: 421 %s", l.quote(r.text()))}
 	}
 	return r, nil
 }
@@ -277,7 +283,7 @@ func (s *session) hear(ctx context.Context) (reply, error) {
 		return r, remote.Ended(ctx, s.end(err))
 	}
 	if r.code >= 400 {
-		return r, &replyError{code: r.code, text: r.text()}
+		return r, &replyError{code: r.code, text: s.redact(r.text())}
 	}
 	return r, nil
 }

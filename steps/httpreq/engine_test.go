@@ -30,7 +30,7 @@ func TestSecretsInAnEngine(t *testing.T) {
 	var mu sync.Mutex
 	var events []courier.Event
 	h := couriertest.New(t, &engine.Options{
-		Secrets: func(context.Context, string) (string, error) { return canary, nil },
+		Secrets: func(context.Context, courier.SecretRequest) (string, error) { return canary, nil },
 		Observers: []func(courier.Event){func(e courier.Event) {
 			mu.Lock()
 			defer mu.Unlock()

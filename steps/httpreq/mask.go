@@ -1,57 +1,47 @@
 package httpreq
 
 import (
-	"encoding/base64"
 	"net/url"
-	"slices"
 	"strings"
+
+	"github.com/courierhq/courier"
 )
 
 // A mask keeps what was sent in confidence out of messages, for a server may
-// send it back.
-type mask struct{ secrets []string }
+// send it back: the job's secrets, credentials that the configuration holds
+// itself, and the values of headers and parameters, which may be some.
+type mask struct {
+	job *courier.Context
+	own courier.Redactor
+}
 
-// minSecret is the shortest text that is looked for; shorter ones occur by
-// chance.
-const minSecret = 4
-
-// newMask knows credentials, and the values of headers and parameters, which
-// may be some.
-func newMask(cfg *RequestConfig) *mask {
-	m := new(mask)
-	m.add(cfg.Password, cfg.BearerToken, base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+cfg.Password)))
-	for _, v := range cfg.Headers {
-		m.add(v)
+func newMask(job *courier.Context, cfg *RequestConfig) *mask {
+	m := &mask{job: job}
+	m.own.Add("password", cfg.Password)
+	if cfg.Password != "" {
+		m.own.Add("password", cfg.Username+":"+cfg.Password)
+	}
+	m.own.Add("bearer_token", cfg.BearerToken)
+	for name, v := range cfg.Headers {
+		m.own.Add(name, v)
 		if _, rest, ok := strings.Cut(v, " "); ok {
-			m.add(rest)
+			m.own.Add(name, rest)
 		}
 	}
-	for _, v := range cfg.Query {
-		m.add(v, url.QueryEscape(v))
+	for name, v := range cfg.Query {
+		m.own.Add(name, v)
 	}
 	if u, err := url.Parse(cfg.URL); err == nil {
-		for _, vs := range u.Query() {
-			m.add(vs...)
+		for name, vs := range u.Query() {
+			for _, v := range vs {
+				m.own.Add(name, v)
+			}
 		}
 	}
-	slices.SortFunc(m.secrets, func(a, b string) int { return len(b) - len(a) })
 	return m
 }
 
-func (m *mask) add(values ...string) {
-	for _, v := range values {
-		if len(v) >= minSecret {
-			m.secrets = append(m.secrets, v)
-		}
-	}
-}
-
-func (m *mask) clean(s string) string {
-	for _, v := range m.secrets {
-		s = strings.ReplaceAll(s, v, "[secret]")
-	}
-	return s
-}
+func (m *mask) clean(s string) string { return m.own.Redact(m.job.Redact(s)) }
 
 // error returns err with a text without secrets.
 func (m *mask) error(err error) error {

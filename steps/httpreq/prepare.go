@@ -56,7 +56,7 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 
 // prepare checks a configuration.
 func (s Request) prepare(job *courier.Context, cfg *RequestConfig) (*prepared, error) {
-	p := &prepared{job: job, cfg: cfg, opt: &s.Options, method: strings.ToUpper(cfg.Method), header: http.Header{}, mask: newMask(cfg)}
+	p := &prepared{job: job, cfg: cfg, opt: &s.Options, method: strings.ToUpper(cfg.Method), header: http.Header{}, mask: newMask(job, cfg)}
 	var err error
 	switch {
 	case !slices.Contains(methods, p.method):

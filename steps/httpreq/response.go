@@ -39,6 +39,9 @@ func (p *prepared) accept(resp *http.Response) error {
 	}
 	// What can't be read is missing from the message, which is no harm.
 	words, _ := io.ReadAll(io.LimitReader(resp.Body, excerpt))
+	if len(words) == excerpt {
+		words = append(words, "..."...)
+	}
 	if s := strings.TrimSpace(p.mask.clean(strings.ToValidUTF8(string(words), "\uFFFD"))); s != "" {
 		text += ": " + safename.Quote(s)
 	}

@@ -49,8 +49,8 @@ func newBench(t testing.TB) *bench {
 func (b *bench) job() *courier.Context {
 	b.last = courier.NewContext(courier.ContextConfig{
 		Execution: "0190", Job: "test", Step: 2, Attempt: b.attempt, Workspace: b.dir,
-		Secrets: func(_ context.Context, name string) (string, error) {
-			s, ok := b.secrets[name]
+		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
+			s, ok := b.secrets[q.Name]
 			if !ok {
 				return "", errors.New("the vault is shut")
 			}

@@ -365,7 +365,7 @@ func TestParallel(t *testing.T) {
 		wg.Go(func() {
 			job := courier.NewContext(courier.ContextConfig{
 				Execution: "e", Iteration: []int{i}, Workspace: b.dir, Resources: &kept,
-				Secrets: func(context.Context, string) (string, error) { return "p", nil },
+				Secrets: func(context.Context, courier.SecretRequest) (string, error) { return "p", nil },
 			})
 			defer job.Close()
 			key, cfg := "pgp.decrypt", map[string]any{"input_path": "in.pgp", "signer_key_ids": []string{"us"}}

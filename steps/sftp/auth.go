@@ -27,7 +27,6 @@ func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) 
 		}
 	}
 	password, key, passphrase, certificate := texts[0], texts[1], texts[2], texts[3]
-	s.password = password
 	var signers []ssh.Signer
 	if key != "" {
 		signer, err := parseKey(key, passphrase)

@@ -32,7 +32,7 @@ func dial(ctx context.Context, job *courier.Context, all Connections, id string,
 // that others are reached through. Above are the ids of the connections that
 // wait for this one.
 func dialVia(ctx context.Context, job *courier.Context, all Connections, id string, c Connection, files bool, above ...string) (*session, error) {
-	s := &session{id: id, addr: c.address(), speaks: files}
+	s := &session{id: id, addr: c.address(), speaks: files, redact: job.Redact}
 	fault := func(err error) error { return s.fault("connect", "", err) }
 	c, err := c.withDefaults()
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *session) openClient(f *fate) (*client, error) {
 	}
 	if err != nil {
 		ch.Close()
-		if words := stderr.String(); words != "" {
+		if words := stderr.shown(s.redact); words != "" {
 			err = fmt.Errorf("%w (the server's words: %s)", err, safename.Quote(words))
 		}
 		return nil, err
@@ -207,8 +207,8 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 	if check.err != nil {
 		return check.err
 	}
-	if text := err.Error(); s.password != "" && strings.Contains(text, s.password) {
-		err = &worded{strings.ReplaceAll(text, s.password, "[password]"), err} // the server's words may repeat it
+	if text := err.Error(); s.redact(text) != text {
+		err = &worded{s.redact(text), err} // the server's words may repeat the password
 	}
 	if errors.Is(err, errQuestions) {
 		return courier.Permanent(fmt.Errorf("%w to log in user %s; use an account that logs in with a password or key alone", errQuestions, safename.Quote(user)))
@@ -258,22 +258,26 @@ type tail struct {
 	last []byte
 }
 
-const tailSize = 512
+const (
+	tailSize = 512
+	tailKept = 8 << 10 // more than is shown, so that no part of a secret is
+)
 
 // Write keeps the end of p.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last = append(t.last, p[max(0, len(p)-tailSize):]...)
-	t.last = slices.Delete(t.last, 0, max(0, len(t.last)-tailSize))
+	t.last = append(t.last, p[max(0, len(p)-tailKept):]...)
+	t.last = slices.Delete(t.last, 0, max(0, len(t.last)-tailKept))
 	return len(p), nil
 }
 
-// String returns what was kept, without line ends.
-func (t *tail) String() string {
+// shown returns the end of what was kept, without line ends and secrets.
+func (t *tail) shown(redact func(string) string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.last))
+	text := redact(string(t.last))
+	return strings.TrimSpace(text[max(0, len(text)-tailSize):])
 }
 
 var _ net.Conn = (*liveConn)(nil)

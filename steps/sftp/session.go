@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +27,12 @@ type session struct {
 	*client // on the first channel
 	lanes
 
-	password string         // empty means none
-	speaks   bool           // whether SFTP is spoken, or other connections are reached through this one
-	facts    []any          // about the server and what was agreed on, for a log
-	silence  time.Duration  // longest time for which the server may leave all requests unanswered
-	warnings []string       // what the configuration gives up
-	running  sync.WaitGroup // whatever serves the connection
+	redact   func(string) string // the job's
+	speaks   bool                // whether SFTP is spoken, or other connections are reached through this one
+	facts    []any               // about the server and what was agreed on, for a log
+	silence  time.Duration       // longest time for which the server may leave all requests unanswered
+	warnings []string            // what the configuration gives up
+	running  sync.WaitGroup      // whatever serves the connection
 }
 
 // errClosed ends a session that nobody needs any more.
@@ -57,8 +56,8 @@ func (s *session) fault(op, path string, err error) error {
 	if err == nil || isFault(err) {
 		return err
 	}
-	if status, ok := errors.AsType[*statusError](err); ok && s.password != "" {
-		status.message = strings.ReplaceAll(status.message, s.password, "[password]") // it may repeat it
+	if status, ok := errors.AsType[*statusError](err); ok {
+		status.message = s.redact(status.message) // it may repeat the password
 	}
 	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
 	if courier.IsPermanent(err) {

@@ -66,14 +66,14 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 	a.job = courier.NewContext(courier.ContextConfig{
 		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number,
 		Workspace: w.Work, Roots: w.Roots, Values: w.Values, Resources: w.kept, Cancelled: cancelled, Repeated: w.begun,
-		Secrets: func(ctx context.Context, name string) (string, error) {
-			if err := a.probe.reach(secret, func() string { return fmt.Sprintf("secret %q", name) }); err != nil {
+		Secrets: func(ctx context.Context, r courier.SecretRequest) (string, error) {
+			if err := a.probe.reach(secret, func() string { return fmt.Sprintf("secret %q", r.Name) }); err != nil {
 				return "", err
 			}
 			if w.Secrets == nil {
-				return "", fmt.Errorf("secret %q: the world has none; set World.Secrets in Setup", name)
+				return "", fmt.Errorf("secret %q: the world has none; set World.Secrets in Setup", r.Name)
 			}
-			return w.Secrets(ctx, name)
+			return w.Secrets(ctx, r)
 		},
 		OnProgress: func(p courier.Progress) {
 			a.probe.reach(progress, func() string {

@@ -118,7 +118,7 @@ func TestOutside(t *testing.T) {
 				}
 				return os.WriteFile(sent, []byte(id), 0o600)
 			}
-			w.Secrets = func(_ context.Context, name string) (string, error) { return "the " + name, nil }
+			w.Secrets = func(_ context.Context, r courier.SecretRequest) (string, error) { return "the " + r.Name, nil }
 			w.Values = courier.Values{"0.id": "seven"}
 			courier.RegisterFunc(w.Registry, "queue.send", func(ctx context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
 				id, err := courier.Get[string](job, "0.id")

@@ -40,7 +40,7 @@ type World struct {
 
 	// Secrets resolves secrets, and Values are the values in scope. Nil means
 	// that there are none.
-	Secrets func(ctx context.Context, name string) (string, error)
+	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
 	Values  courier.Scope
 
 	c       *Case
