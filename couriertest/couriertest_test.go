@@ -239,7 +239,7 @@ func TestSecondEngine(t *testing.T) {
 	opt := &engine.Options{
 		Worker:   "first",
 		SoftStop: time.Second,
-		Secrets:  func(context.Context, string) (string, error) { return "hunter2", nil },
+		Secrets:  func(context.Context, courier.SecretRequest) (string, error) { return "hunter2", nil },
 	}
 	couriertest.Virtual(t, opt, func(t *testing.T, h *couriertest.Harness) {
 		stub := h.Stub("demo.a", func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {

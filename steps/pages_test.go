@@ -21,7 +21,7 @@ func block(t *testing.T, page, mark string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile("(?s)```json "+mark+"\n(.*?)```").FindSubmatch(text)
+	m := regexp.MustCompile("(?s)```json " + mark + "\n(.*?)```").FindSubmatch(text)
 	if m == nil {
 		t.Fatalf("%s has no block ```json %s", page, mark)
 	}
