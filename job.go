@@ -60,6 +60,11 @@ type StepSpec struct {
 	// StallTimeout limits the time without progress. Nil means the default of
 	// the step's type, 0 means none. In JSON it is stall_timeout_seconds.
 	StallTimeout *time.Duration `json:"-"`
+	// AllowParent lets values that references put into the step's paths,
+	// patterns and URLs contain the segment "..". Without it such a value is an
+	// error, since it could lead from one directory into another; a ".." of the
+	// configuration's own text is always allowed.
+	AllowParent bool `json:"allow_parent,omitempty"`
 	// Config is the configuration of the step's type. Strings in it may be
 	// references; see [ParseReference].
 	Config map[string]any `json:"config,omitempty"`
@@ -180,6 +185,7 @@ func (s *StepSpec) read(dec *json.Decoder) error {
 		"name":                  into(&s.Name),
 		"timeout_seconds":       intoSeconds(&s.Timeout),
 		"stall_timeout_seconds": intoSeconds(&s.StallTimeout),
+		"allow_parent":          into(&s.AllowParent),
 		"config":                into(&s.Config),
 	})
 }

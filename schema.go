@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +20,22 @@ type Schema struct {
 	Items      *Schema    `json:"items,omitempty"`      // of an array
 	// Open says that an object may have other names than its Properties.
 	Open bool `json:"open,omitempty"`
+	// Kind says what a string is for, as far as that matters for what may be put
+	// into it; empty means nothing special.
+	Kind FieldKind `json:"kind,omitempty"`
 }
+
+// A FieldKind says what a string of a configuration stands for. Values that
+// references and secrets put into it are restricted accordingly: none may
+// bring a segment ".." with it, unless the step has [StepSpec.AllowParent].
+type FieldKind string
+
+// The kinds of fields.
+const (
+	KindPath    FieldKind = "path"    // tag courier:"path": a local or remote path
+	KindURL     FieldKind = "url"     // tag courier:"url": a URL, whose path counts
+	KindPattern FieldKind = "pattern" // the type [Pattern]: a path or name that may have wildcards
+)
 
 // A Property is one field of an object.
 type Property struct {
@@ -62,6 +78,7 @@ var (
 	textMarshalerType   = reflect.TypeFor[encoding.TextMarshaler]()
 	numberType          = reflect.TypeFor[json.Number]()
 	timeType            = reflect.TypeFor[time.Time]()
+	patternType         = reflect.TypeFor[Pattern]()
 )
 
 // maxSchemaDepth ends the description of recursive types.
@@ -79,6 +96,8 @@ func schemaOf(t reflect.Type, depth int) *Schema {
 		return &Schema{Type: "number"}
 	case t == timeType:
 		return &Schema{Type: "string"}
+	case t == patternType:
+		return &Schema{Type: "string", Kind: KindPattern}
 	case pt.Implements(unmarshalerType) || pt.Implements(marshalerType):
 		return &Schema{}
 	case pt.Implements(textUnmarshalerType) || pt.Implements(textMarshalerType):
@@ -122,7 +141,7 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 		}
 		p := Property{
 			Name: tag, Schema: schemaOf(f.Type, depth+1),
-			Required: f.Tag.Get("courier") == "required",
+			Required: slices.Contains(tagOptions(f), "required"),
 			Default:  f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
 			index: at, typ: f.Type,
 		}
@@ -132,8 +151,46 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 		if strings.Contains(option, "string") {
 			p.Schema = &Schema{Type: "string"}
 		}
+		if p.Schema = ofKind(p.Schema, fieldKind(f)); p.Schema == nil {
+			continue // refused by unknownTag
+		}
 		s.Properties = append(s.Properties, p)
 	}
+}
+
+// tagOptions are the words of a field's tag named courier.
+func tagOptions(f reflect.StructField) []string {
+	tag, ok := f.Tag.Lookup("courier")
+	if !ok {
+		return nil
+	}
+	return strings.Split(tag, ",")
+}
+
+// fieldKind returns the kind that a field's tag says, or nothing.
+func fieldKind(f reflect.StructField) FieldKind {
+	for _, option := range tagOptions(f) {
+		if k := FieldKind(option); k == KindPath || k == KindURL {
+			return k
+		}
+	}
+	return ""
+}
+
+// ofKind returns s, the schema of a string or of a list of strings, with a kind;
+// nil if it is the schema of something else.
+func ofKind(s *Schema, k FieldKind) *Schema {
+	switch {
+	case k == "":
+		return s
+	case s.Type == "string" && s.Kind == "":
+		return &Schema{Type: s.Type, Kind: k}
+	case s.Type == "array":
+		if items := ofKind(s.Items, k); items != nil {
+			return &Schema{Type: s.Type, Items: items}
+		}
+	}
+	return nil
 }
 
 // notJSON returns a type in t that encoding/json refuses, or nil.
@@ -159,18 +216,24 @@ func notJSON(t reflect.Type, depth int) reflect.Type {
 }
 
 // unknownTag tells of a tag named courier in t, or in what t contains, that means
-// nothing; empty if there is none.
+// nothing, and of a [Pattern] where no values can be told from the definition's
+// text; empty if there is none.
 func unknownTag(t reflect.Type, depth int) string {
 	if depth > maxSchemaDepth {
 		return ""
 	}
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Map:
+		if t.Key() == patternType || t.Elem() == patternType {
+			return fmt.Sprintf("%v: a Pattern can't be in a map; make it a field or a list", t)
+		}
+		return unknownTag(t.Elem(), depth+1)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return unknownTag(t.Elem(), depth+1)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if tag, ok := f.Tag.Lookup("courier"); ok && tag != "required" {
-				return fmt.Sprintf("field %s: the tag courier:%q is unknown; there is courier:\"required\"", f.Name, tag)
+			if bad := badTag(f); bad != "" {
+				return bad
 			}
 			if f.IsExported() {
 				if tag := unknownTag(f.Type, depth+1); tag != "" {
@@ -178,6 +241,20 @@ func unknownTag(t reflect.Type, depth int) string {
 				}
 			}
 		}
+	}
+	return ""
+}
+
+// badTag says what is wrong with the tag named courier of a field; empty if
+// nothing is.
+func badTag(f reflect.StructField) string {
+	for _, option := range tagOptions(f) {
+		if !slices.Contains([]string{"required", string(KindPath), string(KindURL)}, option) {
+			return fmt.Sprintf("field %s: the tag courier:%q is unknown; there are courier:\"required\", courier:\"path\" and courier:\"url\", and several words with commas between them", f.Name, f.Tag.Get("courier"))
+		}
+	}
+	if k := fieldKind(f); ofKind(schemaOf(f.Type, 0), k) == nil {
+		return fmt.Sprintf("field %s: the tag courier:%q is for strings and lists of strings, not for %v", f.Name, k, f.Type)
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func (r *run) attempt(step, n int, cleanup bool) outcome {
 	a := r.newAttempt(typ)
 	a.cleanup = cleanup
 	defer a.scope.end()
-	a.template, a.buf = r.program.tree.Template(step), r.buf[:0]
+	a.template, a.buf = r.program.template(step), r.buf[:0]
 	a.timeout, a.stall = typ.Timeout(), typ.Stall()
 	if spec.Timeout != nil {
 		a.timeout = *spec.Timeout

@@ -158,6 +158,11 @@ type program struct {
 	chain   []string            // the members of a chain whose outputs its steps refer to
 }
 
+// template returns the configuration of a step, for its type.
+func (p *program) template(step int) *flow.Template {
+	return p.tree.Template(step).For(p.types[step].Config(), p.tree.Spec(step).AllowParent)
+}
+
 func compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) (*program, error) {
 	p := &program{job: job, version: version, tree: tree}
 	p.types = make([]*courier.StepType, len(p.job.Steps))

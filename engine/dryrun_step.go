@@ -182,7 +182,7 @@ func (a *attempt) dry(step int, notes *notes) (unresolved []string, o outcome) {
 // validate calls the step's Validate. Unresolved is set before the step is
 // called.
 func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, notes *notes) error {
-	config, missing, err := a.run.program.tree.Template(step).Partial(&a.scope, func(name string) (string, error) {
+	config, missing, err := a.run.program.template(step).Partial(&a.scope, func(name string) (string, error) {
 		v, err := a.job.Secret(ctx, name)
 		if e, ok := errors.AsType[*secretError](err); ok {
 			return "", &plainSecretError{e}

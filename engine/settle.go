@@ -191,7 +191,7 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
 	defer cancel()
 	a := r.newAttempt(r.program.types[step])
-	a.template = r.program.tree.Template(step)
+	a.template = r.program.template(step)
 	defer a.scope.end()
 	a.job = r.newContext(step, n, a, cancelled)
 	defer a.job.Close()

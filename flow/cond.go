@@ -61,7 +61,7 @@ func (o *operand) eval(s courier.Scope) (any, error) {
 	case o.text != nil:
 		return o.text.expand(s)
 	case o.field != nil:
-		raw, errs := o.field.render(nil, s, nil, nil)
+		raw, errs := o.field.render(nil, form{}, s, nil, nil)
 		if len(errs) > 0 {
 			return nil, joinErrors(errs)
 		}

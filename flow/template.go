@@ -23,6 +23,7 @@ import (
 // the same without the "$".
 type Template struct {
 	config   map[string]any
+	form     form
 	fields   []field
 	static   []byte // the whole text, if there is nothing to replace
 	refs     []FieldReference
@@ -50,14 +51,6 @@ type field struct {
 type piece struct {
 	text []byte
 	hole *hole
-}
-
-// A hole is where a value is put in.
-type hole struct {
-	where  string
-	ref    courier.Reference
-	secret string // if not empty, this secret instead of ref
-	quoted bool   // the hole is inside of a JSON string
 }
 
 // maxListed bounds the errors that Render joins.
@@ -129,7 +122,7 @@ func (t *Template) Render(dst []byte, s courier.Scope, secret func(name string) 
 			dst = append(dst, ',')
 		}
 		dst = append(dst, t.fields[i].key...)
-		dst, errs = t.fields[i].render(dst, s, secret, errs)
+		dst, errs = t.fields[i].render(dst, t.form, s, secret, errs)
 	}
 	if len(errs) > 0 {
 		return dst[:start], joinErrors(errs)
@@ -155,7 +148,7 @@ func (t *Template) Partial(s courier.Scope, secret func(name string) (string, er
 		}
 		config = append(config, f.key...)
 		var failed []error
-		config, failed = f.render(config, s, secret, nil)
+		config, failed = f.render(config, t.form, s, secret, nil)
 		if len(failed) == 0 {
 			continue
 		}
@@ -198,54 +191,15 @@ func joinErrors(errs []error) error {
 }
 
 // render appends the field's value, or adds to errs what hinders it.
-func (f *field) render(dst []byte, s courier.Scope, secret func(string) (string, error), errs []error) ([]byte, []error) {
+func (f *field) render(dst []byte, form form, s courier.Scope, secret func(string) (string, error), errs []error) ([]byte, []error) {
 	for i := range f.pieces {
 		p := &f.pieces[i]
 		dst = append(dst, p.text...)
-		if p.hole == nil {
-			continue
-		}
-		var err error
-		if dst, err = p.hole.fill(dst, s, secret); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.hole.where, err))
+		if p.hole != nil {
+			dst, errs = p.hole.fill(dst, form, s, secret, errs)
 		}
 	}
 	return dst, errs
-}
-
-var errNoSecrets = errors.New("no secrets are configured")
-
-func (h *hole) fill(dst []byte, s courier.Scope, secret func(string) (string, error)) ([]byte, error) {
-	if h.secret != "" {
-		if secret == nil {
-			return dst, fmt.Errorf("secret %q: %w", h.secret, errNoSecrets)
-		}
-		v, err := secret(h.secret)
-		if err == nil {
-			dst, err = appendValue(dst, v)
-		}
-		if err != nil {
-			what := fmt.Sprintf("secret %q: ", h.secret)
-			if strings.HasPrefix(err.Error(), what) {
-				return dst, err // who was asked has said so
-			}
-			return dst, fmt.Errorf("%s%w", what, err)
-		}
-		return dst, nil
-	}
-	v, err := h.ref.Resolve(s)
-	if err != nil {
-		return dst, err
-	}
-	if h.quoted {
-		dst, err = appendInner(dst, courier.Text(v))
-	} else {
-		dst, err = appendValue(dst, v)
-	}
-	if err != nil {
-		return dst, fmt.Errorf("the value of %q: %w", h.ref.String(), err)
-	}
-	return dst, nil
 }
 
 // appendValue appends the JSON text of v.
@@ -294,9 +248,10 @@ func isPlain(s string) bool {
 // A compiler makes a template.
 type compiler struct {
 	t     *Template
-	where []byte // the place of the value at hand
-	buf   []byte // JSON text since the last hole
-	f     field  // the field at hand
+	where []byte   // the place of the value at hand
+	path  []string // the same by names, with listItem for an item of a list
+	buf   []byte   // JSON text since the last hole
+	f     field    // the field at hand
 	seen  map[string]bool
 }
 
@@ -369,7 +324,7 @@ func (c *compiler) field(name string, v any) field {
 	c.where = append(c.where[:0], "config"...)
 	c.name(name)
 	c.f.key, c.buf = c.buf, nil
-	c.where = appendName(c.where, name)
+	c.where, c.path = appendName(c.where, name), append(c.path[:0], name)
 	c.value(v)
 	c.f.pieces = append(c.f.pieces, piece{text: c.buf})
 	return c.f
@@ -391,7 +346,7 @@ func (c *compiler) literal(v any) {
 }
 
 func (c *compiler) value(v any) {
-	at := len(c.where)
+	at, depth := len(c.where), len(c.path)
 	switch v := v.(type) {
 	case string:
 		c.text(v)
@@ -402,8 +357,9 @@ func (c *compiler) value(v any) {
 				c.buf = append(c.buf, ',')
 			}
 			c.where = append(strconv.AppendInt(append(c.where, '['), int64(i), 10), ']')
+			c.path = append(c.path, listItem)
 			c.value(x)
-			c.where = c.where[:at]
+			c.where, c.path = c.where[:at], c.path[:depth]
 		}
 		c.buf = append(c.buf, ']')
 	case map[string]any:
@@ -414,8 +370,9 @@ func (c *compiler) value(v any) {
 			}
 			c.where = appendName(c.where, name)
 			c.name(name)
+			c.path = append(c.path, name)
 			c.value(v[name])
-			c.where = c.where[:at]
+			c.where, c.path = c.where[:at], c.path[:depth]
 		}
 		c.buf = append(c.buf, '}')
 	default:
@@ -440,31 +397,32 @@ func (c *compiler) text(s string) {
 		return
 	}
 	if t.whole {
-		c.hole(hole{ref: *t.parts[0].ref})
+		c.hole(hole{ref: t.parts[0].ref})
 		return
 	}
-	c.buf = append(c.buf, '"')
-	for _, p := range t.parts {
-		if p.ref != nil {
-			c.hole(hole{ref: *p.ref, quoted: true})
-			continue
-		}
-		b, err := appendInner(c.buf, p.literal)
+	h := hole{runs: make([]run, len(t.parts))}
+	for i, p := range t.parts {
+		b, err := appendInner(nil, p.literal)
 		if err != nil {
 			c.problem("%v", err)
 		}
-		c.buf = b
+		h.runs[i] = run{p, b}
 	}
-	c.buf = append(c.buf, '"')
+	c.hole(h)
 }
 
 func (c *compiler) hole(h hole) {
-	h.where = string(c.where)
+	h.where, h.path = string(c.where), slices.Clone(c.path)
 	c.f.pieces = append(c.f.pieces, piece{c.buf, &h})
 	c.f.holes++
 	c.buf = nil
-	if h.secret == "" {
-		c.t.refs = append(c.t.refs, FieldReference{Field: h.where, Ref: h.ref, Whole: !h.quoted})
+	if h.ref != nil {
+		c.t.refs = append(c.t.refs, FieldReference{Field: h.where, Ref: *h.ref, Whole: true})
+	}
+	for _, r := range h.runs {
+		if r.ref != nil {
+			c.t.refs = append(c.t.refs, FieldReference{Field: h.where, Ref: *r.ref})
+		}
 	}
 }
 

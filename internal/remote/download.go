@@ -13,9 +13,9 @@ import (
 
 // A Readiness says when remote files may be downloaded.
 type Readiness struct {
-	StableSeconds int    // for how long size and time have not changed
-	DoneFile      string // name of the companion that a file must have; empty means none
-	Checksum      string // a value of checksum: files that hold checksums are not files of their own
+	StableSeconds int             // for how long size and time have not changed
+	DoneFile      courier.Pattern // name of the companion that a file must have; empty means none
+	Checksum      string          // a value of checksum: files that hold checksums are not files of their own
 }
 
 // Stable lists files twice, if they must not change for a time, and returns
@@ -151,10 +151,10 @@ func Targets(dir string, found []Entry) ([]string, error) {
 
 // NothingFound is the error of a directory without files to download, of which
 // so many are not ready.
-func NothingFound(pattern string, notReady int) error {
+func NothingFound(pattern courier.Pattern, notReady int) error {
 	what := "no files"
 	if pattern != "" {
-		what += " that match " + safename.Quote(pattern)
+		what += " that match " + safename.Quote(pattern.String())
 	}
 	if notReady > 0 {
 		return fmt.Errorf("the directory has %s that are ready, but %d that are not yet", what, notReady)

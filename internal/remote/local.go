@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,18 +14,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
 )
 
 // Sources say which local files a step uploads, by the fields of its
 // configuration.
 type Sources struct {
-	LocalPath     string // a file or a pattern
-	Glob          *bool  // whether LocalPath is a pattern; nil: if it has * or ? and no file has that name
-	IgnoreMissing bool   // nothing to upload is no error
+	LocalPath     courier.Pattern // a file or a pattern
+	Glob          *bool           // whether LocalPath is a pattern; nil: if it has * or ? and no file has that name
+	IgnoreMissing bool            // nothing to upload is no error
 }
 
 // A Source is a local file to upload.
@@ -37,7 +37,7 @@ type Source struct {
 // FindReady is Find for those files whose size and time don't change within so
 // many seconds.
 func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds int) (files []Source, several bool, err error) {
-	files, several, err = q.Find(job)
+	files, several, err = q.Find(ctx, job)
 	if err != nil || len(files) == 0 || seconds == 0 {
 		return files, several, err
 	}
@@ -52,7 +52,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds in
 	for _, f := range files {
 		before[f.Local], _ = look(f)
 	}
-	if err := WaitStable(ctx, job, seconds, q.LocalPath); err != nil {
+	if err := WaitStable(ctx, job, seconds, q.LocalPath.String()); err != nil {
 		return nil, several, err
 	}
 	var ready []Source
@@ -62,26 +62,26 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds in
 		}
 	}
 	if len(ready) == 0 && !q.IgnoreMissing || len(ready) < len(files) && !several {
-		return nil, several, fmt.Errorf("local_path: %s is not ready: it has changed within the %d seconds of stable_seconds", safename.Quote(q.LocalPath), seconds)
+		return nil, several, fmt.Errorf("local_path: %s is not ready: it has changed within the %d seconds of stable_seconds", safename.Quote(q.LocalPath.String()), seconds)
 	}
 	return ready, several, nil
 }
 
 // Find finds the files, in order. Several is set if LocalPath is a pattern.
-func (q Sources) Find(job *courier.Context) (files []Source, several bool, err error) {
+func (q Sources) Find(ctx context.Context, job *courier.Context) (files []Source, several bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("local_path: %w", err)
 		}
 	}()
-	info, err := job.Stat(q.LocalPath)
+	info, err := job.Stat(q.LocalPath.String())
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch several = q.isPattern(missing); {
 	case several:
-		if files, err = q.matches(job); err != nil || len(files) > 0 || q.IgnoreMissing {
+		if files, err = q.matches(ctx, job); err != nil || len(files) > 0 || q.IgnoreMissing {
 			return files, true, err
 		}
-		return nil, true, courier.Permanent(fmt.Errorf("no file matches %s; if that is in order, set ignore_missing", safename.Quote(q.LocalPath)))
+		return nil, true, courier.Permanent(fmt.Errorf("no file matches %s; if that is in order, set ignore_missing", safename.Quote(q.LocalPath.String())))
 	case missing && q.IgnoreMissing:
 		return nil, false, nil
 	case missing:
@@ -89,64 +89,83 @@ func (q Sources) Find(job *courier.Context) (files []Source, several bool, err e
 	case err != nil:
 		return nil, false, err
 	case info.IsDir():
-		return nil, false, courier.Permanent(fmt.Errorf("%s is a directory; for the files in it add /*", safename.Quote(q.LocalPath)))
+		return nil, false, courier.Permanent(fmt.Errorf("%s is a directory; for the files in it add /*", safename.Quote(q.LocalPath.String())))
 	}
-	return []Source{{q.LocalPath, path.Base(filepath.ToSlash(q.LocalPath)), info.Size()}}, false, nil
+	return []Source{{q.LocalPath.String(), path.Base(filepath.ToSlash(q.LocalPath.String())), info.Size()}}, false, nil
 }
 
 // isPattern reports whether LocalPath is a pattern. What exists under the very
 // name is none, unless Glob says so.
 func (q Sources) isPattern(missing bool) bool {
-	if q.Glob != nil {
-		return *q.Glob
-	}
-	return missing && strings.ContainsAny(q.LocalPath, "*?")
+	return glob.Looks(q.LocalPath, q.Glob) && (missing || q.Glob != nil)
 }
 
 // Former is Find for cleaning up after an earlier attempt. If the files are gone,
 // what they were called is known only if it was one; otherwise there are none.
-func (q Sources) Former(job *courier.Context) (files []Source, several bool) {
-	files, several, err := q.Find(job)
+func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Source, several bool) {
+	files, several, err := q.Find(ctx, job)
 	if err == nil && len(files) > 0 {
 		return files, several
 	}
 	if q.isPattern(true) {
 		return nil, false
 	}
-	return []Source{{Local: q.LocalPath, Below: path.Base(filepath.ToSlash(q.LocalPath))}}, false
+	return []Source{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String()))}}, false
 }
 
-// matches lists the regular files that LocalPath stands for as a pattern.
-func (q Sources) matches(job *courier.Context) ([]Source, error) {
-	pattern := filepath.ToSlash(q.LocalPath)
-	if !doublestar.ValidatePattern(pattern) {
-		return nil, courier.Permanent(fmt.Errorf("%s is malformed as a pattern", safename.Quote(q.LocalPath)))
+// matches lists the regular files that LocalPath stands for as a pattern. Links
+// are none.
+func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, error) {
+	pattern := glob.Whole(q.LocalPath, q.Glob)
+	if err := glob.Check(pattern); err != nil {
+		return nil, err
 	}
-	if err := safename.CheckPattern(pattern); err != nil {
-		return nil, courier.Permanent(err)
-	}
-	base, rest := doublestar.SplitPattern(pattern)
+	base, rest := glob.Split(pattern)
 	root, rel, err := job.Root(base)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := fs.Sub(root.FS(), filepath.ToSlash(rel))
-	if err != nil {
-		return nil, err
+	if info, err := root.Stat(rel); err != nil || !info.IsDir() {
+		return nil, IgnoreMissing(err) // it holds nothing that could match
 	}
-	found, err := find(dir, rest)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	slices.Sort(found)
 	var files []Source
-	for _, f := range found {
-		info, err := fs.Stat(dir, f)
-		if err == nil && info.Mode().IsRegular() && !IsSideFile(path.Base(f)) {
-			files = append(files, Source{Local: path.Join(base, f), Below: f, Size: info.Size()})
+	dir := glob.Dir{Root: root, Rel: rel, Name: base}
+	err = glob.Walk(ctx, job, dir, glob.Depth(rest), func(below string, typ fs.FileMode) error {
+		if !typ.IsRegular() || IsSideFile(path.Base(below)) || !glob.Match(rest, below) {
+			return nil
+		}
+		info, err := root.Lstat(filepath.Join(rel, filepath.FromSlash(below)))
+		if err == nil && info.Mode().IsRegular() {
+			files = append(files, Source{Local: path.Join(base, below), Below: below, Size: info.Size()})
+		}
+		return IgnoreMissing(err)
+	})
+	slices.SortFunc(files, func(a, b Source) int { return cmp.Compare(a.Below, b.Below) })
+	return files, IgnoreMissing(err)
+}
+
+// Open opens a file that Find has found. What a pattern has found must still be no
+// link, or no step could rely on whose file it is.
+func (q Sources) Open(job *courier.Context, local string) (*os.File, error) {
+	f, err := job.Open(local)
+	if err != nil || local == q.LocalPath.String() {
+		return f, err
+	}
+	root, rel, err := job.Root(local)
+	if err == nil {
+		var open, now fs.FileInfo
+		if open, err = f.Stat(); err == nil {
+			now, err = root.Lstat(rel)
+		}
+		if err == nil && !os.SameFile(open, now) {
+			err = fmt.Errorf("%s has become a link since the pattern found it: %w", safename.Quote(local), ErrChanged)
 		}
 	}
-	return files, nil
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Targets returns the remote path of each file, for the value of remote_path.
@@ -208,7 +227,7 @@ func JoinLocal(dir, name string) string { return path.Join(filepath.ToSlash(dir)
 // LocalKey is equal for names that are the same file on this system.
 func LocalKey(name string) string {
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return strings.ToLower(name)
+		return safename.Fold(name)
 	}
 	return name
 }

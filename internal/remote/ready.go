@@ -35,31 +35,47 @@ func WaitStable(ctx context.Context, job *courier.Context, seconds int, item str
 }
 
 // CheckDoneFile reports what is wrong with a value of done_file.
-func CheckDoneFile(pattern string) error {
+func CheckDoneFile(pattern courier.Pattern) error {
 	switch {
 	case pattern == "":
 		return nil
-	case strings.Count(pattern, "*") > 1, pattern == "*":
-		return fmt.Errorf("done_file: %s must differ from the file's name, for which one * stands, such as in *.done", safename.Quote(pattern))
+	case pattern == "*" || len(doneName(pattern)) > 2:
+		return fmt.Errorf("done_file: %s must differ from the file's name, for which one * stands, such as in *.done", safename.Quote(pattern.String()))
 	}
-	if err := safename.Check(strings.ReplaceAll(pattern, "*", "x")); err != nil {
+	if err := safename.Check(strings.Join(doneName(pattern), "x")); err != nil {
 		return fmt.Errorf("done_file: %w; it is the name of a file in the same directory", err)
 	}
 	return nil
 }
 
+// doneName returns the texts between the stars of a value of done_file. A star
+// in a value that a reference has put in is none.
+func doneName(pattern courier.Pattern) []string {
+	parts := []string{""}
+	for run, literal := range pattern.Runs() {
+		more := []string{run}
+		if !literal {
+			more = strings.Split(run, "*")
+		}
+		parts[len(parts)-1] += more[0]
+		parts = append(parts, more[1:]...)
+	}
+	return parts
+}
+
 // DonePath is the path of the companion that pattern, a value of done_file,
 // gives the remote file p.
-func DonePath(pattern, p string) string {
+func DonePath(pattern courier.Pattern, p string) string {
 	dir, name := Split(p)
-	return Join(dir, strings.Replace(pattern, "*", name, 1))
+	return Join(dir, strings.Join(doneName(pattern), name))
 }
 
 // IsDoneName reports whether name is one of a companion.
-func IsDoneName(pattern, name string) bool {
-	before, after, ok := strings.Cut(pattern, "*")
-	if !ok {
-		return pattern != "" && name == pattern
+func IsDoneName(pattern courier.Pattern, name string) bool {
+	parts := doneName(pattern)
+	if len(parts) != 2 {
+		return name != "" && name == pattern.String()
 	}
+	before, after := parts[0], parts[1]
 	return len(name) > len(before)+len(after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
 }

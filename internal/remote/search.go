@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ func (q Search) Descends(below string) bool {
 	wanted := strings.Split(q.Pattern, "/")
 	for i, name := range strings.Split(below, "/") {
 		switch {
-		case strings.ContainsAny(q.Pattern, "{[\\"):
+		case strings.ContainsAny(q.Pattern, "{[") || strings.Contains(q.Pattern, `\/`):
 			return strings.Contains(q.Pattern, "/") || strings.Contains(q.Pattern, "**")
 		case i < len(wanted) && strings.Contains(wanted[i], "**"):
 			return true
@@ -251,26 +250,4 @@ func (f *finder) complain() error {
 		log.Warn("more entries of the server are skipped", "count", more)
 	}
 	return nil
-}
-
-// find returns what a pattern matches below a directory of the worker, in the
-// order of the walk: each once, whatever the number of ** in the pattern, in
-// time that is linear in what lies there. Links are not followed.
-func find(dir fs.FS, pattern string) ([]string, error) {
-	q := Search{Pattern: pattern}
-	var found []string
-	err := fs.WalkDir(dir, ".", func(below string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && below != ".":
-			return nil // it was removed meanwhile
-		case err != nil || below == ".":
-			return err
-		case d.IsDir() && !q.Descends(below):
-			return fs.SkipDir
-		case !d.IsDir() && q.Matches(below):
-			found = append(found, below)
-		}
-		return nil
-	})
-	return found, err
 }

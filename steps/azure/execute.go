@@ -22,7 +22,7 @@ type Execute struct {
 // ExecuteConfig is the configuration of azure_function.execute.
 type ExecuteConfig struct {
 	ConnectionID    string          `json:"connection_id" courier:"required" doc:"the function app"`
-	FunctionName    string          `json:"function_name" courier:"required" doc:"the function"`
+	FunctionName    string          `json:"function_name" courier:"required,url" doc:"the function"`
 	Trigger         string          `json:"trigger,omitempty" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
 	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, a value; the admin endpoint gets it as text"`
 	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`

@@ -25,14 +25,14 @@ type RunConfig struct {
 	Program   string            `json:"program" courier:"required" doc:"name of a program that the host application allows"`
 	Args      []string          `json:"args,omitempty" doc:"arguments, as they are and without a shell; other users of the machine can see them, so give secrets by env or stdin"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment; only names that the host application allows for the program"`
-	Directory string            `json:"directory,omitempty" doc:"where the program starts, below the workspace, which is the default; it is created if needed"`
+	Directory string            `json:"directory,omitempty" courier:"path" doc:"where the program starts, below the workspace, which is the default; it is created if needed"`
 
 	Stdin     string `json:"stdin,omitempty" doc:"text for standard input"`
-	StdinPath string `json:"stdin_path,omitempty" doc:"file for standard input"`
+	StdinPath string `json:"stdin_path,omitempty" courier:"path" doc:"file for standard input"`
 
-	StdoutPath  string   `json:"stdout_path,omitempty" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
-	StderrPath  string   `json:"stderr_path,omitempty" doc:"file for standard error, in the same way"`
-	OutputFiles []string `json:"output_files,omitempty" doc:"files that the program writes; they must be there when it has ended, and a resume checks that they still are"`
+	StdoutPath  string   `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
+	StderrPath  string   `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
+	OutputFiles []string `json:"output_files,omitempty" courier:"path" doc:"files that the program writes; they must be there when it has ended, and a resume checks that they still are"`
 
 	SuccessCodes []int  `json:"success_codes,omitempty" doc:"exit codes that count as success; 0 by default"`
 	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`

@@ -25,8 +25,8 @@ type Zstd struct{}
 
 // CompressConfig is the configuration of file.gzip and file.zstd.
 type CompressConfig struct {
-	SourcePath string `json:"source_path" courier:"required" doc:"the file to pack"`
-	OutputPath string `json:"output_path,omitempty" doc:"path of the packed file; by default the source's name and .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	SourcePath string `json:"source_path" courier:"required,path" doc:"the file to pack"`
+	OutputPath string `json:"output_path,omitempty" courier:"path" doc:"path of the packed file; by default the source's name and .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
 }
 
 // CompressOutput is the output of file.gzip and file.zstd.
@@ -85,8 +85,8 @@ type Unzstd struct {
 
 // DecompressConfig is the configuration of file.gunzip and file.unzstd.
 type DecompressConfig struct {
-	SourcePath string `json:"source_path" courier:"required" doc:"the file to unpack"`
-	OutputPath string `json:"output_path,omitempty" doc:"path of the unpacked file; by default the source's name without .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	SourcePath string `json:"source_path" courier:"required,path" doc:"the file to unpack"`
+	OutputPath string `json:"output_path,omitempty" courier:"path" doc:"path of the unpacked file; by default the source's name without .gz or .zst, in the attempt's own directory, or in this directory if it exists or ends in /"`
 }
 
 // DecompressOutput is the output of file.gunzip and file.unzstd.

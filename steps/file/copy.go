@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // Copy is the step type file.copy. The zero Copy has the default limits.
@@ -20,12 +21,12 @@ type Copy struct {
 
 // CopyConfig is the configuration of file.copy.
 type CopyConfig struct {
-	SourcePath      string       `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
-	DestinationPath string       `json:"destination_path" courier:"required" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
-	Idempotency     Idempotency  `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
-	Mode            *Permissions `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
-	Glob            *bool        `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing   bool         `json:"ignore_missing,omitempty" doc:"nothing to copy is no error"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
+	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
+	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
+	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
+	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to copy is no error"`
 }
 
 // CopyOutput is the output of file.copy.
@@ -109,7 +110,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 }
 
 func (cfg CopyConfig) request() request {
-	return request{cfg.SourcePath, cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
+	return request{glob.Whole(cfg.SourcePath, cfg.Glob), cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
 }
 
 // Validate checks the paths.

@@ -212,7 +212,7 @@ func TestKernelFiles(t *testing.T) {
 	job := courier.NewContext(courier.ContextConfig{Workspace: dir, Roots: []string{"/dev", "/proc"}, Execution: "x"})
 	defer job.Close()
 	for _, source := range []string{"/dev/zero", "/dev/null", "/proc/self/environ", "/proc/self/mem", "/dev/fd/0", "/proc/self"} {
-		_, err := (file.Copy{}).Execute(t.Context(), job, file.CopyConfig{SourcePath: source, DestinationPath: "x"})
+		_, err := (file.Copy{}).Execute(t.Context(), job, file.CopyConfig{SourcePath: courier.Pattern(source), DestinationPath: "x"})
 		if err == nil {
 			t.Errorf("%s is copied", source)
 		}

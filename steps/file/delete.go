@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // Delete is the step type file.delete. The zero Delete has the default limits.
@@ -31,10 +32,10 @@ type Delete struct {
 
 // DeleteConfig is the configuration of file.delete.
 type DeleteConfig struct {
-	Path           string `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
-	Recursive      bool   `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
-	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
-	Glob           *bool  `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
+	Recursive      bool            `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
+	FailIfNotFound bool            `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
+	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // DeleteOutput is the output of file.delete.
@@ -76,13 +77,13 @@ func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteCo
 	if job.Unresolved("path") {
 		return nil
 	}
-	p := cfg.Path
-	pattern := looksLikePattern(p, cfg.Glob)
-	if err := checkDangerous(p, pattern); err != nil {
+	given := glob.Whole(cfg.Path, cfg.Glob)
+	p, pattern := given.String(), glob.Looks(given, cfg.Glob)
+	if err := checkDangerous(given, pattern); err != nil {
 		return fmt.Errorf("path: %w", err)
 	}
 	if pattern {
-		p, _ = split(p)
+		p, _ = glob.Split(given)
 	}
 	if err := checkPath(job, "path", p, true); err != nil || pattern || !filepath.IsAbs(p) {
 		return err
@@ -95,7 +96,8 @@ func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteCo
 }
 
 // checkDangerous refuses paths that by themselves show a mistake.
-func checkDangerous(given string, pattern bool) error {
+func checkDangerous(p courier.Pattern, pattern bool) error {
+	given := p.String()
 	switch {
 	case given == "":
 		return courier.Permanent(errors.New("the path is empty"))
@@ -105,10 +107,10 @@ func checkDangerous(given string, pattern bool) error {
 		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", trim(given)))
 	}
 	if pattern {
-		if err := checkPattern(given); err != nil {
+		if err := glob.Check(p); err != nil {
 			return err
 		}
-		if base, _ := split(given); isTop(base) {
+		if base, _ := glob.Split(p); isTop(base) {
 			return courier.Permanent(fmt.Errorf("%q: file.delete does not take a pattern for the top of the file system", trim(given)))
 		}
 	}
@@ -177,7 +179,7 @@ func (r *remover) resume(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(r.journal.lines) > 0 && r.plan.Path == r.cfg.Path && r.plan.Recursive == r.cfg.Recursive {
+	if len(r.journal.lines) > 0 && r.plan.Path == r.cfg.Path.String() && r.plan.Recursive == r.cfg.Recursive {
 		r.open = len(r.plan.Items)
 		for _, line := range r.journal.lines[1:] {
 			var mark deleteMark
@@ -211,17 +213,18 @@ func (r *remover) effect(name string) {
 }
 
 func (r *remover) makePlan(ctx context.Context) error {
-	r.plan = deletePlan{Path: r.cfg.Path, Recursive: r.cfg.Recursive}
+	r.plan = deletePlan{Path: r.cfg.Path.String(), Recursive: r.cfg.Recursive}
 	limits := r.Limits.withDefaults()
-	pattern, err := isPattern(r.job, r.cfg.Path, r.cfg.Glob)
+	given := glob.Whole(r.cfg.Path, r.cfg.Glob)
+	pattern, err := isPattern(r.job, given, r.cfg.Glob)
 	if err == nil {
-		err = checkDangerous(r.cfg.Path, pattern)
+		err = checkDangerous(given, pattern)
 	}
 	if err != nil {
 		return err
 	}
 	s := search{job: r.job, most: limits.MaxDeletes, kind: func(m fs.FileMode) bool { return !m.IsDir() || r.cfg.Recursive }}
-	found, _, err := s.find(ctx, r.cfg.Path, &pattern)
+	found, _, err := s.find(ctx, given, &pattern)
 	if missing(err) {
 		err = nil
 	}
@@ -229,7 +232,7 @@ func (r *remover) makePlan(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 && r.cfg.FailIfNotFound {
-		return fmt.Errorf("%q: %w; fail_if_not_found is set", trim(r.cfg.Path), fs.ErrNotExist)
+		return fmt.Errorf("%q: %w; fail_if_not_found is set", trim(r.cfg.Path.String()), fs.ErrNotExist)
 	}
 	total := 0
 	var above string // the last directory that will be deleted as a whole
@@ -245,7 +248,7 @@ func (r *remover) makePlan(ctx context.Context) error {
 			above = filepath.ToSlash(m.name) + "/"
 		}
 		if total += 1 + len(it.Contents); total > limits.MaxDeletes {
-			return errTooMany(r.cfg.Path, limits.MaxDeletes)
+			return errTooMany(r.cfg.Path.String(), limits.MaxDeletes)
 		}
 		r.plan.Items = append(r.plan.Items, it)
 	}
@@ -282,7 +285,7 @@ func (r *remover) planOne(ctx context.Context, m match, most int) (plannedDeleti
 			return courier.Permanent(fmt.Errorf("%q holds %q, which is the workspace or an allowed directory; nothing was deleted", m.name, p.name))
 		}
 		if seen++; seen >= most {
-			return errTooMany(r.cfg.Path, r.Limits.withDefaults().MaxDeletes)
+			return errTooMany(r.cfg.Path.String(), r.Limits.withDefaults().MaxDeletes)
 		}
 		if !typ.IsDir() {
 			it.Contents = append(it.Contents, below)

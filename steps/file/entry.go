@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // Bounds on the names of entries: those of common file systems, and one on the
@@ -90,17 +92,6 @@ func isReserved(e string) bool {
 	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
-// foldName maps names that differ only in letter case to the same text.
-func foldName(name string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			least = min(least, f)
-		}
-		return least
-	}, name)
-}
-
 // A tree collects the names of an archive's entries, and refuses those that
 // could meet in one file.
 type tree struct {
@@ -129,14 +120,14 @@ func (t *tree) add(name string, dir bool) error {
 }
 
 func (t *tree) node(name string, dir, own bool) error {
-	key := foldName(name)
+	key := safename.Fold(name)
 	old, ok := t.nodes[key]
 	switch {
 	case !ok:
 		t.nodes[key] = treeNode{name, dir, own}
 		return nil
 	case old.name != name:
-		return fmt.Errorf("differs only in letter case from %q", trim(old.name))
+		return fmt.Errorf("differs only in letter case, or in how its characters are composed, from %q", trim(old.name))
 	case old.dir != dir:
 		return errors.New("is a file and a directory")
 	case own && old.own:

@@ -302,7 +302,7 @@ func TestZeroContext(t *testing.T) {
 	if _, err := (file.Move{}).Execute(t.Context(), &other, file.MoveConfig{SourcePath: "moved.txt", DestinationPath: abs}); err != nil {
 		t.Fatal(err)
 	}
-	zip, err := (file.Zip{}).Execute(t.Context(), &other, file.ZipConfig{SourcePaths: []string{"there.txt", "sub"}})
+	zip, err := (file.Zip{}).Execute(t.Context(), &other, file.ZipConfig{SourcePaths: []courier.Pattern{"there.txt", "sub"}})
 	if err != nil || zip.ArchivePath != "archive.zip" || zip.Entries != 2 {
 		t.Fatalf("%+v, %v", zip, err)
 	}

@@ -25,11 +25,11 @@ type Hash struct {
 
 // HashConfig is the configuration of file.hash. It names at least one source.
 type HashConfig struct {
-	SourcePath  string    `json:"source_path,omitempty" doc:"a file, a directory with all that is in it, or a pattern"`
-	SourcePaths []string  `json:"source_paths,omitempty" doc:"several of them"`
-	OutputPath  string    `json:"output_path,omitempty" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
-	Algorithm   Algorithm `json:"algorithm" default:"sha256" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
-	Glob        *bool     `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" doc:"a file, a directory with all that is in it, or a pattern"`
+	SourcePaths []courier.Pattern `json:"source_paths,omitempty" doc:"several of them"`
+	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
+	Algorithm   Algorithm         `json:"algorithm" default:"sha256" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
+	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
 }
 
 // HashOutput is the output of file.hash.
@@ -109,7 +109,7 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 		}
 		found = slices.DeleteFunc(found, func(m match) bool { return m.name == dst.name })
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", trim(source))
+			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", trim(source.String()))
 		}
 		all = append(all, found...)
 	}
@@ -124,9 +124,9 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 }
 
 // find finds the files that a source stands for.
-func (h Hash) find(ctx context.Context, job *courier.Context, source string, glob *bool) ([]match, error) {
+func (h Hash) find(ctx context.Context, job *courier.Context, source courier.Pattern, as *bool) ([]match, error) {
 	s := search{job: job, most: h.Limits.withDefaults().MaxMatches}
-	found, pattern, err := s.find(ctx, source, glob)
+	found, pattern, err := s.find(ctx, source, as)
 	if err != nil || pattern {
 		return found, err
 	}

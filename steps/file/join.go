@@ -26,8 +26,8 @@ type Join struct {
 
 // JoinConfig is the configuration of file.join.
 type JoinConfig struct {
-	ManifestPath string `json:"manifest_path" courier:"required" doc:"the manifest that file.split wrote"`
-	OutputPath   string `json:"output_path,omitempty" doc:"path of the joined file; by default the name in the manifest, in the attempt's own directory, or in this directory if it exists or ends in /"`
+	ManifestPath string `json:"manifest_path" courier:"required,path" doc:"the manifest that file.split wrote"`
+	OutputPath   string `json:"output_path,omitempty" courier:"path" doc:"path of the joined file; by default the name in the manifest, in the attempt's own directory, or in this directory if it exists or ends in /"`
 }
 
 // JoinOutput is the output of file.join.

@@ -10,6 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -20,14 +21,14 @@ type List struct {
 
 // ListConfig is the configuration of file.list.
 type ListConfig struct {
-	Path               string  `json:"path" courier:"required" doc:"the directory to list, one file, or a pattern"`
-	Pattern            string  `json:"pattern,omitempty" doc:"in a directory, list only names that match; with recursive, names at any depth, or paths if it has a slash"`
-	Exclude            string  `json:"exclude,omitempty" doc:"leave out what matches; in the form of pattern"`
-	Recursive          bool    `json:"recursive,omitempty" doc:"list the directories in the directory too"`
-	IncludeDirectories bool    `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
-	MinAgeSeconds      float64 `json:"min_age_seconds,omitempty" doc:"leave out files modified within that time, which may be incomplete"`
-	FailIfEmpty        bool    `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
-	Glob               *bool   `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	Path               courier.Pattern `json:"path" courier:"required" doc:"the directory to list, one file, or a pattern"`
+	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"in a directory, list only names that match; with recursive, names at any depth, or paths if it has a slash"`
+	Exclude            courier.Pattern `json:"exclude,omitempty" doc:"leave out what matches; in the form of pattern"`
+	Recursive          bool            `json:"recursive,omitempty" doc:"list the directories in the directory too"`
+	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
+	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" doc:"leave out files modified within that time, which may be incomplete"`
+	FailIfEmpty        bool            `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
+	Glob               *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // ListOutput is the output of file.list.
@@ -61,7 +62,7 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 		if cfg.MinAgeSeconds > 0 && m.info.ModTime().After(newest) && !m.info.IsDir() {
 			continue
 		}
-		if cfg.Exclude != "" && matchesName(cfg.Exclude, m.below) {
+		if cfg.Exclude != "" && matchesName(glob.Whole(cfg.Exclude, cfg.Glob).Escaped(), m.below) {
 			continue
 		}
 		e := Entry{Name: m.base(), Path: m.name, Modified: m.info.ModTime().UTC().Truncate(time.Microsecond), IsDirectory: m.info.IsDir()}
@@ -72,7 +73,7 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 	}
 	out.FileCount = len(out.FileList)
 	if out.FileCount == 0 && cfg.FailIfEmpty {
-		return out, fmt.Errorf("%q: no file to list; fail_if_empty is set", trim(cfg.Path))
+		return out, fmt.Errorf("%q: no file to list; fail_if_empty is set", trim(cfg.Path.String()))
 	}
 	return out, nil
 }
@@ -81,7 +82,7 @@ func (l List) find(ctx context.Context, job *courier.Context, cfg ListConfig) ([
 	s := search{job: job, most: l.Limits.withDefaults().MaxMatches, kind: func(m fs.FileMode) bool {
 		return m.IsRegular() || m.IsDir() && cfg.IncludeDirectories
 	}}
-	found, pattern, err := s.find(ctx, cfg.Path, cfg.Glob)
+	found, pattern, err := s.find(ctx, glob.Whole(cfg.Path, cfg.Glob), cfg.Glob)
 	if err != nil || pattern {
 		return found, err
 	}
@@ -101,7 +102,7 @@ func (l List) find(ctx context.Context, job *courier.Context, cfg ListConfig) ([
 	if cfg.Recursive {
 		depth = -1
 	}
-	return s.matches(ctx, p.place, cfg.below(), depth, strings.Contains(cfg.Pattern, sideMark))
+	return s.matches(ctx, p.place, cfg.below(), depth, strings.Contains(cfg.Pattern.String(), sideMark))
 }
 
 // below is the pattern for paths below the directory.
@@ -109,10 +110,10 @@ func (cfg ListConfig) below() string {
 	switch {
 	case cfg.Pattern == "":
 		return "**"
-	case cfg.Recursive && !strings.Contains(cfg.Pattern, "/"):
-		return "**/" + cfg.Pattern
+	case cfg.Recursive && !strings.Contains(cfg.Pattern.String(), "/"):
+		return "**/" + cfg.Pattern.Escaped()
 	}
-	return cfg.Pattern
+	return cfg.Pattern.Escaped()
 }
 
 // matchesName reports whether a pattern without a slash matches the last
@@ -121,20 +122,20 @@ func matchesName(pattern, below string) bool {
 	if !strings.Contains(pattern, "/") {
 		below = below[strings.LastIndexByte(below, '/')+1:]
 	}
-	return doublestar.MatchUnvalidated(pattern, below)
+	return glob.Match(pattern, below)
 }
 
 func (cfg ListConfig) check() error {
-	for field, p := range map[string]string{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
-		if !doublestar.ValidatePattern(p) {
-			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, trim(p)))
+	for field, p := range map[string]courier.Pattern{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
+		if !doublestar.ValidatePattern(p.Escaped()) {
+			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, trim(p.String())))
 		}
-		if err := safename.CheckPattern(p); err != nil {
+		if err := safename.CheckPattern(p.Escaped()); err != nil {
 			return courier.Permanent(fmt.Errorf("%s: %w", field, err))
 		}
 	}
-	if !cfg.Recursive && strings.Contains(cfg.Pattern, "/") {
-		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern)))
+	if !cfg.Recursive && strings.Contains(cfg.Pattern.String(), "/") {
+		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern.String())))
 	}
 	if cfg.MinAgeSeconds < 0 || cfg.MinAgeSeconds > 1e9 {
 		return courier.Permanent(fmt.Errorf("min_age_seconds %v must lie between 0 and 1e9", cfg.MinAgeSeconds))
@@ -147,5 +148,5 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	return request{source: cfg.Path, glob: cfg.Glob}.validateSource(job, "path")
+	return request{source: glob.Whole(cfg.Path, cfg.Glob), glob: cfg.Glob}.validateSource(job, "path")
 }

@@ -103,7 +103,7 @@ func TestListWhileChanging(t *testing.T) {
 	defer func() { close(stop); <-done }()
 	for range 200 {
 		job := courier.NewContext(courier.ContextConfig{Workspace: s.Work, Roots: []string{s.A}})
-		if _, err := (file.List{}).Execute(t.Context(), job, file.ListConfig{Path: s.A, Recursive: true, IncludeDirectories: true}); err != nil {
+		if _, err := (file.List{}).Execute(t.Context(), job, file.ListConfig{Path: courier.Pattern(s.A), Recursive: true, IncludeDirectories: true}); err != nil {
 			t.Fatal(err)
 		}
 		job.Close()

@@ -8,15 +8,12 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // A match is a file that a path names or a pattern finds.
@@ -36,21 +33,21 @@ type search struct {
 // find returns what a path or pattern stands for, in the order of the paths,
 // and whether it was taken for a pattern. A path that names nothing is an
 // error that matches fs.ErrNotExist; a pattern may find nothing.
-func (s search) find(ctx context.Context, given string, glob *bool) (found []match, pattern bool, err error) {
-	if pattern, err = isPattern(s.job, given, glob); err != nil {
+func (s search) find(ctx context.Context, given courier.Pattern, as *bool) (found []match, pattern bool, err error) {
+	if pattern, err = isPattern(s.job, given, as); err != nil {
 		return nil, pattern, err
 	}
 	if pattern {
 		found, err = s.glob(ctx, given)
 		return found, true, err
 	}
-	p, err := at(s.job, given)
+	p, err := at(s.job, given.String())
 	if err != nil {
 		return nil, false, err
 	}
 	info, err := p.stat()
 	if err != nil {
-		if glob == nil && errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(given, "[{") {
+		if as == nil && errors.Is(err, fs.ErrNotExist) && given.ContainsAny("[{") {
 			err = fmt.Errorf("%w; if this is a pattern, set glob to true", err)
 		}
 		return nil, false, err
@@ -61,17 +58,18 @@ func (s search) find(ctx context.Context, given string, glob *bool) (found []mat
 // isPattern decides whether a path is a pattern.
 //
 // Names come from partners, and a file called "*" or "a[1].csv" must not stand
-// for others. So brackets and braces alone make no pattern, and what exists
-// under exactly the given name is meant literally.
-func isPattern(job *courier.Context, given string, glob *bool) (bool, error) {
-	if glob != nil || !looksLikePattern(given, nil) {
-		return looksLikePattern(given, glob), nil
+// for others. So wildcards count only where the definition has written them,
+// brackets and braces alone make no pattern, and what exists under exactly the
+// given name is meant literally.
+func isPattern(job *courier.Context, given courier.Pattern, as *bool) (bool, error) {
+	if as != nil || !glob.Looks(given, nil) {
+		return glob.Looks(given, as), nil
 	}
-	base, _ := split(given)
+	base, _ := glob.Split(given)
 	if _, err := job.Path(base); err != nil {
 		return false, err
 	}
-	p, err := at(job, given)
+	p, err := at(job, given.String())
 	if err != nil {
 		return true, nil
 	}
@@ -79,51 +77,16 @@ func isPattern(job *courier.Context, given string, glob *bool) (bool, error) {
 	return err != nil, nil
 }
 
-// looksLikePattern is isPattern without a look at the files.
-func looksLikePattern(given string, glob *bool) bool {
-	if glob != nil {
-		return *glob
-	}
-	return strings.ContainsAny(given, "*?")
-}
-
-// split divides a pattern into its fixed part, which is a path, and the rest.
-func split(pattern string) (base, rest string) {
-	if runtime.GOOS == "windows" {
-		pattern = filepath.ToSlash(pattern)
-	}
-	return doublestar.SplitPattern(pattern)
-}
-
-// checkPattern refuses malformed patterns.
-func checkPattern(pattern string) error {
-	if _, rest := split(pattern); rest == "" || !doublestar.ValidatePattern(rest) || slices.Contains(strings.Split(rest, "/"), "..") {
-		return courier.Permanent(fmt.Errorf("pattern %q is malformed: see whether its brackets and braces are closed and no .. follows a wildcard", pattern))
-	}
-	if err := safename.CheckPattern(pattern); err != nil {
-		return courier.Permanent(err)
-	}
-	return nil
-}
-
-func (s search) glob(ctx context.Context, pattern string) ([]match, error) {
-	if err := checkPattern(pattern); err != nil {
+func (s search) glob(ctx context.Context, pattern courier.Pattern) ([]match, error) {
+	if err := glob.Check(pattern); err != nil {
 		return nil, err
 	}
-	base, rest := split(pattern)
+	base, rest := glob.Split(pattern)
 	p, err := at(s.job, base)
 	if err != nil {
 		return nil, err
 	}
-	return s.matches(ctx, p, rest, depth(rest), strings.Contains(rest, sideMark))
-}
-
-// depth is the number of levels at which a pattern can match, or -1.
-func depth(pattern string) int {
-	if strings.Contains(pattern, "**") {
-		return -1
-	}
-	return strings.Count(pattern, "/") + 1
+	return s.matches(ctx, p, rest, glob.Depth(rest), strings.Contains(pattern.String(), sideMark))
 }
 
 // matches returns what pattern matches below p, which need not exist.
@@ -133,7 +96,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 	}
 	var found []match
 	err := walk(ctx, s.job, p, depth, func(below string, typ fs.FileMode) error {
-		if !s.kind(typ) || !doublestar.MatchUnvalidated(pattern, below) || !side && strings.Contains(below, sideMark) {
+		if !s.kind(typ) || !glob.Match(pattern, below) || !side && strings.Contains(below, sideMark) {
 			return nil
 		}
 		m := match{below: below}
@@ -178,47 +141,10 @@ func checkText(name string) error {
 // steps' own.
 const sideMark = ".courier-tmp"
 
-// walk calls visit for everything below the directory p, down to depth levels,
-// or all for -1. A directory comes before what is in it. Links are not
-// followed.
+// walk is [glob.Walk] for everything below the directory p.
 func walk(ctx context.Context, job *courier.Context, p place, depth int, visit func(below string, typ fs.FileMode) error) error {
-	seen := 0
-	var in func(below string, left int) error
-	in = func(below string, left int) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		dir := place{name: filepath.Join(p.name, filepath.FromSlash(below)), root: p.root, rel: filepath.Join(p.rel, filepath.FromSlash(below))}
-		d, err := dir.openDir()
-		if err != nil {
-			return err
-		}
-		entries, err := d.ReadDir(-1)
-		d.Close()
-		if err != nil {
-			return fault(dir.name, err)
-		}
-		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
-		for _, e := range entries {
-			if seen++; seen%1000 == 0 {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				job.Progress(0, -1, p.name) // it is slow, not stalled
-			}
-			name := path.Join(below, e.Name())
-			err := visit(name, e.Type())
-			if err == nil && e.IsDir() && left != 1 {
-				// What others remove meanwhile was never there.
-				if err = in(name, left-1); errors.Is(err, fs.ErrNotExist) {
-					err = nil
-				}
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return in("", depth)
+	dir := glob.Dir{Root: p.root, Rel: p.rel, Name: p.name, Fault: func(below string, err error) error {
+		return fault(filepath.Join(p.name, filepath.FromSlash(below)), err)
+	}}
+	return glob.Walk(ctx, job, dir, depth, visit)
 }

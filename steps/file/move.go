@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // Move is the step type file.move, also called file.rename. The zero Move has
@@ -30,12 +31,12 @@ type Move struct {
 
 // MoveConfig is the configuration of file.move.
 type MoveConfig struct {
-	SourcePath      string       `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
-	DestinationPath string       `json:"destination_path" courier:"required" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
-	Idempotency     Idempotency  `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
-	Mode            *Permissions `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
-	Glob            *bool        `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing   bool         `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
+	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
+	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
+	Mode            *Permissions    `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
+	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
 }
 
 // MoveOutput is the output of file.move.
@@ -59,7 +60,7 @@ func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig)
 		if ctx.Err() != nil {
 			return out, context.Cause(ctx)
 		}
-		job.Progress(0, -1, cfg.SourcePath) // a rename is no progress, but it is no stall either
+		job.Progress(0, -1, cfg.SourcePath.String()) // a rename is no progress, but it is no stall either
 		it := &moves.items[i]
 		if err := moves.one(ctx, it); err != nil {
 			return out, err
@@ -85,7 +86,7 @@ func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig)
 }
 
 func (cfg MoveConfig) request() request {
-	return request{cfg.SourcePath, cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
+	return request{glob.Whole(cfg.SourcePath, cfg.Glob), cfg.DestinationPath, cfg.Glob, cfg.IgnoreMissing}
 }
 
 // Validate checks the paths.

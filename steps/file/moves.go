@@ -33,7 +33,7 @@ type moveMark struct {
 
 // fits reports whether the plan was made for the paths in cfg.
 func (p *movePlan) fits(cfg MoveConfig) bool {
-	return p.Source == cfg.SourcePath && p.Destination == cfg.DestinationPath
+	return p.Source == cfg.SourcePath.String() && p.Destination == cfg.DestinationPath
 }
 
 // moveLog is what the journal says.
@@ -134,7 +134,7 @@ func (m *mover) plan(ctx context.Context) (*moveLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath, Destination: m.cfg.DestinationPath, Pattern: pattern}}
+	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath.String(), Destination: m.cfg.DestinationPath, Pattern: pattern}}
 	for _, p := range pairs {
 		log.plan.Items = append(log.plan.Items, plannedMove{p.src.name, p.dst.name, identify(p.src.info)})
 	}

@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // A packing says what goes into an archive of any format, and where that goes.
 type packing struct {
-	path   string   // a source
-	paths  []string // more of them
+	path   courier.Pattern   // a source
+	paths  []courier.Pattern // more of them
 	output string
 	glob   *bool
 	ext    string // of the archive's name by default
@@ -25,13 +26,16 @@ type packing struct {
 }
 
 // sources are all sources.
-func (p packing) sources() ([]string, error) {
+func (p packing) sources() ([]courier.Pattern, error) {
 	all := slices.Clone(p.paths)
 	if p.path != "" {
-		all = append([]string{p.path}, all...)
+		all = append([]courier.Pattern{p.path}, all...)
 	}
 	if len(all) == 0 {
 		return nil, courier.Permanent(errors.New("source_path or source_paths: is required, but empty"))
+	}
+	for i := range all {
+		all[i] = glob.Whole(all[i], p.glob)
 	}
 	return all, nil
 }
@@ -43,7 +47,7 @@ func (p packing) place(job *courier.Context) (place, error) {
 		return place{}, err
 	}
 	name := "archive" + p.ext
-	if base := path.Base(filepath.ToSlash(all[0])); len(all) == 1 && !looksLikePattern(all[0], p.glob) && base != "." && base != "/" {
+	if base := path.Base(filepath.ToSlash(all[0].String())); len(all) == 1 && !glob.Looks(all[0], p.glob) && base != "." && base != "/" {
 		name = base + p.ext
 	}
 	if p.output == "" {
@@ -80,7 +84,7 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 			files += n
 		}
 		if files == 0 {
-			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", trim(source))
+			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", trim(source.String()))
 		}
 	}
 	slices.SortFunc(c.items, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
@@ -179,18 +183,17 @@ func (c *collector) item(it packed) (int, error) {
 
 // validate checks the paths.
 func (p packing) validate(job *courier.Context) error {
-	if !job.Unresolved("source_path") && !job.Unresolved("source_paths") {
-		if _, err := p.sources(); err != nil {
-			return err
-		}
+	_, err := p.sources()
+	if err != nil && !job.Unresolved("source_path") && !job.Unresolved("source_paths") {
+		return err
 	}
 	if p.path != "" {
-		if err := (request{source: p.path, glob: p.glob}).validateSource(job, "source_path"); err != nil {
+		if err := (request{source: glob.Whole(p.path, p.glob), glob: p.glob}).validateSource(job, "source_path"); err != nil {
 			return err
 		}
 	}
 	for _, source := range p.paths {
-		if err := (request{source: source, glob: p.glob}).validateSource(job, "source_paths"); err != nil {
+		if err := (request{source: glob.Whole(source, p.glob), glob: p.glob}).validateSource(job, "source_paths"); err != nil {
 			return err
 		}
 	}

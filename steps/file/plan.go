@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -59,9 +60,10 @@ func (p Permissions) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%0
 
 // A request is what copying and moving have in common.
 type request struct {
-	source, destination string
-	glob                *bool
-	ignoreMissing       bool
+	source        courier.Pattern // see [glob.Whole]
+	destination   string
+	glob          *bool
+	ignoreMissing bool
 }
 
 // A pair is a file and where it shall go.
@@ -83,7 +85,7 @@ func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) 
 	if pattern {
 		pairs, err = r.into(job, found)
 		if err == nil && len(pairs) == 0 && !r.ignoreMissing {
-			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", trim(r.source))
+			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", trim(r.source.String()))
 		}
 		return pairs, true, err
 	}
@@ -105,7 +107,7 @@ func (r request) into(job *courier.Context, found []match) ([]pair, error) {
 	if info, err := dir.root.Stat(dir.rel); err == nil && !info.IsDir() {
 		return nil, courier.Permanent(fmt.Errorf("destination %q is %s; what a pattern finds needs a directory", dir.name, kind(info.Mode())))
 	}
-	fixed, _ := split(r.source)
+	fixed, _ := glob.Split(r.source)
 	base, err := at(job, fixed)
 	if err != nil {
 		return nil, err
@@ -149,12 +151,12 @@ func (r request) validateSource(job *courier.Context, field string) error {
 	if job.Unresolved(field) {
 		return nil
 	}
-	source := r.source
-	if looksLikePattern(source, r.glob) {
-		if err := checkPattern(source); err != nil {
+	source := r.source.String()
+	if glob.Looks(r.source, r.glob) {
+		if err := glob.Check(r.source); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
-		source, _ = split(source)
+		source, _ = glob.Split(r.source)
 	}
 	return checkPath(job, field, source, r.ignoreMissing)
 }
@@ -166,7 +168,7 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 		return err
 	}
 	if !pattern {
-		src, err := at(job, r.source)
+		src, err := at(job, r.source.String())
 		if err != nil {
 			return err
 		}
@@ -212,6 +214,9 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 		return nil, nil, err
 	}
 	defer f.Close()
+	if p.src.info != nil && p.src.info.Mode().IsRegular() && !os.SameFile(p.src.info, from) {
+		return nil, nil, fmt.Errorf("%q is another file by now than when it was found; nothing was written to %q", p.src.name, p.dst.name)
+	}
 	if w, err = job.Create(p.dst.name); err != nil {
 		return nil, nil, fault(p.dst.name, err)
 	}

@@ -29,8 +29,8 @@ type Split struct {
 
 // SplitConfig is the configuration of file.split.
 type SplitConfig struct {
-	SourcePath      string         `json:"source_path" courier:"required" doc:"the file to split"`
-	OutputDirectory string         `json:"output_directory,omitempty" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
+	SourcePath      string         `json:"source_path" courier:"required,path" doc:"the file to split"`
+	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
 	PartBytes       int64          `json:"part_bytes" courier:"required" doc:"size of a part, but for the last; at least 1"`
 	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" doc:"json, or text for what sha256sum can check"`
 }

@@ -19,8 +19,8 @@ type Verify struct {
 
 // VerifyConfig is the configuration of file.verify.
 type VerifyConfig struct {
-	ManifestPath string    `json:"manifest_path" courier:"required" doc:"the manifest"`
-	Directory    string    `json:"directory,omitempty" doc:"the directory that the names in the manifest are relative to; by default the manifest's"`
+	ManifestPath string    `json:"manifest_path" courier:"required,path" doc:"the manifest"`
+	Directory    string    `json:"directory,omitempty" courier:"path" doc:"the directory that the names in the manifest are relative to; by default the manifest's"`
 	Algorithm    Algorithm `json:"algorithm,omitempty" doc:"sha256, sha512 or md5 to refuse sums of any other kind; by default their length decides"`
 	FailIfBad    bool      `json:"fail_if_bad" default:"true" doc:"whether a missing or different file is an error; if not, the output tells"`
 }

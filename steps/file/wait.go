@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 // Wait is the step type file.wait. It waits until a file is there, or enough
@@ -37,13 +38,13 @@ func (o *OnTimeout) UnmarshalText(text []byte) error {
 
 // WaitConfig is the configuration of file.wait.
 type WaitConfig struct {
-	Path           string    `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
-	Glob           *bool     `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
-	MinFiles       int       `json:"min_files" default:"1" doc:"how many files a pattern must find"`
-	StableSeconds  float64   `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
-	PollSeconds    float64   `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
-	TimeoutSeconds float64   `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
-	OnTimeout      OnTimeout `json:"on_timeout" default:"fail" doc:"fail, or continue to complete with found false"`
+	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
+	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	MinFiles       int             `json:"min_files" default:"1" doc:"how many files a pattern must find"`
+	StableSeconds  float64         `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
+	PollSeconds    float64         `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
+	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
+	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" doc:"fail, or continue to complete with found false"`
 }
 
 // WaitOutput is the output of file.wait.
@@ -94,7 +95,7 @@ func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig)
 		if limit > 0 {
 			next = min(next, max(limit-now.Sub(start), shortestPoll))
 		}
-		job.Progress(0, -1, cfg.Path) // waiting is no stall
+		job.Progress(0, -1, cfg.Path.String()) // waiting is no stall
 		if err := sleep(ctx, next); err != nil {
 			return WaitOutput{}, err
 		}
@@ -142,9 +143,9 @@ func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([
 		return nil, err
 	}
 	if !pattern {
-		return lookAt(job, cfg.Path)
+		return lookAt(job, cfg.Path.String())
 	}
-	found, err := search{job: job, most: w.Limits.withDefaults().MaxMatches}.glob(ctx, cfg.Path)
+	found, err := search{job: job, most: w.Limits.withDefaults().MaxMatches}.glob(ctx, glob.Whole(cfg.Path, cfg.Glob))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error)
 	case len(found) > 0:
 		what = fmt.Sprintf("%d of %d files are there", len(found), cfg.MinFiles)
 	}
-	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", trim(cfg.Path), cfg.TimeoutSeconds, what)
+	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", trim(cfg.Path.String()), cfg.TimeoutSeconds, what)
 }
 
 func output(found []sighting, stable bool) WaitOutput {
@@ -208,5 +209,5 @@ func (w Wait) Validate(ctx context.Context, job *courier.Context, cfg WaitConfig
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	return request{source: cfg.Path, glob: cfg.Glob, ignoreMissing: true}.validateSource(job, "path")
+	return request{source: glob.Whole(cfg.Path, cfg.Glob), glob: cfg.Glob, ignoreMissing: true}.validateSource(job, "path")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -21,11 +22,12 @@ type Delete struct {
 
 // DeleteConfig is the configuration of [Delete].
 type DeleteConfig struct {
-	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string `json:"remote_path" courier:"required" doc:"the file, or with pattern the directory; taken from the login directory unless it begins with a slash"`
-	Pattern       string `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
-	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to delete is no error"`
-	OnUnsafeName  string `json:"on_unsafe_name" default:"skip" doc:"what to do about entries of the directory that can't be used: skip or fail"`
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file, or with pattern the directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to delete is no error"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about entries of the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
@@ -40,7 +42,7 @@ var (
 )
 
 func (cfg DeleteConfig) search() remote.Search {
-	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
@@ -99,7 +101,7 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		return nil, err
 	}
 	if len(found) == 0 && !cfg.IgnoreMissing {
-		return nil, s.fault("delete", cfg.RemotePath, courier.Permanent(fmt.Errorf("the directory has no files that match %s; if that is in order, set ignore_missing", safename.Quote(cfg.Pattern))))
+		return nil, s.fault("delete", cfg.RemotePath, courier.Permanent(fmt.Errorf("the directory has no files that match %s; if that is in order, set ignore_missing", safename.Quote(cfg.Pattern.String()))))
 	}
 	for _, f := range found {
 		files = append(files, f.Path)
@@ -140,8 +142,8 @@ type Rename struct {
 // RenameConfig is the configuration of [Rename].
 type RenameConfig struct {
 	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath   string `json:"remote_path" courier:"required" doc:"what to rename; taken from the login directory unless it begins with a slash"`
-	NewPath      string `json:"new_path" courier:"required" doc:"its new path; an existing directory or a path that ends in / gets it under its name"`
+	RemotePath   string `json:"remote_path" courier:"required,path" doc:"what to rename; taken from the login directory unless it begins with a slash"`
+	NewPath      string `json:"new_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / gets it under its name"`
 	Idempotency  string `json:"idempotency" default:"overwrite" doc:"what to do if there is a file with the new path: overwrite, skip_if_exists to leave both as they are, or fail_if_exists"`
 }
 

@@ -19,7 +19,7 @@ type Mkdir struct {
 // MkdirConfig is the configuration of [Mkdir].
 type MkdirConfig struct {
 	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath   string `json:"remote_path" courier:"required" doc:"the directory, taken from the login directory unless it begins with a slash; that it exists is no error"`
+	RemotePath   string `json:"remote_path" courier:"required,path" doc:"the directory, taken from the login directory unless it begins with a slash; that it exists is no error"`
 }
 
 // MkdirOutput is the output of [Mkdir].
@@ -93,7 +93,7 @@ type Rmdir struct {
 // RmdirConfig is the configuration of [Rmdir].
 type RmdirConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string `json:"remote_path" courier:"required" doc:"the directory, taken from the login directory unless it begins with a slash"`
+	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the directory, taken from the login directory unless it begins with a slash"`
 	Recursive     bool   `json:"recursive,omitempty" doc:"remove everything in it too; without this it must be empty"`
 	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"that there is no such directory is no error"`
 }

@@ -164,7 +164,7 @@ func (t *uploading) note() error {
 	}
 	t.at = time.Now()
 	return noteOn(t.job, "uploaded").write(remote.UploadNote{
-		LocalPath: t.cfg.LocalPath, RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
+		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -175,7 +175,7 @@ func (t *uploading) recall() (bool, error) {
 	}
 	var n remote.UploadNote
 	known, err := noteOn(t.job, "uploaded").read(&n)
-	if err != nil || !known || n.LocalPath != t.cfg.LocalPath || n.RemotePath != t.cfg.RemotePath {
+	if err != nil || !known || n.LocalPath != t.cfg.LocalPath.String() || n.RemotePath != t.cfg.RemotePath {
 		return false, err
 	}
 	t.several, t.at = n.Several, n.At
@@ -191,7 +191,7 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	sources, several := cfg.sources().Former(job)
+	sources, several := cfg.sources().Former(ctx, job)
 	if len(sources) == 0 {
 		return nil
 	}

@@ -97,7 +97,7 @@ func (t *downloading) note(ctx context.Context) error {
 		return err
 	}
 	t.at = time.Now()
-	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern, t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at}
+	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at}
 	for _, f := range t.files {
 		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero()})
 	}
@@ -115,7 +115,7 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	var n downloadNote
-	if found, err := notes.read(&n); err != nil || !found || n.RemotePath != t.cfg.RemotePath || n.Pattern != t.cfg.Pattern || n.LocalPath != t.cfg.LocalPath {
+	if found, err := notes.read(&n); err != nil || !found || n.RemotePath != t.cfg.RemotePath || n.Pattern != t.cfg.Pattern.String() || n.LocalPath != t.cfg.LocalPath {
 		return false, err
 	}
 	t.skipped, t.notReady, t.at = n.Skipped, n.NotReady, n.At

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -25,11 +26,12 @@ type Delete struct {
 
 // DeleteConfig is the configuration of [Delete].
 type DeleteConfig struct {
-	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string `json:"remote_path" courier:"required" doc:"the file to delete, or with pattern the directory; taken from the login directory unless it begins with a slash"`
-	Pattern        string `json:"pattern,omitempty" doc:"in a directory, delete the files whose names match, such as *.csv or {a,b}-*"`
-	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
-	OnUnsafeName   string `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
+	ConnectionID   string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath     string          `json:"remote_path" courier:"required,path" doc:"the file to delete, or with pattern the directory; taken from the login directory unless it begins with a slash"`
+	Pattern        courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files whose names match, such as *.csv or {a,b}-*"`
+	Glob           *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	FailIfNotFound bool            `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
+	OnUnsafeName   string          `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
@@ -46,7 +48,7 @@ var (
 )
 
 func (cfg DeleteConfig) search() remote.Search {
-	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DeleteConfig) check() error {
@@ -81,7 +83,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	if err != nil {
 		return out, err
 	}
-	noted = noted && plan.Path == cfg.RemotePath && plan.Pattern == cfg.Pattern
+	noted = noted && plan.Path == cfg.RemotePath && plan.Pattern == cfg.Pattern.String()
 	err = use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
 		if !noted {
 			if plan, err = s.planDeletion(ctx, job, cfg); err != nil {
@@ -112,7 +114,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 
 // planDeletion finds out which files to delete.
 func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg DeleteConfig) (deletePlan, error) {
-	plan := deletePlan{Path: cfg.RemotePath, Pattern: cfg.Pattern, Items: []plannedDeletion{}}
+	plan := deletePlan{Path: cfg.RemotePath, Pattern: cfg.Pattern.String(), Items: []plannedDeletion{}}
 	if cfg.Pattern == "" {
 		a, err := s.lstat(ctx, cfg.RemotePath)
 		switch {
@@ -131,7 +133,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		return plan, err
 	}
 	if len(found) == 0 && cfg.FailIfNotFound {
-		return plan, courier.Permanent(fmt.Errorf("no file matches %s, and fail_if_not_found is set: %w", safename.Quote(cfg.Pattern), fs.ErrNotExist))
+		return plan, courier.Permanent(fmt.Errorf("no file matches %s, and fail_if_not_found is set: %w", safename.Quote(cfg.Pattern.String()), fs.ErrNotExist))
 	}
 	plan.Items = make([]plannedDeletion, len(found))
 	return plan, remote.InParallel(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {

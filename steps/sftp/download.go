@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -20,23 +21,24 @@ type Download struct {
 
 // DownloadConfig is the configuration of [Download].
 type DownloadConfig struct {
-	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string `json:"remote_path" courier:"required" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
-	Pattern       string `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
-	LocalPath     string `json:"local_path,omitempty" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
-	ExpectedSize  *int64 `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
-	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
-	OnUnsafeName  string `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
+	ExpectedSize  *int64          `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
+	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
 
-	ResumePartial  bool   `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then"`
-	SkipIfSame     bool   `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
-	Preserve       string `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
-	Checksum       string `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
-	AfterTransfer  string `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
-	MoveTo         string `json:"move_to,omitempty" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  int    `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
-	DoneFile       string `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64  `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	ResumePartial  bool            `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then"`
+	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
+	Preserve       string          `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
+	Checksum       string          `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
+	StableSeconds  int             `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
+	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
 // DownloadOutput is the output of [Download].
@@ -58,7 +60,7 @@ var (
 )
 
 func (cfg DownloadConfig) search() remote.Search {
-	return remote.Search{Pattern: cfg.Pattern, Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg DownloadConfig) after() remote.After {

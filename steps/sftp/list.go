@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -15,12 +16,13 @@ type List struct {
 
 // ListConfig is the configuration of [List].
 type ListConfig struct {
-	ConnectionID       string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath         string `json:"remote_path" default:"." doc:"directory; taken from the login directory unless it begins with a slash"`
-	Pattern            string `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
-	IncludeDirectories bool   `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
-	OnUnsafeName       string `json:"on_unsafe_name" default:"skip" doc:"what to do about names that can't be used: skip or fail"`
-	StableSeconds      int    `json:"stable_seconds,omitempty" doc:"list only files whose size and time have not changed for so many seconds"`
+	ConnectionID       string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath         string          `json:"remote_path" courier:"path" default:"." doc:"directory; taken from the login directory unless it begins with a slash"`
+	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob               *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
+	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" doc:"what to do about names that can't be used: skip or fail"`
+	StableSeconds      int             `json:"stable_seconds,omitempty" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].
@@ -38,7 +40,7 @@ var (
 )
 
 func (cfg ListConfig) search() remote.Search {
-	return remote.Search{Pattern: cfg.Pattern, Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName}
 }
 
 func (cfg ListConfig) check() error {

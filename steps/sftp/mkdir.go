@@ -19,7 +19,7 @@ type Mkdir struct {
 // MkdirConfig is the configuration of [Mkdir].
 type MkdirConfig struct {
 	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath   string `json:"remote_path" courier:"required" doc:"the directory to make; taken from the login directory unless it begins with a slash"`
+	RemotePath   string `json:"remote_path" courier:"required,path" doc:"the directory to make; taken from the login directory unless it begins with a slash"`
 }
 
 // MkdirOutput is the output of [Mkdir].

@@ -29,7 +29,7 @@ type putting struct {
 }
 
 func (p *putting) run(ctx context.Context, s *session) error {
-	src, err := p.job.Open(p.file.local)
+	src, err := p.cfg.sources().Open(p.job, p.file.local)
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}

@@ -29,8 +29,8 @@ type Rename struct {
 // RenameConfig is the configuration of [Rename].
 type RenameConfig struct {
 	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	SourcePath      string `json:"source_path" courier:"required" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
-	DestinationPath string `json:"destination_path" courier:"required" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
+	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
+	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
 	IfExists        string `json:"if_exists" default:"overwrite" doc:"what to do if there is a file with the new name: overwrite, skip or fail"`
 }
 

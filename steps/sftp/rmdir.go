@@ -26,7 +26,7 @@ type Rmdir struct {
 // RmdirConfig is the configuration of [Rmdir].
 type RmdirConfig struct {
 	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string `json:"remote_path" courier:"required" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
+	RemotePath     string `json:"remote_path" courier:"required,path" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
 	Recursive      bool   `json:"recursive,omitempty" doc:"remove all that is in it too; otherwise it must be empty"`
 	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is no such directory is an error"`
 }

@@ -19,7 +19,7 @@ type Stat struct {
 // StatConfig is the configuration of [Stat].
 type StatConfig struct {
 	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string `json:"remote_path" courier:"required" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
+	RemotePath     string `json:"remote_path" courier:"required,path" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
 	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is nothing is an error"`
 }
 

@@ -230,7 +230,7 @@ func (t *uploading) note(ctx context.Context) error {
 	}
 	t.at = time.Now()
 	return notes.write(remote.UploadNote{
-		LocalPath: t.cfg.LocalPath, RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
+		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -244,7 +244,7 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	var n remote.UploadNote
-	if found, err := notes.read(&n); err != nil || !found || n.LocalPath != t.cfg.LocalPath || n.RemotePath != t.cfg.RemotePath {
+	if found, err := notes.read(&n); err != nil || !found || n.LocalPath != t.cfg.LocalPath.String() || n.RemotePath != t.cfg.RemotePath {
 		return false, err
 	}
 	var files []localFile
@@ -278,7 +278,7 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	sources, several := cfg.sources().Former(job)
+	sources, several := cfg.sources().Former(ctx, job)
 	if len(sources) == 0 {
 		return nil
 	}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package glob
+
+// openDirectory has no meaning here.
+const openDirectory = 0
