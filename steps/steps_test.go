@@ -182,6 +182,8 @@ func typeName(s *courier.Schema) string {
 		return "list of objects: " + strings.Join(s.Items.Names(), ", ")
 	case s.Type == "array" && s.Items != nil:
 		return "list of " + typeName(s.Items)
+	case s.Kind != "":
+		return map[courier.FieldKind]string{courier.KindPath: "path", courier.KindPattern: "pattern", courier.KindURL: "URL"}[s.Kind]
 	case s.Type == "":
 		return "text" // enumerations have an unmarshaler of their own
 	}
