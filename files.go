@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,6 +152,11 @@ func (c *Context) locate(name string) (dir, rel string, err error) {
 	case strings.ContainsRune(name, 0):
 		return "", "", Permanent(fmt.Errorf("path %q: contains a NUL character", shorten(name, 200)))
 	}
+	if runtime.GOOS == "windows" {
+		if err := checkWindows(name); err != nil {
+			return "", "", err
+		}
+	}
 	local := filepath.Clean(filepath.FromSlash(name))
 	if c.cfg.Workspace == "" {
 		return unconfined(local)
@@ -175,6 +181,47 @@ func (c *Context) locate(name string) (dir, rel string, err error) {
 		return "", "", Permanent(fmt.Errorf("path %q: lies outside the workspace and the allowed directories (%s); allow its directory in engine.Options.Roots", shorten(name, 200), allowed))
 	}
 	return dir, rel, nil
+}
+
+// checkWindows refuses a path with an element that Windows takes for something
+// else than the file of that name: a device, a stream of another file, or a name
+// without the dots and blanks at its end.
+func checkWindows(name string) error {
+	rest := strings.ReplaceAll(name, `\`, "/")
+	if len(rest) > 2 && rest[1] == ':' && rest[2] == '/' {
+		rest = rest[2:] // the drive
+	}
+	for element := range strings.SplitSeq(rest, "/") {
+		why := ""
+		switch {
+		case element == "" || element == "." || element == "..":
+		case strings.Contains(element, ":"):
+			why = "names a stream of another file"
+		case strings.HasSuffix(element, ".") || strings.HasSuffix(element, " "):
+			why = "ends in a dot or a blank, which Windows leaves out"
+		case isDevice(element):
+			why = "names a device"
+		}
+		if why != "" {
+			return Permanent(fmt.Errorf("path %q: %q %s; choose another name on Windows", shorten(name, 200), shorten(element, 80), why))
+		}
+	}
+	return nil
+}
+
+// isDevice reports whether Windows takes a name for a device, with any extension.
+func isDevice(element string) bool {
+	base, _, _ := strings.Cut(element, ".")
+	base = strings.ToUpper(strings.TrimRight(base, " "))
+	switch base {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	port, ok := strings.CutPrefix(base, "COM")
+	if !ok {
+		port, ok = strings.CutPrefix(base, "LPT")
+	}
+	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
 // unconfined finds the nearest directory above name that exists, for contexts
