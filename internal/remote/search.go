@@ -28,6 +28,7 @@ type Search struct {
 	Pattern     string // of paths below the directory; empty means all in it
 	Directories bool   // too
 	Unsafe      string // one of the values of on_unsafe_name
+	Links       bool   // links to files are files; otherwise they are not listed
 
 	also func(name string) bool // files of these names too, where files that match could be
 }
@@ -85,6 +86,7 @@ type Entry struct {
 	Modified time.Time
 	IsDir    bool
 	Regular  bool  // the server says that it is a regular file
+	Link     bool  // the server says that it is a link
 	Ask      bool  // what it is must be asked for: it is a link, or its size is not told
 	Odd      bool  // it is neither a file nor a directory, or leads nowhere
 	Unusable error // why it can't be used although its name can
@@ -127,8 +129,8 @@ type finder struct {
 // and counts the entries that can't be used.
 //
 // Files that are still being uploaded by Courier don't exist yet, and are not
-// listed. Links are followed, except to directories; those that lead nowhere
-// are not listed, nor is what is neither a file nor a directory.
+// listed. Links are not listed, or with Links followed, except to directories and
+// where they lead nowhere. What is neither a file nor a directory isn't listed.
 func (q Search) Find(ctx context.Context, job *courier.Context, l Lister, dir string) (found []Entry, skipped int, err error) {
 	f := finder{Search: q, l: l, job: job, files: []Entry{}, top: dir}
 	if err := f.walk(ctx, "", 0); err != nil {
@@ -173,7 +175,7 @@ func (f *finder) list(ctx context.Context, dir, below string) ([]Entry, error) {
 		if err := f.count(e, len(found)); err != nil {
 			return err
 		}
-		if e.Name == "." || e.Name == ".." || IsSideFile(e.Name) {
+		if e.Name == "." || e.Name == ".." || IsSideFile(e.Name) || e.Link && !f.Links {
 			return nil
 		}
 		e.Below = path.Join(below, e.Name)

@@ -42,7 +42,7 @@ var (
 )
 
 func (cfg DeleteConfig) search() remote.Search {
-	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: true}
 }
 
 func (cfg DeleteConfig) check() error {

@@ -24,6 +24,7 @@ type ListConfig struct {
 	RemotePath         string          `json:"remote_path" courier:"path" default:"." doc:"directory; taken from the login directory unless it begins with a slash"`
 	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob               *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" doc:"what to do about entries that can't be used: skip or fail"`
 	StableSeconds      int             `json:"stable_seconds,omitempty" doc:"list only files whose size and time have not changed for so many seconds"`
@@ -44,7 +45,7 @@ var (
 )
 
 func (cfg ListConfig) search() remote.Search {
-	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
 }
 
 func (cfg ListConfig) check() error {

@@ -43,7 +43,7 @@ var _ remote.Lister = lister{}
 
 func (l lister) List(ctx context.Context, dir string, f func(remote.Entry) error) (int, error) {
 	return l.each(ctx, dir, true, func(e entry) error {
-		return f(remote.Entry{Name: e.name, Size: e.size, Modified: e.modified, IsDir: e.isDir, Odd: e.odd, Ask: e.link || !e.isDir && !e.odd && e.size < 0})
+		return f(remote.Entry{Name: e.name, Size: e.size, Modified: e.modified, IsDir: e.isDir, Odd: e.odd, Link: e.link, Ask: e.link || !e.isDir && !e.odd && e.size < 0})
 	})
 }
 

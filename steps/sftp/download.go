@@ -25,6 +25,7 @@ type DownloadConfig struct {
 	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
 	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
 	ExpectedSize  *int64          `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
@@ -60,7 +61,7 @@ var (
 )
 
 func (cfg DownloadConfig) search() remote.Search {
-	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName}
+	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
 }
 
 func (cfg DownloadConfig) after() remote.After {

@@ -45,7 +45,7 @@ func (l lister) List(ctx context.Context, dir string, f func(remote.Entry) error
 
 // entry describes what has the attributes.
 func (a attrs) entry(name string) remote.Entry {
-	e := remote.Entry{Name: name, Modified: a.modified(), IsDir: a.isDir(), Regular: a.mode&modeType == modeRegular, Ask: a.isLink(), Odd: !a.isDir() && !a.isFile() && !a.isLink()}
+	e := remote.Entry{Name: name, Modified: a.modified(), IsDir: a.isDir(), Regular: a.mode&modeType == modeRegular, Link: a.isLink(), Ask: a.isLink(), Odd: !a.isDir() && !a.isFile() && !a.isLink()}
 	if a.isFile() {
 		e.Size, e.Unusable = a.fileSize()
 	}

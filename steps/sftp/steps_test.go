@@ -150,9 +150,12 @@ func TestListOptions(t *testing.T) {
 			cfg  object
 			want []string
 		}{
-			{nil, []string{"alias.csv", "one.csv", "two.CSV"}},
-			{object{"include_directories": true}, []string{"alias.csv", "dir/", "link/", "one.csv", "two.CSV"}},
-			{object{"pattern": "*.{csv,CSV}"}, []string{"alias.csv", "one.csv", "two.CSV"}},
+			{nil, []string{"one.csv", "two.CSV"}},
+			{object{"include_directories": true}, []string{"dir/", "one.csv", "two.CSV"}},
+			{object{"pattern": "*.{csv,CSV}"}, []string{"one.csv", "two.CSV"}},
+			{object{"follow_links": true}, []string{"alias.csv", "one.csv", "two.CSV"}},
+			{object{"follow_links": true, "include_directories": true}, []string{"alias.csv", "dir/", "link/", "one.csv", "two.CSV"}},
+			{object{"follow_links": true, "pattern": "*.{csv,CSV}"}, []string{"alias.csv", "one.csv", "two.CSV"}},
 			{object{"pattern": "t*"}, []string{"two.CSV"}},
 			{object{"pattern": "none"}, nil},
 			{object{"remote_path": "dir"}, []string{"three.csv"}},
