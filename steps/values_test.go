@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/steps"
 )
@@ -160,4 +161,43 @@ func filesBelow(t *testing.T, dir string) (files []string) {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// A value leads from one partner's directory into another's only if the step
+// allows it, which definitions in JSON can say too. A dry run knows.
+func TestAllowParent(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		h := couriertest.New(t, nil)
+		steps.Register(h.Registry, nil)
+		h.WriteFile("a/prices.csv", "a")
+		h.WriteFile("b/prices.csv", "b")
+		job := courier.Job{Name: "copy", Steps: []courier.StepSpec{{Type: "file.copy", AllowParent: allowed, Config: map[string]any{
+			"source_path": filepath.ToSlash(h.Dir) + "/a/${context:params.name}", "destination_path": "out.csv",
+		}}}}
+		raw, err := json.Marshal(job)
+		if err != nil || strings.Contains(string(raw), `"allow_parent":true`) != allowed {
+			t.Fatalf("%s, %v", raw, err)
+		}
+		var read courier.Job
+		if err := json.Unmarshal(raw, &read); err != nil {
+			t.Fatal(err)
+		}
+		params := map[string]any{"name": "../b/prices.csv"}
+		dry, err := h.Engine.DryRun(t.Context(), read, &engine.DryRunOptions{Params: params})
+		if err != nil || strings.Contains(dry.String(), "allow_parent") == allowed {
+			t.Errorf("allowed %t: a dry run says %v, %v", allowed, dry, err)
+		}
+		got := h.Run(read, params)
+		if allowed {
+			got.RequireState(courier.Completed)
+			continue
+		}
+		got.RequireState(courier.Failed)
+		message := got.Err.Error()
+		for _, want := range []string{"config.source_path", `"params.name"`, "allow_parent"} {
+			if !strings.Contains(message, want) {
+				t.Errorf("the failure %q doesn't say %s", message, want)
+			}
+		}
+	}
 }

@@ -61,7 +61,7 @@ func TestOpenSSH(t *testing.T) {
 	if err := os.Symlink("0.bin", filepath.Join(s.Dir, "in", "alias")); err != nil {
 		t.Fatal(err)
 	}
-	out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": filepath.ToSlash(s.Dir) + "/in"}))
+	out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": filepath.ToSlash(s.Dir) + "/in", "follow_links": true}))
 	var names []string
 	for _, f := range out["file_list"].([]any) {
 		names = append(names, f.(object)["name"].(string))
