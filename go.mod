@@ -8,7 +8,6 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/klauspost/compress v1.20.3
 	github.com/pkg/sftp v1.13.12
-	github.com/skeema/knownhosts v1.3.3
 	golang.org/x/crypto v0.58.0
 )
 

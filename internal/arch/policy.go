@@ -29,7 +29,6 @@ const (
 	pgx         = "github.com/jackc/pgx/v5"
 	pkgSFTP     = "github.com/pkg/sftp"
 	xCrypto     = "golang.org/x/crypto"
-	knownHosts  = "github.com/skeema/knownhosts"
 	goCrypto    = "github.com/ProtonMail/go-crypto"
 	jlaffayeFTP = "github.com/jlaffaye/ftp"
 	compress    = "github.com/klauspost/compress"
@@ -38,7 +37,7 @@ const (
 
 // Libraries lists the modules that go.mod may require directly.
 // It is a statement of policy: do not extend it to make a build pass.
-var Libraries = []string{pgx, pkgSFTP, xCrypto, knownHosts, goCrypto, jlaffayeFTP, compress, doublestar}
+var Libraries = []string{pgx, pkgSFTP, xCrypto, goCrypto, jlaffayeFTP, compress, doublestar}
 
 // Rooms lists every package of the module with the arrows that lead out of
 // it, all of them downward: flow decides what comes next, engine does it,
@@ -63,7 +62,7 @@ var Rooms = []Room{
 
 	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
 	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
-	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{pkgSFTP, xCrypto, knownHosts, doublestar}},
+	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{pkgSFTP, xCrypto, doublestar}},
 	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}, Libraries: []string{jlaffayeFTP, doublestar}},
 	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},

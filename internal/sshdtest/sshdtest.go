@@ -41,7 +41,7 @@ func Start(t testing.TB) *Server {
 	s, dir := &Server{sshd: find(t)}, t.TempDir()
 	err := s.prepare(dir)
 	if err == nil {
-		s.inetd, err = inetd.Start(t, dir, func() *exec.Cmd { return exec.Command(s.sshd, "-i", "-e", "-f", s.config) })
+		s.inetd, err = inetd.Start(t, dir, func() *exec.Cmd { c := s.Command(); return exec.Command(c[0], c[1:]...) })
 	}
 	if err != nil {
 		t.Fatalf("sshd: %v", err)
@@ -49,6 +49,28 @@ func Start(t testing.TB) *Server {
 	s.Addr = s.inetd.Addr().String()
 	return s
 }
+
+// Configure puts lines into the configuration of the connections that come from
+// now on, in place of those of an earlier call. They count before the server's
+// own: of most keywords, sshd takes the first.
+func (s *Server) Configure(t testing.TB, lines ...string) {
+	t.Helper()
+	dir := filepath.Dir(s.config)
+	text := strings.Join(lines, "\n") + "\n" + configuration(dir, s.Dir)
+	err := os.WriteFile(s.config, []byte(text), 0o600)
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
+		t.Fatalf("sshd: %v", err)
+	}
+}
+
+// Command is what serves one connection on its standard input and output.
+func (s *Server) Command() []string { return []string{s.sshd, "-i", "-e", "-f", s.config} }
+
+// Files is the directory of the server's keys and configuration.
+func (s *Server) Files() string { return filepath.Dir(s.config) }
 
 // find returns the path of sshd, which insists on being started by an absolute
 // one.

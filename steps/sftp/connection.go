@@ -69,9 +69,14 @@ type Connection struct {
 	// public keys such as "ssh-ed25519 AAAA...". One of them must be presented.
 	// A fingerprint doesn't tell the type of its key, so connecting to a server
 	// with keys of several types may take several tries; a public key does.
+	// "@cert-authority " before a key stands for all that it has certified for
+	// the host, and "@revoked " for a key that is refused in any case.
 	HostKeys []string `json:"host_keys"`
-	// KnownHosts is the path of a file in the form of OpenSSH's known_hosts.
-	// A key that it revokes is refused in any case.
+	// KnownHosts is the path of a file in the form of OpenSSH's known_hosts,
+	// whose lines mean what they mean there: markers, patterns and hashed names
+	// included. A key that it revokes for the host is refused in any case. A line
+	// that can't be read, which OpenSSH overlooks, is an error if it may be about
+	// the host.
 	KnownHosts string `json:"known_hosts"`
 	// TrustOnFirstUse keeps the keys of servers that are trusted because they
 	// were the first to answer. It takes effect for a server of which neither

@@ -9,47 +9,45 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
-	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A pin is one of Connection.HostKeys.
-type pin struct {
-	fingerprint string        // "SHA256:..."
-	key         ssh.PublicKey // nil if only the fingerprint is known
-}
+// parsePins reads Connection.HostKeys.
+func (c Connection) parsePins() ([]hostKey, error) { return parseHostKeys("host_keys", c.HostKeys) }
 
-func (c Connection) parsePins() ([]pin, error) {
-	pins := make([]pin, len(c.HostKeys))
-	for i, text := range c.HostKeys {
-		text = strings.TrimSpace(text)
-		if sum, ok := strings.CutPrefix(text, "SHA256:"); ok {
+func parseHostKeys(field string, texts []string) ([]hostKey, error) {
+	keys := make([]hostKey, len(texts))
+	for i, text := range texts {
+		mark, rest := cutMark(strings.TrimSpace(text))
+		keys[i].mark = mark
+		if sum, ok := strings.CutPrefix(rest, "SHA256:"); ok {
 			b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(sum, "="))
 			if err != nil || len(b) != 32 {
-				return nil, fmt.Errorf("host_keys[%d]: %s is not a SHA-256 fingerprint; one has 43 characters after the colon", i, safename.Quote(text))
+				return nil, fmt.Errorf("%s[%d]: %s is not a SHA-256 fingerprint; one has 43 characters after the colon", field, i, safename.Quote(text))
 			}
-			pins[i].fingerprint = "SHA256:" + base64.RawStdEncoding.EncodeToString(b)
+			keys[i].fingerprint = "SHA256:" + base64.RawStdEncoding.EncodeToString(b)
 			continue
 		}
-		key, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(text))
-		if err != nil || len(bytes.TrimSpace(rest)) > 0 {
-			return nil, fmt.Errorf("host_keys[%d]: %s is neither a fingerprint such as \"SHA256:...\" nor a public key such as \"ssh-ed25519 AAAA...\"", i, safename.Quote(text))
+		key, _, _, more, err := ssh.ParseAuthorizedKey([]byte(rest))
+		if err != nil || len(bytes.TrimSpace(more)) > 0 {
+			return nil, fmt.Errorf("%s[%d]: %s is neither a fingerprint such as \"SHA256:...\" nor a public key such as \"ssh-ed25519 AAAA...\"", field, i, safename.Quote(text))
 		}
-		pins[i] = pin{ssh.FingerprintSHA256(key), key}
+		keys[i].key, keys[i].fingerprint = key, ssh.FingerprintSHA256(key)
 	}
-	return pins, nil
+	return keys, nil
 }
 
 // A hostKeyCheck decides whether the host key of one server is accepted.
 type hostKeyCheck struct {
-	addr     string // "host:port"
-	pins     []pin
-	known    *knownhosts.HostKeyDB // nil without a file
-	file     string                // of known
+	addr     string    // "host:port"
+	host     string    // its name, as certificates have it
+	pins     []hostKey // of the configuration, or of the store
+	known    []hostKey // of the file, for the name and the port
+	alone    []hostKey // of the file, for the name without the port
+	file     string    // empty without one
 	insecure bool
 
 	allowed []string     // algorithms that may be negotiated at all
@@ -62,13 +60,17 @@ type hostKeyCheck struct {
 }
 
 func (c Connection) hostKeyCheck(allowed []string) (*hostKeyCheck, error) {
-	h := &hostKeyCheck{addr: c.address(), insecure: c.InsecureIgnoreHostKey, file: c.KnownHosts, allowed: allowed}
+	h := &hostKeyCheck{addr: c.address(), host: strings.Trim(c.Host, "[]"), insecure: c.InsecureIgnoreHostKey, file: c.KnownHosts, allowed: allowed}
 	var err error
 	if h.pins, err = c.parsePins(); err != nil {
 		return nil, err
 	}
 	if c.KnownHosts != "" {
-		if h.known, err = knownhosts.NewDB(c.KnownHosts); err != nil {
+		file, err := readKnownHosts(c.KnownHosts)
+		if err == nil {
+			h.known, h.alone, err = file.keys(h.addr)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("known_hosts: %w", err)
 		}
 	}
@@ -97,7 +99,7 @@ func (h *hostKeyCheck) attempts() [][]string {
 		}
 	}
 	add(h.knownAlgorithms())
-	if slices.ContainsFunc(h.pins, func(p pin) bool { return p.key == nil }) {
+	if slices.ContainsFunc(h.pins, func(p hostKey) bool { return p.key == nil }) {
 		for _, f := range families {
 			add(f)
 		}
@@ -116,27 +118,34 @@ func (h *hostKeyCheck) attempts() [][]string {
 	return lists
 }
 
-// knownAlgorithms returns those for the keys that are known in full.
+// knownAlgorithms returns those for the keys that are known in full. Those for
+// certificates come first where something is known of authorities, or a
+// revocation may be of one.
 func (h *hostKeyCheck) knownAlgorithms() []string {
-	var all []string
-	if h.known != nil {
-		all = h.known.HostKeyAlgorithms(h.addr)
-	}
-	for _, p := range h.pins {
+	var plain []string
+	certified := false
+	for _, k := range slices.Concat(h.known, h.alone, h.pins) {
 		switch {
-		case p.key == nil:
-		case p.key.Type() == ssh.KeyAlgoRSA:
-			all = append(all, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA)
+		case k.mark != "":
+			certified = true
+		case k.key == nil:
+		case k.key.Type() == ssh.KeyAlgoRSA:
+			plain = append(plain, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA)
 		default:
-			all = append(all, p.key.Type())
+			plain = append(plain, k.key.Type())
 		}
 	}
-	return all
+	if !certified {
+		return plain
+	}
+	var all []string
+	for _, a := range h.allowed {
+		if strings.Contains(a, "-cert-") {
+			all = append(all, a)
+		}
+	}
+	return append(all, plain...)
 }
-
-// anywhere stands for the address of the server, which is not looked up in
-// known_hosts: only its name is.
-var anywhere = &net.TCPAddr{IP: net.IPv4zero}
 
 // errHostKey says that another key of the server may be accepted.
 var errHostKey = errors.New("host key not accepted")
@@ -152,16 +161,23 @@ func (h *hostKeyCheck) accept(key ssh.PublicKey) error {
 	if what := describeKey(key); !slices.Contains(h.seen, what) {
 		h.seen = append(h.seen, what)
 	}
-	if h.known != nil {
-		err := h.known.HostKeyCallback()(h.addr, anywhere, key)
-		if _, revoked := errors.AsType[*xknownhosts.RevokedError](err); revoked {
-			return courier.Permanent(fmt.Errorf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), h.file))
+	in := h.file
+	verdict := judge(h.known, h.host, key)
+	if verdict == unknownKey && judge(h.alone, h.host, key) != unknownKey {
+		verdict = judge(h.alone, h.host, key)
+	}
+	switch judge(h.pins, h.host, key) {
+	case revokedKey:
+		verdict, in = revokedKey, h.pinned()
+	case trustedKey:
+		if verdict != revokedKey {
+			verdict = trustedKey
 		}
-		h.matched = err == nil
 	}
-	for _, p := range h.pins {
-		h.matched = h.matched || p.fingerprint == ssh.FingerprintSHA256(key)
+	if verdict == revokedKey {
+		return courier.Permanent(fmt.Errorf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), in))
 	}
+	h.matched = verdict == trustedKey
 	h.last = key
 	if h.matched || h.insecure || h.first {
 		return nil
@@ -176,20 +192,24 @@ func describeKey(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(key) + " (" + key.Type() + ")"
 }
 
+// describe tells people of a key.
+func (k hostKey) describe() string {
+	if k.key == nil {
+		return k.fingerprint
+	}
+	return describeKey(k.key)
+}
+
 // refusal explains why no key that the server presented was accepted.
 func (h *hostKeyCheck) refusal() error {
 	presented := strings.Join(h.seen, ", ")
 	var expected []string
-	for _, p := range h.pins {
-		expected = append(expected, p.fingerprint)
-	}
-	if h.known != nil {
-		for _, k := range h.known.HostKeys(h.addr) {
-			what := describeKey(k.PublicKey)
-			if k.Cert {
-				what = "any certified by " + what
-			}
-			expected = append(expected, what)
+	for _, k := range slices.Concat(h.pins, h.known) {
+		switch {
+		case k.mark == markAuthority:
+			expected = append(expected, "any certified by "+k.describe())
+		case k.mark == "":
+			expected = append(expected, k.describe())
 		}
 	}
 	const advice = "compare with what the server's operator gives you by another way; if it agrees, "
@@ -199,7 +219,7 @@ func (h *hostKeyCheck) refusal() error {
 	case len(expected) > 0:
 		text = fmt.Sprintf("the server's host key has changed, or this is another server: expected %s, but it presents %s; %sreplace the entry in %s",
 			strings.Join(expected, " or "), presented, advice, h.place())
-	case h.known != nil:
+	case h.file != "":
 		text = fmt.Sprintf("the server is not in %s, so its identity can't be checked; it presents %s; %sadd it there or to host_keys",
 			h.file, presented, advice)
 	default:
@@ -211,12 +231,20 @@ func (h *hostKeyCheck) refusal() error {
 
 func (h *hostKeyCheck) place() string {
 	switch {
-	case h.known == nil:
-		return "host_keys"
+	case h.file == "":
+		return h.pinned()
 	case len(h.pins) == 0:
 		return h.file
 	}
-	return "host_keys or " + h.file
+	return h.pinned() + " or " + h.file
+}
+
+// pinned is where h.pins come from.
+func (h *hostKeyCheck) pinned() string {
+	if h.store != nil {
+		return "the store of TrustOnFirstUse"
+	}
+	return "host_keys"
 }
 
 // resolve fills in what may be negotiated, and checks the names.

@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
-	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
 // A HostKeyStore keeps the host keys of servers that are trusted on first use;
@@ -19,7 +19,9 @@ import (
 // [HostKeyFile] is the ready form.
 type HostKeyStore interface {
 	// HostKeys returns the keys of the server at addr, "host:port", in the form
-	// of Connection.HostKeys. None means that the server is not known yet.
+	// of Connection.HostKeys. One with the marker "@revoked" is refused even
+	// where HostKeys or KnownHosts of the Connection name it. None, or revoked
+	// ones only, means that the server is not known yet.
 	HostKeys(ctx context.Context, addr string) ([]string, error)
 	// TrustHostKey adds a key, such as "ssh-ed25519 AAAA...", of a server that
 	// was not known. If another key has been added meanwhile, it must fail.
@@ -29,17 +31,24 @@ type HostKeyStore interface {
 // recall adds what the store knows of the server, or finds that this is the
 // first use.
 func (h *hostKeyCheck) recall(ctx context.Context, store HostKeyStore) error {
-	if store == nil || len(h.pins) > 0 || h.known != nil && len(h.known.HostKeys(h.addr)) > 0 {
+	if store == nil {
 		return nil
 	}
-	keys, err := store.HostKeys(ctx, h.addr)
+	texts, err := store.HostKeys(ctx, h.addr)
 	if err != nil {
 		return fmt.Errorf("trusted host keys: %w", err)
 	}
-	if h.pins, err = (Connection{HostKeys: keys}).parsePins(); err != nil {
-		return fmt.Errorf("trusted host keys: %w", err)
+	keys, err := parseHostKeys("trusted host keys", texts)
+	if err != nil {
+		return err
 	}
-	h.store, h.first = store, len(keys) == 0
+	good := func(k hostKey) bool { return k.mark != markRevoked }
+	if slices.ContainsFunc(h.pins, good) || slices.ContainsFunc(h.known, good) {
+		keys = slices.DeleteFunc(keys, good)
+	} else {
+		h.store, h.first = store, !slices.ContainsFunc(keys, good)
+	}
+	h.pins = append(h.pins, keys...)
 	return nil
 }
 
@@ -59,8 +68,9 @@ func (h *hostKeyCheck) remember(ctx context.Context) error {
 }
 
 // A HostKeyFile is a [HostKeyStore] in a file in the form of OpenSSH's
-// known_hosts, which is made when it is needed. Only one process at a time may
-// add to it.
+// known_hosts, which is made when it is needed. Its lines mean what they mean to
+// OpenSSH, but one that can't be read and may be about the server is an error.
+// Only one process at a time may add to it.
 type HostKeyFile struct {
 	Path string
 
@@ -77,25 +87,32 @@ func (f *HostKeyFile) HostKeys(_ context.Context, addr string) ([]string, error)
 }
 
 func (f *HostKeyFile) keys(addr string) ([]string, error) {
-	text, err := os.ReadFile(f.Path)
+	file, err := readKnownHosts(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	host := xknownhosts.Normalize(addr)
-	var keys []string
-	for len(bytes.TrimSpace(text)) > 0 {
-		_, hosts, key, _, rest, err := ssh.ParseKnownHosts(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: a line is damaged: %w", f.Path, err)
-		}
-		if slices.Contains(hosts, host) {
-			keys = append(keys, string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(key))))
-		}
-		text = rest
+	keys, alone, err := file.keys(addr)
+	if err != nil {
+		return nil, err
 	}
-	return keys, nil
+	var texts []string
+	add := func(k hostKey) {
+		text := strings.TrimLeft(k.mark+" "+string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(k.key))), " ")
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	for _, k := range keys {
+		add(k)
+	}
+	for _, k := range alone {
+		if k.mark == markRevoked {
+			add(k)
+		}
+	}
+	return texts, nil
 }
 
 // TrustHostKey adds a line to the file, and makes it durable.
@@ -109,18 +126,25 @@ func (f *HostKeyFile) TrustHostKey(_ context.Context, addr, key string) error {
 	if slices.Contains(there, key) {
 		return nil
 	}
-	if len(there) > 0 {
+	if slices.Contains(there, markRevoked+" "+key) {
+		return fmt.Errorf("%s has the key of %s as revoked by now", f.Path, addr)
+	}
+	if slices.ContainsFunc(there, func(k string) bool { return !strings.HasPrefix(k, markRevoked) }) {
 		return fmt.Errorf("%s has another key of %s by now", f.Path, addr)
 	}
 	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
 	if err != nil {
 		return err
 	}
+	line := knownName(addr) + " " + string(ssh.MarshalAuthorizedKey(public))
+	if text, err := os.ReadFile(f.Path); err == nil && len(text) > 0 && text[len(text)-1] != '\n' {
+		line = "\n" + line // the last line has no end
+	}
 	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(xknownhosts.Line([]string{xknownhosts.Normalize(addr)}, public) + "\n")
+	_, err = file.WriteString(line)
 	if err == nil {
 		err = file.Sync()
 	}
