@@ -51,7 +51,10 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	defer cancel()
 	for _, algorithms := range check.attempts() {
 		config.HostKeyAlgorithms = algorithms
-		if err = s.connect(timeout, c, config, check); !check.mayRetry(err) {
+		if err = s.connect(timeout, c, config, check); isHungUp(err) {
+			err = refusedTwice(s.connect(timeout, c, config, check))
+		}
+		if !check.mayRetry(err) {
 			break
 		}
 	}
@@ -68,6 +71,30 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	}
 	s.report(job.Log(), check)
 	return s, nil
+}
+
+// A hungUpError says that the server has ended the connection in place of an
+// answer to credentials.
+type hungUpError struct{ err error }
+
+func (e *hungUpError) Error() string {
+	return "the server ends the connection in place of an answer to the login: " + e.err.Error()
+}
+func (e *hungUpError) Unwrap() error { return e.err }
+
+func isHungUp(err error) bool {
+	_, ok := errors.AsType[*hungUpError](err)
+	return ok
+}
+
+// refusedTwice takes a second end of the connection at the login for its
+// refusal: that servers are restarted at that very moment twice in a row does
+// not happen, and some tell nothing else of an account that has expired.
+func refusedTwice(err error) error {
+	if isHungUp(err) {
+		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+	}
+	return err
 }
 
 // mayRetry reports whether a handshake ended with err so that one with another
@@ -96,6 +123,7 @@ func (c Connection) clientConfig(ctx context.Context, job *courier.Context, s *s
 		return nil, nil, nil, err
 	}
 	return &ssh.ClientConfig{
+		AuthCallback: s.loggingIn,
 		Config: ssh.Config{
 			KeyExchanges: algorithms.KeyExchanges,
 			Ciphers:      algorithms.Ciphers,
@@ -134,6 +162,7 @@ func (s *session) connect(ctx context.Context, c Connection, config *ssh.ClientC
 // handshake takes the connection through SSH's and SFTP's beginnings.
 func (s *session) handshake(c Connection, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	check.err = nil
+	s.offered = nil
 	conn, channels, requests, err := ssh.NewClientConn(s.conn, s.addr, config)
 	if err != nil {
 		return s.handshakeError(err, config.User, check)
@@ -202,6 +231,15 @@ func (s *session) serve(keepAlive time.Duration) {
 	}
 }
 
+// loggingIn is an [ssh.ClientAuthCallback]. It notes that credentials are about
+// to be sent, and to whom.
+func (s *session) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	if s.offered == nil {
+		s.offered = append([]string{}, a.AllowedMethods...)
+	}
+	return nil, nil
+}
+
 // handshakeError explains why SSH's handshake or the login did not succeed.
 func (s *session) handshakeError(err error, user string, check *hostKeyCheck) error {
 	if check.err != nil {
@@ -219,13 +257,20 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 			n.What, safename.Quote(strings.Join(n.RequestedAlgorithms, ", ")))
 		return courier.Permanent(&worded{text, n})
 	}
-	if text := err.Error(); strings.Contains(text, "unable to authenticate") || strings.Contains(text, "disconnect, reason 14") ||
-		strings.Contains(text, "disconnect, reason 2:") && len(check.seen) > 0 {
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key: %w",
-			safename.Quote(user), &remote.Hostile{Err: err})))
-	}
-	if cause := s.conn.cause(); cause != nil {
-		return &remote.LostError{Err: cause}
+	// What the library says itself begins so; the rest comes from the connection.
+	told := strings.HasPrefix(strings.TrimPrefix(err.Error(), "ssh: handshake failed: "), "ssh: ")
+	switch {
+	case told && s.offered != nil, strings.Contains(err.Error(), "disconnect, reason 14"):
+		text := ""
+		if len(s.offered) > 0 {
+			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
+		}
+		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
+			safename.Quote(user), text, &remote.Hostile{Err: err})))
+	case !told && s.offered != nil && errors.Is(s.conn.cause(), io.EOF):
+		return &hungUpError{&remote.LostError{Err: io.EOF}}
+	case s.conn.cause() != nil:
+		return &remote.LostError{Err: s.conn.cause()}
 	}
 	return &remote.Hostile{Err: err}
 }

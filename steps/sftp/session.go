@@ -28,6 +28,8 @@ type session struct {
 	lanes
 
 	redact   func(string) string // the job's
+	password string              // empty means none
+	offered  []string            // ways to log in that the server offers; nil before the login
 	speaks   bool                // whether SFTP is spoken, or other connections are reached through this one
 	facts    []any               // about the server and what was agreed on, for a log
 	silence  time.Duration       // longest time for which the server may leave all requests unanswered
