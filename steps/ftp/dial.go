@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -45,7 +46,11 @@ func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*
 	if s.tls, err = c.tlsConfig(key); err != nil {
 		return nil, fault(courier.Permanent(err))
 	}
-	if err := s.connect(ctx); err != nil {
+	err = s.connect(ctx)
+	if isHungUp(err) && ctx.Err() == nil {
+		err = refusedTwice(s.connect(ctx))
+	}
+	if err != nil {
 		return nil, fault(err)
 	}
 	s.report(job)
@@ -175,13 +180,70 @@ func (s *session) identify(ctx context.Context) error {
 	if err == nil && r.code >= 300 {
 		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.redact(r.text()))))
 	}
+	if lost, ok := errors.AsType[*remote.LostError](err); ok && ctx.Err() == nil {
+		return s.lostAtLogin(lost)
+	}
 	refusal, ok := errors.AsType[*replyError](err)
 	if !ok {
 		return err
 	}
-	err = fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), refusal)
-	if refusal.code >= 500 && !refusal.passing() {
-		err = courier.Permanent(courier.LoginRefused(err))
+	return s.refused(refusal)
+}
+
+// refused is the error of a login that the server refuses. Only what says that
+// the server has no room may pass.
+func (s *session) refused(r *replyError) error {
+	err := fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), r)
+	if r.code != 430 && (r.code < 500 || r.passing()) && !aboutAccount(r.text) {
+		return err
+	}
+	return courier.Permanent(courier.LoginRefused(err))
+}
+
+// aboutAccount reports whether the words of a server are about the login and not
+// about its room.
+func aboutAccount(text string) bool {
+	text = strings.ToLower(text)
+	for _, word := range []string{"incorrect", "invalid", "password", "attempt", "fail", "denied", "refused", "disabled", "locked", "expired", "suspended", "not allowed", "not permitted"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// lostAtLogin is the error of a session that the server has ended in place of an
+// answer to the credentials.
+func (s *session) lostAtLogin(lost *remote.LostError) error {
+	if ended, ok := errors.AsType[*endedError](lost.Err); ok && aboutAccount(ended.said.text) {
+		return s.refused(ended.said)
+	}
+	if errors.Is(lost, io.EOF) {
+		return &hungUpError{lost}
+	}
+	return lost
+}
+
+// A hungUpError says that the server has ended the connection in place of an
+// answer to credentials.
+type hungUpError struct{ err error }
+
+func (e *hungUpError) Error() string {
+	return "the server ends the connection in place of an answer to the login: " + e.err.Error()
+}
+func (e *hungUpError) Unwrap() error { return e.err }
+
+func isHungUp(err error) bool {
+	_, ok := errors.AsType[*hungUpError](err)
+	return ok
+}
+
+// refusedTwice takes a second end of the connection at the login for its
+// refusal: that servers are restarted at that very moment twice in a row does
+// not happen.
+func refusedTwice(err error) error {
+	if isHungUp(err) {
+		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
 	}
 	return err
 }

@@ -35,6 +35,7 @@ type session struct {
 	noEPSV   bool   // the server doesn't know it
 	hidden   string // the argument with which LIST shows all files, once that is known
 	began    time.Time
+	unproven bool     // taken from the pool, and nothing was said since
 	warnings []string // what the configuration gives up
 	facts    []any    // about the server and what was agreed on, for a log
 
@@ -178,6 +179,7 @@ func (p *pool) take(ctx context.Context, open func(context.Context) (*session, e
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
 		if s.alive(ctx) {
+			s.unproven = true
 			return s, nil
 		}
 		// The server may have closed it while other steps were running; that
@@ -321,7 +323,7 @@ func (s *session) warn(log *slog.Logger) {
 }
 
 // freshFor is how long after a sign of life a session is used again without
-// asking the server whether it is still there.
+// asking the server whether it is still there: the first command will tell.
 const freshFor = 5 * time.Second
 
 // alive reports whether the server still answers.

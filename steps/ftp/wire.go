@@ -199,9 +199,16 @@ func (l *line) receive() (reply, error) {
 		r.lines = append(r.lines, text)
 	}
 	if code == 421 {
-		return r, &remote.LostError{Err: fmt.Errorf("the server has ended the session: 421 %s", l.quote(r.text()))}
+		return r, &remote.LostError{Err: &endedError{&replyError{code: r.code, text: l.redact(r.text())}}}
 	}
 	return r, nil
+}
+
+// An endedError is the last that the server says in a session.
+type endedError struct{ said *replyError }
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("the server has ended the session: %d %s", e.said.code, safename.Quote(e.said.text))
 }
 
 // parseReply cuts a line into code and text. The code of what is not the first
@@ -247,7 +254,40 @@ func (l *line) readLine() (string, error) {
 
 // command sends a command and returns the reply to it, passing over preliminary
 // ones. A code of 400 or more is a *replyError.
+//
+// The first command of a session that was used before may find that the server
+// has ended it meanwhile. The session begins anew then, once.
 func (s *session) command(ctx context.Context, verb, argument string) (reply, error) {
+	if !s.unproven {
+		return s.exchange(ctx, verb, argument)
+	}
+	s.unproven = false
+	asking := asks[verb]
+	var r reply
+	var err error
+	if asking {
+		r, err = s.exchange(ctx, verb, argument)
+	} else {
+		err = s.noop(ctx)
+	}
+	if remote.IsLost(err) && !errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+		if err := s.again(ctx); err != nil {
+			return reply{}, err
+		}
+		asking, err = false, nil
+	}
+	if asking || err != nil {
+		return r, err
+	}
+	return s.exchange(ctx, verb, argument)
+}
+
+// asks are commands that change nothing, so that they can be sent again when a
+// server may have carried them out before it ended the session.
+var asks = map[string]bool{"MLST": true, "SIZE": true, "MDTM": true, "PWD": true, "EPSV": true, "PASV": true}
+
+// exchange is command for a session that is known to work.
+func (s *session) exchange(ctx context.Context, verb, argument string) (reply, error) {
 	if err := s.say(ctx, verb, argument); err != nil {
 		return reply{}, err
 	}
