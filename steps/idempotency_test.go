@@ -55,9 +55,9 @@ func TestIdempotency(t *testing.T) {
 		"sftp.upload": func(t *testing.T) { overwritesRemotely(t, "sftp.upload", "sftp") },
 		"ftp.upload":  func(t *testing.T) { overwritesRemotely(t, "ftp.upload", "ftp") },
 		"sftp.download": func(t *testing.T) {
-			resumes(t, "sftp.download", "sftp", object{"resume_partial": true, "skip_if_same": true})
+			resumes(t, "sftp.download", "sftp", nil)
 		},
-		"ftp.download": func(t *testing.T) { resumes(t, "ftp.download", "ftp", object{"idempotency": "resume"}) },
+		"ftp.download": func(t *testing.T) { resumes(t, "ftp.download", "ftp", nil) },
 		"pgp.encrypt":  encryptsAgain,
 		"pgp.decrypt": func(t *testing.T) {
 			s := newSite(t, map[string]string{"W/f": noise(largeSize)})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A Meter reports how far the transfer of one file is. Its last byte is
@@ -11,16 +12,24 @@ import (
 type Meter struct {
 	Job   *courier.Context
 	Item  string
-	Total int64 // -1 if not known
-	Done  int64 // as reported
+	Total int64           // -1 if not known
+	Done  int64           // as reported
+	Guard *transfer.Guard // of what is moved; may be nil
 }
 
 // At reports that so many bytes are done.
 func (m *Meter) At(done int64) {
+	m.Guard.At(done)
 	if done < m.Total || m.Total < 0 {
 		m.Done = done
 		m.Beat()
 	}
+}
+
+// Compared reports that so many bytes were read again.
+func (m *Meter) Compared(done int64) {
+	m.Guard.At(done)
+	m.Beat()
 }
 
 // Beat keeps the stall timeout from firing where there is nothing to count.

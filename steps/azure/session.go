@@ -63,6 +63,9 @@ const (
 	answerWait = 4 * time.Minute
 )
 
+// errAnswerWait ends an answer that comes too slowly.
+var errAnswerWait = fmt.Errorf("its content takes longer than %v", answerWait)
+
 // do sends a request and reads the response. Redirects are not followed, for
 // keys go along.
 func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Header, body []byte) (*response, error) {
@@ -76,6 +79,9 @@ func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Head
 		return nil, s.fault(ctx, err)
 	}
 	defer resp.Body.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWait, errAnswerWait)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { resp.Body.Close() })()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	where := method + " " + safehttp.Origin(u)
 	if err != nil {

@@ -145,7 +145,7 @@ func (x *extraction) makeSide() error {
 
 // fits refuses what the disk has no room for, before the disk is full.
 func (x *extraction) fits(a contents, name string) error {
-	if free, ok := room(x.side.root, x.side.rel); ok && uint64(a.size()) > free {
+	if free, ok := transfer.Room(x.side.root, x.side.rel); ok && uint64(a.size()) > free {
 		return fmt.Errorf("archive %q unpacks to %d bytes, but the file system of %q has only %d left; nothing was unpacked: make room, then try again", name, a.size(), x.dst.name, free)
 	}
 	return nil

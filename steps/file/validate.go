@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // checkPath is what Validate can say about a path: that it may be used, and
@@ -60,7 +61,7 @@ func checkTarget(job *courier.Context, field, name string) error {
 			return nil, fmt.Errorf("%q: directory %q can't be written to by this worker: %w; give its user the permission, or another path", p.name, full, err)
 		}
 		facts := []any{"found", found, "writable", true}
-		if free, ok := room(p.root, dir); ok {
+		if free, ok := transfer.Room(p.root, dir); ok {
 			facts = append(facts, "free_bytes", free)
 		}
 		return facts, nil

@@ -139,7 +139,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 }
 
 func (cfg DownloadConfig) clean(job *courier.Context) error {
-	resume := cfg.Idempotency == idempotencyResume
+	resume := cfg.Idempotency != idempotencySkip
 	switch {
 	case cfg.LocalPath == "":
 		return cleanAttempts(job)

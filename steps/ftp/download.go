@@ -25,7 +25,7 @@ type DownloadConfig struct {
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
-	Idempotency   string          `json:"idempotency" default:"overwrite" doc:"overwrite; skip_if_exists to leave local files that exist as they are; or resume to go on where an earlier attempt or a lost connection ended, and to leave files that have the size and time of the remote ones; resume needs local_path"`
+	Idempotency   string          `json:"idempotency" default:"overwrite" doc:"overwrite, which goes on where an earlier attempt or a lost connection ended; skip_if_exists to leave local files that exist as they are; or resume to leave also files that have the size and time of the remote ones, and to go on with small files too; across attempts, going on needs local_path"`
 	ExpectedSize  *int64          `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about entries of the directory that can't be used: skip or fail"`
@@ -39,6 +39,7 @@ type DownloadConfig struct {
 	StableSeconds  int             `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	MaxBytes       int64           `json:"max_bytes,omitempty" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
 }
 
 // DownloadOutput is the output of [Download].
@@ -78,6 +79,12 @@ func (cfg DownloadConfig) after() remote.After {
 
 func (cfg DownloadConfig) resumes() bool { return cfg.Idempotency == idempotencyResume }
 
+// keeps reports whether the unfinished local file of a remote one of size bytes
+// is kept for another attempt. Of a small one that costs more than it saves.
+func (cfg DownloadConfig) keeps(size int64) bool {
+	return cfg.resumes() || cfg.Idempotency == idempotencyOverwrite && size >= remote.WorthKeeping
+}
+
 func (cfg DownloadConfig) check() error {
 	var size, place error
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
@@ -89,7 +96,7 @@ func (cfg DownloadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, place, checkParallel(cfg.ParallelFiles),
 		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyResume),
 		checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
 }
 
 func checkParallel(n int) error {
@@ -168,7 +175,7 @@ func (t *downloading) all(ctx context.Context) error {
 		return err
 	}
 	err = remote.InParallel(ctx, len(t.Files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
-		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.resumes(), func() error {
+		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.keeps(t.Files[i].Size), func() error {
 			return more(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 				return t.fetch(ctx, s, &t.Files[i])
 			})

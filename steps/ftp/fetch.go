@@ -36,23 +36,31 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 	if f.Local, err = job.Path(f.local); err != nil {
 		return err
 	}
-	now := proof{Server: s.addr, Path: f.Remote, Size: n.size, Modified: n.modified, Boot: boot()}
+	now := proof{Server: s.addr, Path: f.Remote, Size: n.size, Modified: n.modified, Boot: remote.Boot()}
 	if done, err := t.there(f, now); done || err != nil {
 		return err
+	}
+	ctx, guard := s.c.limits().Capped(cfg.MaxBytes).Slowed(cfg.BandwidthLimit).Guard(ctx)
+	defer guard.End()
+	if err := guard.Allows(n.size); err != nil {
+		return fault(err)
 	}
 	w, offset, err := cfg.begin(job, f, now)
 	if err != nil {
 		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close()
-	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size}
+	if err := remote.Fits(job, f.local, guard, n.size, offset); err != nil {
+		return fault(err)
+	}
+	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size, Guard: guard}
 	if err := t.copyTo(ctx, s, f.Remote, n, w, offset, m); err != nil {
 		return fault(err)
 	}
 	if remote.Times(cfg.Preserve) {
 		setTime(job, f.local, w, f.Modified)
 	}
-	if cfg.remembers() {
+	if cfg.remembers(n.size) {
 		now.Complete = true
 		if err := noteOn(job, f.local).write(now); err != nil {
 			return err
@@ -67,15 +75,15 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 
 // remembers reports whether a file that is there may count as downloaded, so
 // that it matters who has written it.
-func (cfg DownloadConfig) remembers() bool {
-	return cfg.Idempotency != idempotencyOverwrite || cfg.SkipIfSame
+func (cfg DownloadConfig) remembers(size int64) bool {
+	return cfg.Idempotency != idempotencyOverwrite || cfg.SkipIfSame || cfg.keeps(size)
 }
 
 // there reports whether the local file need not be downloaded. That an earlier
 // attempt of this step has written it doesn't count as having been there.
 func (t *downloading) there(f *remoteFile, now proof) (bool, error) {
 	job, cfg := t.job, t.cfg
-	if !cfg.remembers() {
+	if !cfg.remembers(now.Size) {
 		return false, nil
 	}
 	info, err := job.Stat(f.local)

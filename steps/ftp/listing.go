@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // maxEntryLine is how many bytes one entry of a listing may have. A server could
@@ -149,8 +150,10 @@ func (s *session) listHere(ctx context.Context, hidden bool, f func(entry) error
 // lines calls f with each line of a listing, and counts those that it doesn't
 // know.
 func (s *session) lines(ctx context.Context, verb, argument string, f func(string) (bool, error)) (unknown int, err error) {
+	ctx, guard := s.c.limits().Listing().Guard(ctx)
+	defer guard.End()
 	err = s.transfer(ctx, verb, argument, 0, false, func(conn net.Conn) error {
-		limit := &io.LimitedReader{R: source{conn}, N: remote.MaxListingBytes + 1}
+		limit := &io.LimitedReader{R: transfer.NewReader(ctx, source{conn}, guard.At), N: remote.MaxListingBytes + 1}
 		in := bufio.NewScanner(limit)
 		in.Buffer(make([]byte, 0, 4096), maxEntryLine)
 		for in.Scan() {

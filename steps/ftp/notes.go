@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"os"
 	"strings"
 	"time"
 
@@ -53,15 +52,6 @@ type proof struct {
 func (p proof) equal(other proof) bool {
 	return p.Server == other.Server && p.Path == other.Path && p.Size == other.Size &&
 		p.Modified.Equal(other.Modified) && !p.Modified.IsZero()
-}
-
-// boot identifies the run of the system; empty where it can't be told.
-func boot() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
 }
 
 // partName is the name that a file has until it is complete where attempts go

@@ -36,7 +36,7 @@ type partFile struct {
 
 // begin returns the destination for f, and how much of it is there already.
 func (cfg DownloadConfig) begin(job *courier.Context, f *remoteFile, now proof) (destination, int64, error) {
-	if cfg.Idempotency != idempotencyResume {
+	if !cfg.keeps(now.Size) {
 		w, err := job.Create(f.local)
 		return w, 0, err
 	}

@@ -39,7 +39,9 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		return fmt.Errorf("local file: %w", err)
 	}
 	p.src, p.file.size, p.file.was = src, before.Size(), remote.Identify(before)
-	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size}
+	ctx, guard := s.c.limits().Slowed(p.cfg.BandwidthLimit).Guard(ctx)
+	defer guard.End()
+	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size, Guard: guard}
 	dir, name := remote.Split(p.file.final)
 	p.side = remote.Join(dir, p.job.SideName(name))
 	if p.cfg.resumes() {
@@ -120,7 +122,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, file string, size
 func (s *session) compare(ctx context.Context, file string, local io.ReaderAt, m *remote.Meter) (bool, error) {
 	c := &comparer{src: local}
 	err := s.transfer(ctx, "RETR", file, 0, false, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, c, source{conn}, func(int64) { m.Beat() })
+		_, err := transfer.Copy(ctx, c, source{conn}, m.Compared)
 		return err
 	})
 	switch {

@@ -12,7 +12,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"",
 	},
 	"download": {
-		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; with idempotency resume the next attempt goes on where the last one stopped, if a note proves that the source is the same",
+		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; of a file of 1 MiB or more, and with idempotency resume of any, the next attempt goes on where the last one stopped, if a note proves that the source is the same",
 		"removes the unfinished local files of earlier attempts but those with which the next one goes on; keeps complete files",
 	},
 	"upload": {

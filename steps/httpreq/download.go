@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -49,6 +50,9 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 		return fmt.Errorf("output_path: %w", err)
 	}
 	defer w.Close()
+	if err := remote.Fits(p.job, p.cfg.OutputPath, p.meter.guard, size, 0); err != nil {
+		return fmt.Errorf("output_path: %w", err)
+	}
 	item := baseName(p.cfg.OutputPath)
 	report := func(done int64) {
 		if done < size || size < 0 {
@@ -257,6 +261,9 @@ func (t *part) fetch(ctx context.Context, resp *http.Response) error {
 	r, err := t.p.content(resp, t.p.limit-t.have)
 	if err != nil {
 		return err
+	}
+	if err := t.p.meter.guard.Fits(total, t.have, t.root, filepath.Dir(t.rel)); err != nil {
+		return fmt.Errorf("output_path: %w", err)
 	}
 	item := "download of " + baseName(t.p.cfg.OutputPath)
 	start, synced := t.have, t.have

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A meter reports how far the step is, and can say it again where nothing
 // moves.
 type meter struct {
-	job *courier.Context
+	job   *courier.Context
+	guard *transfer.Guard // of the content that is moved
 
 	mu          sync.Mutex
 	item        string
@@ -21,6 +23,7 @@ func (m *meter) report(item string, done, total int64) {
 	m.mu.Lock()
 	m.item, m.done, m.total = item, done, total
 	m.mu.Unlock()
+	m.guard.At(done)
 	m.job.Progress(done, total, item)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Options are what the host application allows. The zero value allows requests
@@ -32,6 +33,15 @@ type Options struct {
 	MaxBytes int64
 	// MaxOutput limits a response that becomes an output. 0 means 1 MiB.
 	MaxOutput int64
+
+	// KeepFree is how many bytes of the disk stay free of responses that are
+	// written to a file, as far as the system tells. 0 means 16 MiB, less than 0
+	// none.
+	KeepFree int64
+	// MinRate is how many bytes per second the content of a request or response
+	// must move at least, on average over five minutes. 0 means 1024, less than
+	// 0 no limit.
+	MinRate int64
 
 	// RootCAs vouch for servers; nil means those of the system. Certificates
 	// are shown to servers that ask for one.
@@ -58,6 +68,12 @@ func (o *Options) client() safehttp.Options {
 		Networks: o.Networks, TrustedHosts: o.TrustedHosts, Only: o.Hosts, AllowPlain: o.AllowPlain,
 		Lookup: o.Lookup, Dial: o.Dial, RootCAs: o.RootCAs, Certificates: o.Certificates, ConnectTimeout: o.ConnectTimeout,
 	}
+}
+
+// limits bound what the content of one exchange may cost. How large it may be is
+// up to limit.
+func (o *Options) limits() transfer.Limits {
+	return transfer.Limits{MaxBytes: -1, KeepFree: o.KeepFree, MinRate: o.MinRate}
 }
 
 // limit is the most bytes of a response's content.

@@ -166,6 +166,9 @@ func (p *prepared) exchange(ctx context.Context, client *safehttp.Client) (Reque
 	if ctx.Err() != nil {
 		return RequestOutput{}, context.Cause(ctx)
 	}
+	ctx, guard := p.opt.limits().Guard(ctx)
+	defer guard.End()
+	p.meter.guard = guard
 	part, err := p.openPart(ctx)
 	if err != nil {
 		return RequestOutput{}, err

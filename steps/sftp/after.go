@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -25,7 +26,7 @@ var errOtherContent = errors.New("the content differs when it is read again")
 
 // compareWhole reads a remote file again and compares it with the local one.
 func compareWhole(ctx context.Context, l lane, src io.ReaderAt, m *remote.Meter) error {
-	same, err := compareRange(ctx, l, src, 0, m.Total, m.Beat)
+	same, err := compareRange(ctx, l, src, 0, m.Total, m.Compared)
 	if err == nil && same < m.Total {
 		err = errOtherContent
 	}
@@ -84,12 +85,13 @@ type downloadedFile struct {
 }
 
 func (t *downloading) remembers() bool {
-	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
+	return t.cfg.resumes() || t.cfg.AfterTransfer != remote.AfterKeep
 }
 
 // note notes down what is downloaded, where that matters.
 func (t *downloading) note(ctx context.Context) error {
-	if !t.remembers() {
+	kept := func(f remoteFile) bool { return t.cfg.keeps(f.size) }
+	if t.cfg.AfterTransfer == remote.AfterKeep && !slices.ContainsFunc(t.files, kept) {
 		return nil
 	}
 	notes, err := openNotes(ctx, t.job, "download")

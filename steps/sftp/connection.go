@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Connections knows connections by the ids that job definitions use. It may be
@@ -102,6 +103,17 @@ type Connection struct {
 	// requests unanswered. 0 means 5 minutes.
 	OperationTimeout time.Duration `json:"-"`
 
+	// MaxBytes is the most that a file may have that is downloaded, also where a
+	// step allows more. 0 means 1 TiB, less than 0 no limit.
+	MaxBytes int64 `json:"max_bytes"`
+	// KeepFree is how many bytes of the disk stay free of downloaded files, as
+	// far as the system tells. 0 means 16 MiB, less than 0 none.
+	KeepFree int64 `json:"keep_free_bytes"`
+	// MinRate is how many bytes per second a transfer in either direction must
+	// move at least, on average over five minutes, unless the bandwidth_limit of
+	// the step is in the way. 0 means 1024, less than 0 no limit.
+	MinRate int64 `json:"min_bytes_per_second"`
+
 	// Channels is over how many SSH channels a large file is moved. 0 means 1,
 	// or 8 if the server is OpenSSH and far away, where that is several times
 	// as fast; many files go over 8 too if it takes its time to make them durable.
@@ -139,6 +151,11 @@ const (
 	// counts as lost.
 	keepAliveMisses = 3
 )
+
+// limits bound what the server may cost.
+func (c Connection) limits() transfer.Limits {
+	return transfer.Limits{MaxBytes: c.MaxBytes, KeepFree: c.KeepFree, MinRate: c.MinRate}
+}
 
 // withDefaults checks c and fills in the defaults.
 func (c Connection) withDefaults() (Connection, error) {

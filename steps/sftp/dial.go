@@ -32,7 +32,7 @@ func dial(ctx context.Context, job *courier.Context, all Connections, id string,
 // that others are reached through. Above are the ids of the connections that
 // wait for this one.
 func dialVia(ctx context.Context, job *courier.Context, all Connections, id string, c Connection, files bool, above ...string) (*session, error) {
-	s := &session{id: id, addr: c.address(), speaks: files, redact: job.Redact}
+	s := &session{id: id, addr: c.address(), speaks: files, redact: job.Redact, limits: c.limits()}
 	fault := func(err error) error { return s.fault("connect", "", err) }
 	c, err := c.withDefaults()
 	if err != nil {

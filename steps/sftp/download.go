@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Download is the step "sftp.download". It downloads one file, or those files
@@ -31,8 +32,8 @@ type DownloadConfig struct {
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
 
-	ResumePartial  bool            `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then"`
-	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
+	ResumePartial  *bool           `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then, and leave what an attempt of this step has completed; by default true; false begins anew"`
+	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded, whoever has written it"`
 	Preserve       string          `json:"preserve" default:"times" doc:"what the local file takes over: none, times, modes or all"`
 	Checksum       string          `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
@@ -40,6 +41,7 @@ type DownloadConfig struct {
 	StableSeconds  int             `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	MaxBytes       int64           `json:"max_bytes,omitempty" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
 }
 
 // DownloadOutput is the output of [Download].
@@ -68,6 +70,18 @@ func (cfg DownloadConfig) after() remote.After {
 	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
 }
 
+// resumes reports whether an attempt goes on where another one stopped.
+func (cfg DownloadConfig) resumes() bool { return cfg.ResumePartial == nil || *cfg.ResumePartial }
+
+// keeps reports whether the unfinished local file of a remote one of size bytes
+// is kept for another attempt. Of a small one that costs more than it saves.
+func (cfg DownloadConfig) keeps(size int64) bool {
+	if cfg.ResumePartial != nil {
+		return *cfg.ResumePartial
+	}
+	return size >= remote.WorthKeeping
+}
+
 func (cfg DownloadConfig) check() error {
 	var size error
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
@@ -76,7 +90,7 @@ func (cfg DownloadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size,
 		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
 }
 
 // A remoteFile is a file to download.
@@ -138,7 +152,7 @@ func (t *downloading) all(ctx context.Context) error {
 		}
 		return t.note(ctx)
 	}
-	if !t.cfg.ResumePartial {
+	if !t.cfg.resumes() {
 		return f()
 	}
 	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
@@ -192,12 +206,14 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *c
 	if t.cfg.SkipIfSame && t.isSame(f) {
 		return t.job.Wrote(f.local)
 	}
-	w, err := t.create(f)
+	ctx, guard := t.limits(s).Guard(ctx)
+	defer guard.End()
+	w, err := t.create(s, f, guard)
 	if err != nil {
-		return fmt.Errorf("local file %q: %w", f.local, err)
+		return err
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &remote.Meter{Job: t.job, Item: f.remote, Total: f.size}
+	m := &remote.Meter{Job: t.job, Item: f.remote, Total: f.size, Guard: guard}
 	if err := t.copyTo(ctx, s, c, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
@@ -237,12 +253,33 @@ func (t *downloading) isSame(f *remoteFile) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.size && !f.mtime.IsZero() && info.ModTime().Equal(f.mtime)
 }
 
-// create begins the local file, or goes on with it.
-func (t *downloading) create(f *remoteFile) (local, error) {
-	if !t.cfg.ResumePartial {
-		return t.job.Create(f.local)
+func (t *downloading) limits(s *session) transfer.Limits {
+	return s.limits.Capped(t.cfg.MaxBytes).Slowed(t.cfg.BandwidthLimit)
+}
+
+// create begins the local file, or goes on with it, if it may be as large as it
+// is.
+func (t *downloading) create(s *session, f *remoteFile, guard *transfer.Guard) (w local, err error) {
+	if err := guard.Allows(f.size); err != nil {
+		return nil, s.fault("download", f.remote, err)
 	}
-	return openPartial(t.job, f.local, partNote{f.remote, f.was})
+	if t.cfg.keeps(f.size) {
+		w, err = openPartial(t.job, f.local, partNote{f.remote, f.was, remote.Boot()})
+	} else {
+		w, err = t.job.Create(f.local)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("local file %q: %w", f.local, err)
+	}
+	have := int64(0)
+	if p, ok := w.(*partial); ok {
+		have = p.start
+	}
+	if err = remote.Fits(t.job, f.local, guard, f.size, have); err != nil {
+		w.Close()
+		return nil, s.fault("download", f.remote, err)
+	}
+	return w, nil
 }
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
@@ -254,7 +291,7 @@ func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remo
 	}
 	r := reading{crew: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open.lanes[0], m.Beat)
+		err = p.checkTail(ctx, open.lanes[0], m.Compared)
 		r.asked, r.wrote = p.start, p.start
 	}
 	if err == nil {

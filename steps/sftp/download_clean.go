@@ -51,7 +51,7 @@ func (cfg DownloadConfig) clean(job *courier.Context) error {
 // resume_partial has kept, too.
 func (d Download) Rollback(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	err := d.Cleanup(ctx, job, cfg)
-	if !cfg.ResumePartial || !job.Cancelled() {
+	if !cfg.resumes() || !job.Cancelled() {
 		return err
 	}
 	switch {

@@ -2,7 +2,6 @@ package sftp
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/courierhq/courier/internal/remote"
@@ -12,7 +11,7 @@ import (
 // possible: small, and without anything special to be done about it.
 func (t *downloading) isQuick(f *remoteFile, c *client) bool {
 	return f.plain && f.size <= min(smallFile, int64(c.readChunk)) && t.limit == nil &&
-		!t.cfg.ResumePartial && !t.cfg.SkipIfSame && t.cfg.Checksum == remote.ChecksumNone
+		!t.cfg.keeps(f.size) && !t.cfg.SkipIfSame && t.cfg.Checksum == remote.ChecksumNone
 }
 
 // fetchAtOnce downloads a small file in two round trips. It does nothing if the
@@ -30,10 +29,12 @@ func (t *downloading) fetchAtOnce(ctx context.Context, s *session, f *remoteFile
 	if f.size > smallFile {
 		return false, nil
 	}
-	w, err := t.create(f)
+	ctx, guard := t.limits(s).Guard(ctx)
+	defer guard.End()
+	w, err := t.create(s, f, guard)
 	if err != nil {
 		s.closeHandle(ctx, handle)
-		return false, fmt.Errorf("local file: %w", err)
+		return false, err
 	}
 	defer w.Close()
 	m := &remote.Meter{Job: t.job, Item: f.remote, Total: f.size}

@@ -82,6 +82,8 @@ func (s *session) each(ctx context.Context, dir string, f func(entry) error, par
 		return err
 	}
 	defer s.closeHandle(ctx, h)
+	ctx, guard := s.limits.Listing().Guard(ctx)
+	defer guard.End()
 	bytes, empty := 0, 0
 	for {
 		entries, n, err := s.readdir(ctx, h)
@@ -91,6 +93,7 @@ func (s *session) each(ctx context.Context, dir string, f func(entry) error, par
 		if err != nil {
 			return err
 		}
+		guard.At(int64(bytes + n))
 		if bytes += n; bytes > remote.MaxListingBytes {
 			return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", remote.MaxListingBytes>>20))
 		}

@@ -62,6 +62,7 @@ type partial struct {
 type partNote struct {
 	Remote string   `json:"remote"`
 	Was    identity `json:"was"`
+	Boot   string   `json:"boot"` // the run of the system in which the part was written
 }
 
 // openPartial goes on with what an earlier attempt has left of the file called
@@ -202,12 +203,12 @@ const tailBytes = 4 << 10
 
 // checkTail compares the end of the part with the remote file, and begins anew
 // if they differ.
-func (p *partial) checkTail(ctx context.Context, l lane, beat func()) error {
+func (p *partial) checkTail(ctx context.Context, l lane, progress func(int64)) error {
 	if p.start == 0 {
 		return nil
 	}
 	off := max(0, p.start-tailBytes)
-	same, err := compareRange(ctx, l, p.File, off, p.start, beat)
+	same, err := compareRange(ctx, l, p.File, off, p.start, progress)
 	if err == nil && same < p.start {
 		err = p.restart()
 	}
@@ -216,9 +217,9 @@ func (p *partial) checkTail(ctx context.Context, l lane, beat func()) error {
 
 // compareRange compares a remote file with a local one from off to end, and
 // returns the offset of the first packet with a difference, or end.
-func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, beat func()) (int64, error) {
+func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, progress func(int64)) (int64, error) {
 	c := &comparer{src: src, off: off}
-	r := reading{crew: alone(l.client, l.handle), size: end, to: c, progress: func(int64) { beat() }, asked: off, wrote: off, open: true}
+	r := reading{crew: alone(l.client, l.handle), size: end, to: c, progress: progress, asked: off, wrote: off, open: true}
 	err := r.run(ctx)
 	switch {
 	case errors.Is(err, errDifferent), errors.Is(err, errShrank):

@@ -39,7 +39,9 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		return fmt.Errorf("local file: %w", err)
 	}
 	p.src, p.file.size, p.file.was = src, before.Size(), remote.Identify(before)
-	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size}
+	ctx, guard := s.limits.Slowed(p.cfg.BandwidthLimit).Guard(ctx)
+	defer guard.End()
+	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size, Guard: guard}
 	dir, name := remote.Split(p.file.final)
 	p.side = remote.Join(dir, p.job.SideName(name))
 	if done, err := p.consult(ctx, s, before); done || err != nil {
@@ -143,7 +145,7 @@ func (p *putting) sameContent(ctx context.Context, s *session, remote string, a 
 		return false, err
 	}
 	defer s.closeHandle(ctx, h)
-	r := reading{crew: alone(s.client, h), size: size, to: &comparer{src: p.src}, progress: func(int64) { p.meter.Beat() }}
+	r := reading{crew: alone(s.client, h), size: size, to: &comparer{src: p.src}, progress: p.meter.Compared}
 	err = r.run(ctx)
 	switch {
 	case err == nil:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A session is an SFTP connection that lives until the execution is over, or
@@ -32,6 +33,7 @@ type session struct {
 	offered  []string            // ways to log in that the server offers; nil before the login
 	speaks   bool                // whether SFTP is spoken, or other connections are reached through this one
 	facts    []any               // about the server and what was agreed on, for a log
+	limits   transfer.Limits     // of what the server may cost
 	silence  time.Duration       // longest time for which the server may leave all requests unanswered
 	warnings []string            // what the configuration gives up
 	running  sync.WaitGroup      // whatever serves the connection

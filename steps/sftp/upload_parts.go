@@ -114,7 +114,7 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 		return 0, err
 	}
 	defer s.closeHandle(ctx, h)
-	same, err := compareRange(ctx, lane{s.client, h}, p.src, from, size, p.meter.Beat)
+	same, err := compareRange(ctx, lane{s.client, h}, p.src, from, size, p.meter.Compared)
 	switch {
 	case isStatus(err):
 		return 0, nil

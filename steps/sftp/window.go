@@ -171,6 +171,7 @@ func (r *reading) settleFirst(ctx context.Context) error {
 	}
 	if p.n += a.n; p.n < len(p.buf) {
 		r.chunk = max(minChunk, min(r.chunk, a.n)) // the server doesn't send more at once
+		r.progress(r.wrote + int64(p.n))
 		return r.ask(p)
 	}
 	if _, err := r.to.Write(p.buf); err != nil {

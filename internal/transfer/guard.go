@@ -1,0 +1,170 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Limits bound what moving one file may cost where the other side decides how
+// large it is and how fast it comes. A field that is 0 means the default, one
+// below 0 no limit.
+type Limits struct {
+	MaxBytes int64 // of a file that is fetched
+	KeepFree int64 // bytes of the disk that stay free of fetched files
+	MinRate  int64 // bytes per second on average over each [RateWindow]
+}
+
+// The defaults of [Limits], and the time over which the rate is taken.
+const (
+	DefaultMaxBytes = 1 << 40
+	DefaultKeepFree = 16 << 20
+	DefaultMinRate  = 1 << 10
+	RateWindow      = 5 * time.Minute
+
+	// ListingRate is the MinRate of a listing, whose server may have to look
+	// for every entry.
+	ListingRate = 64
+)
+
+// Capped returns l with no more than most bytes for a file; 0 changes nothing.
+func (l Limits) Capped(most int64) Limits {
+	l = l.defaults()
+	if most > 0 && (l.MaxBytes < 0 || most < l.MaxBytes) {
+		l.MaxBytes = most
+	}
+	return l
+}
+
+// Slowed returns l for a transfer that is itself limited to so many bytes per
+// second, which several files may share; 0 changes nothing.
+func (l Limits) Slowed(bandwidth int64) Limits {
+	const sharers = 64
+	l = l.defaults()
+	if bandwidth > 0 {
+		l.MinRate = min(l.MinRate, bandwidth/sharers)
+	}
+	return l
+}
+
+// Listing returns l for a listing, of which nothing is kept.
+func (l Limits) Listing() Limits {
+	l = l.defaults()
+	l.MinRate = min(l.MinRate, ListingRate)
+	return l
+}
+
+func (l Limits) defaults() Limits {
+	for _, f := range []struct {
+		value *int64
+		usual int64
+	}{{&l.MaxBytes, DefaultMaxBytes}, {&l.KeepFree, DefaultKeepFree}, {&l.MinRate, DefaultMinRate}} {
+		if *f.value == 0 {
+			*f.value = f.usual
+		}
+	}
+	return l
+}
+
+// A Guard keeps the transfer of one file within its [Limits]. It may be used by
+// several goroutines. A nil Guard allows everything.
+type Guard struct {
+	limits Limits
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	began  time.Time // of the present window; zero before anything is moved
+	mark   int64     // what was done then
+	last   int64     // what was done at last
+	root   *os.Root  // of the file that is written; nil means none
+	dir    string    // below root
+	looked int64     // done when the disk was last looked at
+}
+
+// lookEvery is how many bytes are written between two looks at the free space.
+const lookEvery = 16 << 20
+
+// Guard returns a guard, and a context that ends with the reason when a limit is
+// passed. End must be called.
+func (l Limits) Guard(ctx context.Context) (context.Context, *Guard) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &Guard{limits: l.defaults(), cancel: cancel}
+}
+
+// End gives the guard up.
+func (g *Guard) End() {
+	if g != nil {
+		g.cancel(nil)
+	}
+}
+
+// Fits reports whether a file of size bytes, of which have are there already,
+// may be written to the directory dir below root, and looks at its disk from
+// then on. A size below 0 is not known. Too large a file is refused for good.
+func (g *Guard) Fits(size, have int64, root *os.Root, dir string) error {
+	if g == nil {
+		return nil
+	}
+	if err := g.Allows(size); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.root, g.dir, g.looked, g.began, g.mark = root, dir, have, time.Now(), have
+	return g.room(max(0, size-have))
+}
+
+// Allows reports whether a file may have size bytes, wherever it goes.
+func (g *Guard) Allows(size int64) error {
+	if g == nil || g.limits.MaxBytes < 0 || size <= g.limits.MaxBytes {
+		return nil
+	}
+	most := g.limits.MaxBytes
+	return courier.Permanent(fmt.Errorf("has %d bytes, and max_bytes allows %d; raise max_bytes, of the step and of the connection, if the file is as large as it should be", size, most))
+}
+
+// room reports whether the disk has room for so many more bytes.
+func (g *Guard) room(more int64) error {
+	if g.root == nil || g.limits.KeepFree < 0 {
+		return nil
+	}
+	free, ok := Room(g.root, g.dir)
+	if !ok || uint64(more)+uint64(g.limits.KeepFree) <= free {
+		return nil
+	}
+	return fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (keep_free_bytes), and %d are to come; make room, then try again",
+		g.root.Name(), free, g.limits.KeepFree, more)
+}
+
+// At says how many bytes have been moved. Where that falls back, something else
+// is being moved.
+func (g *Guard) At(done int64) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if done < g.last || g.began.IsZero() {
+		g.began, g.mark, g.looked = time.Now(), done, min(g.looked, done)
+	}
+	g.last = done
+	if done-g.looked >= lookEvery {
+		g.looked = done
+		if err := g.room(0); err != nil {
+			g.cancel(err)
+		}
+	}
+	took := time.Since(g.began)
+	if took < RateWindow {
+		return
+	}
+	if moved := done - g.mark; g.limits.MinRate > 0 && float64(moved) < float64(g.limits.MinRate)*took.Seconds() {
+		g.cancel(fmt.Errorf("only %d bytes were moved within %v, and min_bytes_per_second demands %d per second; lower it if the line is as slow as that",
+			moved, took.Round(time.Second), g.limits.MinRate))
+	}
+	g.began, g.mark = time.Now(), done
+}

@@ -1,0 +1,110 @@
+package transfer_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+func TestGuardRate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits transfer.Limits
+		piece  int64         // bytes
+		every  time.Duration // of which one comes
+		ends   time.Duration // 0 means never
+	}{
+		{"default, slower", transfer.Limits{}, 512, 50 * time.Second, 5 * time.Minute},
+		{"default, just slower", transfer.Limits{}, 1000, time.Second, 5 * time.Minute},
+		{"default, just faster", transfer.Limits{}, 1025, time.Second, 0},
+		{"default, in bursts", transfer.Limits{}, 1 << 20, 4 * time.Minute, 0},
+		{"none", transfer.Limits{MinRate: -1}, 1, 50 * time.Second, 0},
+		{"higher", transfer.Limits{MinRate: 1 << 20}, 1 << 19, time.Second, 5 * time.Minute},
+		{"bandwidth", transfer.Limits{}.Slowed(1024), 1024, 10 * time.Second, 0},
+		{"listing", transfer.Limits{}.Listing(), 100, time.Second, 0},
+		{"slow listing", transfer.Limits{}.Listing(), 60, time.Second, 5 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, g := c.limits.Guard(t.Context())
+			defer g.End()
+			g.At(0)
+			began, done := time.Now(), int64(0)
+			for ctx.Err() == nil && time.Since(began) < 24*time.Hour {
+				time.Sleep(c.every)
+				done += c.piece
+				g.At(done)
+			}
+			took := time.Since(began)
+			if c.ends == 0 && ctx.Err() != nil || c.ends > 0 && (took < c.ends || took > c.ends+c.every) {
+				t.Errorf("%s: ends after %v: %v", c.name, took, context.Cause(ctx))
+			}
+			if c.ends > 0 && (courier.IsPermanent(context.Cause(ctx)) || !strings.Contains(context.Cause(ctx).Error(), "min_bytes_per_second")) {
+				t.Errorf("%s: %v", c.name, context.Cause(ctx))
+			}
+		})
+	}
+}
+
+// TestGuardPhases reads a file again after a long silence: that is no slow
+// transfer.
+func TestGuardPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, g := transfer.Limits{}.Guard(t.Context())
+		defer g.End()
+		time.Sleep(time.Hour)
+		g.At(1)
+		g.At(1 << 20)
+		time.Sleep(time.Hour)
+		g.At(1)
+		if ctx.Err() != nil {
+			t.Error(context.Cause(ctx))
+		}
+	})
+}
+
+func TestGuardSize(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	free, ok := transfer.Room(root, ".")
+	if !ok {
+		t.Fatal("the free space is not known")
+	}
+	for _, c := range []struct {
+		limits     transfer.Limits
+		size, have int64
+		permanent  bool
+		want       string // empty means that it fits
+	}{
+		{transfer.Limits{}, 1 << 20, 0, false, ""},
+		{transfer.Limits{}, -1, 0, false, ""},
+		{transfer.Limits{}, 1 << 50, 0, true, "max_bytes allows 1099511627776"},
+		{transfer.Limits{MaxBytes: 10}, 11, 0, true, "has 11 bytes, and max_bytes allows 10"},
+		{transfer.Limits{MaxBytes: 10}, 10, 0, false, ""},
+		{transfer.Limits{}.Capped(10), 11, 0, true, "max_bytes allows 10"},
+		{transfer.Limits{MaxBytes: 10}.Capped(20), 11, 0, true, "max_bytes allows 10"},
+		{transfer.Limits{MaxBytes: -1}, 1 << 60, 0, false, "are to come; make room"},
+		{transfer.Limits{MaxBytes: -1}, 1 << 60, 1<<60 - 10, false, ""},
+		{transfer.Limits{MaxBytes: -1, KeepFree: -1}, 1 << 60, 0, false, ""},
+		{transfer.Limits{KeepFree: int64(free) + 1<<40}, 1, 0, false, "keep_free_bytes"},
+	} {
+		_, g := c.limits.Guard(t.Context())
+		err := g.Fits(c.size, c.have, root, ".")
+		g.End()
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || courier.IsPermanent(err) != c.permanent) {
+			t.Errorf("%+v: %d bytes: %v, want %q", c.limits, c.size, err, c.want)
+		}
+	}
+	var none *transfer.Guard
+	if none.At(1); none.Fits(1<<60, 0, root, ".") != nil {
+		t.Error("no guard refuses a file")
+	}
+}
