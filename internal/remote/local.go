@@ -129,6 +129,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		return nil, IgnoreMissing(err) // it holds nothing that could match
 	}
 	var files []Source
+	paths := 0
 	dir := glob.Dir{Root: root, Rel: rel, Name: base}
 	err = glob.Walk(ctx, job, dir, glob.Depth(rest), func(below string, typ fs.FileMode) error {
 		if !typ.IsRegular() || IsSideFile(path.Base(below)) || !glob.Match(rest, below) {
@@ -136,7 +137,11 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		}
 		info, err := root.Lstat(filepath.Join(rel, filepath.FromSlash(below)))
 		if err == nil && info.Mode().IsRegular() {
-			files = append(files, Source{Local: path.Join(base, below), Below: below, Size: info.Size()})
+			s := Source{Local: path.Join(base, below), Below: below, Size: info.Size()}
+			if paths += len(s.Local); paths > MaxListingBytes {
+				return courier.Permanent(fmt.Errorf("%s finds files whose paths have more than %d MiB; narrow it", safename.Quote(q.LocalPath.String()), MaxListingBytes>>20))
+			}
+			files = append(files, s)
 		}
 		return IgnoreMissing(err)
 	})

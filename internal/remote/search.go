@@ -19,7 +19,7 @@ import (
 // What a search may find. A server could go on for ever.
 const (
 	MaxFiles        = 100_000  // that are asked for
-	MaxListingBytes = 64 << 20 // of all entries of all directories, those that are not asked for included
+	MaxListingBytes = 64 << 20 // of all entries of all directories, those that are not asked for included, and of the paths of those that are
 	MaxDepth        = 32       // of directories below the one that is searched
 )
 
@@ -183,6 +183,9 @@ func (f *finder) list(ctx context.Context, dir, below string) ([]Entry, error) {
 		if !f.wants(e) && !(e.IsDir && f.Descends(e.Below)) {
 			return nil
 		}
+		if err := f.hold(len(e.Path)); err != nil {
+			return err
+		}
 		reason := safename.Check(e.Name)
 		if reason == nil && seen[e.Name] {
 			reason = errors.New("the name is listed twice")
@@ -206,13 +209,22 @@ func (f *finder) wants(e Entry) bool {
 // count adds an entry to what the listing holds.
 func (f *finder) count(e Entry, here int) error {
 	const overhead = 64
-	if f.bytes += len(e.Name) + overhead; f.bytes > MaxListingBytes {
-		return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB; narrow pattern, or have the directory tidied up", MaxListingBytes>>20))
+	if err := f.hold(len(e.Name) + overhead); err != nil {
+		return err
 	}
 	if here+len(f.files)+len(f.refused) > MaxFiles {
 		return courier.Permanent(fmt.Errorf("more than %d files; narrow pattern, or have the directory tidied up", MaxFiles))
 	}
 	f.job.Progress(0, -1, f.top)
+	return nil
+}
+
+// hold counts bytes of what the listing holds. Directories may lie deep, so that
+// short names make long paths.
+func (f *finder) hold(n int) error {
+	if f.bytes += n; f.bytes > MaxListingBytes {
+		return courier.Permanent(fmt.Errorf("the listing is longer than %d MiB, with the paths of what is found; narrow pattern, or have the directory tidied up", MaxListingBytes>>20))
+	}
 	return nil
 }
 

@@ -223,7 +223,7 @@ func (r *remover) makePlan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := search{job: r.job, most: limits.MaxDeletes, kind: func(m fs.FileMode) bool { return !m.IsDir() || r.cfg.Recursive }}
+	s := search{job: r.job, most: limits.MaxDeletes, paths: limits.MaxPathBytes, kind: func(m fs.FileMode) bool { return !m.IsDir() || r.cfg.Recursive }}
 	found, _, err := s.find(ctx, given, &pattern)
 	if missing(err) {
 		err = nil

@@ -54,6 +54,9 @@ type Limits struct {
 	MaxRatio   int
 	MaxDeletes int // files and directories that one file.delete removes; 10,000
 	MaxMatches int // files that a pattern or a listing may find, or a manifest name; 100,000
+	// MaxPathBytes is the length of all paths together that a pattern or a listing
+	// may find, or a manifest name; 64 MiB.
+	MaxPathBytes int
 }
 
 // withDefaults returns l with a figure in every field.
@@ -64,6 +67,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxRatio = orDefault(l.MaxRatio, 200)
 	l.MaxDeletes = orDefault(l.MaxDeletes, 10_000)
 	l.MaxMatches = orDefault(l.MaxMatches, 100_000)
+	l.MaxPathBytes = orDefault(l.MaxPathBytes, 64<<20)
 	return l
 }
 

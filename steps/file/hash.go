@@ -125,7 +125,8 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 
 // find finds the files that a source stands for.
 func (h Hash) find(ctx context.Context, job *courier.Context, source courier.Pattern, as *bool) ([]match, error) {
-	s := search{job: job, most: h.Limits.withDefaults().MaxMatches}
+	limits := h.Limits.withDefaults()
+	s := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}
 	found, pattern, err := s.find(ctx, source, as)
 	if err != nil || pattern {
 		return found, err

@@ -79,7 +79,7 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 }
 
 func (l List) find(ctx context.Context, job *courier.Context, cfg ListConfig) ([]match, error) {
-	s := search{job: job, most: l.Limits.withDefaults().MaxMatches, kind: func(m fs.FileMode) bool {
+	s := search{job: job, most: l.Limits.withDefaults().MaxMatches, paths: l.Limits.withDefaults().MaxPathBytes, kind: func(m fs.FileMode) bool {
 		return m.IsRegular() || m.IsDir() && cfg.IncludeDirectories
 	}}
 	found, pattern, err := s.find(ctx, glob.Whole(cfg.Path, cfg.Glob), cfg.Glob)

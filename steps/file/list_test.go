@@ -72,6 +72,11 @@ func TestListRefuses(t *testing.T) {
 	s.refuse(t, "file.list", m{"path": "A", "pattern": "a/b"}, "!needs recursive")
 	s.refuse(t, "file.list", m{"path": "A", "min_age_seconds": -1}, "!min_age_seconds")
 	s.refuseWith(t, registry(file.Limits{MaxMatches: 2}), "file.list", m{"path": "A"}, "!more than 2 files")
+	paths := 3 * len(s.path("A/1"))
+	s.refuseWith(t, registry(file.Limits{MaxPathBytes: paths - 1}), "file.list", m{"path": "A"}, "!bytes; narrow it, or raise MaxPathBytes")
+	if _, err := s.execute(t.Context(), registry(file.Limits{MaxPathBytes: paths}), "file.list", m{"path": "A"}); err != nil {
+		t.Error(err)
+	}
 	for key, cfg := range map[string]m{
 		"file.list":   {"path": "B"},
 		"file.delete": {"path": "B/*"},

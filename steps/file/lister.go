@@ -17,8 +17,8 @@ import (
 // A Lister lists directories of the machine for monitors. Regular files count;
 // links, directories and the temporary files of Courier's transfers do not.
 type Lister struct {
-	roots []string
-	most  int
+	roots  []string
+	limits Limits
 }
 
 var _ courier.Watcher = (*Lister)(nil)
@@ -26,12 +26,13 @@ var _ courier.Watcher = (*Lister)(nil)
 // NewLister returns a lister of the directories that are given, and of those
 // below them: the same as Roots of the engine's options, since steps could not
 // read the files of others. A nil opt means the defaults; of the limits,
-// MaxMatches is how many files a directory may hold.
+// MaxMatches is how many files a directory may hold, and MaxPathBytes how long
+// their paths may be together.
 func NewLister(roots []string, opt *Options) *Lister {
 	if opt == nil {
 		opt = &Options{}
 	}
-	return &Lister{roots: roots, most: opt.Limits.withDefaults().MaxMatches}
+	return &Lister{roots: roots, limits: opt.Limits.withDefaults()}
 }
 
 // Least is a second.
@@ -99,11 +100,12 @@ func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Monitor
 	}
 	defer dir.Close()
 	var got courier.Listing
+	paths := 0
 	for {
 		const few = 256
 		entries, err := dir.ReadDir(few)
 		for _, e := range entries {
-			if err := l.add(&got, root, t.Path, e); err != nil {
+			if err := l.add(&got, &paths, root, t.Path, e); err != nil {
 				return courier.Listing{}, err
 			}
 		}
@@ -118,8 +120,8 @@ func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Monitor
 	}
 }
 
-// add takes a file into a listing.
-func (l *Lister) add(got *courier.Listing, root *os.Root, dir string, e fs.DirEntry) error {
+// add takes a file into a listing whose paths have so many bytes.
+func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string, e fs.DirEntry) error {
 	if !e.Type().IsRegular() || strings.Contains(e.Name(), sideMark) {
 		return nil
 	}
@@ -130,11 +132,15 @@ func (l *Lister) add(got *courier.Listing, root *os.Root, dir string, e fs.DirEn
 	if err != nil {
 		return fault(filepath.Join(dir, e.Name()), err)
 	}
-	if len(got.Files) == l.most {
-		return fmt.Errorf("%q: holds more than %d files; have it tidied up, or raise the limit in file.Options", dir, l.most)
+	if len(got.Files) == l.limits.MaxMatches {
+		return fmt.Errorf("%q: holds more than %d files; have it tidied up, or raise the limit in file.Options", dir, l.limits.MaxMatches)
+	}
+	name := filepath.Join(dir, e.Name())
+	if *paths += len(name); *paths > l.limits.MaxPathBytes {
+		return fmt.Errorf("%q: the paths of its files have more than %d bytes; have it tidied up, or raise MaxPathBytes in file.Options", dir, l.limits.MaxPathBytes)
 	}
 	got.Files = append(got.Files, courier.ListedFile{
-		Name: e.Name(), Path: filepath.Join(dir, e.Name()), Size: info.Size(), Modified: info.ModTime().UTC().Truncate(time.Microsecond),
+		Name: e.Name(), Path: name, Size: info.Size(), Modified: info.ModTime().UTC().Truncate(time.Microsecond),
 	})
 	return nil
 }

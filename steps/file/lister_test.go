@@ -75,6 +75,10 @@ func TestListerOfManyFiles(t *testing.T) {
 	if got, err := few.List(t.Context(), nil, target(dir)); err == nil || len(got.Files) > 0 || !strings.Contains(err.Error(), "more than 599 files") {
 		t.Errorf("listed %d files, %v", len(got.Files), err)
 	}
+	few = file.NewLister([]string{dir}, &file.Options{Limits: file.Limits{MaxPathBytes: 599 * len(dir)}})
+	if got, err := few.List(t.Context(), nil, target(dir)); err == nil || len(got.Files) > 0 || !strings.Contains(err.Error(), "raise MaxPathBytes") {
+		t.Errorf("listed %d files, %v", len(got.Files), err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := file.NewLister([]string{dir}, nil).List(ctx, nil, target(dir)); !errors.Is(err, context.Canceled) {

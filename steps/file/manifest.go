@@ -116,8 +116,9 @@ func unescape(name string) (string, error) {
 const maxSumLine = 16 << 10
 
 // readSums reads a manifest. Empty lines and those that begin with # are left
-// out, but given to comment, which may be nil.
-func readSums(ctx context.Context, r io.Reader, most int, comment func(string) error) (all []sumLine, err error) {
+// out, but given to comment, which may be nil. It may list so many files, whose
+// paths have so many bytes together.
+func readSums(ctx context.Context, r io.Reader, most, paths int, comment func(string) error) (all []sumLine, err error) {
 	lines := bufio.NewScanner(transfer.NewReader(ctx, r, nil))
 	lines.Buffer(make([]byte, 0, 4096), maxSumLine)
 	n := 0
@@ -141,6 +142,9 @@ func readSums(ctx context.Context, r io.Reader, most int, comment func(string) e
 		}
 		if len(all) == most {
 			return nil, refused("lists more than %d files, which are allowed; see MaxMatches in file.Options", most)
+		}
+		if paths -= len(l.name); paths < 0 {
+			return nil, refused("lists paths of more bytes than are allowed; see MaxPathBytes in file.Options")
 		}
 		all = append(all, l)
 	}

@@ -28,6 +28,8 @@ type search struct {
 	job  *courier.Context
 	kind func(fs.FileMode) bool // nil means regular files
 	most int                    // matches; more are an error
+	// paths is how long the paths of all matches may be together.
+	paths int
 }
 
 // find returns what a path or pattern stands for, in the order of the paths,
@@ -95,6 +97,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 		s.kind = fs.FileMode.IsRegular
 	}
 	var found []match
+	paths := 0
 	err := walk(ctx, s.job, p, depth, func(below string, typ fs.FileMode) error {
 		if !s.kind(typ) || !glob.Match(pattern, below) || !side && strings.Contains(below, sideMark) {
 			return nil
@@ -113,6 +116,9 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 		}
 		if err == nil && len(found) == s.most {
 			err = courier.Permanent(fmt.Errorf("%q: the pattern finds more than %d files; narrow it, or raise the limit in file.Options", path.Join(p.name, pattern), s.most))
+		}
+		if paths += len(m.name); err == nil && paths > s.paths {
+			err = courier.Permanent(fmt.Errorf("%q: the paths of what the pattern finds have more than %d bytes; narrow it, or raise MaxPathBytes in file.Options", path.Join(p.name, pattern), s.paths))
 		}
 		if err == nil {
 			err = checkText(below)

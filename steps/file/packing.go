@@ -70,7 +70,7 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 	}
 	c := &collector{job: job, dst: dst, limits: p.limits, seen: make(map[string]bool)}
 	for _, source := range all {
-		s := search{job: job, most: p.limits.MaxMatches}
+		s := search{job: job, most: p.limits.MaxMatches, paths: p.limits.MaxPathBytes}
 		found, _, err := s.find(ctx, source, p.glob)
 		if err != nil {
 			return nil, err

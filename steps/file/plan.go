@@ -74,7 +74,7 @@ type pair struct {
 
 // plan finds the files and their targets, in the order of the files' paths.
 func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) (pairs []pair, pattern bool, err error) {
-	s := search{job: job, most: limits.MaxMatches}
+	s := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}
 	found, pattern, err := s.find(ctx, r.source, r.glob)
 	if missing(err) && r.ignoreMissing {
 		return nil, pattern, nil

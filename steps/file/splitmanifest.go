@@ -91,7 +91,7 @@ func parseSplitText(ctx context.Context, text []byte, limits Limits) (m splitMan
 		return m, errors.New("is incomplete: its last line has no end")
 	}
 	var sizes []int64
-	lines, err := readSums(ctx, bytes.NewReader(text), limits.MaxFiles+1, func(comment string) error {
+	lines, err := readSums(ctx, bytes.NewReader(text), limits.MaxFiles+1, limits.MaxPathBytes, func(comment string) error {
 		digits, ok := strings.CutPrefix(comment, sizeComment)
 		if !ok {
 			return nil

@@ -95,6 +95,8 @@ func TestVerify(t *testing.T) {
 	s.refuseWith(t, registry(file.Limits{MaxMatches: 10}), "file.verify", m{"manifest_path": "A/BAD"}, "!more than 10 files")
 	s.write(t, map[string]string{"A/BAD": strings.Repeat("#\n", 1000)})
 	s.refuseWith(t, registry(file.Limits{MaxMatches: 10}), "file.verify", m{"manifest_path": "A/BAD"}, "!more than 40 lines")
+	s.write(t, map[string]string{"A/BAD": strings.Repeat(sum+"  "+strings.Repeat("x/", 1000)+"x\n", 6)})
+	s.refuseWith(t, registry(file.Limits{MaxPathBytes: 12_000}), "file.verify", m{"manifest_path": "A/BAD"}, "!MaxPathBytes")
 }
 
 func TestSplitJoin(t *testing.T) {

@@ -76,7 +76,7 @@ func (v Verify) read(ctx context.Context, job *courier.Context, manifest place, 
 		return nil, err
 	}
 	defer f.Close()
-	lines, err := readSums(ctx, f, v.Limits.withDefaults().MaxMatches, nil)
+	lines, err := readSums(ctx, f, v.Limits.withDefaults().MaxMatches, v.Limits.withDefaults().MaxPathBytes, nil)
 	if err == nil && len(lines) == 0 {
 		err = errNoManifest
 	}

@@ -145,7 +145,8 @@ func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([
 	if !pattern {
 		return lookAt(job, cfg.Path.String())
 	}
-	found, err := search{job: job, most: w.Limits.withDefaults().MaxMatches}.glob(ctx, glob.Whole(cfg.Path, cfg.Glob))
+	limits := w.Limits.withDefaults()
+	found, err := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}.glob(ctx, glob.Whole(cfg.Path, cfg.Glob))
 	if err != nil {
 		return nil, err
 	}
