@@ -63,6 +63,7 @@ type ContextConfig struct {
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above FirstAttempt implies it
 	Unresolved []string // config fields without a value in a dry run
+	MaxValue   int      // bytes of one value of Set, as JSON; 0 means no limit
 	// DryRun refuses all operations on files that would write, and makes no
 	// workspace: it is taken to be empty if it isn't there.
 	DryRun    bool
@@ -211,7 +212,8 @@ type SecretRequest struct {
 }
 
 // Set adds the value "<index>.<name>" when the step completes; until then
-// nobody sees it. It overrides a field of the same name in the step's output.
+// nobody sees it. It overrides a field of the same name in the step's output. One
+// that is larger than the engine allows is refused, with a permanent error.
 func (c *Context) Set(name string, v any) error {
 	if n, rest := cutName(name); n == "" || rest != "" {
 		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
@@ -219,6 +221,9 @@ func (c *Context) Set(name string, v any) error {
 	raw, err := marshalValue(v)
 	if err != nil {
 		return fmt.Errorf("set %q: %w", name, err)
+	}
+	if most := c.cfg.MaxValue; most > 0 && len(raw) > most {
+		return Permanent(fmt.Errorf("set %q: the value has %d bytes, more than the %d of engine.Options.MaxValue; put it into a file and set its path, or raise the limit", name, len(raw), most))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -273,6 +273,7 @@ const (
 	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
 	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
 	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
+	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
 
 // A StepExecution records one attempt of one step, in one iteration of the
@@ -372,8 +373,8 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 // An EventType names a point in the life of an execution, or of that of a chain.
 type EventType string
 
-// The types of events. Those of jobs and steps, but for EventStepProgress, follow
-// from an audit entry.
+// The types of events. Those of jobs and steps, but for EventJobLost and
+// EventStepProgress, follow from an audit entry.
 const (
 	EventJobStarted    EventType = "JobStarted"
 	EventJobCompleted  EventType = "JobCompleted"
@@ -381,6 +382,8 @@ const (
 	EventJobPaused     EventType = "JobPaused"
 	EventJobResumed    EventType = "JobResumed"
 	EventJobCancelled  EventType = "JobCancelled"
+	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
+	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
 	EventStepStarted   EventType = "StepStarted"
 	EventStepProgress  EventType = "StepProgress"
 	EventStepCompleted EventType = "StepCompleted"

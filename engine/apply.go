@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -12,34 +11,37 @@ import (
 // apply writes a transition with all that is waiting to be written. Errors of
 // the store are retried while the lease lasts. After the error of a refused
 // request, the request is known and nothing was written; after any other
-// error the lease is gone.
+// error the lease is gone: that of a write which the store refuses for good has
+// ended the execution as failed.
 func (r *run) apply(t *store.Transition) error {
 	t.Execution, t.Chain, t.Lease, t.Seq, t.Marks = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
 	t.Ended = append(r.ended, t.Ended...)
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID
 	}
-	var stopping time.Time
-	err := retry(&r.patience, func(ctx context.Context) error {
-		err := r.e.store.Apply(ctx, *t)
-		if err != nil && !promised(err) {
-			r.giveUp(&stopping)
-		}
-		return err
-	})
+	given := t.To
+	err := r.write(t)
 	if q, ok := errors.AsType[*store.RequestedError](err); ok {
 		r.asked(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
-		t.Ended = nil
+		t.To, t.Ended = given, nil
+		r.regain()
 		return err
+	}
+	if errors.Is(err, courier.ErrInvalid) {
+		return r.unkept(t, err)
 	}
 	if err != nil {
 		if !errors.Is(err, courier.ErrLeaseLost) {
-			r.log.Error("write progress", "error", err)
+			r.log.Error("write progress", "error", r.secrets.message(err))
 		}
 		r.lost(courier.ErrLeaseLost)
 		return err
 	}
 	r.written(t)
+	if t.To != given {
+		r.lost(courier.ErrLeaseLost)
+		return errLeft
+	}
 	return nil
 }
 
@@ -73,8 +75,11 @@ func (r *run) written(t *store.Transition) {
 	if t.Start != nil {
 		n++
 	}
+	r.logWritten(t)
 	r.tell(t)
 	r.e.notices.heard()
+	r.known = standing{t.Position, t.Marks}
+	r.over = t.To != courier.Running
 	r.seq += n
 	r.ended = nil
 	r.current = t.Start

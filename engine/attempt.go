@@ -46,7 +46,9 @@ func (r *run) attempt(step, n int, cleanup bool) outcome {
 		a.stall = *spec.StallTimeout
 	}
 	a.job = r.newContext(step, n, a, false)
+	r.began = time.Now()
 	o := a.execute()
+	r.took = time.Since(r.began)
 	a.finish(&o)
 	return o
 }
@@ -95,7 +97,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 		Attempt: n, FirstAttempt: r.marks.Base + 1, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
-		OnProgress: a.progress, Unresolved: unresolved,
+		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,
 	}
 	if r.e.opt.Log != nil {
 		cfg.Log = r.log.With("step", step, "type", cfg.Type, "attempt", n)
@@ -399,6 +401,12 @@ func (a *attempt) finish(o *outcome) {
 	if !o.abandoned {
 		a.run.buf = a.buf
 	}
+	if err := a.run.e.tooLarge(o); err != nil {
+		o.outputs, o.files = nil, nil
+		if o.err == nil {
+			o.err, o.reason = courier.Permanent(err), courier.ReasonError
+		}
+	}
 	a.run.secrets.clear(o)
 }
 
@@ -471,22 +479,4 @@ func stacks() []byte {
 	const most = 1 << 20
 	buf := make([]byte, most)
 	return buf[:runtime.Stack(buf, true)]
-}
-
-// minProgress is the least time between two progress events of an attempt.
-const minProgress = 100 * time.Millisecond
-
-// progress takes note that the step is alive, and makes a few events a second
-// of its reports.
-func (a *attempt) progress(v courier.Progress) {
-	now := time.Now().UnixNano()
-	a.active.Store(now)
-	shown := a.shown.Load()
-	if !a.run.e.events.wanted() || now-shown < int64(minProgress) && v.Done != v.Total || !a.shown.CompareAndSwap(shown, now) {
-		return
-	}
-	ev := a.run.event(courier.EventStepProgress)
-	ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = a.job.Step(), a.job.ID(), a.typ.Key(), a.job.Iteration(), a.job.Attempt()
-	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = a.run.secrets.clean(v.Item), v.Done, v.Total, v.Bytes
-	a.run.e.events.emit(ev)
 }

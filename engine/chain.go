@@ -159,7 +159,7 @@ func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExec
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
-	params, err := mergeParams(c.Params, opt.Params)
+	params, err := e.mergeParams(c.Params, opt.Params)
 	if err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
@@ -201,7 +201,7 @@ func (e *Engine) memberExecution(m *courier.ChainMember, p *program, given map[s
 		}
 		maps.Copy(params, object(raw))
 	}
-	return p.execution(courier.ExecutionID(e.ids.New()), &EnqueueOptions{Params: params, Priority: m.Priority, By: by})
+	return e.execution(p, courier.ExecutionID(e.ids.New()), &EnqueueOptions{Params: params, Priority: m.Priority, By: by})
 }
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -140,9 +140,9 @@ func (d *dryRun) program(p *program, given params, r *Report) {
 	bad := func(err error) {
 		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: plainMessage(err)})
 	}
-	merged, err := mergeParams(p.job.Params, given.given)
+	merged, err := d.e.mergeParams(p.job.Params, given.given)
 	if err == nil && given.asked {
-		_, err = p.execution("", &EnqueueOptions{Params: given.given})
+		_, err = d.e.execution(p, "", &EnqueueOptions{Params: given.given})
 	}
 	if err != nil {
 		bad(err)

@@ -38,7 +38,7 @@ func (d *dryRun) chain(ctx context.Context, chain courier.Chain, r *ChainReport)
 		return bad("", err)
 	}
 	r.Problems = append(r.Problems, def.problems...)
-	merged, err := mergeParams(def.chain.Params, d.opt.Params)
+	merged, err := d.e.mergeParams(def.chain.Params, d.opt.Params)
 	if err != nil {
 		return bad("params", err)
 	}
@@ -179,7 +179,7 @@ func (d *dryRun) schedule(s *store.Schedule, now time.Time) ScheduleReport {
 		r.Notes = append(r.Notes, "the last time it could not fire: "+def.Problem)
 	}
 	if d.target != nil {
-		if _, err := d.target.execution("", &EnqueueOptions{Params: def.Params}); err != nil {
+		if _, err := d.e.execution(d.target, "", &EnqueueOptions{Params: def.Params}); err != nil {
 			r.Problem = "it can't start this version: " + plainMessage(err)
 		}
 	}

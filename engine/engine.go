@@ -80,12 +80,27 @@ type Options struct {
 	// Grace is how long a step may take to return after its context has ended.
 	// 0 means 10 seconds.
 	Grace time.Duration
+	// MaxOutput is how many bytes the outputs of an attempt may have as JSON,
+	// together with the files that it reports. An attempt that has more fails, and
+	// is not repeated: its outputs are kept in the store and read again by whoever
+	// goes on. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
+	MaxOutput int
+	// MaxValue is how many bytes one value of Context.Set may have as JSON. 0
+	// means MaxOutput.
+	MaxValue int
+	// MaxParams is how many bytes the parameters of an execution, or of one of a
+	// chain, may have as JSON. 0 means 16 MiB.
+	MaxParams int
 	// Around, if not nil, is called in place of every step's Execute and calls
 	// next for it, for tracing, limits, or faults in tests. What it returns is
 	// the step's error; a result that next reported as good is lost if it
 	// returns one.
 	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
-	// Log receives what nobody can be told otherwise. Nil means none.
+	// Log receives, at level info, the start and the end of every execution; at
+	// warn, each attempt that failed, each retry, executions that were taken over
+	// or lost, and writes that the store refuses, at first and every 30 seconds;
+	// and what nobody can be told otherwise. Secrets that an execution has used are
+	// left out. Nil means none.
 	Log *slog.Logger
 	// Observers are called with every event, one event at a time, after it was
 	// committed. One that is slow or blocks delays the others' events and, when
@@ -136,15 +151,16 @@ type Engine struct {
 	zones    zones
 	watching watching
 
-	mu      sync.Mutex
-	runs    map[courier.ExecutionID]*run
-	zombies map[courier.ExecutionID]int             // abandoned attempts that have not returned
-	waiters map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution, or with one of a chain execution's
-	keeper  *keeper                                 // renews while there are runs
-	worker  *worker                                 // set between Start and the end of Stop
-	wake    chan struct{}                           // there may be something to claim
-	freed   chan struct{}                           // a slot became free
-	healthy atomic.Bool                             // the last renewal succeeded
+	mu       sync.Mutex
+	runs     map[courier.ExecutionID]*run
+	zombies  map[courier.ExecutionID]int             // abandoned attempts that have not returned
+	waiters  map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution, or with one of a chain execution's
+	keeper   *keeper                                 // renews while there are runs
+	worker   *worker                                 // set between Start and the end of Stop
+	wake     chan struct{}                           // there may be something to claim
+	freed    chan struct{}                           // a slot became free
+	healthy  atomic.Bool                             // the last renewal succeeded
+	refusals map[courier.ExecutionID]*RefusedWrite   // what the store does not take now
 
 	trusting bool  // polls as seldom as the store allows
 	unfit    error // what is wrong with what New was given
@@ -157,11 +173,12 @@ type Engine struct {
 func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e := &Engine{
 		store: s, reg: r,
-		runs:    make(map[courier.ExecutionID]*run),
-		zombies: make(map[courier.ExecutionID]int),
-		waiters: make(map[courier.ExecutionID][]chan struct{}),
-		wake:    make(chan struct{}, 1),
-		freed:   make(chan struct{}, 1),
+		runs:     make(map[courier.ExecutionID]*run),
+		zombies:  make(map[courier.ExecutionID]int),
+		refusals: make(map[courier.ExecutionID]*RefusedWrite),
+		waiters:  make(map[courier.ExecutionID][]chan struct{}),
+		wake:     make(chan struct{}, 1),
+		freed:    make(chan struct{}, 1),
 	}
 	if opt != nil {
 		e.opt = *opt
@@ -204,6 +221,9 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	setDefault(&o.SoftStop, 30*time.Second)
 	setDefault(&o.Grace, 10*time.Second)
 	setDefault(&o.Orphans, 7*24*time.Hour)
+	setDefault(&o.MaxOutput, 16<<20)
+	setDefault(&o.MaxValue, o.MaxOutput)
+	setDefault(&o.MaxParams, 16<<20)
 	e.log = o.Log
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)

@@ -105,7 +105,7 @@ func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, k
 			return store.NewExecution{}, err
 		}
 	}
-	n, err := p.execution(courier.ExecutionID(e.ids.New()), opt)
+	n, err := e.execution(p, courier.ExecutionID(e.ids.New()), opt)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}
@@ -113,8 +113,8 @@ func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, k
 	return n, nil
 }
 
-// execution returns a new execution of the program.
-func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
+// execution returns a new execution of a program.
+func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
 	if opt.Delay < 0 {
 		return store.NewExecution{}, fmt.Errorf("delay: %v is negative: %w", opt.Delay, courier.ErrInvalid)
 	}
@@ -124,7 +124,7 @@ func (p *program) execution(id courier.ExecutionID, opt *EnqueueOptions) (store.
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
 		return store.NewExecution{}, err
 	}
-	params, err := mergeParams(p.job.Params, opt.Params)
+	params, err := e.mergeParams(p.job.Params, opt.Params)
 	if err != nil {
 		return store.NewExecution{}, err
 	}
@@ -192,7 +192,7 @@ func checkText(fields map[string]string) error {
 
 // mergeParams returns the JSON object of the parameters of an execution: the
 // declared ones, overridden by what is given.
-func mergeParams(declared, given map[string]any) (json.RawMessage, error) {
+func (e *Engine) mergeParams(declared, given map[string]any) (json.RawMessage, error) {
 	if len(given) == 0 && len(declared) == 0 {
 		return nil, nil
 	}
@@ -212,6 +212,10 @@ func mergeParams(declared, given map[string]any) (json.RawMessage, error) {
 	raw, err := courier.AppendJSON(nil, all)
 	if err != nil {
 		return nil, fmt.Errorf("params: %w: %w", err, courier.ErrInvalid)
+	}
+	if len(raw) > e.opt.MaxParams {
+		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",
+			len(raw), e.opt.MaxParams, courier.ErrInvalid)
 	}
 	return raw, nil
 }

@@ -122,3 +122,21 @@ func eventOf(x *courier.Execution, a *courier.AuditEntry) (courier.Event, bool) 
 	ev.Type = store.EventOf(a, false)
 	return ev, ev.Type != ""
 }
+
+// minProgress is the least time between two progress events of an attempt.
+const minProgress = 100 * time.Millisecond
+
+// progress takes note that the step is alive, and makes a few events a second
+// of its reports.
+func (a *attempt) progress(v courier.Progress) {
+	now := time.Now().UnixNano()
+	a.active.Store(now)
+	shown := a.shown.Load()
+	if !a.run.e.events.wanted() || now-shown < int64(minProgress) && v.Done != v.Total || !a.shown.CompareAndSwap(shown, now) {
+		return
+	}
+	ev := a.run.event(courier.EventStepProgress)
+	ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = a.job.Step(), a.job.ID(), a.typ.Key(), a.job.Iteration(), a.job.Attempt()
+	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = a.run.secrets.clean(v.Item), v.Done, v.Total, v.Bytes
+	a.run.e.events.emit(ev)
+}

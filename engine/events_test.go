@@ -41,6 +41,9 @@ func eventOfEntry(before []courier.AuditEntry, a *courier.AuditEntry) string {
 		if a.To == "queued" && (a.From == "paused" || a.From == "failed") {
 			e.Type = courier.EventJobResumed
 		}
+		if a.To == "queued" && a.From == "running" && a.Reason == courier.ReasonWorkerLost {
+			e.Type = courier.EventJobTakenOver
+		}
 		if a.To == "running" {
 			e.Type = courier.EventJobStarted
 			for _, b := range before {
@@ -56,7 +59,8 @@ func eventOfEntry(before []courier.AuditEntry, a *courier.AuditEntry) string {
 	return eventText(&e)
 }
 
-// A listener keeps what it is told of each execution, without progress.
+// A listener keeps what it is told of each execution, without what is not in the
+// audit: progress, and that an engine has lost an execution.
 type listener struct {
 	mu   sync.Mutex
 	seen map[courier.ExecutionID][]string
@@ -77,7 +81,7 @@ func (l *listener) hear(e courier.Event) {
 	if l.seen == nil {
 		l.seen = make(map[courier.ExecutionID][]string)
 	}
-	if e.Type != courier.EventStepProgress {
+	if e.Type != courier.EventStepProgress && e.Type != courier.EventJobLost {
 		l.seen[e.Execution] = append(l.seen[e.Execution], eventText(&e))
 	}
 }
@@ -108,7 +112,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 					return ""
 				}
 			}
-			if e.Type == courier.EventStepProgress {
+			if e.Type == courier.EventStepProgress || e.Type == courier.EventJobLost {
 				return ""
 			}
 			return fmt.Sprintf("%s: not in the audit yet", eventText(e))

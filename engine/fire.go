@@ -245,7 +245,7 @@ func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
 	}
-	n, err := p.execution(courier.ExecutionID(e.ids.New()), &EnqueueOptions{
+	n, err := e.execution(p, courier.ExecutionID(e.ids.New()), &EnqueueOptions{
 		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func (t *monitorTarget) start(r *store.MonitorRecord, params map[string]any, m *
 		r.Chains = append(r.Chains, n)
 		return courier.ExecutionID(n.ID), err
 	}
-	n, err := t.job.execution(courier.ExecutionID(t.e.ids.New()), &EnqueueOptions{
+	n, err := t.e.execution(t.job, courier.ExecutionID(t.e.ids.New()), &EnqueueOptions{
 		Params: params, Priority: m.Priority, IdempotencyKey: key, By: by,
 	})
 	r.Executions = append(r.Executions, n)

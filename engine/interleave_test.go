@@ -134,7 +134,9 @@ func (p *play) engine(name string) *engine.Engine {
 	}
 	e := engine.New(s, p.reg, &engine.Options{Worker: name, Workspace: p.dir, Observers: []func(courier.Event){func(ev courier.Event) {
 		p.mu.Lock()
-		p.events = append(p.events, ev)
+		if ev.Type != courier.EventJobLost { // which is not in the audit
+			p.events = append(p.events, ev)
+		}
 		p.mu.Unlock()
 	}}})
 	p.engines = append(p.engines, e)

@@ -100,9 +100,12 @@ func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// able reports whether the engine may claim: not while it can't renew. Without
-// runs nothing is renewed that would tell, so it asks.
+// able reports whether the engine may claim: not while it can't renew, or write
+// progress. Without runs nothing is renewed that would tell, so it asks.
 func (e *Engine) able(ctx context.Context) bool {
+	if e.blocked() {
+		return false
+	}
 	if e.healthy.Load() {
 		return true
 	}
@@ -129,6 +132,9 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 	runs := make(map[courier.ExecutionID]*run, len(e.runs))
 	req := store.RenewRequest{Worker: e.opt.Worker, For: e.opt.Lease}
 	for id, r := range e.runs {
+		if r.left.Load() {
+			continue
+		}
 		runs[id] = r
 		req.Leases = append(req.Leases, store.Lease{Execution: id, Token: r.token})
 	}

@@ -22,7 +22,8 @@ func (e *Engine) mail(ctx context.Context, to *courier.EmailTarget, n courier.No
 var happened = map[courier.EventType]string{
 	courier.EventJobStarted: "started", courier.EventJobCompleted: "completed", courier.EventJobFailed: "failed",
 	courier.EventJobPaused: "paused", courier.EventJobResumed: "resumed", courier.EventJobCancelled: "cancelled",
-	courier.EventStepStarted: "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
+	courier.EventJobTakenOver: "taken over",
+	courier.EventStepStarted:  "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
 	courier.EventStepSkipped:  "skipped",
 	courier.EventChainStarted: "started", courier.EventChainCompleted: "completed", courier.EventChainFailed: "failed",
 }

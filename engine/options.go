@@ -24,6 +24,14 @@ func (o *Options) check() error {
 	}
 	for _, d := range []struct {
 		name  string
+		value int
+	}{{"MaxOutput", o.MaxOutput}, {"MaxValue", o.MaxValue}, {"MaxParams", o.MaxParams}} {
+		if d.value < 0 {
+			add("Options.%s: %d bytes is negative; 0 means the default", d.name, d.value)
+		}
+	}
+	for _, d := range []struct {
+		name  string
 		value time.Duration
 		least time.Duration
 	}{
@@ -40,4 +48,18 @@ func (o *Options) check() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", courier.ErrInvalid, errors.Join(found...))
+}
+
+// tooLarge reports an outcome that is more than may be stored.
+func (e *Engine) tooLarge(o *outcome) error {
+	const overhead = 32 // of a file, besides its path
+	files := 0
+	for i := range o.files {
+		files += len(o.files[i].Path) + overhead
+	}
+	if n := len(o.outputs) + files; n > e.opt.MaxOutput {
+		return fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
+			"have the step give less, such as the path of a file with the rest, or raise the limit", len(o.outputs), files, e.opt.MaxOutput)
+	}
+	return nil
 }

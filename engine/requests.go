@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -84,6 +85,10 @@ func (e *Engine) wasAsked(x *courier.Execution, kind courier.RequestKind, by str
 	e.mu.Unlock()
 	if r != nil && x.State == courier.Running {
 		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: by})
+	}
+	if x.State == courier.Cancelled {
+		e.log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
+			slog.String("by", by), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
 	}
 	if t, ok := requestEvents[x.State]; ok {
 		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: by})

@@ -29,6 +29,15 @@ type run struct {
 	current *courier.StepExecution  // the present step, as the store knows it
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
+	known   standing                // what the store knows
+	// unstarted are the marks before those of the attempt that a write starts.
+	unstarted store.Marks
+	scrubbed  int         // see scrubbedOutputs
+	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
+	over      bool        // a write has ended the lease
+	claimed   time.Time   // when
+	began     time.Time   // of the last attempt
+	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it could not tell of.
 	reclaimed bool
@@ -62,6 +71,12 @@ type run struct {
 	request atomic.Pointer[store.Renewed]
 }
 
+// A standing is where an execution stands in the store.
+type standing struct {
+	courier.Position
+	store.Marks
+}
+
 // errExecutionTimeout is the cause with which steps end when the whole
 // execution takes too long.
 var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
@@ -71,11 +86,15 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Marks, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop,
+		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Marks}, claimed: sent,
 	}
 	r.reclaimed = c.Marks.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
-	r.watchdog = time.AfterFunc(e.validity(sent), func() { r.lost(courier.ErrLeaseLost) })
+	r.watchdog = time.AfterFunc(e.validity(sent), func() {
+		if !r.left.Load() {
+			r.lost(courier.ErrLeaseLost)
+		}
+	})
 	if r.x.Timeout > 0 {
 		r.deadline = time.AfterFunc(max(0, c.Remaining), func() { r.interrupt(errExecutionTimeout) })
 		if c.Remaining <= 0 {
@@ -83,8 +102,14 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		}
 	}
 	e.notices.heard()
-	if c.First {
+	r.logClaimed(c)
+	switch {
+	case c.First:
 		e.events.emit(r.event(courier.EventJobStarted))
+	case c.Reclaimed:
+		ev := r.event(courier.EventJobTakenOver)
+		ev.Reason = courier.ReasonWorkerLost
+		e.events.emit(ev)
 	}
 	if c.Started != nil {
 		begun := *c.Started
@@ -180,6 +205,10 @@ func (r *run) started(s *courier.StepExecution) bool {
 
 // close releases what the run holds.
 func (r *run) close() {
+	if !r.over {
+		r.logLost()
+		r.e.events.emit(r.event(courier.EventJobLost))
+	}
 	r.watchdog.Stop()
 	if r.deadline != nil {
 		r.deadline.Stop()
@@ -363,11 +392,6 @@ func (r *run) undo(cancelled bool) {
 	}
 }
 
-func (r *run) timedOut() *courier.StepError {
-	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
-	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
-}
-
 // start writes that an attempt of a step begins, together with the end of the
 // one before. It returns the attempt's number and whether something of an
 // earlier one may have to be cleaned up.
@@ -379,6 +403,7 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 	r.handed = before.Interrupted
 	cleanup = before.Interrupted || r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
+	r.unstarted = before
 	spec := r.program.tree.Spec(step)
 	s := &courier.StepExecution{
 		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
@@ -443,29 +468,6 @@ func (r *run) removeWorkspace() {
 	r.closeResources()
 	if err := r.e.work.remove(r.x.ID); err != nil {
 		r.log.Warn("remove workspace", "error", err)
-	}
-}
-
-// fail ends the execution as failed, at a position from which it can be
-// resumed.
-func (r *run) fail(err *courier.StepError, pos courier.Position) {
-	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(err.Err)
-	r.err = err
-	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
-	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
-		if r.walk != nil {
-			r.undo(true) // what was kept for a resume
-		}
-		r.cancelled()
-	}
-}
-
-// failure is the stored form of an error, without secrets and cut to a length
-// that people and rows can take.
-func (r *run) failure(err *courier.StepError) *courier.Failure {
-	return &courier.Failure{
-		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, Attempt: err.Attempt,
-		Reason: err.Reason, Message: r.secrets.message(err.Err),
 	}
 }
 

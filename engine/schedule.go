@@ -193,7 +193,7 @@ func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courie
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.execution("", &EnqueueOptions{Params: s.Params}); err != nil {
+	if _, err := e.execution(p, "", &EnqueueOptions{Params: s.Params}); err != nil {
 		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
 	}
 	return nil, nil

@@ -224,3 +224,31 @@ func missingFailure(missing []string) *courier.Failure {
 		Message: fmt.Sprintf("files that completed steps left are missing or changed; put them back and resume again, or start a new execution: %s", strings.Join(list, ", ")),
 	}
 }
+
+// fail ends the execution as failed, at a position from which it can be
+// resumed.
+func (r *run) fail(err *courier.StepError, pos courier.Position) {
+	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(err.Err)
+	r.err = err
+	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
+	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+		if r.walk != nil {
+			r.undo(true) // what was kept for a resume
+		}
+		r.cancelled()
+	}
+}
+
+// failure is the stored form of an error, without secrets and cut to a length
+// that people and rows can take.
+func (r *run) failure(err *courier.StepError) *courier.Failure {
+	return &courier.Failure{
+		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, Attempt: err.Attempt,
+		Reason: err.Reason, Message: r.secrets.message(err.Err),
+	}
+}
+
+func (r *run) timedOut() *courier.StepError {
+	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
+	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
+}

@@ -148,7 +148,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 		if len(late) != 1 || !errors.Is(late[0], courier.ErrLeaseLost) {
 			t.Errorf("the late writes returned %v", late)
 		}
-		if got := fmt.Sprint(events); got != "[JobStarted StepStarted]" {
+		if got := fmt.Sprint(events); got != "[JobStarted StepStarted JobLost]" {
 			t.Errorf("the loser told of %s", got)
 		}
 		if err := storetest.CheckExecution(t.Context(), h.Store, x.ID); err != nil {

@@ -172,7 +172,7 @@ func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 
 // EventOf returns the type of the event that an audit entry stands for, or "" for
 // those that stand for none: the creation, a release, every return to the queue
-// but by a resume, claims but the first, and a step that goes back to pending.
+// but by a resume or after the worker was lost, claims but the first, and a step that goes back to pending.
 // First says that the entry is of an execution's first claim.
 func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	if a.Step != nil {
@@ -184,6 +184,8 @@ func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 		return courier.EventJobStarted
 	case to == courier.Queued && (from == courier.Paused || from == courier.Failed):
 		return courier.EventJobResumed
+	case to == courier.Queued && a.Reason == courier.ReasonWorkerLost:
+		return courier.EventJobTakenOver
 	}
 	return jobEvents[to]
 }

@@ -21,9 +21,14 @@
 //     an error.
 //   - An error that matches none of those a method promises is a failure of
 //     the store itself; the call may or may not have taken effect, and may be
-//     repeated. One that is marked by [courier.Permanent] says that repeating
-//     won't help while nobody does something about it, a right that is missing
-//     for instance: who waits for an answer is told at once.
+//     repeated.
+//   - A store refuses a write for good in one of two ways, and says why in its own
+//     words; nothing was written then. An error that matches
+//     [courier.ErrInvalid] is about what was to be written, which is too large, or
+//     breaks a rule: the same would be refused again, and something else may not
+//     be. One that is marked by [courier.Permanent] is about whoever writes, who
+//     lacks a right for instance: repeating won't help while nobody does
+//     something about it. Who waits for an answer is told at once.
 package store
 
 import (
@@ -103,7 +108,8 @@ type Ledger interface {
 	// Apply writes the progress of a running execution, all of it or nothing,
 	// in one statement. The guards, in this order:
 	//
-	//   - What [Transition.Check] refuses.
+	//   - What [Transition.Check] refuses, or the store does for good: ErrInvalid. A
+	//     transition with the same Seq that can be kept may follow.
 	//   - An unknown execution: ErrNotFound.
 	//   - Lease is not the execution's present or last one: ErrLeaseLost.
 	//   - t.Seq was written under that lease already: nil, and nothing happens,
@@ -310,6 +316,7 @@ type Claimed struct {
 	Definition Definition // of the job
 	Seq        int64      // of the last audit entry
 	First      bool       // the execution was never claimed before
+	Reclaimed  bool       // it was running, and its lease had expired
 	// Latest are the latest records of each step of this attempt, as by
 	// [Archive.Latest].
 	Latest []courier.StepExecution

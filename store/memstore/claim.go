@@ -226,7 +226,7 @@ func (s *Store) next(c *claim) time.Duration {
 
 // lease gives x, which is queued or whose lease has expired, to c's worker.
 func (s *Store) lease(x *execution, c *claim) store.Claimed {
-	claimed := store.Claimed{First: x.StartedAt.IsZero()}
+	claimed := store.Claimed{First: x.StartedAt.IsZero(), Reclaimed: x.State == courier.Running}
 	n := x.seq()
 	if x.State == courier.Running {
 		s.leases.remove(x)

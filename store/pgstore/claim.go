@@ -314,7 +314,7 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 		return err
 	}
 	to.Marks, err = r.readMarks()
-	to.Token, to.Seq, to.First = store.Token(c.token), r.seq, r.first
+	to.Token, to.Seq, to.First, to.Reclaimed = store.Token(c.token), r.seq, r.first, r.reclaim
 	if current := to.Execution.Current; current != nil {
 		was := *current
 		if to.First {

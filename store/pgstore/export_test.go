@@ -11,6 +11,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
+// MaxTransition is how many bytes a transition may have.
+const MaxTransition = maxTransition
+
 // ClaimLock is the lock of claims that count, for tests.
 func ClaimLock(schema string) int64 { return claimLock(schema) }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
@@ -23,12 +24,20 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
+	n := transitionBytes(&t)
+	if n > maxTransition {
+		return fmt.Errorf("transition %d of %s: it has %d bytes, more than the %d that the database is given at once; nothing was written: %w", t.Seq, t.Execution, n, maxTransition, courier.ErrInvalid)
+	}
 	if t.Chain != "" && endsMember(&t) {
 		member := t
 		return s.applyMember(ctx, &member, t.Chain)
 	}
 	a := newApplying(t)
-	s.writers.add(s, a)
+	if a.bytes = n; n > maxBytes {
+		s.rest.Go(func() { s.writeLarge(a) })
+	} else {
+		s.writers.add(s, a)
+	}
 	select {
 	case err := <-a.done:
 		a.reuse()
@@ -40,9 +49,10 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 
 // An applying is a call of Apply. Who sends to done has nothing more to do with it.
 type applying struct {
-	t    *store.Transition
-	done chan error // has room for one
-	own  store.Transition
+	t     *store.Transition
+	done  chan error // has room for one
+	own   store.Transition
+	bytes int
 }
 
 var applyings = sync.Pool{New: func() any { return &applying{done: make(chan error, 1)} }}
@@ -60,12 +70,19 @@ func (a *applying) reuse() {
 	applyings.Put(a)
 }
 
-// bytes is about how much the transition has to write.
-func (a *applying) bytes() int {
+// transitionBytes is about how much a transition has to write.
+func transitionBytes(t *store.Transition) int {
+	const perFile = 40 // besides its path
 	n := 0
-	for i := range a.t.Ended {
-		e := &a.t.Ended[i]
-		n += len(e.Outputs) + len(e.Error) + 100*len(e.Files)
+	for i := range t.Ended {
+		e := &t.Ended[i]
+		n += len(e.Outputs) + len(e.Error) + perFile*len(e.Files)
+		for j := range e.Files {
+			n += len(e.Files[j].Path)
+		}
+	}
+	if f := t.Failure; f != nil {
+		n += len(f.Message)
 	}
 	return n
 }
@@ -76,14 +93,37 @@ type writers struct {
 	waiting []*applying
 	active  int
 	taken   time.Time // when a writer last took something to write
+	large   sync.Mutex
 }
 
 // What one statement writes at most. The bytes are those of outputs; a
-// transition that has more is written alone.
+// transition that has more is written alone, beside the writers. One with more than
+// maxTransition is refused: the server takes no message of more than a gigabyte,
+// and holds a statement's texts several times.
 const (
-	maxBatch = 256
-	maxBytes = 1 << 20
+	maxBatch      = 256
+	maxBytes      = 1 << 20
+	maxTransition = 256 << 20
 )
+
+// leastRate is how many bytes of a large transition are written within a second, or
+// the connection is taken for dead.
+const leastRate = 2 << 20
+
+// writeWithin bounds a statement that writes so many bytes.
+func writeWithin(bytes int) time.Duration {
+	return writeTimeout + time.Duration(bytes/leastRate)*time.Second
+}
+
+// writeLarge writes a transition with many bytes on a connection of its own,
+// one at a time. Small ones would wait for as long as it takes if a writer had it.
+func (s *Store) writeLarge(a *applying) {
+	s.writers.large.Lock()
+	defer s.writers.large.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, writeWithin(a.bytes))
+	defer cancel()
+	s.writeBatch(ctx, s.pool, []*applying{a})
+}
 
 // A further writer begins when so many transitions are waiting, or when those
 // that write have been at it for a while. The fewer, the more each statement
@@ -122,7 +162,7 @@ func (w *writers) take() []*applying {
 	w.taken = time.Now()
 	n, bytes := 0, 0
 	for n < min(len(w.waiting), maxBatch) {
-		if bytes += w.waiting[n].bytes(); n > 0 && bytes > maxBytes {
+		if bytes += w.waiting[n].bytes; n > 0 && bytes > maxBytes {
 			break
 		}
 		n++

@@ -24,7 +24,7 @@ func endsMember(t *store.Transition) bool {
 // round trips: the chain execution is locked and the transition written, then
 // what follows from it.
 func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain courier.ChainExecutionID) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeWithin(transitionBytes(t)))
 	defer cancel()
 	a := &applying{t: t}
 	for range maxAgain {
@@ -41,7 +41,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 			})
 		})
 		if err != nil {
-			return a.failed(err)
+			return a.failed(s, err)
 		}
 		if written {
 			s.moved(t)
@@ -61,7 +61,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 		}
 		chain = st.chain // the caller may have been wrong
 	}
-	return a.failed(errors.New("the execution was being changed all the time"))
+	return a.failed(s, errors.New("the execution was being changed all the time"))
 }
 
 // applyLocked writes a transition under the lock of a chain execution, and

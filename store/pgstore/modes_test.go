@@ -64,7 +64,7 @@ func TestModes(t *testing.T) {
 func suite(t *testing.T, url string, mode pgx.QueryExecMode, opt *pgstore.Options) {
 	t.Helper()
 	pool := newPool(t, url, mode)
-	storetest.Run(t, func(t *testing.T) store.Store { return reopen(t, pool, opt) }, nil)
+	storetest.Run(t, func(t *testing.T) store.Store { return reopen(t, pool, opt) }, &storetest.Options{MaxTransition: pgstore.MaxTransition})
 }
 
 func newPool(t testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {

@@ -46,7 +46,7 @@ func (s *Store) progress(ctx context.Context, db querier, batch []*applying) []*
 		return batch
 	}
 	for _, a := range batch {
-		a.done <- a.failed(err)
+		a.done <- a.failed(s, err)
 	}
 	return nil
 }
@@ -71,15 +71,20 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applying) {
 			return
 		}
 		for _, a := range batch {
-			a.done <- a.failed(err)
+			a.done <- a.failed(s, err)
 		}
 		return
 	}
 }
 
-// failed is the error of a transition that could not be written.
-func (a *applying) failed(err error) error {
-	return failed(fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution), err)
+// failed is the error of a transition that could not be written. What the server
+// refuses may be allowed to other roles, so it names the role.
+func (a *applying) failed(s *Store, err error) error {
+	what := fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution)
+	if code(err) != "" {
+		what += fmt.Sprintf(", connected as role %q", s.pool.Config().ConnConfig.User)
+	}
+	return failed(what, err)
 }
 
 // send sends a statement that writes transitions, and tells the callers of

@@ -54,6 +54,24 @@ var applyCases = []testCase{
 		k.same("record", r, want)
 		k.same("elapsed", k.audit(h.id())[3].Elapsed, want.EndedAt.Sub(started))
 	}},
+	{"refuses_for_good_what_is_too_large", func(k *kit) {
+		h := k.start()
+		if k.most == 0 {
+			return
+		}
+		h.must(h.begin(0))
+		before := k.get(h.id())
+		t := h.to(courier.Running)
+		t.Ended = []courier.StepExecution{ended(0)}
+		t.Ended[0].Outputs = make(json.RawMessage, k.most+1)
+		for range 2 {
+			k.is("too large", k.Apply(k.ctx(), t), courier.ErrInvalid)
+		}
+		k.same("after the refusal", k.get(h.id()), before)
+		k.same("entries", len(k.audit(h.id())), 3)
+		t.Ended[0].Outputs = json.RawMessage(`{}`)
+		h.must(t)
+	}},
 	{"end_as_failed_or_skipped", func(k *kit) {
 		h := k.start()
 		for i, s := range []courier.StepState{courier.StepFailed, courier.StepSkipped} {

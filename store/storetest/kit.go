@@ -23,6 +23,7 @@ type kit struct {
 	*testing.T
 	store.Store
 	unit time.Duration
+	most int // bytes of outputs that a transition may have; 0 if there is no limit
 	ids  uuid7.Source
 }
 

@@ -85,7 +85,7 @@ var outboxCases = []testCase{
 		t := h.to(courier.Running)
 		t.Ended = []courier.StepExecution{lost}
 		h.must(t)
-		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "StepFailed")
+		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "JobTakenOver", "StepFailed")
 	}},
 	{"tells_what_the_audit_says", func(k *kit) {
 		k.subscribe("all", everyEvent...)

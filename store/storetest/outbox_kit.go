@@ -11,6 +11,7 @@ import (
 
 var everyEvent = []courier.EventType{
 	courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed, courier.EventJobCancelled,
+	courier.EventJobTakenOver,
 	courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped,
 }
 

@@ -22,6 +22,8 @@ var reclaimCases = []testCase{
 		r.Worker = "other"
 		c := k.claimed("claim", r, h.id())[0]
 		k.same("worker", c.Execution.Worker, "other")
+		k.same("reclaimed, and the first claim", []bool{c.Reclaimed, c.First}, []bool{true, false})
+		k.same("what is claimed from the queue is reclaimed", h.Reclaimed, false)
 		k.same("lease", c.Execution.LeaseExpiresAt.After(h.Execution.LeaseExpiresAt), true)
 		k.claimed("claim again", r)
 	}},

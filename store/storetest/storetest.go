@@ -35,6 +35,10 @@ type Options struct {
 	// Polling says that Await only waits for its context, which is allowed; the
 	// cases about what wakes it are left out.
 	Polling bool
+	// MaxTransition is how many bytes of outputs a transition may have; more are
+	// refused for good. 0 means that the store has no limit, or none that a test can
+	// reach.
+	MaxTransition int
 }
 
 // Run runs all cases as subtests. Open returns a store that is empty and used
@@ -59,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 				t.Run(c.name, func(t *testing.T) {
 					run := func(t *testing.T) {
 						if s := open(t); g.role == nil || g.role(s) {
-							c.try(&kit{T: t, Store: s, unit: unit})
+							c.try(&kit{T: t, Store: s, unit: unit, most: opt.MaxTransition})
 						}
 					}
 					switch {

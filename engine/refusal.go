@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A Health is how an engine stands at an instant. It is about this engine only;
+// stores have more to say of themselves, such as pgstore with its method Health.
+type Health struct {
+	// Refused are executions of this engine's whose progress the store does not
+	// take, the oldest first; nil if there are none.
+	Refused []RefusedWrite `json:"refused,omitempty"`
+}
+
+// A RefusedWrite is progress that the store has refused at least once, and has not
+// taken since. The engine goes on trying to write it.
+type RefusedWrite struct {
+	Execution courier.ExecutionID `json:"execution_id"`
+	Job       string              `json:"job"`
+	Since     time.Time           `json:"since"` // the first refusal, by the clock of this process
+	Tries     int                 `json:"tries"`
+	// Lasting says that repeating can't cure it while nobody does something about
+	// it, as with a right that is missing. The engine claims nothing meanwhile.
+	Lasting bool `json:"lasting,omitempty"`
+	// Left says that the lease is no longer renewed, so that another worker may
+	// take the execution over.
+	Left  bool   `json:"left,omitempty"`
+	Error string `json:"error"` // the last one, in the words of the store
+}
+
+// Health returns how the engine stands. It asks nobody, and takes no time.
+func (e *Engine) Health() Health {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var h Health
+	for _, w := range e.refusals {
+		h.Refused = append(h.Refused, *w)
+	}
+	slices.SortFunc(h.Refused, func(a, b RefusedWrite) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Execution, b.Execution))
+	})
+	return h
+}
+
+const (
+	// warnAgain is how often a write that is refused all the time is warned of.
+	warnAgain = 30 * time.Second
+	// leaveAfter is how long an execution whose progress is refused is kept from
+	// other workers, where repeating can't cure it: some may have the right that
+	// this one lacks.
+	leaveAfter = time.Minute
+)
+
+// errLeft says that an execution was given back to the queue after its progress
+// had been refused for long.
+var errLeft = errors.New("the store has refused progress for long; the execution went back to the queue")
+
+// A refusing is one write of a run that the store does not take.
+type refusing struct {
+	r       *run
+	t       *store.Transition
+	stop    time.Time // when the engine was first seen to be stopping
+	warned  time.Time
+	lasting time.Time // since when all refusals are lasting; zero if the last one was not
+}
+
+// write writes a transition, and tries as long as the lease lasts. It may change
+// the transition, to one that gives the execution back.
+func (r *run) write(t *store.Transition) error {
+	w := refusing{r: r, t: t}
+	defer w.end()
+	return retry(&r.patience, func(ctx context.Context) error {
+		err := r.e.store.Apply(ctx, *t)
+		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
+			err = courier.Permanent(errors.New(r.secrets.message(err))) // there is nothing left to leave out
+		}
+		if err != nil && !promised(err) && r.lease.Err() == nil {
+			w.refused(err)
+		}
+		return err
+	})
+}
+
+// refused takes note of a refusal.
+func (w *refusing) refused(err error) {
+	r, now := w.r, time.Now()
+	r.giveUp(&w.stop)
+	text, lasting := r.secrets.message(err), courier.IsPermanent(err)
+	r.e.mu.Lock()
+	k := r.e.refusals[r.x.ID]
+	if k == nil {
+		k = &RefusedWrite{Execution: r.x.ID, Job: r.x.Job, Since: now}
+		r.e.refusals[r.x.ID] = k
+	}
+	k.Tries++
+	k.Lasting, k.Error = lasting, text
+	since, tries := k.Since, k.Tries
+	r.e.mu.Unlock()
+	if w.warned.IsZero() || now.Sub(w.warned) >= warnAgain {
+		w.warned = now
+		r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it is tried again",
+			slog.Int64("transition", w.t.Seq), slog.Int("tries", tries), slog.Duration("for", now.Sub(since)), slog.Bool("lasting", lasting), slog.String("error", text))
+	}
+	switch {
+	case !lasting:
+		w.lasting = time.Time{}
+	case w.lasting.IsZero():
+		w.lasting = now
+	case now.Sub(w.lasting) >= leaveAfter && !r.left.Load():
+		w.leave(text)
+	}
+}
+
+// leave lets other workers take the execution over, and has what is written, as
+// soon as the store takes it, give the execution back to the queue.
+func (w *refusing) leave(text string) {
+	r, t := w.r, w.t
+	r.left.Store(true)
+	r.e.mu.Lock()
+	r.e.refusals[r.x.ID].Left = true
+	r.e.mu.Unlock()
+	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for long; other workers may take the execution over",
+		slog.Duration("for", time.Since(w.lasting)), slog.String("error", text))
+	if t.To != courier.Running {
+		return // it ends the lease anyway
+	}
+	if t.Start != nil {
+		t.Start, t.Marks = nil, r.unstarted
+	}
+	t.To, t.Failure = courier.Queued, &courier.Failure{
+		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
+	}
+}
+
+// end is called when the write is over.
+func (w *refusing) end() {
+	e := w.r.e
+	e.mu.Lock()
+	_, was := e.refusals[w.r.x.ID]
+	delete(e.refusals, w.r.x.ID)
+	e.mu.Unlock()
+	if was {
+		signal(e.freed) // for it may claim again
+		signal(e.wake)
+	}
+}
+
+// blocked reports whether the store refuses what engines write, for a reason that
+// will last: what is claimed now could not go on.
+func (e *Engine) blocked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.refusals {
+		if w.Lasting {
+			return true
+		}
+	}
+	return false
+}
+
+// regain renews the lease of a run that had been left to others and has to write
+// something else now.
+func (r *run) regain() {
+	if !r.left.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.lease, storeTimeout)
+	defer cancel()
+	sent := time.Now()
+	got, err := r.e.store.Renew(ctx, store.RenewRequest{
+		Worker: r.e.opt.Worker, For: r.e.opt.Lease, Leases: []store.Lease{{Execution: r.x.ID, Token: r.token}},
+	})
+	if err != nil || len(got) == 0 {
+		r.lost(courier.ErrLeaseLost)
+		return
+	}
+	r.watchdog.Reset(r.e.validity(sent))
+	r.left.Store(false)
+}
+
+// How much of what is to be written a run has left out since the store refuses it
+// for good.
+const (
+	scrubbedOutputs = iota + 1 // outputs and files of the attempts
+	scrubbedAll                // the attempts
+)
+
+// unkept ends the execution as failed, at the step where the store knows it to be,
+// because the store refuses for good what was to be written: it is too large, or
+// breaks a rule of the database's. What made the store refuse is left out.
+func (r *run) unkept(t *store.Transition, refusal error) error {
+	r.scrubbed++
+	at, marks := r.known.Position, r.known.Marks
+	err := &courier.StepError{
+		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
+		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.error(refusal)),
+	}
+	text := r.secrets.message(err.Err)
+	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress for good; the execution ends as failed", slog.Int64("transition", t.Seq), slog.String("error", text))
+	r.ended = t.Ended
+	for i := range r.ended {
+		s := &r.ended[i]
+		s.Outputs, s.Files = nil, nil
+		if s.State == courier.StepCompleted {
+			s.State, s.Reason, s.Error = courier.StepFailed, courier.ReasonStore, text
+		}
+		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = s.Step, s.ID, s.Type, s.Iteration, s.Attempt
+	}
+	if r.scrubbed == scrubbedAll {
+		r.ended = nil
+	}
+	r.marks, r.err = marks, err
+	failing := &store.Transition{
+		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.scrubbed == scrubbedAll && r.current != nil,
+	}
+	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+		r.walk = nil // it stands where the store knows it
+		r.cancelled()
+	}
+	r.lost(courier.ErrLeaseLost)
+	return refusal
+}
