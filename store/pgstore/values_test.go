@@ -63,7 +63,7 @@ func TestOddValues(t *testing.T) {
 		}
 		return struct{}{}, errors.Join(err, job.Removed(name), job.Wrote(name))
 	}, nil)
-	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir()})
+	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), MaxOutput: 256 << 20})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := e.Start(ctx); err != nil {
