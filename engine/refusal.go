@@ -76,7 +76,8 @@ type refusing struct {
 // write writes a transition, and tries as long as the lease lasts. It may change
 // the transition, to one that gives the execution back.
 func (r *run) write(t *store.Transition) error {
-	w := refusing{r: r, t: t}
+	w := &r.refusing
+	*w = refusing{r: r, t: t}
 	defer w.end()
 	return retry(&r.patience, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
@@ -143,15 +144,15 @@ func (w *refusing) leave(text string) {
 
 // end is called when the write is over.
 func (w *refusing) end() {
+	if w.warned.IsZero() {
+		return
+	}
 	e := w.r.e
 	e.mu.Lock()
-	_, was := e.refusals[w.r.x.ID]
 	delete(e.refusals, w.r.x.ID)
 	e.mu.Unlock()
-	if was {
-		signal(e.freed) // for it may claim again
-		signal(e.wake)
-	}
+	signal(e.freed) // for it may claim again
+	signal(e.wake)
 }
 
 // blocked reports whether the store refuses what engines write, for a reason that

@@ -35,6 +35,7 @@ type run struct {
 	scrubbed  int         // see scrubbedOutputs
 	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
 	over      bool        // a write has ended the lease
+	refusing  refusing    // the present write
 	claimed   time.Time   // when
 	began     time.Time   // of the last attempt
 	took      time.Duration

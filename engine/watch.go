@@ -28,6 +28,7 @@ const (
 	mostFiles    = 1000             // that are handed over at one look
 	mostChains   = 100              // that are started at one look; each takes several statements
 	maxFileName  = 1000             // bytes
+	maxFilePath  = 5000             // bytes
 	keepGone     = 30 * 24 * time.Hour
 	mostKnown    = 200_000 // files of all monitors that are remembered between looks
 )
@@ -192,7 +193,7 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 		return
 	}
 	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: g.most(),
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: g.most(), MostBytes: g.mostBytes(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
 	e.openEye(w, m.Name, g.lister, g.def.Target())
@@ -223,6 +224,15 @@ func (g *glance) most() int {
 		return mostChains
 	}
 	return mostFiles
+}
+
+// mostBytes is how much of the files that are handed over to one execution fits into
+// its parameters, which tell of each file twice and may escape what is in names.
+func (g *glance) mostBytes() int {
+	if !g.def.Batch {
+		return 0
+	}
+	return max(1, g.e.opt.MaxParams/16)
 }
 
 // seen returns what the monitor has seen, from memory if that is of the
@@ -311,6 +321,8 @@ func unusable(f *courier.ListedFile) string {
 		return "is no name of a file"
 	case len(f.Name) > maxFileName:
 		return fmt.Sprintf("has %d bytes, more than %d", len(f.Name), maxFileName)
+	case len(f.Path) > maxFilePath:
+		return fmt.Sprintf("has a path of %d bytes, more than %d", len(f.Path), maxFilePath)
 	case f.Size < 0:
 		return "has a negative size"
 	case !f.Modified.IsZero() && (f.Modified.Year() < 1 || f.Modified.Year() > 9999):

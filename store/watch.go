@@ -17,6 +17,9 @@ type FileRule struct {
 	DoneFile string        // see [courier.Monitor]
 	Keep     time.Duration // how long what is known of files that are gone is kept
 	Most     int           // files that are handed over at once
+	// MostBytes is how long the names and paths of these may be together, with 100
+	// bytes more for each; one file is always handed over. 0 means no limit.
+	MostBytes int
 }
 
 // A ReadyFile is a file that is to be handed over.
@@ -36,7 +39,7 @@ type FilePlan struct {
 	Files   int         // that are selected
 	Waiting int         // of them, those that are not ready
 	// Wait is the time until a file may be ready that is not, 0 if there is none;
-	// More says that more than Most are ready.
+	// More says that more are ready than are handed over at once.
 	Wait time.Duration
 	More bool
 
@@ -74,7 +77,7 @@ func PlanFiles(seen map[string]SeenFile, list []courier.ListedFile, r FileRule, 
 		done := r.DoneFile != "" && there[f.Name+r.DoneFile]
 		p.look(seen, f, &r, done, began, ended)
 	}
-	p.choose(r.Most)
+	p.choose(r.Most, r.MostBytes)
 	for _, name := range slices.Sorted(maps.Keys(seen)) {
 		s := seen[name]
 		switch {
@@ -139,10 +142,10 @@ type candidate struct {
 
 // choose takes as many of the candidates as are handed over at once: those that
 // only exist come last, and of them first what has waited longest.
-func (p *FilePlan) choose(most int) {
+func (p *FilePlan) choose(most, bytes int) {
 	list := p.candidates
 	p.candidates = nil
-	if len(list) > most {
+	if len(list) > most || fitting(list, bytes) < len(list) {
 		slices.SortStableFunc(list, func(a, b candidate) int {
 			only := func(c *candidate) int {
 				if c.ready.Event == courier.FileExists {
@@ -152,6 +155,7 @@ func (p *FilePlan) choose(most int) {
 			}
 			return cmp.Or(cmp.Compare(only(&a), only(&b)), a.seen.HandedAt.Compare(b.seen.HandedAt))
 		})
+		most = min(most, fitting(list, bytes))
 		p.More = list[most].ready.Event != courier.FileExists
 	}
 	chosen := list[:min(most, len(list))]
@@ -166,6 +170,20 @@ func (p *FilePlan) choose(most int) {
 			p.Changed = append(p.Changed, c.seen)
 		}
 	}
+}
+
+// fitting is how many of the candidates, from the first on, have no more than so many
+// bytes; see [FileRule].
+func fitting(list []candidate, bytes int) int {
+	const overhead = 100
+	sum := 0
+	for i := range list {
+		f := &list[i].ready.File
+		if sum += len(f.Name) + len(f.Path) + overhead; bytes > 0 && sum > bytes && i > 0 {
+			return i
+		}
+	}
+	return len(list)
 }
 
 // event returns what a file that is ready is handed over for; empty if it is

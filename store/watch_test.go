@@ -92,6 +92,9 @@ func TestPlanFiles(t *testing.T) {
 		{"exists", FileRule{Stable: 1, Events: []courier.MonitorEvent{exists, created}}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"a:1", "exists a:1"}, {"a:1 b:1", "exists a:1"}}},
 		{"no more than are wanted", FileRule{Stable: 1, Most: 2}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"c:1 b:1 a:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
 		{"in turns", FileRule{Stable: 1, Most: 2, Events: []courier.MonitorEvent{exists}}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}, {"a:1 b:1 c:1", "exists a:1, exists c:1"}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}}},
+		// A file called a has a name of a byte, and no path here.
+		{"no more bytes than are wanted", FileRule{Stable: 1, MostBytes: 202}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
+		{"one in any case", FileRule{Stable: 1, MostBytes: 1}, []step{{"a:1 b:1", ""}, {"+1", ""}, {"a:1 b:1", "created a:1"}, {"a:1 b:1", "created b:1"}}},
 		{"listed twice", FileRule{Stable: 1}, []step{{"a:1 a:1", ""}, {"+1", ""}, {"a:1 a:1", "created a:1"}}},
 	} {
 		w := newWatch(tt.rule)
