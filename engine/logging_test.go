@@ -18,7 +18,7 @@ import (
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logbook)
-		h := couriertest.New(t, &engine.Options{Log: log.logger(), Secrets: func(ctx, string) (string, error) { return "hunter-two", nil }})
+		h := couriertest.New(t, &engine.Options{Log: log.logger(), Secrets: func(ctx, courier.SecretRequest) (string, error) { return "hunter-two", nil }})
 		h.Stub("demo.work", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 			time.Sleep(2 * time.Second)
 			if cfg["fail"] == true {
