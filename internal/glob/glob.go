@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -115,8 +116,8 @@ type Dir struct {
 
 // Walk calls visit for everything below a directory, down to depth levels, or all
 // for -1, with the path below it and what it is: a link is a link, whatever it
-// leads to, and isn't followed. A directory comes before what is in it. What others
-// remove meanwhile was never there.
+// leads to, and isn't followed. The order is none, but a directory comes before what
+// is in it. What others remove meanwhile was never there.
 func Walk(ctx context.Context, job *courier.Context, dir Dir, depth int, visit func(below string, typ fs.FileMode) error) error {
 	w := walker{ctx: ctx, job: job, dir: dir, visit: visit}
 	return w.in("", depth)
@@ -127,60 +128,91 @@ type walker struct {
 	job   *courier.Context
 	dir   Dir
 	visit func(below string, typ fs.FileMode) error
-	seen  int
+	seen  int // entries since the last report of progress
 }
 
 func (w *walker) in(below string, left int) error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
-	entries, err := w.read(below)
-	if err != nil && w.dir.Fault != nil {
-		err = w.dir.Fault(below, err)
-	}
+	d, err := w.open(below)
 	if err != nil {
-		return err
+		return w.fault(below, err)
 	}
-	for _, e := range entries {
-		if w.seen++; w.seen%1000 == 0 {
-			if w.ctx.Err() != nil {
-				return context.Cause(w.ctx)
-			}
-			w.job.Progress(0, -1, w.dir.Name) // it is slow, not stalled
+	dirs, err := w.list(d, below, left != 1)
+	if e := d.Close(); err == nil {
+		err = e
+	}
+	for _, name := range dirs {
+		if err == nil {
+			err = w.in(name, left-1)
 		}
-		name := path.Join(below, e.Name())
-		err := w.visit(name, e.Type())
-		if err == nil && e.IsDir() && left != 1 {
-			if err = w.in(name, left-1); errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
-		}
-		if err != nil {
-			return err
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	return nil
+	return err
 }
 
-// read lists the directory below. What was a directory in the listing above and
+// fault makes err the error about a directory.
+func (w *walker) fault(below string, err error) error {
+	if w.dir.Fault == nil {
+		return err
+	}
+	return w.dir.Fault(below, err)
+}
+
+// list visits what is in the directory d, and returns the directories in it if
+// they are wanted. It holds few entries at a time: others may have put millions
+// there.
+func (w *walker) list(d *os.File, below string, wanted bool) (dirs []string, err error) {
+	const few = 1000
+	for {
+		entries, err := d.ReadDir(few)
+		for _, e := range entries {
+			name := path.Join(below, e.Name())
+			if err := w.visit(name, e.Type()); err != nil {
+				return nil, err
+			}
+			if e.IsDir() && wanted {
+				dirs = append(dirs, name)
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return dirs, nil
+		case err != nil:
+			return nil, w.fault(below, err)
+		case w.ctx.Err() != nil:
+			return nil, context.Cause(w.ctx)
+		}
+		if w.seen += len(entries); w.seen >= few {
+			w.seen = 0
+			w.job.Progress(0, -1, w.dir.Name) // it is slow, not stalled
+		}
+	}
+}
+
+// open opens the directory below. What was a directory in the listing above and
 // is a link by now has changed, and counts as gone.
-func (w *walker) read(below string) ([]fs.DirEntry, error) {
+func (w *walker) open(below string) (*os.File, error) {
 	rel := filepath.Join(w.dir.Rel, filepath.FromSlash(below))
 	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|openDirectory, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	if below != "" {
-		open, err := d.Stat()
-		if err != nil {
-			return nil, err
-		}
-		if now, err := w.dir.Root.Lstat(rel); err != nil || !os.SameFile(open, now) {
-			return nil, &fs.PathError{Op: "open", Path: rel, Err: fs.ErrNotExist}
+	if below == "" {
+		return d, nil
+	}
+	open, err := d.Stat()
+	if err == nil {
+		if now, e := w.dir.Root.Lstat(rel); e != nil || !os.SameFile(open, now) {
+			err = &fs.PathError{Op: "open", Path: rel, Err: fs.ErrNotExist}
 		}
 	}
-	entries, err := d.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
-	return entries, err
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
 }

@@ -61,7 +61,7 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 		return nil, courier.Permanent(fmt.Errorf("archive %q has %d entries; %d are allowed, see MaxFiles in file.Options", name, len(zr.File), limits.MaxFiles))
 	}
 	src.left = -1
-	var names tree
+	names := tree{limits: limits}
 	for _, f := range zr.File {
 		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
 		err := e.check(limits, info.Size(), password != "")

@@ -235,12 +235,13 @@ func (r *remover) makePlan(ctx context.Context) error {
 		return fmt.Errorf("%q: %w; fail_if_not_found is set", trim(r.cfg.Path.String()), fs.ErrNotExist)
 	}
 	total := 0
+	left := limits.MaxPathBytes
 	var above string // the last directory that will be deleted as a whole
 	for _, m := range found {
 		if above != "" && strings.HasPrefix(m.name, above) {
 			continue
 		}
-		it, err := r.planOne(ctx, m, limits.MaxDeletes-total)
+		it, err := r.planOne(ctx, m, limits.MaxDeletes-total, &left)
 		if err != nil {
 			return err
 		}
@@ -260,7 +261,8 @@ func errTooMany(name string, most int) error {
 }
 
 // planOne looks at one thing to be deleted, and into it if it is a directory.
-func (r *remover) planOne(ctx context.Context, m match, most int) (plannedDeletion, error) {
+// The paths in it may take left bytes.
+func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (plannedDeletion, error) {
 	it := plannedDeletion{Path: m.name, Was: identify(m.info), Directory: m.info.IsDir()}
 	if it.Directory {
 		it.Side = r.job.SideName(m.base())
@@ -287,11 +289,15 @@ func (r *remover) planOne(ctx context.Context, m match, most int) (plannedDeleti
 		if seen++; seen >= most {
 			return errTooMany(r.cfg.Path.String(), r.Limits.withDefaults().MaxDeletes)
 		}
+		if *left -= len(below); *left < 0 {
+			return courier.Permanent(fmt.Errorf("%q stands for files whose paths have more than %d bytes; nothing was deleted. Narrow it, or raise MaxPathBytes in file.Options", trim(r.cfg.Path.String()), r.Limits.withDefaults().MaxPathBytes))
+		}
 		if !typ.IsDir() {
 			it.Contents = append(it.Contents, below)
 		}
 		return nil
 	})
+	slices.Sort(it.Contents)
 	return it, err
 }
 

@@ -93,46 +93,85 @@ func isReserved(e string) bool {
 }
 
 // A tree collects the names of an archive's entries, and refuses those that
-// could meet in one file.
+// could meet in one file, and more than the limits allow. A directory that is
+// only part of a name counts like an entry: it is made like one. Names share
+// the nodes of the directories that they share, so the memory of a tree is
+// proportional to the number of files and directories.
 type tree struct {
-	nodes map[string]treeNode // by folded name
+	limits Limits // with defaults
+	nodes  map[treeKey]*treeNode
+	bytes  int // of the paths of all nodes
+	// The directory of the name before, which is often that of the next one.
+	last   string
+	parent *treeNode
+}
+
+// A treeKey is a name within its directory.
+type treeKey struct {
+	parent *treeNode // nil means the top
+	name   string    // folded
 }
 
 type treeNode struct {
-	name string
-	dir  bool // implied or given
-	own  bool // an entry of its own
+	name string // within its directory
+	dir  bool   // implied or given
+	own  bool   // an entry of its own
 }
 
 // add takes a name with the directories above it.
 func (t *tree) add(name string, dir bool) error {
 	if t.nodes == nil {
-		t.nodes = make(map[string]treeNode)
+		t.nodes = make(map[treeKey]*treeNode)
 	}
-	for i := 0; i < len(name); i++ {
+	var parent *treeNode
+	start := 0
+	end := strings.LastIndexByte(name, '/')
+	if end >= 0 && t.parent != nil && name[:end] == t.last {
+		parent, start = t.parent, end+1
+	}
+	for i := start; i < len(name); i++ {
 		if name[i] == '/' {
-			if err := t.node(name[:i], true, false); err != nil {
+			n, err := t.node(parent, name[:i], start, true, false)
+			if err != nil {
 				return err
 			}
+			parent, start = n, i+1
 		}
 	}
-	return t.node(name, dir, true)
+	if end >= 0 {
+		t.last, t.parent = name[:end], parent
+	}
+	_, err := t.node(parent, name, start, dir, true)
+	return err
 }
 
-func (t *tree) node(name string, dir, own bool) error {
-	key := safename.Fold(name)
-	old, ok := t.nodes[key]
+// node finds or makes the node of a path, whose own name begins at start.
+func (t *tree) node(parent *treeNode, full string, start int, dir, own bool) (*treeNode, error) {
+	key := treeKey{parent, safename.Fold(full[start:])}
+	old := t.nodes[key]
 	switch {
-	case !ok:
-		t.nodes[key] = treeNode{name, dir, own}
-		return nil
-	case old.name != name:
-		return fmt.Errorf("differs only in letter case, or in how its characters are composed, from %q", trim(old.name))
+	case old == nil:
+		n := &treeNode{full[start:], dir, own}
+		t.nodes[key] = n
+		return n, t.count(len(full))
+	case old.name != full[start:]:
+		return nil, fmt.Errorf("differs only in letter case, or in how its characters are composed, from %q", trim(full[:start]+old.name))
 	case old.dir != dir:
-		return errors.New("is a file and a directory")
+		return nil, errors.New("is a file and a directory")
 	case own && old.own:
-		return errors.New("is there twice")
+		return nil, errors.New("is there twice")
 	}
-	t.nodes[key] = treeNode{name, dir, own || old.own}
+	old.own = old.own || own
+	return old, nil
+}
+
+// count takes another path into account.
+func (t *tree) count(path int) error {
+	if len(t.nodes) > t.limits.MaxFiles {
+		return refused("is one too many: it makes more than %d files and directories, those included that are only part of a name; see MaxFiles in file.Options", t.limits.MaxFiles)
+	}
+	if t.bytes += path; t.bytes > t.limits.MaxPathBytes {
+		return refused("is one too many: it makes the paths of all files and directories longer than %d bytes together; see MaxPathBytes in file.Options", t.limits.MaxPathBytes)
+	}
 	return nil
 }

@@ -98,13 +98,26 @@ func (x *extraction) acceptable(a contents) error {
 	return nil
 }
 
-// roomAlong is room for an entry and the directories above it.
+// roomAlong is room for an entry and the directories above it. It looks at each
+// directory once, however many entries are in it.
 func (x *extraction) roomAlong(name string, dir bool) error {
+	if x.there == nil {
+		x.there = make(map[string]bool)
+	}
 	for i := 0; i < len(name); i++ {
-		if name[i] == '/' {
-			if there, err := x.room(name[:i], true); err != nil || !there {
+		if name[i] != '/' {
+			continue
+		}
+		there, known := x.there[name[:i]]
+		if !known {
+			var err error
+			if there, err = x.room(name[:i], true); err != nil {
 				return err
 			}
+			x.there[name[:i]] = there
+		}
+		if !there {
+			return nil
 		}
 	}
 	_, err := x.room(name, dir)
@@ -168,7 +181,9 @@ func (x *extraction) fill(ctx context.Context, a contents, name string) error {
 		return fault(x.side.name, err)
 	}
 	defer root.Close()
-	if err := a.unpack(ctx, &unpacker{extraction: x, root: root, name: name, made: map[string]bool{".": true}}); err != nil {
+	u := &unpacker{extraction: x, root: root, name: name, made: map[string]bool{".": true}}
+	defer u.leave()
+	if err := a.unpack(ctx, u); err != nil {
 		return err
 	}
 	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
@@ -188,6 +203,8 @@ type unpacker struct {
 	root   *os.Root
 	name   string          // of the archive
 	made   map[string]bool // directories
+	dir    string          // the last directory that something was made in, if it was not root
+	open   *os.Root        // that directory
 	done   int64           // bytes
 	synced int64           // bytes
 }
@@ -200,12 +217,46 @@ func (u *unpacker) mkdir(dir string) error {
 	if err := u.mkdir(path.Dir(dir)); err != nil {
 		return err
 	}
-	if err := u.root.Mkdir(filepath.FromSlash(dir), u.perm(0o777)); err != nil {
+	in, err := u.enter(path.Dir(dir))
+	if err != nil {
+		return err
+	}
+	if err := in.Mkdir(path.Base(dir), u.perm(0o777)); err != nil {
 		return err
 	}
 	u.made[dir] = true
 	u.note.Dirs = append(u.note.Dirs, dir)
 	return nil
+}
+
+// enter returns a directory that was made. It keeps the last one open: to go
+// through all that are above it takes as many calls of the system as there are,
+// for each of thousands of files.
+func (u *unpacker) enter(dir string) (*os.Root, error) {
+	from, rel := u.root, dir
+	switch {
+	case dir == ".":
+		return u.root, nil
+	case u.open != nil && dir == u.dir:
+		return u.open, nil
+	case u.open != nil && path.Dir(dir) == u.dir:
+		from, rel = u.open, path.Base(dir)
+	}
+	open, err := from.OpenRoot(filepath.FromSlash(rel))
+	if err != nil {
+		return nil, err
+	}
+	u.leave()
+	u.dir, u.open = dir, open
+	return open, nil
+}
+
+// leave closes what enter keeps open.
+func (u *unpacker) leave() {
+	if u.open != nil {
+		u.open.Close()
+		u.open = nil
+	}
 }
 
 // file makes a file of exactly size bytes. However many r gives, no more than
@@ -215,8 +266,12 @@ func (u *unpacker) file(ctx context.Context, f unpacked, modified time.Time, r i
 	if err := u.mkdir(path.Dir(f.Name)); err != nil {
 		return err
 	}
-	rel := filepath.FromSlash(f.Name)
-	w, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, u.perm(0o666))
+	in, err := u.enter(path.Dir(f.Name))
+	if err != nil {
+		return err
+	}
+	base := path.Base(f.Name)
+	w, err := in.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, u.perm(0o666))
 	if err != nil {
 		return err
 	}
@@ -230,7 +285,7 @@ func (u *unpacker) file(ctx context.Context, f unpacked, modified time.Time, r i
 		} else if first := time.Unix(0, 0); modified.Before(first) {
 			modified = first
 		}
-		if err := setModified(u.root, rel, modified); err != nil {
+		if err := setModified(in, base, modified); err != nil {
 			return err
 		}
 	}

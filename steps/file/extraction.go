@@ -53,6 +53,7 @@ type extraction struct {
 	dst, side place
 	note      unzipNote
 	published bool
+	there     map[string]bool // whether the target has the directory; what roomAlong knows
 }
 
 // contents are what is in an archive.

@@ -46,7 +46,10 @@ type Options struct {
 // definition has bounded consequences. A field that is not positive stands for
 // its default.
 type Limits struct {
-	MaxFiles      int   // entries of an archive, directories included, or parts of a file; 10,000
+	// MaxFiles is how many files and directories an archive may hold, those
+	// directories included that are only part of a name, or how many parts a
+	// file may have; 10,000.
+	MaxFiles      int
 	MaxBytes      int64 // unpacked size of an archive; 10 GiB
 	MaxEntryBytes int64 // size of one entry or file when it is unpacked or joined; 10 GiB
 	// MaxRatio is how many times larger than its packed form an entry, or an
@@ -55,7 +58,8 @@ type Limits struct {
 	MaxDeletes int // files and directories that one file.delete removes; 10,000
 	MaxMatches int // files that a pattern or a listing may find, or a manifest name; 100,000
 	// MaxPathBytes is the length of all paths together that a pattern or a listing
-	// may find, or a manifest name; 64 MiB.
+	// may find, a manifest name, an archive hold, with its directories, or one
+	// file.delete remove; 64 MiB.
 	MaxPathBytes int
 }
 

@@ -88,7 +88,7 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 		}
 	}
 	slices.SortFunc(c.items, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
-	var names tree
+	names := tree{limits: p.limits}
 	for _, it := range c.items {
 		err := checkEntryName(strings.TrimSuffix(it.name, "/"))
 		if err == nil {
@@ -150,7 +150,7 @@ func (c *collector) add(ctx context.Context, m match) (int, error) {
 		full[path.Dir(below)] = true
 		if typ.IsDir() {
 			dirs = append(dirs, match{p, below, info})
-			return nil
+			return c.count(len(dirs))
 		}
 		n, err := c.item(packed{match: match{p, below, info}, name: path.Join(top, below)})
 		files += n
@@ -175,10 +175,15 @@ func (c *collector) item(it packed) (int, error) {
 	}
 	c.seen[it.place.name] = true
 	c.items = append(c.items, it)
-	if len(c.items) > c.limits.MaxFiles {
-		return 0, courier.Permanent(fmt.Errorf("there are more than %d files to pack; see MaxFiles in file.Options", c.limits.MaxFiles))
+	return 1, c.count(len(c.items))
+}
+
+// count refuses more than n files, or directories, can be packed.
+func (c *collector) count(n int) error {
+	if n > c.limits.MaxFiles {
+		return courier.Permanent(fmt.Errorf("there are more than %d files and directories to pack; see MaxFiles in file.Options", c.limits.MaxFiles))
 	}
-	return 1, nil
+	return nil
 }
 
 // validate checks the paths.

@@ -80,9 +80,14 @@ type tarball struct {
 	total  int64 // bytes of all files
 }
 
+func newTarball(name string, f *os.File, limits Limits) *tarball {
+	return &tarball{name: name, file: f, limits: limits, names: tree{limits: limits}}
+}
+
 // openTar finds out in what format the archive f is.
 func openTar(name string, f *os.File, format TarFormat, limits Limits) (*tarball, error) {
-	t := &tarball{name: name, file: f, format: format.compression(), limits: limits}
+	t := newTarball(name, f, limits)
+	t.format = format.compression()
 	if format != "" {
 		return t, nil
 	}
@@ -131,12 +136,49 @@ func (t *tarball) size() int64 { return 0 }
 // check can't tell anything yet.
 func (t *tarball) check(func(name string, dir bool) error) error { return nil }
 
-// unpack reads the archive once, from the first to the last byte.
-func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
+// open begins to read the archive.
+func (t *tarball) open(ctx context.Context, u *unpacker) (*unpackStream, error) {
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return nil, fault(t.name, err)
+	}
 	// Besides the content there are headers, with long names in blocks of their
 	// own, and the padding.
 	most := t.limits.MaxBytes + int64(t.limits.MaxFiles+1)*(16<<10) + freeRatio
-	r, err := openStream(ctx, u.job, t.name, t.file, t.format, bounds{most, "MaxBytes", t.limits.MaxRatio})
+	return openStream(ctx, u.job, t.name, t.file, t.format, bounds{most, "MaxBytes", t.limits.MaxRatio})
+}
+
+// glanced is how much of an archive, unpacked, is looked through before
+// anything is made of it: the headers of 10,000 small files.
+const glanced = 16 << 20
+
+// glance refuses an archive by the headers at its beginning, which are read
+// in no time, where making files and removing them again would take long.
+func (t *tarball) glance(ctx context.Context, u *unpacker) error {
+	r, err := t.open(ctx, u)
+	if err != nil {
+		return u.failed(ctx, "", err)
+	}
+	defer r.Close()
+	tr := tar.NewReader(io.LimitReader(r, glanced))
+	first := newTarball(t.name, t.file, t.limits)
+	for {
+		h, err := tr.Next()
+		if err != nil {
+			// unpack comes to it again, unless it is the end of what is looked at.
+			return nil
+		}
+		if _, err := first.admit(h); err != nil {
+			return u.failed(ctx, ofEntry(h.Name), err)
+		}
+	}
+}
+
+// unpack reads the archive once, from the first to the last byte.
+func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
+	if err := t.glance(ctx, u); err != nil {
+		return err
+	}
+	r, err := t.open(ctx, u)
 	if err != nil {
 		return u.failed(ctx, "", err)
 	}
