@@ -7,6 +7,7 @@
 package confined
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,12 +22,19 @@ type Limits struct {
 	// FileSize is the largest size of a file in bytes. A write beyond it fails,
 	// as it does on a full disk. 0 means no limit.
 	FileSize uint64
+	// Memory is how many bytes of memory the process may have, those included
+	// that its garbage collector has not given back yet. It dies if it needs
+	// more, which is [ErrMemory]. 0 means no limit.
+	Memory uint64
 	// Nobody takes the rights of root away, if the process has them.
 	Nobody bool
 }
 
 // ErrKilled is the end of a process that a signal ended.
 var ErrKilled = errors.New("the process was killed")
+
+// ErrMemory is the end of a process that needed more memory than Limits allow.
+var ErrMemory = errors.New("the process needs more memory than it may have")
 
 // A Task is what a process does with the argument of Run, which is JSON.
 type Task func(arg []byte) error
@@ -63,7 +71,8 @@ func Main(m *testing.M, tasks map[string]Task) int {
 }
 
 // Run runs a task in another process and returns its error, as text. The error
-// is [ErrKilled] if the process was killed. Anything else that it writes, or
+// is [ErrKilled] if the process was killed, and [ErrMemory] if it had not enough
+// memory. Anything else that it writes, or
 // another end, fails the test.
 func Run(t testing.TB, task string, l Limits, arg any) error {
 	t.Helper()
@@ -90,7 +99,21 @@ func Run(t testing.TB, task string, l Limits, arg any) error {
 		return ErrKilled
 	case ok && exit.ExitCode() == failed:
 		return errors.New(strings.TrimSpace(string(out)))
+	case l.Memory > 0 && ranOut(out):
+		return ErrMemory
 	}
 	t.Fatalf("%s: %v\n%s", task, err, out)
 	return nil
+}
+
+// ranOut reports whether a process that was refused memory ended with such a
+// text. Not every part of Go's runtime looks for the refusal: some take the
+// address 0 for memory.
+func ranOut(out []byte) bool {
+	for _, text := range []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "SIGSEGV: segmentation violation\nPC="} {
+		if bytes.Contains(out, []byte(text)) {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package confined_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,7 +23,35 @@ func TestMain(m *testing.M) {
 			return os.WriteFile(name, make([]byte, 1000), 0o600)
 		},
 		"die": func([]byte) error { confined.Die(); return nil },
+		"hold": func(arg []byte) error {
+			var n int
+			if err := json.Unmarshal(arg, &n); err != nil {
+				return err
+			}
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = 1
+			}
+			peak, err := confined.Peak()
+			if err == nil && (peak < uint64(n) || peak > uint64(n)+64<<20) {
+				err = fmt.Errorf("with %d bytes, the peak is %d", n, peak)
+			}
+			runtime.KeepAlive(b)
+			return err
+		},
 	}))
+}
+
+func TestMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return
+	}
+	if err := confined.Run(t, "hold", confined.Limits{Memory: 1 << 30}, 100<<20); err != nil {
+		t.Errorf("within the limit: %v", err)
+	}
+	if err := confined.Run(t, "hold", confined.Limits{Memory: 256 << 20}, 1<<30); !errors.Is(err, confined.ErrMemory) {
+		t.Errorf("beyond the limit: %v", err)
+	}
 }
 
 func TestRun(t *testing.T) {

@@ -5,6 +5,7 @@ package confined
 import (
 	"errors"
 	"os"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -15,6 +16,13 @@ func (l Limits) Apply() {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 			panic(err)
 		}
+	}
+	if l.Memory > 0 {
+		limit := syscall.Rlimit{Cur: l.Memory, Max: l.Memory}
+		if err := syscall.Setrlimit(syscall.RLIMIT_DATA, &limit); err != nil {
+			panic(err)
+		}
+		debug.SetMemoryLimit(int64(l.Memory / 2))
 	}
 	const nobody = 65534
 	if !l.Nobody || os.Getuid() != 0 {
