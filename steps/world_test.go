@@ -244,7 +244,7 @@ func inWorld(arg []byte) error {
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(confined.Main(m, map[string]confined.Task{"attempt": inWorld}))
+	os.Exit(confined.Main(m, map[string]confined.Task{"attempt": inWorld, "memory": inMemory}))
 }
 
 // A site is a world for a test, with attempts that follow each other.

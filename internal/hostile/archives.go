@@ -38,6 +38,15 @@ func Trees(n int) []Tree {
 	return trees
 }
 
+// Flat returns n short names in one directory.
+func Flat(n int) Tree {
+	t := Tree{Name: "flat"}
+	for i := range n {
+		t.Names = append(t.Names, fmt.Sprint(i))
+	}
+	return t
+}
+
 // Zip returns an archive with an empty file of each name.
 func (t Tree) Zip() []byte {
 	var b bytes.Buffer

@@ -76,13 +76,43 @@ func readSplitManifest(ctx context.Context, r io.Reader, limits Limits) (m split
 		return m, refused("is larger than %d bytes, which %d parts don't need; see MaxFiles in file.Options", most, limits.MaxFiles)
 	}
 	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' {
-		if err := json.Unmarshal(text, &m); err != nil {
-			return m, fmt.Errorf("is damaged or incomplete: %w", err)
+		if err := m.decode(text, limits); err != nil {
+			return m, err
 		}
 	} else if m, err = parseSplitText(ctx, text, limits); err != nil {
 		return m, err
 	}
 	return m, m.check(limits)
+}
+
+// decode reads the form of JSON. Parts are counted while they are read: a part
+// takes three bytes of text, and twenty times that of memory.
+func (m *splitManifest) decode(text []byte, limits Limits) error {
+	raw := struct {
+		*splitManifest
+		Parts json.RawMessage `json:"parts"`
+	}{splitManifest: m}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return fmt.Errorf("is damaged or incomplete: %w", err)
+	}
+	if len(raw.Parts) == 0 || string(raw.Parts) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw.Parts))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("is damaged or incomplete: parts is no list")
+	}
+	for d.More() {
+		if len(m.Parts) == limits.MaxFiles {
+			return refused("lists more than %d parts, which are allowed; see MaxFiles in file.Options", limits.MaxFiles)
+		}
+		var p splitPart
+		if err := d.Decode(&p); err != nil {
+			return fmt.Errorf("is damaged or incomplete: %w", err)
+		}
+		m.Parts = append(m.Parts, p)
+	}
+	return nil
 }
 
 // parseSplitText reads the form of text.

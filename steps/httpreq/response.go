@@ -185,36 +185,13 @@ func (p *prepared) toOutput(ctx context.Context, resp *http.Response, out *Reque
 		if !json.Valid(text) {
 			return fmt.Errorf("%s %s: the content of the response should be JSON, but is not valid", p.method, safehttp.Origin(p.url))
 		}
-		if depth(text) > maxDepth {
-			return errf("%s %s: the JSON of the response is nested more than %d times; write it to a file by output_path", p.method, safehttp.Origin(p.url), maxDepth)
+		if safehttp.Depth(text) > safehttp.MaxDepth {
+			return errf("%s %s: the JSON of the response is nested more than %d times; write it to a file by output_path", p.method, safehttp.Origin(p.url), safehttp.MaxDepth)
 		}
 		out.JSON = text
 	}
 	out.Body = string(text)
 	return nil
-}
-
-// maxDepth is how deeply a response may be nested.
-const maxDepth = 64
-
-// depth is how deeply valid JSON is nested.
-func depth(text []byte) int {
-	most, now, quoted := 0, 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			now++
-			most = max(most, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return most
 }
 
 func isJSON(contentType string) bool {
