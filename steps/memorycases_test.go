@@ -98,9 +98,9 @@ func archiveCases() []hostileCase {
 func fileCases() []hostileCase {
 	sum := strings.Repeat("0", 64)
 	return []hostileCase{
-		{"gunzip, bomb", "file.gunzip", object{"source_path": "in"}, false, []string{"MaxRatio"},
+		{"gunzip, bomb", "file.gunzip", object{"source_path": "in", "output_path": "out"}, false, []string{"MaxRatio"},
 			file(func(w io.Writer) error { return repeat(gzip.NewWriter(w), "\x00", 1<<30) })},
-		{"unzstd, bomb", "file.unzstd", object{"source_path": "in"}, false, []string{"MaxRatio"},
+		{"unzstd, bomb", "file.unzstd", object{"source_path": "in", "output_path": "out"}, false, []string{"MaxRatio"},
 			file(func(w io.Writer) error {
 				z, err := zstd.NewWriter(w, zstd.WithWindowSize(128<<20))
 				if err != nil {
@@ -108,7 +108,7 @@ func fileCases() []hostileCase {
 				}
 				return repeat(z, "\x00", 1<<30)
 			})},
-		{"unzstd, large window", "file.unzstd", object{"source_path": "in"}, false, nil,
+		{"unzstd, large window", "file.unzstd", object{"source_path": "in", "output_path": "out"}, false, nil,
 			file(func(w io.Writer) error {
 				z, err := zstd.NewWriter(w, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
 				if err != nil {
