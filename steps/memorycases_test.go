@@ -122,7 +122,7 @@ func fileCases() []hostileCase {
 			text(func() string { return strings.Repeat("\n", 1_000_000) })},
 		{"join, empty parts", "file.join", object{"manifest_path": "in", "output_path": "out"}, true, []string{"MaxFiles"},
 			text(func() string {
-				return `{"name":"f","size":1,"sha256":"` + sum + `","parts":[{}` + strings.Repeat(",{}", 1_500_000) + "]}"
+				return `{"name":"f","size":1,"sha256":"` + sum + `","parts":[{}` + strings.Repeat(",{}", 3_000_000) + "]}"
 			})},
 		{"join, deep", "file.join", object{"manifest_path": "in", "output_path": "out"}, false, []string{"damaged"},
 			text(func() string { return `{"name":` + strings.Repeat("[", 5_000_000) })},
