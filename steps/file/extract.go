@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // extract checks the archive and unpacks it into the side directory. When it
