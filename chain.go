@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -194,25 +195,17 @@ func (e *ChainRequestError) Error() string {
 // Is reports whether target is [ErrConflict].
 func (e *ChainRequestError) Is(target error) bool { return target == ErrConflict }
 
-// UnmarshalJSON reads a chain strictly and reports everything that is wrong
-// with its form at once.
-func (c *Chain) UnmarshalJSON(data []byte) error {
-	var n Chain
-	if err := checkText(data); err != nil {
-		return fmt.Errorf("chain: %w", err)
+// UnmarshalJSON reads a chain strictly, as [Job.UnmarshalJSON] a job.
+func (c *Chain) UnmarshalJSON(data []byte) error { return readDefinition(c, data) }
+
+func (c *Chain) readers() (string, fields) {
+	return "chain", fields{
+		"name":        into(&c.Name),
+		"version":     into(&c.Version),
+		"description": into(&c.Description),
+		"params":      into(&c.Params),
+		"members":     listOf("member", &c.Members, (*ChainMember).read),
 	}
-	err := readObject(newReader(data), fields{
-		"name":        into(&n.Name),
-		"version":     into(&n.Version),
-		"description": into(&n.Description),
-		"params":      into(&n.Params),
-		"members":     listOf("member", &n.Members, (*ChainMember).read),
-	})
-	if err != nil {
-		return fmt.Errorf("chain: %w", err)
-	}
-	*c = n
-	return nil
 }
 
 // UnmarshalJSON reads a member strictly.
@@ -268,7 +261,7 @@ func listOf[T any](what string, list *[]T, read func(*T, *json.Decoder) error) f
 		for i := 0; dec.More(); i++ {
 			var v T
 			if err := read(&v, dec); err != nil && len(errs) < maxListed {
-				errs = append(errs, fmt.Errorf("%s %d: %w", what, i, err))
+				errs = append(errs, &fieldError{strconv.Itoa(i), fmt.Sprintf("%s %d", what, i), err})
 			}
 			*list = append(*list, v)
 		}

@@ -45,8 +45,8 @@ func TestChainJSONReportsAllMistakes(t *testing.T) {
 	var c courier.Chain
 	err := json.Unmarshal([]byte(`{"nmae": "c", "members": [{"jbo": "a"}, {"job": 1, "depends_on": [{"membre": "a"}, 7]}, {"depends_on": "a"}], "members": []}`), &c)
 	for _, want := range []string{
-		`unknown field "nmae"; did you mean "name"?`, `member 0: unknown field "jbo"; did you mean "job"?`, `job: must be a string`,
-		`dependency 0: unknown field "membre"; did you mean "member"?`, `dependency 1: must be an object`, `depends_on: must be a list`, `members: given twice`,
+		`unknown field "nmae"; did you mean "name"?`, `members[0]: unknown field "jbo"; did you mean "job"?`, `job: must be a string`,
+		`depends_on[0]: unknown field "membre"; did you mean "member"?`, `depends_on[1]: must be an object`, `depends_on: must be a list`, `members: given twice`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v\nlacks %q", err, want)

@@ -25,7 +25,7 @@ func TestJobDependencyJSON(t *testing.T) {
 		t.Errorf("written and read again: %+v, %v", again, err)
 	}
 	err := json.Unmarshal([]byte(`{"depends_on": [{"jbo": "a"}, 7, {"job": 1}, {"job": "a", "job": "b"}], "name": 1}`), &job)
-	for _, want := range []string{`dependency 0: unknown field "jbo"; did you mean "job"?`, "dependency 1: must be an object", "dependency 2: job: must be", "dependency 3: job: given twice", "name: must be"} {
+	for _, want := range []string{`depends_on[0]: unknown field "jbo"; did you mean "job"?`, "depends_on[1]: must be an object", "depends_on[2].job: must be", "depends_on[3].job: given twice", "name: must be"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}

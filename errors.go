@@ -30,6 +30,18 @@ var (
 	ErrInvalid = errors.New("courier: invalid")
 )
 
+// Errorf returns an error that matches kind, such as [ErrNotFound], besides what
+// the format wraps by %w. Its text is that of the format alone: a reader of "there
+// is no job" need not be told that it was not found.
+func Errorf(kind error, format string, args ...any) error {
+	return kindError{fmt.Errorf(format, args...), kind}
+}
+
+type kindError struct{ err, kind error }
+
+func (e kindError) Error() string   { return e.err.Error() }
+func (e kindError) Unwrap() []error { return []error{e.err, e.kind} }
+
 // A StepError says which step of which execution failed, and why.
 type StepError struct {
 	Execution ExecutionID
@@ -144,11 +156,24 @@ type Problem struct {
 	Type    string `json:"type,omitempty"`
 	Field   string `json:"field,omitempty"` // such as "config.remote_path" or "failure_policy"
 	Message string `json:"message"`         // what is wrong, and what to do
+	// File, Line and Column say where it is in a text, from 1; see [Source]. They
+	// are zero if the definition was not read from one.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 }
 
-// String begins with the step and the field.
+// String begins with the place, the step and the field.
 func (p Problem) String() string {
 	var parts []string
+	switch {
+	case p.File != "" && p.Line > 0:
+		parts = append(parts, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column))
+	case p.File != "":
+		parts = append(parts, p.File)
+	case p.Line > 0:
+		parts = append(parts, fmt.Sprintf("line %d, column %d", p.Line, p.Column))
+	}
 	if p.Step >= 0 {
 		parts = append(parts, StepLabel(p.Step, p.ID, p.Type))
 	}
@@ -165,15 +190,25 @@ type DefinitionError struct {
 	Chain        string // if it is a chain's
 	Subscription string // if it is a subscription's
 	Problems     []Problem
+
+	form bool   // it was found when it was read
+	what string // is defined, in words
 }
 
 // maxListed bounds the problems that Error spells out, so that a list of
 // 100,000 bad steps makes a message that people can read.
 const maxListed = 20
 
+// reading begins the name of an operation that would save nothing anyway.
+const reading = "read "
+
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *DefinitionError) Error() string {
 	switch {
+	case e.form && e.Job+e.Chain+e.Subscription == "":
+		return problems(reading+e.what, "", e.Problems)
+	case e.form:
+		return problems(reading+e.what, e.Job+e.Chain+e.Subscription, e.Problems)
 	case e.Chain != "":
 		return problems("define chain", e.Chain, e.Problems)
 	case e.Subscription != "":
@@ -188,9 +223,18 @@ func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
 // problems is the message about an operation that was refused.
 func problems(operation, name string, list []Problem) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q: ", operation, shorten(name, 200))
+	saves := !strings.HasPrefix(operation, reading)
+	b.WriteString(operation)
+	if name != "" {
+		fmt.Fprintf(&b, " %q", shorten(name, 200))
+	}
+	b.WriteString(": ")
 	if len(list) > 1 {
-		fmt.Fprintf(&b, "%d problems (nothing was saved):\n  ", len(list))
+		fmt.Fprintf(&b, "%d problems", len(list))
+		if saves {
+			b.WriteString(" (nothing was saved)")
+		}
+		b.WriteString(":\n  ")
 	}
 	for i, p := range list {
 		if i > 0 {

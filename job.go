@@ -126,29 +126,23 @@ func (p FailurePolicy) Backoff(n int) time.Duration {
 	return min(base, most)
 }
 
-// UnmarshalJSON reads a job strictly and reports everything that is wrong with
-// its form at once.
-func (j *Job) UnmarshalJSON(data []byte) error {
-	var n Job
-	if err := checkText(data); err != nil {
-		return fmt.Errorf("job: %w", err)
+// UnmarshalJSON reads a job strictly. The error is a *[DefinitionError] with
+// everything that is wrong with its form, in lines and columns counted from the
+// beginning of data.
+func (j *Job) UnmarshalJSON(data []byte) error { return readDefinition(j, data) }
+
+func (j *Job) readers() (string, fields) {
+	return "job", fields{
+		"name":           into(&j.Name),
+		"version":        into(&j.Version),
+		"failure_policy": into(&j.FailurePolicy),
+		"params":         into(&j.Params),
+		"queue":          into(&j.Queue),
+		"limit":          into(&j.Limit),
+		"limit_keys":     into(&j.LimitKeys),
+		"depends_on":     listOf("dependency", &j.DependsOn, (*JobDependency).read),
+		"steps":          func(dec *json.Decoder) error { return readSteps(dec, &j.Steps) },
 	}
-	err := readObject(newReader(data), fields{
-		"name":           into(&n.Name),
-		"version":        into(&n.Version),
-		"failure_policy": into(&n.FailurePolicy),
-		"params":         into(&n.Params),
-		"queue":          into(&n.Queue),
-		"limit":          into(&n.Limit),
-		"limit_keys":     into(&n.LimitKeys),
-		"depends_on":     listOf("dependency", &n.DependsOn, (*JobDependency).read),
-		"steps":          func(dec *json.Decoder) error { return readSteps(dec, &n.Steps) },
-	})
-	if err != nil {
-		return fmt.Errorf("job: %w", err)
-	}
-	*j = n
-	return nil
 }
 
 func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
@@ -167,7 +161,7 @@ func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
 	for i := 0; dec.More(); i++ {
 		var s StepSpec
 		if err := s.read(dec); err != nil && len(errs) < maxListed {
-			errs = append(errs, fmt.Errorf("step %d: %w", i, err))
+			errs = append(errs, &fieldError{strconv.Itoa(i), fmt.Sprintf("step %d", i), err})
 		}
 		*steps = append(*steps, s)
 	}
@@ -201,9 +195,14 @@ func (s StepSpec) MarshalJSON() ([]byte, error) {
 	}{plain(s), (*seconds)(s.Timeout), (*seconds)(s.StallTimeout), s.Config})
 }
 
-// UnmarshalJSON reads a policy's name, or an object with its figures.
+// UnmarshalJSON reads a policy's name, or an object with its figures. Null is the
+// default.
 func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
 	var n FailurePolicy
+	if string(data) == "null" {
+		*p = n
+		return nil
+	}
 	if len(data) > 0 && data[0] == '"' {
 		if err := json.Unmarshal(data, &n.Type); err != nil {
 			return err
@@ -243,15 +242,19 @@ func (p FailurePolicy) MarshalJSON() ([]byte, error) {
 func (p FailurePolicy) check() error {
 	switch {
 	case p.Type != "" && !slices.Contains(policies, p.Type):
-		return fmt.Errorf("type: unknown policy %q; %s", shorten(string(p.Type), 60), DidYouMean(string(p.Type), policies))
+		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), DidYouMean(string(p.Type), policies))
 	case p.MaxRetries != nil && *p.MaxRetries < 0:
-		return fmt.Errorf("max_retries: %d is negative", *p.MaxRetries)
+		return policyError("max_retries", "%d is negative", *p.MaxRetries)
 	case p.BackoffBase != nil && *p.BackoffBase < 0:
-		return fmt.Errorf("backoff_base_seconds: %v is negative", *p.BackoffBase)
+		return policyError("backoff_base_seconds", "%v is negative", *p.BackoffBase)
 	case p.BackoffMax != nil && *p.BackoffMax < 0:
-		return fmt.Errorf("backoff_max_seconds: %v is negative", *p.BackoffMax)
+		return policyError("backoff_max_seconds", "%v is negative", *p.BackoffMax)
 	}
 	return nil
+}
+
+func policyError(field, format string, args ...any) error {
+	return &fieldError{field, field, fmt.Errorf(format, args...)}
 }
 
 // seconds is a duration that JSON writes as a number of seconds.
@@ -349,16 +352,16 @@ func readObject(dec *json.Decoder, known fields) error {
 		switch {
 		case !ok:
 			names := slices.Sorted(maps.Keys(known))
-			errs = append(errs, fmt.Errorf("unknown field %q; %s", shorten(name, 60), DidYouMean(name, names)))
+			errs = append(errs, &fieldError{key: name, err: fmt.Errorf("unknown field %q; %s", shorten(name, 60), DidYouMean(name, names))})
 		case seen[name]:
-			errs = append(errs, fmt.Errorf("%s: given twice", name))
+			errs = append(errs, &fieldError{name, name, errors.New("given twice")})
 			ok = false
 		}
 		seen[name] = true
 		if !ok {
 			err = dec.Decode(new(json.RawMessage))
 		} else if err = read(dec); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
+			err = &fieldError{name, name, err}
 		}
 		if err != nil {
 			errs = append(errs, err)

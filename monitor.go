@@ -281,33 +281,19 @@ func (m Monitor) MarshalJSON() ([]byte, error) {
 	}{plain(m), seconds(m.Every), seconds(m.Stable)})
 }
 
-// UnmarshalJSON reads a monitor strictly, and reports everything that is wrong
-// with its form at once. What is for reading is accepted and kept.
-func (m *Monitor) UnmarshalJSON(data []byte) error {
-	if err := checkText(data); err != nil {
-		return fmt.Errorf("monitor: %w", err)
+// UnmarshalJSON reads a monitor strictly, as [Job.UnmarshalJSON] a job. What is
+// for reading is accepted and kept.
+func (m *Monitor) UnmarshalJSON(data []byte) error { return readDefinition(m, data) }
+
+func (m *Monitor) readers() (string, fields) {
+	return "monitor", fields{
+		"name": into(&m.Name), "description": into(&m.Description), "lister": into(&m.Lister), "connection_id": into(&m.Connection),
+		"path": into(&m.Path), "patterns": into(&m.Patterns), "events": into(&m.Events), "every_seconds": intoDuration(&m.Every),
+		"stable_seconds": intoDuration(&m.Stable), "done_file": into(&m.DoneFile), "batch": into(&m.Batch), "job": into(&m.Job),
+		"chain": into(&m.Chain), "params": into(&m.Params), "priority": into(&m.Priority), "max_failures": into(&m.MaxFailures),
+		"disabled": into(&m.Disabled), "state": into(&m.State), "reason": into(&m.Reason), "health": into(&m.Health),
+		"next_poll": intoTime(&m.NextPoll), "saved_at": intoTime(&m.SavedAt),
 	}
-	var n Monitor
-	var every, stable *time.Duration
-	err := readObject(newReader(data), fields{
-		"name": into(&n.Name), "description": into(&n.Description), "lister": into(&n.Lister), "connection_id": into(&n.Connection),
-		"path": into(&n.Path), "patterns": into(&n.Patterns), "events": into(&n.Events), "every_seconds": intoSeconds(&every),
-		"stable_seconds": intoSeconds(&stable), "done_file": into(&n.DoneFile), "batch": into(&n.Batch), "job": into(&n.Job),
-		"chain": into(&n.Chain), "params": into(&n.Params), "priority": into(&n.Priority), "max_failures": into(&n.MaxFailures),
-		"disabled": into(&n.Disabled), "state": into(&n.State), "reason": into(&n.Reason), "health": into(&n.Health),
-		"next_poll": intoTime(&n.NextPoll), "saved_at": intoTime(&n.SavedAt),
-	})
-	if err != nil {
-		return fmt.Errorf("monitor: %w", err)
-	}
-	if every != nil {
-		n.Every = *every
-	}
-	if stable != nil {
-		n.Stable = *stable
-	}
-	*m = n
-	return nil
 }
 
 // A MonitorError lists everything that is wrong with a monitor. It matches

@@ -119,6 +119,22 @@ const (
 
 var misfires = []Misfire{MisfireOnce, MisfireAll, MisfireSkip}
 
+// defaultWindow is the window of fire_all where none is given.
+const defaultWindow = 24 * time.Hour
+
+// WithDefaults returns the schedule with a value in every field that has a
+// default.
+func (s Schedule) WithDefaults() Schedule {
+	if s.Cron != "" {
+		s.Zone = cmp.Or(s.Zone, "UTC")
+	}
+	s.Overlap, s.Misfire = cmp.Or(s.Overlap, OverlapAllow), cmp.Or(s.Misfire, MisfireOnce)
+	if s.Misfire == MisfireAll {
+		s.Window = cmp.Or(s.Window, defaultWindow)
+	}
+	return s
+}
+
 // Definition returns the schedule without what is for reading, and without
 // Disabled: what two schedules must have in common to be the same.
 func (s Schedule) Definition() Schedule {
@@ -244,46 +260,47 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	}{plain(s), seconds(s.Every), seconds(s.Window), seconds(s.Jitter)})
 }
 
-// UnmarshalJSON reads a schedule strictly, and reports everything that is wrong
-// with its form at once.
-func (s *Schedule) UnmarshalJSON(data []byte) error {
-	if err := checkText(data); err != nil {
-		return fmt.Errorf("schedule: %w", err)
+// UnmarshalJSON reads a schedule strictly, as [Job.UnmarshalJSON] a job.
+func (s *Schedule) UnmarshalJSON(data []byte) error { return readDefinition(s, data) }
+
+func (s *Schedule) readers() (string, fields) {
+	return "schedule", fields{
+		"name": into(&s.Name), "job": into(&s.Job), "chain": into(&s.Chain),
+		"cron": into(&s.Cron), "time_zone": into(&s.Zone), "every_seconds": intoDuration(&s.Every), "at": intoTime(&s.At),
+		"starts_at": intoTime(&s.Starts), "ends_at": intoTime(&s.Ends), "params": into(&s.Params), "priority": into(&s.Priority),
+		"overlap": into(&s.Overlap), "misfire": into(&s.Misfire), "window_seconds": intoDuration(&s.Window),
+		"jitter_seconds": intoDuration(&s.Jitter), "pause_after": into(&s.PauseAfter), "disabled": into(&s.Disabled),
+		"paused": into(&s.Paused), "reason": into(&s.Reason), "next_fire": intoTime(&s.NextFire), "waiting": into(&s.Waiting),
+		"last_fire": intoTime(&s.LastFire), "last_execution": into(&s.LastExecution), "failures": into(&s.Failures),
+		"problem": into(&s.Problem), "saved_at": intoTime(&s.SavedAt),
 	}
-	var n Schedule
-	var every, window, jitter *time.Duration
-	err := readObject(newReader(data), fields{
-		"name": into(&n.Name), "job": into(&n.Job), "chain": into(&n.Chain),
-		"cron": into(&n.Cron), "time_zone": into(&n.Zone), "every_seconds": intoSeconds(&every), "at": intoTime(&n.At),
-		"starts_at": intoTime(&n.Starts), "ends_at": intoTime(&n.Ends), "params": into(&n.Params), "priority": into(&n.Priority),
-		"overlap": into(&n.Overlap), "misfire": into(&n.Misfire), "window_seconds": intoSeconds(&window),
-		"jitter_seconds": intoSeconds(&jitter), "pause_after": into(&n.PauseAfter), "disabled": into(&n.Disabled),
-		"paused": into(&n.Paused), "reason": into(&n.Reason), "next_fire": intoTime(&n.NextFire), "waiting": into(&n.Waiting),
-		"last_fire": intoTime(&n.LastFire), "last_execution": into(&n.LastExecution), "failures": into(&n.Failures),
-		"problem": into(&n.Problem), "saved_at": intoTime(&n.SavedAt),
-	})
-	if err != nil {
-		return fmt.Errorf("schedule: %w", err)
-	}
-	for to, from := range map[*time.Duration]*time.Duration{&n.Every: every, &n.Window: window, &n.Jitter: jitter} {
-		if from != nil {
-			*to = *from
-		}
-	}
-	*s = n
-	return nil
 }
 
-// intoTime reads an instant.
+// intoDuration reads a number of seconds; null leaves it alone.
+func intoDuration(d *time.Duration) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		var v *time.Duration
+		err := intoSeconds(&v)(dec)
+		if v != nil {
+			*d = *v
+		}
+		return err
+	}
+}
+
+// intoTime reads an instant; null leaves it alone.
 func intoTime(t *time.Time) func(*json.Decoder) error {
 	return func(dec *json.Decoder) error {
-		var text string
+		var text *string
 		if err := dec.Decode(&text); err != nil {
 			return plainError(err)
 		}
-		at, err := time.Parse(time.RFC3339, text)
+		if text == nil {
+			return nil
+		}
+		at, err := time.Parse(time.RFC3339, *text)
 		if err != nil {
-			return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\", not %q", shorten(text, 60))
+			return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\", not %q", shorten(*text, 60))
 		}
 		*t = at
 		return nil

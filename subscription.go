@@ -3,7 +3,6 @@ package courier
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -96,23 +95,15 @@ func (s *Subscription) EffectiveWindow() time.Duration {
 	return 0
 }
 
-// UnmarshalJSON reads a subscription strictly and reports everything that is
-// wrong with its form at once.
-func (s *Subscription) UnmarshalJSON(data []byte) error {
-	var n Subscription
-	if err := checkText(data); err != nil {
-		return fmt.Errorf("subscription: %w", err)
+// UnmarshalJSON reads a subscription strictly, as [Job.UnmarshalJSON] a job.
+func (s *Subscription) UnmarshalJSON(data []byte) error { return readDefinition(s, data) }
+
+func (s *Subscription) readers() (string, fields) {
+	return "subscription", fields{
+		"name": into(&s.Name), "kind": into(&s.Kind), "events": into(&s.Events), "jobs": into(&s.Jobs), "chains": into(&s.Chains),
+		"func": into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
+		"window_seconds": intoSeconds(&s.Window), "disabled": into(&s.Disabled), "reason": into(&s.Reason),
 	}
-	err := readObject(newReader(data), fields{
-		"name": into(&n.Name), "kind": into(&n.Kind), "events": into(&n.Events), "jobs": into(&n.Jobs), "chains": into(&n.Chains),
-		"func": into(&n.Func), "webhook": intoOwn(&n.Webhook), "job": intoOwn(&n.Job), "email": intoOwn(&n.Email),
-		"window_seconds": intoSeconds(&n.Window), "disabled": into(&n.Disabled), "reason": into(&n.Reason),
-	})
-	if err != nil {
-		return fmt.Errorf("subscription: %w", err)
-	}
-	*s = n
-	return nil
 }
 
 // MarshalJSON writes the form that UnmarshalJSON reads.

@@ -1,0 +1,311 @@
+package courier
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Source is the JSON text of a definition, for problems that say where in a file
+// they are. It must not be changed after its first use.
+type Source struct {
+	File string // in which the text lies; may be empty
+	// Text is the JSON text of one definition, which may begin anywhere in a file:
+	// Line and Column, from 1, say where. 0 means 1.
+	Text         []byte
+	Line, Column int
+
+	offsets map[string]int // of values, by their paths
+}
+
+// A Definition is what a Source can be read into: a *[Job], a *[Chain], a
+// *[Schedule], a *[Monitor] or a *[Subscription].
+type Definition interface {
+	json.Unmarshaler
+	readers() (what string, known fields)
+}
+
+// Read reads the text into v, as far as it can be read, and returns everything
+// that is wrong with its form, in the order of the text, with its place. What
+// could not be read is left as it was.
+func (s *Source) Read(v Definition) []Problem {
+	if err := syntaxError(s.Text); err != nil {
+		return []Problem{s.syntax(err)}
+	}
+	_, known := v.readers()
+	return s.problems(readObject(newReader(s.Text), known))
+}
+
+// Sources returns the definitions in the text of a file: one JSON object, or a list
+// of them. Problems are what keeps the text from being read.
+func Sources(file string, text []byte) (list []*Source, problems []Problem) {
+	whole := &Source{File: file, Text: text}
+	if err := syntaxError(text); err != nil {
+		return nil, []Problem{whole.syntax(err)}
+	}
+	dec := newReader(text)
+	if tok, _ := dec.Token(); tok == json.Delim('[') {
+		for i := 0; dec.More(); i++ {
+			var item json.RawMessage
+			if dec.Decode(&item) != nil {
+				break
+			}
+			list = append(list, whole.at(whole.offset([]string{strconv.Itoa(i)}), item))
+		}
+	} else {
+		list = []*Source{whole.at(whole.offset(nil), bytes.TrimSpace(text))}
+	}
+	return list, nil
+}
+
+// at is the part of a text that begins at an offset.
+func (s *Source) at(offset int, text []byte) *Source {
+	var p Problem
+	s.place(&p, offset)
+	return &Source{File: p.File, Text: text, Line: p.Line, Column: p.Column}
+}
+
+// syntaxError says why a text can't be read at all.
+func syntaxError(text []byte) error {
+	if err := checkText(text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, new(json.RawMessage))
+}
+
+func (s *Source) syntax(err error) Problem {
+	p := Problem{Step: -1, Message: "not JSON: " + err.Error()}
+	offset := 0
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = max(0, int(e.Offset)-1)
+	} else if errors.Is(err, errText) {
+		p.Message = err.Error()
+		for offset < len(s.Text) {
+			r, n := utf8.DecodeRune(s.Text[offset:])
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			offset += n
+		}
+		offset %= max(1, len(s.Text)) // half a character is written as an escape: the text as a whole is to blame
+	}
+	s.place(&p, offset)
+	return p
+}
+
+// Locate sets the file, and line and column of the value that each problem is
+// about, or of the object that should have it.
+func (s *Source) Locate(list []Problem) {
+	for i := range list {
+		p := &list[i]
+		path := fieldPath(p.Field)
+		if p.Step >= 0 {
+			path = append([]string{"steps", strconv.Itoa(p.Step)}, path...)
+		}
+		s.place(p, s.offset(path))
+	}
+}
+
+// problems returns the problems of a read, in the order of the text.
+func (s *Source) problems(err error) []Problem {
+	found := formErrors(nil, nil, err)
+	list := make([]Problem, len(found))
+	for i, f := range found {
+		path := f.path
+		list[i] = Problem{Step: -1, Message: f.err.Error()}
+		if f.unnamed {
+			path = path[:len(path)-1]
+		}
+		if len(path) > 1 && path[0] == "steps" {
+			list[i].Step, _ = strconv.Atoi(path[1])
+			path = path[2:]
+		}
+		list[i].Field = fieldName(path)
+		s.place(&list[i], s.offset(f.path))
+	}
+	slices.SortStableFunc(list, func(a, b Problem) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	return list
+}
+
+func (s *Source) place(p *Problem, offset int) {
+	p.File = s.File
+	before := s.Text[:offset]
+	p.Line, p.Column = max(s.Line, 1), max(s.Column, 1)
+	if n := bytes.Count(before, []byte("\n")); n > 0 {
+		p.Line, p.Column = p.Line+n, 1
+		before = before[bytes.LastIndexByte(before, '\n')+1:]
+	}
+	p.Column += utf8.RuneCount(before)
+}
+
+// offset is where the value at a path begins, or the last one on the way to it
+// that there is.
+func (s *Source) offset(path []string) int {
+	if s.offsets == nil {
+		s.offsets = make(map[string]int)
+		dec := newReader(s.Text)
+		s.index(dec, "")
+	}
+	for ; len(path) > 0; path = path[:len(path)-1] {
+		if at, ok := s.offsets["\x00"+strings.Join(path, "\x00")]; ok {
+			return at
+		}
+	}
+	return s.offsets[""]
+}
+
+// index notes where the next value begins, and those in it. The text is valid.
+func (s *Source) index(dec *json.Decoder, path string) {
+	at := int(dec.InputOffset())
+	for at < len(s.Text) && strings.IndexByte(" \t\r\n,:", s.Text[at]) >= 0 {
+		at++
+	}
+	s.offsets[path] = at
+	tok, err := dec.Token()
+	if err != nil {
+		return
+	}
+	switch tok {
+	case json.Delim('{'):
+		for dec.More() {
+			name, err := dec.Token()
+			if err != nil {
+				return
+			}
+			s.index(dec, fmt.Sprint(path, "\x00", name))
+		}
+	case json.Delim('['):
+		for i := 0; dec.More(); i++ {
+			s.index(dec, path+"\x00"+strconv.Itoa(i))
+		}
+	default:
+		return
+	}
+	_, _ = dec.Token()
+}
+
+// fieldPath is the path that the Field of a problem names, which may also be such
+// as `members[2] "name": depends_on[0]`.
+func fieldPath(field string) (path []string) {
+	for field != "" {
+		switch rest := field[1:]; {
+		case field[0] == '.':
+			field = rest
+		case strings.HasPrefix(field, ` "`):
+			_, field, _ = strings.Cut(field, ": ")
+		case field[0] == '[':
+			inner, after, _ := strings.Cut(rest, "]")
+			if quoted, err := strconv.QuotedPrefix(rest); err == nil {
+				inner, _ = strconv.Unquote(quoted)
+				after = strings.TrimPrefix(rest[len(quoted):], "]")
+			}
+			path, field = append(path, inner), after
+		default:
+			i := strings.IndexAny(field, ".[ :")
+			if i <= 0 {
+				i = len(field)
+			}
+			path = append(path, field[:i])
+			if field = field[i:]; strings.HasPrefix(field, ": ") {
+				field = field[2:]
+			}
+		}
+	}
+	return path
+}
+
+// fieldName is the Field of a problem with a path.
+func fieldName(path []string) string {
+	var b strings.Builder
+	for _, name := range path {
+		switch {
+		case parseIndex(name) >= 0:
+			b.WriteString("[" + name + "]")
+		case b.Len() > 0:
+			b.WriteString("." + name)
+		default:
+			b.WriteString(name)
+		}
+	}
+	return b.String()
+}
+
+// A fieldError is what is wrong with a field of an object, or an item of a list.
+type fieldError struct {
+	key   string // name or index
+	label string // how the text begins; empty if the error says it itself
+	err   error
+}
+
+func (e *fieldError) Error() string {
+	if e.label == "" {
+		return e.err.Error()
+	}
+	return e.label + ": " + e.err.Error()
+}
+
+func (e *fieldError) Unwrap() error { return e.err }
+
+// A formError is an error with the path to what it is about.
+type formError struct {
+	path    []string
+	unnamed bool // the error itself names the last element of the path
+	err     error
+}
+
+// formErrors appends the errors that err consists of to list.
+func formErrors(list []formError, path []string, err error) []formError {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked
+	case nil:
+		return list
+	case *fieldError:
+		inner := append(slices.Clip(path), e.key)
+		if e.label == "" {
+			return append(list, formError{inner, true, e.err})
+		}
+		return formErrors(list, inner, e.err)
+	case interface{ Unwrap() []error }:
+		for _, x := range e.Unwrap() {
+			list = formErrors(list, path, x)
+		}
+		return list
+	}
+	return append(list, formError{path: path, err: err})
+}
+
+// readDefinition sets *v to the definition that data holds. The error is a
+// *DefinitionError with everything that is wrong with its form.
+func readDefinition[T any, D interface {
+	*T
+	Definition
+}](v *T, data []byte) error {
+	var n T
+	s := Source{Text: data}
+	list := s.Read(D(&n))
+	if len(list) == 0 {
+		*v = n
+		return nil
+	}
+	e := &DefinitionError{form: true, Problems: list}
+	switch d := any(&n).(type) {
+	case *Job:
+		e.Job = d.Name
+	case *Chain:
+		e.Chain = d.Name
+	case *Subscription:
+		e.Subscription = d.Name
+	}
+	what, _ := D(&n).readers()
+	e.what = what
+	return e
+}
