@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -63,7 +62,7 @@ func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
 	p := &ChainPlan{members: members, index: make(map[string]int, len(members))}
 	for i, m := range members {
 		if _, again := p.index[m.Name]; again {
-			return nil, fmt.Errorf("chain: two members are called %q: %w", m.Name, courier.ErrInvalid)
+			return nil, courier.Errorf(courier.ErrInvalid, "chain: two members are called %q", m.Name)
 		}
 		p.index[m.Name] = i
 	}
@@ -73,7 +72,7 @@ func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
 		for _, d := range m.DependsOn {
 			to, ok := p.index[d.Member]
 			if !ok {
-				return nil, fmt.Errorf("chain: member %q depends on %q, which is no member: %w", m.Name, d.Member, courier.ErrInvalid)
+				return nil, courier.Errorf(courier.ErrInvalid, "chain: member %q depends on %q, which is no member", m.Name, d.Member)
 			}
 			e := edge{to, accepts(d)}
 			p.edges[i] = append(p.edges[i], e)
@@ -85,7 +84,7 @@ func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
 		p.forgive[i] = p.forgive[i] && !counts[i]
 	}
 	if p.order = p.sorted(); len(p.order) < len(members) {
-		return nil, fmt.Errorf("chain: its members depend on each other in a cycle: %w", courier.ErrInvalid)
+		return nil, courier.Errorf(courier.ErrInvalid, "chain: its members depend on each other in a cycle")
 	}
 	return p, nil
 }
@@ -355,7 +354,7 @@ type ChainDecision struct {
 // state of an execution does not allow are left out.
 func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
 	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
-		return ChainDecision{}, fmt.Errorf("request %q: unknown to chains: %w", kind, courier.ErrInvalid)
+		return ChainDecision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown to chains", kind)
 	}
 	if !allowed(s, kind) {
 		e := &courier.ChainRequestError{Chain: id, State: s.State, Pending: s.Request, Kind: kind}

@@ -167,7 +167,7 @@ func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 			return courier.ExecutionID(id[:uuid]), seq, nil
 		}
 	}
-	return "", 0, fmt.Errorf("%q is not the ID of an event: %w", id, courier.ErrInvalid)
+	return "", 0, courier.Errorf(courier.ErrInvalid, "%q is not the ID of an event", id)
 }
 
 // EventOf returns the type of the event that an audit entry stands for, or "" for

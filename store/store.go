@@ -55,7 +55,8 @@ type Store interface {
 type Catalog interface {
 	// Save keeps d as the next version of its name, counting from 1, and
 	// returns it with Version and SavedAt. If d.Body equals that of the latest
-	// version byte by byte, nothing is saved and that one is returned. Jobs that a
+	// version byte by byte, nothing is saved and that one is returned. Otherwise
+	// d.Base and d.KeepNewer say when nothing is saved either. Jobs that a
 	// job depends on (see [Upstreams]) must exist, or the error is ErrNotFound; if
 	// it would depend on itself, by the latest versions of all jobs, it is a
 	// *courier.CycleError. However many save at once, no cycle comes about.
@@ -163,6 +164,24 @@ type Definition struct {
 	Body    json.RawMessage // valid JSON
 	By      string          // who saved it
 	SavedAt time.Time
+	// Base and KeepNewer are conditions of Save, and are compared in the
+	// transaction that saves. A store keeps and returns neither.
+	//
+	// Base, if not nil, is what the latest version must be, 0 for none; if it is
+	// another, nothing is saved and the error is [courier.ErrConflict].
+	Base *int
+	// KeepNewer saves nothing if Body equals that of an earlier version byte by
+	// byte: the latest, which is newer, is returned. Base is not compared then.
+	KeepNewer bool
+}
+
+// ErrBase is the error of a Save whose Base is not the latest version.
+func (d *Definition) ErrBase(latest int) error {
+	now := fmt.Sprintf("the latest version is %d", latest)
+	if latest == 0 {
+		now = "there is none"
+	}
+	return courier.Errorf(courier.ErrConflict, "%s %q was to follow version %d, but %s; nothing was saved", d.Kind, d.Name, *d.Base, now)
 }
 
 // The setting that limits how many executions run at once, all together.
@@ -201,7 +220,7 @@ func CheckSetting(key, value string) error {
 		return nil
 	}
 	if n, err := strconv.ParseInt(value, 10, 32); err != nil || n < 0 {
-		return fmt.Errorf("setting %q: the limit of scope %q must be a number from 0 to %d, not %q: %w", key, scope, math.MaxInt32, value, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, "setting %q: the limit of scope %q must be a number from 0 to %d, not %q", key, scope, math.MaxInt32, value)
 	}
 	return nil
 }
@@ -252,7 +271,7 @@ type NewExecution struct {
 // ErrOutdated says that an execution was to be of the latest version of its job,
 // and there is a newer one; see [NewExecution.Latest]. Nothing was created. It
 // matches [courier.ErrConflict].
-var ErrOutdated = fmt.Errorf("store: there is a newer version of the job: %w", courier.ErrConflict)
+var ErrOutdated = courier.Errorf(courier.ErrConflict, "store: there is a newer version of the job")
 
 // Enqueued is the result of one [NewExecution].
 type Enqueued struct {

@@ -151,13 +151,13 @@ type Standing struct {
 func (t *Transition) Admit(s Standing) (bool, error) {
 	switch {
 	case t.Lease == "" || t.Lease != s.Lease:
-		return false, fmt.Errorf("transition %d of %s: the lease is another worker's: %w", t.Seq, t.Execution, courier.ErrLeaseLost)
+		return false, courier.Errorf(courier.ErrLeaseLost, "transition %d of %s: the lease is another worker's", t.Seq, t.Execution)
 	case t.Seq > s.First && t.Seq <= s.Last:
 		return false, nil
 	case s.State != courier.Running:
-		return false, fmt.Errorf("transition %d of %s: the execution is %s: %w", t.Seq, t.Execution, s.State, courier.ErrLeaseLost)
+		return false, courier.Errorf(courier.ErrLeaseLost, "transition %d of %s: the execution is %s", t.Seq, t.Execution, s.State)
 	case t.Seq != s.Seq+1:
-		return false, fmt.Errorf("transition %d of %s: its last audit entry is %d: %w", t.Seq, t.Execution, s.Seq, courier.ErrLeaseLost)
+		return false, courier.Errorf(courier.ErrLeaseLost, "transition %d of %s: its last audit entry is %d", t.Seq, t.Execution, s.Seq)
 	case !t.Answers(s.Request) || t.Request != "" && t.Request != s.Request:
 		return false, &RequestedError{Kind: s.Request, By: s.By}
 	}
@@ -169,16 +169,16 @@ func (t *Transition) Admit(s Standing) (bool, error) {
 func (t *Transition) Check() error {
 	for i := range t.Ended {
 		if s := &t.Ended[i]; !courier.StepRunning.CanBecome(s.State) || s.State == courier.StepPending {
-			return fmt.Errorf("transition of %s: step %d ended as %q: %w", t.Execution, s.Step, s.State, courier.ErrInvalid)
+			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d ended as %q", t.Execution, s.Step, s.State)
 		}
 	}
 	switch {
 	case t.To != courier.Running && !courier.Running.CanBecome(t.To):
 		return &courier.TransitionError{Execution: t.Execution, From: courier.Running, To: t.To}
 	case t.To != courier.Running && t.Start != nil:
-		return fmt.Errorf("transition of %s: a step starts, but the execution becomes %s: %w", t.Execution, t.To, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, "transition of %s: a step starts, but the execution becomes %s", t.Execution, t.To)
 	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0:
-		return fmt.Errorf("transition of %s changes nothing: %w", t.Execution, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, "transition of %s changes nothing", t.Execution)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued,
 	}[kind]
 	if to == "" {
-		return Decision{}, fmt.Errorf("request %q: unknown: %w", kind, courier.ErrInvalid)
+		return Decision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown", kind)
 	}
 	refused := &courier.TransitionError{Execution: e.ID, From: e.State, To: to}
 	switch kind {

@@ -3,7 +3,6 @@ package memstore
 import (
 	sorted "container/heap"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -97,9 +96,9 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	old := a.schedules[put.Name]
 	switch {
 	case old == nil && put.Revision != 0:
-		return store.Schedule{}, fmt.Errorf("schedule %q: it is not there any more: %w", put.Name, courier.ErrConflict)
+		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)
 	case old != nil && put.Revision != old.Revision:
-		return store.Schedule{}, fmt.Errorf("schedule %q: somebody else has changed it: %w", put.Name, courier.ErrConflict)
+		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)
 	case old == nil:
 		old = &schedule{index: -1}
 		if a.schedules == nil {
@@ -137,7 +136,7 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 	defer s.mu.Unlock()
 	old := s.agenda.schedules[name]
 	if old == nil {
-		return fmt.Errorf("schedule %q: %w", name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no schedule %q", name)
 	}
 	s.agenda.move(old, time.Time{})
 	delete(s.agenda.schedules, name)

@@ -3,7 +3,6 @@ package memstore
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,6 +25,14 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if n := len(versions); n > 0 && bytes.Equal(versions[n-1].Body, d.Body) {
 		return versions[n-1], nil
 	}
+	equal := func(v store.Definition) bool { return bytes.Equal(v.Body, d.Body) }
+	if d.KeepNewer && slices.ContainsFunc(versions, equal) {
+		return versions[len(versions)-1], nil
+	}
+	if d.Base != nil && *d.Base != len(versions) {
+		return store.Definition{}, d.ErrBase(len(versions))
+	}
+	d.Base, d.KeepNewer = nil, false
 	if err := s.dependable(&d); err != nil {
 		return store.Definition{}, err
 	}
@@ -50,7 +57,7 @@ func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version 
 	if d := s.definition(kind, name, version); d != nil {
 		return *d, nil
 	}
-	return store.Definition{}, fmt.Errorf("%s %q version %d: %w", kind, name, version, courier.ErrNotFound)
+	return store.Definition{}, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
 }
 
 // definition returns a version that exists, or nil.

@@ -3,7 +3,6 @@ package memstore
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -42,7 +41,7 @@ func (c *chain) view() courier.ChainExecution {
 }
 
 func unknownChain(id courier.ChainExecutionID) error {
-	return fmt.Errorf("chain execution %q: %w", string(id), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no chain execution %q", string(id))
 }
 
 // StartChains creates chain executions, all or none.
@@ -91,13 +90,13 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	}
 	switch {
 	case c != nil && c.Chain != n.Chain:
-		return nil, true, fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)
+		return nil, true, courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
 	case c != nil && !bytes.Equal(c.Params, n.Params):
-		return nil, true, fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)
+		return nil, true, courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)
 	case c != nil:
 		return c, true, nil
 	case s.definition(store.Chain, n.Chain, n.Version) == nil:
-		return nil, false, fmt.Errorf("chain %q version %d: %w", n.Chain, n.Version, courier.ErrNotFound)
+		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)
 	}
 	plan, err := n.Plan()
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	for i := range n.Members {
 		x := n.Prepared(i)
 		if s.definition(store.Job, x.Job, x.Version) == nil {
-			return nil, false, fmt.Errorf("chain %q, member %q: job %q version %d: %w", n.Chain, x.Member, x.Job, x.Version, courier.ErrNotFound)
+			return nil, false, courier.Errorf(courier.ErrNotFound, "chain %q, member %q: there is no job %q version %d", n.Chain, x.Member, x.Job, x.Version)
 		}
 		c.prepared[i] = x
 	}
@@ -203,7 +202,7 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 		return &c.latest[i].Execution, c.latest[i].expired(now)
 	})
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.latest) {
-		err = fmt.Errorf("retry of chain execution %s: %d ids for %d members: %w", c.ID, len(r.IDs), len(c.latest), courier.ErrInvalid)
+		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.ID, len(r.IDs), len(c.latest))
 	}
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -145,7 +144,7 @@ func (s *Store) dependable(d *store.Definition) error {
 	}
 	for _, name := range upstreams {
 		if len(s.definitions[store.Job][name]) == 0 && name != d.Name {
-			return fmt.Errorf("job %q depends on job %q: %w", d.Name, name, courier.ErrNotFound)
+			return courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", d.Name, name)
 		}
 	}
 	path := store.Cycle(d.Name, func(name string) []string {

@@ -6,7 +6,6 @@
 package memstore
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,5 +148,5 @@ func (s *Store) Advance(d time.Duration) {
 }
 
 func unknown(id courier.ExecutionID) error {
-	return fmt.Errorf("execution %q: %w", string(id), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no execution %q", string(id))
 }

@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -51,9 +50,9 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	m := s.monitors.all[p.Name]
 	switch {
 	case m == nil && p.Revision != 0:
-		return store.Monitor{}, fmt.Errorf("monitor %q: it is not there any more: %w", p.Name, courier.ErrConflict)
+		return store.Monitor{}, courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)
 	case m != nil && p.Revision != m.Revision:
-		return store.Monitor{}, fmt.Errorf("monitor %q: somebody else has changed it: %w", p.Name, courier.ErrConflict)
+		return store.Monitor{}, courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)
 	case m == nil:
 		m = &monitor{}
 		if s.monitors.all == nil {
@@ -80,7 +79,7 @@ func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.monitors.all[name] == nil {
-		return fmt.Errorf("monitor %q: %w", name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no monitor %q", name)
 	}
 	delete(s.monitors.all, name)
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 	b := s.boxes[sub.Name]
 	switch {
 	case len(sub.Body) == 0 && b == nil:
-		return fmt.Errorf("subscription %q: %w", sub.Name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no subscription %q", sub.Name)
 	case len(sub.Body) == 0:
 		delete(s.boxes, sub.Name)
 		return nil
@@ -312,7 +311,7 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 	defer s.mu.Unlock()
 	b := s.boxes[subscription]
 	if b == nil {
-		return 0, fmt.Errorf("subscription %q: %w", subscription, courier.ErrNotFound)
+		return 0, courier.Errorf(courier.ErrNotFound, "there is no subscription %q", subscription)
 	}
 	n, now := 0, s.clock()
 	for _, d := range b.list {

@@ -77,7 +77,7 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	case n.Latest && s.outdated(n) && (!existed || !bytes.Equal(x.Params, n.Params)):
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
 	case existed && !bytes.Equal(x.Params, n.Params):
-		return nil, true, fmt.Errorf("job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)
+		return nil, true, courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)
 	case existed:
 		return x, true, nil
 	}
@@ -95,9 +95,9 @@ func (s *Store) find(n *store.NewExecution) (x *execution, existed bool, err err
 	}
 	switch {
 	case x != nil && x.Job != n.Job:
-		return nil, true, fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
+		return nil, true, courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
 	case x == nil && s.definition(store.Job, n.Job, n.Version) == nil:
-		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
+		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
 	}
 	return x, x != nil, nil
 }

@@ -122,9 +122,9 @@ func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *store.Schedule) er
 	old, ok := locked[put.Name]
 	switch {
 	case !ok && put.Revision != 0:
-		return answer{fmt.Errorf("schedule %q: it is not there any more: %w", put.Name, courier.ErrConflict)}
+		return answer{courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)}
 	case ok && put.Revision != old.revision:
-		return answer{fmt.Errorf("schedule %q: somebody else has changed it: %w", put.Name, courier.ErrConflict)}
+		return answer{courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)}
 	case ok && old.kind != put.Kind:
 		_, err = tx.Exec(ctx, s.q.scheduleRemove, put.Name)
 	}
@@ -163,7 +163,7 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 		return failed(fmt.Sprintf("remove schedule %q", name), err)
 	}
 	if len(removed) == 0 {
-		return fmt.Errorf("schedule %q: %w", name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no schedule %q", name)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestOneExecutionPerTick(t *testing.T) {
 		return engine.New(s, reg, &engine.Options{Worker: fmt.Sprint("w", i), Workspace: t.TempDir(), Queues: []string{"nobody's"}})
 	}
 	first := newEngine(s, 0)
-	if _, err := first.Define(t.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nothing"}}}); err != nil {
+	if _, err := first.Define(t.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nothing"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range schedules {

@@ -47,7 +47,7 @@ func uuidBytes(s string) (b uuidElement) {
 }
 
 func unknown(id courier.ExecutionID) error {
-	return fmt.Errorf("execution %q: %w", string(id), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no execution %q", string(id))
 }
 
 func scanRow(rows pgx.Rows) (r row, err error) {

@@ -57,7 +57,7 @@ func BenchmarkThroughput(b *testing.B) {
 			for i := range steps {
 				steps[i] = courier.StepSpec{Type: "bench.nop"}
 			}
-			if _, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: steps}); err != nil {
+			if _, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: steps}, nil); err != nil {
 				b.Fatal(err)
 			}
 			if shape.told != "" {

@@ -43,6 +43,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 		return store.Definition{}, failed(fmt.Sprintf("save %s %q", d.Kind, d.Name), err)
 	}
 	d.Body, d.SavedAt = json.RawMessage(body), d.SavedAt.UTC()
+	d.Base, d.KeepNewer = nil, false
 	return d, nil
 }
 
@@ -57,12 +58,36 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 	if err := tx.QueryRow(ctx, s.q.define, string(d.Kind), d.Name).Scan(&id); err != nil {
 		return err
 	}
+	if kept, err := s.saveBase(ctx, tx, id, d, body); kept || err != nil {
+		return err
+	}
 	if d.Kind == store.Job {
 		if err := s.depend(ctx, tx, id, d.Name, upstreams); err != nil {
 			return err
 		}
 	}
 	return tx.QueryRow(ctx, s.q.save, id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
+}
+
+// saveBase compares what d has as conditions of its saving. If a newer version is
+// kept, it reports that, and d is that one.
+func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Definition, body *string) (kept bool, err error) {
+	if d.Base == nil && !d.KeepNewer {
+		return false, nil
+	}
+	var latest int
+	var same, known bool
+	if err := tx.QueryRow(ctx, s.q.saveBase, id, string(d.Body)).Scan(&latest, &same, &known); err != nil || same {
+		return false, err
+	}
+	switch {
+	case d.KeepNewer && known:
+		err = tx.QueryRow(ctx, s.q.definition, id, int32(latest)).Scan(&d.Kind, &d.Name, &d.Version, body, &d.By, &d.SavedAt)
+		return err == nil, err
+	case d.Base != nil && *d.Base != latest:
+		return false, answer{d.ErrBase(latest)}
+	}
+	return false, nil
 }
 
 // Load returns a version of a definition, the latest for version 0.
@@ -75,7 +100,7 @@ func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version 
 	err := s.pool.QueryRow(ctx, s.q.load, string(kind), name, int32(version)).Scan(&d.Version, &body, &d.By, &d.SavedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return store.Definition{}, fmt.Errorf("%s %q version %d: %w", kind, name, version, courier.ErrNotFound)
+		return store.Definition{}, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
 	case err != nil:
 		return store.Definition{}, failed(fmt.Sprintf("load %s %q", kind, name), err)
 	}

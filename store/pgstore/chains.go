@@ -19,7 +19,7 @@ import (
 var _ store.Chains = (*Store)(nil)
 
 func unknownChain(id courier.ChainExecutionID) error {
-	return fmt.Errorf("chain execution %q: %w", string(id), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no chain execution %q", string(id))
 }
 
 // plans are the plans of chain executions that were looked at lately.
@@ -165,11 +165,11 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		n, c := &list[i], all[ids[i]]
 		switch {
 		case c == nil:
-			return nil, nil, answer{fmt.Errorf("chain %q version %d: %w", n.Chain, n.Version, courier.ErrNotFound)}
+			return nil, nil, answer{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
 		case c.Chain != n.Chain:
-			return nil, nil, answer{fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)}
+			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
 		case !bytes.Equal(c.Params, n.Params):
-			return nil, nil, answer{fmt.Errorf("chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params: %w", n.Chain, n.IdempotencyKey, c.ID, courier.ErrConflict)}
+			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
 		}
 		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
 	}
@@ -275,7 +275,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 		}
 		for i := from; i < to; i++ {
 			if m := &members[i]; !kept[fmt.Sprint(chains[i], ords[i])] {
-				return answer{fmt.Errorf("chain execution %s, member %q: job %q version %d: %w", chains[i], m.Member, m.Job, m.Version, courier.ErrNotFound)}
+				return answer{courier.Errorf(courier.ErrNotFound, "chain execution %s, member %q: there is no job %q version %d", chains[i], m.Member, m.Job, m.Version)}
 			}
 		}
 	}

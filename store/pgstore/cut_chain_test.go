@@ -22,7 +22,7 @@ func (tr *trial) chain() {
 		{Name: "d", Job: tr.job, DependsOn: on("b", "c")},
 	}}
 	tr.ask("define chain", func(ctx context.Context) error {
-		_, err := tr.first.DefineChain(ctx, c)
+		_, err := tr.first.DefineChain(ctx, c, nil)
 		return err
 	})
 	x := &tr.chained

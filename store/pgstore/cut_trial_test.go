@@ -377,7 +377,7 @@ func (tr *trial) define() {
 	job := tr.scenario.job
 	job.Name, job.Queue = tr.job, tr.job
 	tr.ask("define", func(ctx context.Context) error {
-		_, err := tr.first.Define(ctx, job)
+		_, err := tr.first.Define(ctx, job, nil)
 		return err
 	})
 }

@@ -236,7 +236,7 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	var fresh []string
 	for _, name := range upstreams {
 		if mark, ok := marked[name]; !ok && name != job {
-			return answer{fmt.Errorf("job %q depends on job %q: %w", job, name, courier.ErrNotFound)}
+			return answer{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
 		} else if ok && mark < 2 {
 			fresh = append(fresh, name)
 		}

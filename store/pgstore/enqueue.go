@@ -131,7 +131,7 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 			return answer{err}
 		}
 		if !same {
-			return answer{fmt.Errorf("job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params: %w", n.Job, n.IdempotencyKey, x.ID, courier.ErrConflict)}
+			return answer{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
@@ -144,9 +144,9 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 func inTheWay(n *store.NewExecution, x *courier.Execution) error {
 	switch {
 	case x == nil:
-		return fmt.Errorf("job %q version %d: %w", n.Job, n.Version, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
 	case x.Job != n.Job:
-		return fmt.Errorf("execution %s exists for job %q: %w", x.ID, x.Job, courier.ErrConflict)
+		return courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChai
 	for i := range list {
 		if c := &started[i].Execution; started[i].Existed {
 			if c.Chain != list[i].Chain {
-				wrong[i] = fmt.Errorf("chain execution %s exists for chain %q: %w", c.ID, c.Chain, courier.ErrConflict)
+				wrong[i] = courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
 			}
 			continue
 		}

@@ -208,7 +208,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {
-		err = fmt.Errorf("retry of chain execution %s: %d ids for %d members: %w", c.id, len(r.IDs), len(c.standing.Members), courier.ErrInvalid)
+		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.id, len(r.IDs), len(c.standing.Members))
 	}
 	if err != nil {
 		return answer{err}

@@ -50,7 +50,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 	}
 	schema := schemaOr(o.Schema)
 	if len(schema) > 63 {
-		return nil, fmt.Errorf("migrate schema %q: PostgreSQL cuts names to 63 bytes; choose a shorter one: %w", schema, courier.ErrInvalid)
+		return nil, courier.Errorf(courier.ErrInvalid, "migrate schema %q: PostgreSQL cuts names to 63 bytes; choose a shorter one", schema)
 	}
 	if err := suitable(ctx, pool); err != nil {
 		return nil, fmt.Errorf("migrate schema %q: %w", schema, err)

@@ -64,9 +64,9 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 			case err != nil:
 				return err
 			case !there && p.Revision != 0:
-				return answer{fmt.Errorf("monitor %q: it is not there any more: %w", p.Name, courier.ErrConflict)}
+				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
 			case there && p.Revision != revision:
-				return answer{fmt.Errorf("monitor %q: somebody else has changed it: %w", p.Name, courier.ErrConflict)}
+				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
 			if p.Anew {
 				if _, err := tx.Exec(ctx, s.q.monitorAnew, p.Name); err != nil {
@@ -110,7 +110,7 @@ func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 		return failed(fmt.Sprintf("remove monitor %q", name), err)
 	}
 	if len(removed) == 0 {
-		return fmt.Errorf("monitor %q: %w", name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no monitor %q", name)
 	}
 	return nil
 }

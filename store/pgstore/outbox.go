@@ -82,7 +82,7 @@ func (s *Store) unsubscribe(ctx context.Context, name string) error {
 		return failed(fmt.Sprintf("remove subscription %q", name), err)
 	}
 	if !there {
-		return fmt.Errorf("subscription %q: %w", name, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "there is no subscription %q", name)
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 	case err != nil:
 		return 0, failed(fmt.Sprintf("replay deliveries of subscription %q", subscription), err)
 	case !there:
-		return 0, fmt.Errorf("subscription %q: %w", subscription, courier.ErrNotFound)
+		return 0, courier.Errorf(courier.ErrNotFound, "there is no subscription %q", subscription)
 	}
 	return n, nil
 }

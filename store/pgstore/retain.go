@@ -44,7 +44,7 @@ type Retention struct {
 func (r Retention) check() error {
 	wrong := func(of string, r Retention) error {
 		if r.MaxAge < 0 || r.MaxCount < 0 {
-			return fmt.Errorf("retention%s: MaxAge %v and MaxCount %d must not be negative: %w", of, r.MaxAge, r.MaxCount, courier.ErrInvalid)
+			return courier.Errorf(courier.ErrInvalid, "retention%s: MaxAge %v and MaxCount %d must not be negative", of, r.MaxAge, r.MaxCount)
 		}
 		return nil
 	}
@@ -54,7 +54,7 @@ func (r Retention) check() error {
 			return err
 		}
 		if len(j.Jobs) > 0 {
-			return fmt.Errorf("retention%s: it must not have rules for jobs: %w", of, courier.ErrInvalid)
+			return courier.Errorf(courier.ErrInvalid, "retention%s: it must not have rules for jobs", of)
 		}
 	}
 	return wrong("", r)

@@ -72,7 +72,7 @@ func failed(what string, err error) error {
 		hint = "; a pooler seems to move the connection between servers: use QueryExecModeExec or QueryExecModeCacheDescribe in the pool's configuration"
 	}
 	if refused(err) {
-		return fmt.Errorf("%s: %w%s: %w", what, err, hint, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, "%s: %w%s", what, err, hint)
 	}
 	err = fmt.Errorf("%s: %w%s", what, err, hint)
 	if lasting {

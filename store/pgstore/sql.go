@@ -24,12 +24,12 @@ type statements struct {
 	executionTable string
 	made           sync.Map // the statements of [statements.filtered], by name and filter
 
-	define, save, load, list, definition, names, settings, set string
-	enqueue, enqueueOne, existing, latest, newest              string
-	claimBusy, claimFree, claimLimited, lock, probe            string
-	renew, notify, committed                                   string
-	apply, progress, standing, ask, askLock                    string
-	execution, steps, audit                                    string
+	define, save, saveBase, load, list, definition, names, settings, set string
+	enqueue, enqueueOne, existing, latest, newest                        string
+	claimBusy, claimFree, claimLimited, lock, probe                      string
+	renew, notify, committed                                             string
+	apply, progress, standing, ask, askLock                              string
+	execution, steps, audit                                              string
 
 	schedule, schedules, scheduleBegin, scheduleLock, schedulePut, chainSchedulePut, scheduleRemove, due, versions, fire string
 	chainStart, chainMembers, chainExisting, chainLatest                                                                 string
@@ -53,7 +53,7 @@ func newStatements(schema string) *statements {
 		executionTable: pgx.Identifier{schema, "job_executions"}.Sanitize(),
 	}
 	texts := map[string]*string{
-		"define": &q.define, "save": &q.save, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
+		"define": &q.define, "save": &q.save, "save_base": &q.saveBase, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
 		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "enqueue_one": &q.enqueueOne, "existing": &q.existing,
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "probe": &q.probe, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,

@@ -39,6 +39,81 @@ var catalogCases = []testCase{
 			k.same("version", d.Version, i+1)
 		}
 	}},
+	{"base_is_compared", func(k *kit) {
+		save := func(body string, base int) (store.Definition, error) {
+			return k.Save(k.ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), Base: &base})
+		}
+		_, err := save(`"a"`, 1)
+		k.is("base 1 of nothing", err, courier.ErrConflict)
+		_, err = k.Load(k.ctx(), store.Job, "x", 0)
+		k.is("after a conflict", err, courier.ErrNotFound)
+		for i, body := range []string{`"a"`, `"b"`, `"a"`} {
+			d, err := save(body, i)
+			k.ok(err)
+			if d.Version != i+1 || d.Base != nil || d.KeepNewer {
+				k.Errorf("base %d made %s", i, text(d))
+			}
+		}
+		for _, base := range []int{0, 2, 4} {
+			_, err := save(`"c"`, base)
+			k.is(fmt.Sprintf("base %d of 3", base), err, courier.ErrConflict)
+		}
+		d, err := save(`"a"`, 2) // the answer to the third was lost
+		k.ok(err)
+		k.same("version of an equal body", d.Version, 3)
+		d, err = k.Load(k.ctx(), store.Job, "x", 0)
+		k.ok(err)
+		k.same("latest", d.Version, 3)
+	}},
+	{"base_lets_one_of_many_save", func(k *kit) {
+		const n = 10
+		saved := make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				_, saved[i] = k.Save(k.ctx(), store.Definition{Kind: store.Chain, Name: "x", Body: json.RawMessage(fmt.Sprint(i)), Base: new(int)})
+			})
+		}
+		wg.Wait()
+		won := 0
+		for i, err := range saved {
+			if err == nil {
+				won++
+			} else {
+				k.is(fmt.Sprint("save ", i), err, courier.ErrConflict)
+			}
+		}
+		k.same("saves that were the first", won, 1)
+	}},
+	{"conflict_keeps_dependencies", func(k *kit) {
+		k.saveAll(store.Job, "a", `{}`)
+		k.saveAll(store.Job, "b", `{}`)
+		_, err := k.Save(k.ctx(), store.Definition{Kind: store.Job, Name: "b", Body: json.RawMessage(`{"depends_on":["a"]}`), Base: new(int)})
+		k.is("base 0 of 1", err, courier.ErrConflict)
+		_, err = k.Save(k.ctx(), store.Definition{Kind: store.Job, Name: "a", Body: json.RawMessage(`{"depends_on":["b"]}`)})
+		k.ok(err) // b depends on nothing
+	}},
+	{"newer_version_is_kept", func(k *kit) {
+		save := func(body string) store.Definition {
+			d, err := k.Save(k.ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), By: body, KeepNewer: true})
+			k.ok(err)
+			return d
+		}
+		for i, body := range []string{`"a"`, `"b"`} {
+			k.same("version of "+body, save(body).Version, i+1)
+		}
+		k.pass(k.unit)
+		latest, err := k.Load(k.ctx(), store.Job, "x", 0)
+		k.ok(err)
+		for range 2 { // two binaries that start in turn
+			k.same("the older one's", save(`"a"`), latest)
+			k.same("the newer one's", save(`"b"`), latest)
+		}
+		k.same("another's version", save(`"c"`).Version, 3)
+		d, err := k.Save(k.ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(`"a"`), KeepNewer: true, Base: new(int)})
+		k.ok(err)
+		k.same("the older one's, with a base", d.Version, 3)
+	}},
 	{"body_kept_byte_by_byte", func(k *kit) {
 		const body = "{ \"b\":1.0,\t\"a\": 9007199254740993, \"a\": \"\\u00e9é\", \"z\": 1e400 }"
 		for range 2 { // the second time, it is equal

@@ -91,7 +91,7 @@ func (d *drill) run() {
 // enqueue creates the execution, unless a request that was not acknowledged has
 // done so.
 func (d *drill) enqueue(ctx context.Context, e *engine.Engine) error {
-	if _, err := e.Define(ctx, d.p.job(d.unit)); err != nil {
+	if _, err := e.Define(ctx, d.p.job(d.unit), nil); err != nil {
 		return err
 	}
 	list, err := d.store.Executions(ctx, store.Filter{})
