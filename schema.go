@@ -44,6 +44,10 @@ type Property struct {
 	Required bool    `json:"required,omitempty"` // tag courier:"required"
 	Default  string  `json:"default,omitempty"`  // tag default:"..."
 	Doc      string  `json:"doc,omitempty"`      // tag doc:"..."
+	// File says that an output is the path of a file that the step writes, or a list
+	// of paths, and names the field of the configuration that says where; if that
+	// is not given, the file lies in the attempt's own directory. Tag file:"...".
+	File string `json:"file,omitempty"`
 	// anyCase is set for fields without a json tag, which encoding/json
 	// matches without regard to case.
 	anyCase bool
@@ -143,6 +147,7 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 			Name: tag, Schema: schemaOf(f.Type, depth+1),
 			Required: slices.Contains(tagOptions(f), "required"),
 			Default:  f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
+			File:  f.Tag.Get("file"),
 			index: at, typ: f.Type,
 		}
 		if tag == "" {

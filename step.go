@@ -20,7 +20,10 @@ import (
 // doc:"...". A default is the field's JSON text, or plain text for a string.
 //
 // The fields of O, by their JSON names, become the values "<index>.<field>",
-// in the same transaction that marks the step completed.
+// in the same transaction that marks the step completed. A field that is the path
+// of a file which the step writes, or a list of paths, carries the tag
+// file:"FIELD": the field of C that says where, in the attempt's own directory if
+// it is not given. A job is warned of such a file that no later step uses.
 //
 // A Step may also implement [Validator], [Cleaner] and [Rollbacker]. One Step
 // value serves many executions at a time.
@@ -90,7 +93,7 @@ var keyForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
 // Register adds s to r under key, which has the form "family.verb"; letter
 // case does not count. The family "flow" is reserved for the markers of
 // control flow. Register panics if key is malformed, reserved or taken, if a
-// tag of C is malformed, or if C or O contains what JSON can't hold or is no
+// tag of C or O is malformed, or if C or O contains what JSON can't hold or is no
 // object in JSON. A nil opt means the defaults.
 func Register[C, O any](r *Registry, key string, s Step[C, O], opt *TypeOptions) {
 	if opt == nil {
@@ -193,6 +196,11 @@ func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType 
 		key: key, opt: opt,
 		config: schemaOf(reflect.TypeFor[C](), 0),
 		output: schemaOf(reflect.TypeFor[O](), 0),
+	}
+	for _, p := range t.output.Properties {
+		if _, ok := t.config.Property(p.File); p.File != "" && !ok {
+			panic(fmt.Sprintf("courier: register %q: output %q: the tag file:%q names no field of the configuration", key, p.Name, p.File))
+		}
 	}
 	for _, name := range opt.Sets {
 		t.output.Properties = append(t.output.Properties, Property{Name: name, Schema: &Schema{}})

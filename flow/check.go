@@ -55,6 +55,9 @@ func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings [
 		}
 		c.checkEntry(i)
 	}
+	if !c.problems.full() {
+		c.checkOutputs()
+	}
 	return c.problems.sorted(), c.warnings.sorted()
 }
 
@@ -77,9 +80,10 @@ type checker struct {
 	problems problems
 	warnings problems
 
-	keys  []string          // of the registry and the markers, for suggestions
-	seen  map[string]int    // the first step with an id
-	ids   []string          // in the order of the steps
+	keys  []string       // of the registry and the markers, for suggestions
+	seen  map[string]int // the first step with an id
+	ids   []string       // in the order of the steps
+	used  uses
 	items []*courier.Schema // for each block, of an item of the loop; nil if not known
 }
 
@@ -125,7 +129,11 @@ func (c *checker) checkJob() {
 		}
 	}
 	for i, key := range j.LimitKeys {
-		c.checkLimitKey(fmt.Sprintf("limit_keys[%d]", i), key)
+		field := fmt.Sprintf("limit_keys[%d]", i)
+		c.checkLimitKey(field, key)
+		if a := almost(key, c.isHead); a != "" {
+			c.jobWarning(field, "%s", a)
+		}
 	}
 }
 
@@ -207,6 +215,8 @@ func (c *checker) checkEntry(i int) {
 	if s.StallTimeout != nil && *s.StallTimeout < 0 {
 		c.stepProblem(i, "stall_timeout_seconds", "%v is negative; 0 means none", s.StallTimeout.Seconds())
 	}
+	c.checkAlmost(i)
+	c.used.note(c.tree, c.tree.Template(i).refs)
 	if c.tree.entries[i].kind != work {
 		c.checkMarker(i)
 		return

@@ -260,7 +260,6 @@ func TestCheckReferences(t *testing.T) {
 		`config.f15: "0.file_list[0].meta.x" can't be checked: it is not known what file_list[0].meta contains`,
 		`config.f17: "3.x" has a value only if step 3 (file.delete) sets it, since its type declares no outputs`,
 		`config.f18: "4.x" can't be checked, since step 4 (demo.open) does not say which outputs it has`,
-		`config.f26: "chain.x" has a value only if the execution was started by a chain`,
 	})
 }
 
@@ -390,7 +389,7 @@ func TestCheckIsBounded(t *testing.T) {
 		t.Errorf("there are %d problems and %d warnings", len(problems), len(warnings))
 	}
 	for i := range steps {
-		steps[i].Config = m{"remote_path": "context:chain.x"}
+		steps[i].Config = m{"remote_path": "context:params.x"}
 	}
 	problems, warnings = flow.Check(nil, &courier.Job{Name: "x", Steps: steps}, registry())
 	if len(problems) != 0 || len(warnings) != 1001 {

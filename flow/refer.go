@@ -91,8 +91,7 @@ func (u *use) schema() *courier.Schema {
 			typ = "integer"
 		}
 		return u.path(&courier.Schema{Type: typ}, u.Ref.Name, u.Ref.Path)
-	case headChain:
-		u.warn("has a value only if the execution was started by a chain")
+	case headChain: // what chains there are is not known here
 		return nil
 	case headMonitor:
 		u.problem("has no value: what a monitor has found is in params.files, and its name in params.monitor")

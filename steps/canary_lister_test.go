@@ -44,7 +44,7 @@ func TestListersKeepSecrets(t *testing.T) {
 		},
 		Listers: map[string]courier.Lister{"sftp": sftp.NewLister(sftpBirds(t, w)), "ftp": ftp.NewLister(ftpBirds(t, w))},
 	})
-	if _, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}); err != nil {
+	if _, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	looks := []struct {

@@ -31,7 +31,7 @@ type CompressConfig struct {
 
 // CompressOutput is the output of file.gzip and file.zstd.
 type CompressOutput struct {
-	CompressedFile string `json:"compressed_file" doc:"path of the packed file"`
+	CompressedFile string `json:"compressed_file" file:"output_path" doc:"path of the packed file"`
 	Size           int64  `json:"size" doc:"of the packed file, in bytes"`
 }
 
@@ -91,7 +91,7 @@ type DecompressConfig struct {
 
 // DecompressOutput is the output of file.gunzip and file.unzstd.
 type DecompressOutput struct {
-	DecompressedFile string `json:"decompressed_file" doc:"path of the unpacked file"`
+	DecompressedFile string `json:"decompressed_file" file:"output_path" doc:"path of the unpacked file"`
 	Size             int64  `json:"size" doc:"of the unpacked file, in bytes"`
 }
 

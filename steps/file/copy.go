@@ -32,7 +32,7 @@ type CopyConfig struct {
 // CopyOutput is the output of file.copy.
 type CopyOutput struct {
 	CopiedFile   string   `json:"copied_file,omitempty" doc:"path of the copy, the first if there are several"`
-	CopiedFiles  []string `json:"copied_files" doc:"paths of all copies, in the order of their sources, those that were there already included"`
+	CopiedFiles  []string `json:"copied_files" file:"destination_path" doc:"paths of all copies, in the order of their sources, those that were there already included"`
 	SkippedFiles []string `json:"skipped_files" doc:"those of copied_files that were there already and were left as they are"`
 	Skipped      bool     `json:"skipped" doc:"whether nothing was copied because everything was there already"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`

@@ -32,7 +32,7 @@ type JoinConfig struct {
 
 // JoinOutput is the output of file.join.
 type JoinOutput struct {
-	JoinedFile string `json:"joined_file" doc:"path of the file"`
+	JoinedFile string `json:"joined_file" file:"output_path" doc:"path of the file"`
 	PartCount  int    `json:"part_count" doc:"parts that it was made of"`
 	Size       int64  `json:"size" doc:"of the file, in bytes"`
 	SHA256     string `json:"sha256" doc:"of the file, in hexadecimal digits"`

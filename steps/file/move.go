@@ -42,7 +42,7 @@ type MoveConfig struct {
 // MoveOutput is the output of file.move.
 type MoveOutput struct {
 	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
-	MovedFiles   []string `json:"moved_files" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
+	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
 	SkippedFiles []string `json:"skipped_files" doc:"those of moved_files that were there already; their sources are where they were"`
 	Skipped      bool     `json:"skipped" doc:"whether nothing was moved because everything was there already"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`

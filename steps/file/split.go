@@ -37,8 +37,8 @@ type SplitConfig struct {
 
 // SplitOutput is the output of file.split.
 type SplitOutput struct {
-	ManifestPath string   `json:"manifest_path" doc:"path of the manifest"`
-	Parts        []string `json:"parts" doc:"paths of the parts, in their order"`
+	ManifestPath string   `json:"manifest_path" file:"output_directory" doc:"path of the manifest"`
+	Parts        []string `json:"parts" file:"output_directory" doc:"paths of the parts, in their order"`
 	PartCount    int      `json:"part_count" doc:"length of parts"`
 	Size         int64    `json:"size" doc:"of the file, in bytes"`
 	SHA256       string   `json:"sha256" doc:"of the file, in hexadecimal digits"`

@@ -67,7 +67,7 @@ func (cfg TarConfig) packing(limits Limits) packing {
 
 // TarOutput is the output of file.tar.
 type TarOutput struct {
-	ArchivePath string `json:"archive_path" doc:"path of the archive"`
+	ArchivePath string `json:"archive_path" file:"output_path" doc:"path of the archive"`
 	Entries     int    `json:"entries" doc:"files and empty directories in the archive"`
 	Size        int64  `json:"size" doc:"of the archive, in bytes"`
 }

@@ -49,8 +49,8 @@ type UnzipConfig struct {
 
 // UnzipOutput is the output of file.unzip.
 type UnzipOutput struct {
-	ExtractedDirectory string   `json:"extracted_directory" doc:"the directory that the files are in"`
-	ExtractedFiles     []string `json:"extracted_files" doc:"paths of the files, in the order of the archive"`
+	ExtractedDirectory string   `json:"extracted_directory" file:"output_directory" doc:"the directory that the files are in"`
+	ExtractedFiles     []string `json:"extracted_files" file:"output_directory" doc:"paths of the files, in the order of the archive"`
 	FileCount          int      `json:"file_count" doc:"length of extracted_files"`
 	Size               int64    `json:"size" doc:"of all files together, in bytes"`
 }

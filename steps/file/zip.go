@@ -46,7 +46,7 @@ func (cfg ZipConfig) packing(limits Limits) packing {
 
 // ZipOutput is the output of file.zip.
 type ZipOutput struct {
-	ArchivePath string `json:"archive_path" doc:"path of the archive"`
+	ArchivePath string `json:"archive_path" file:"output_path" doc:"path of the archive"`
 	Entries     int    `json:"entries" doc:"files and empty directories in the archive"`
 	Size        int64  `json:"size" doc:"of the archive, in bytes"`
 }

@@ -44,8 +44,8 @@ type DownloadConfig struct {
 
 // DownloadOutput is the output of [Download].
 type DownloadOutput struct {
-	DownloadedFile  string    `json:"downloaded_file,omitempty" doc:"the file, if there is exactly one"`
-	DownloadedFiles []string  `json:"downloaded_files" doc:"all files, in the order of their remote paths, those that were there already included"`
+	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
+	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
 	FileCount       int       `json:"file_count" doc:"length of downloaded_files"`
 	Size            int64     `json:"size" doc:"bytes of all files"`
 	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`

@@ -43,7 +43,7 @@ type DecryptConfig struct {
 
 // DecryptOutput is the output of pgp.decrypt.
 type DecryptOutput struct {
-	DecryptedFile string `json:"decrypted_file" doc:"path of the plaintext"`
+	DecryptedFile string `json:"decrypted_file" file:"output_path" doc:"path of the plaintext"`
 	Size          int64  `json:"size" doc:"of the plaintext, in bytes"`
 
 	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, unsigned, unknown_signer, expired_key, revoked_key, unsafe or not_checked"`

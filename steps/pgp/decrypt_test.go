@@ -142,7 +142,7 @@ func TestDecryptKeys(t *testing.T) {
 		{"not there", "theirs.pgp", nil, "no private key opens it: it is encrypted to " + wants + "; none of these keys is there"},
 		{"wrong", "theirs.pgp", []string{"us"}, "it is encrypted to " + wants + `; key "us" (` + fpr(us) + ") has "},
 		{"wrong lists subkeys", "theirs.pgp", []string{"us"}, usSub},
-		{"unknown", "ours.pgp", []string{"oter"}, `key "oter": courier: not found; did you mean "other"?`},
+		{"unknown", "ours.pgp", []string{"oter"}, `there is no key "oter"; did you mean "other"?`},
 		{"hidden without ids", "hidden.pgp", nil, "to keys that it does not name; give the keys to try in private_key_ids"},
 		{"hidden, wrong", "hidden.pgp", []string{"other"}, "its session key can't be opened"},
 		{"short id", "ours.pgp", []string{"DEADBEEF"}, "easily forged"},
@@ -165,7 +165,7 @@ func TestDecryptKeys(t *testing.T) {
 	_, err = b.decrypt(map[string]any{"input_path": "theirs.pgp"})
 	wantFailure(t, err, "("+fpr(them)+") is there without its private part")
 	err = b.validate("pgp.decrypt", map[string]any{"input_path": "theirs.pgp", "private_key_ids": []string{fpr(them), "nobody"}})
-	wantFailure(t, err, "key "+fpr(them)+" is there without its private part", `key "nobody": courier: not found`)
+	wantFailure(t, err, "key "+fpr(them)+" is there without its private part", `there is no key "nobody"`)
 }
 
 // TestManyTrials is a message that would keep the processor busy.

@@ -82,7 +82,7 @@ func (a *AEAD) UnmarshalText(text []byte) (err error) {
 
 // EncryptOutput is the output of pgp.encrypt.
 type EncryptOutput struct {
-	EncryptedFile string   `json:"encrypted_file" doc:"path of the message"`
+	EncryptedFile string   `json:"encrypted_file" file:"output_path" doc:"path of the message"`
 	Size          int64    `json:"size" doc:"of the message, in bytes"`
 	Recipients    []string `json:"recipients" doc:"fingerprints of the keys that can decrypt it, each once"`
 	// SignerFingerprint is the key that signed; missing if none did.

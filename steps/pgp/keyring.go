@@ -172,9 +172,9 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 		}
 		return Key{}, permanentf("key %q: %d keys fit this id; give the fingerprint: %s", id, len(fits), strings.Join(prints, " or "))
 	case len(n) == shortID:
-		return Key{}, permanentf("key %q: %w: ids of 8 digits are easily forged and not looked for; give the fingerprint", id, courier.ErrNotFound)
+		return Key{}, courier.Permanent(courier.Errorf(courier.ErrNotFound, "key %q: ids of 8 digits are easily forged and not looked for; give the fingerprint", id))
 	}
-	return Key{}, fmt.Errorf("key %q: %w; %s", plain(id, 100), courier.ErrNotFound, courier.DidYouMean(id, r.known()))
+	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", plain(id, 100), courier.DidYouMean(id, r.known()))
 }
 
 // known lists what keys are called, names first.

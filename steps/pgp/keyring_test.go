@@ -71,7 +71,7 @@ func TestKeyringFindsKeys(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]string{
-		"acme-prd":              `key "acme-prd": courier: not found; did you mean "acme-prod"?`,
+		"acme-prd":              `there is no key "acme-prd"; did you mean "acme-prod"?`,
 		"ACME":                  `known are acme-prod, ` + fp,
 		fp[32:]:                 "easily forged",
 		"":                      "not found",

@@ -49,7 +49,7 @@ func (m *SignMode) UnmarshalText(text []byte) (err error) {
 
 // SignOutput is the output of pgp.sign.
 type SignOutput struct {
-	SignatureFile      string    `json:"signature_file" doc:"path of the signature or the signed message"`
+	SignatureFile      string    `json:"signature_file" file:"output_path" doc:"path of the signature or the signed message"`
 	Size               int64     `json:"size" doc:"of that file, in bytes"`
 	SignerFingerprint  string    `json:"signer_fingerprint" doc:"the key that signed"`
 	SignatureTimestamp time.Time `json:"signature_timestamp" doc:"the time in the signature"`

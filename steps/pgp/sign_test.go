@@ -127,7 +127,7 @@ func TestSignRefuses(t *testing.T) {
 	for _, c := range []struct {
 		input, key, mode, want string
 	}{
-		{"a.txt", "nobody", "", `key "nobody": courier: not found`},
+		{"a.txt", "nobody", "", `there is no key "nobody"`},
 		{"a.txt", "weak", "", "SHA-1"},
 		{"a.txt", "expired", "", "expired on "},
 		{"a.txt", "public", "", "signing takes the private one"},
@@ -396,7 +396,7 @@ func TestVerifyRefuses(t *testing.T) {
 	wantFailure(t, err, "a detached signature comes without content")
 	wantFailure(t, b.validate("pgp.verify", cfg), "a detached signature comes without content")
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "expected_signer_key_ids": []string{"nobody"}})
-	wantFailure(t, err, `signer: key "nobody": courier: not found`)
+	wantFailure(t, err, `signer: there is no key "nobody"`)
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "max_output_bytes": -1})
 	wantFailure(t, err, "must not be negative")
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "require": "signed"})
