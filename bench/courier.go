@@ -123,7 +123,8 @@ func (nd *node) define(ctx context.Context, steps int, numbered bool) (courier.J
 		}
 		job.Steps = append(job.Steps, courier.StepSpec{Type: "bench.nothing", Config: config})
 	}
-	return nd.engine.Define(ctx, job)
+	d, err := nd.engine.Define(ctx, job, nil)
+	return d.Job, err
 }
 
 // prepare returns n new executions of a job, as a host makes them.

@@ -121,7 +121,7 @@ func (w *world) automate() {
 	w.auto = &automation{chains: make(map[string]courier.Chain), schedules: make(map[string]*timetable)}
 	ctx := w.Context()
 	for _, p := range unattended {
-		if _, err := w.people.Define(ctx, p.job); err != nil {
+		if _, err := w.people.Define(ctx, p.job, nil); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func (w *world) automate() {
 		}
 	}
 	for _, c := range slices.Concat(someChains, []courier.Chain{anyChain("any 1"), anyChain("any 2")}) {
-		if _, err := w.people.DefineChain(ctx, c); err != nil {
+		if _, err := w.people.DefineChain(ctx, c, nil); err != nil {
 			w.Fatal(err)
 		}
 		w.auto.chains[c.Name] = c

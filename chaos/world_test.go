@@ -106,7 +106,7 @@ func newWorld(t testing.TB, url string, limits map[string]int) *world {
 		Worker: "people", Workspace: filepath.Join(w.dir, "people"), WorkspaceID: "people", Subscribers: subscribers(nil),
 	})
 	for _, p := range pipelines {
-		if _, err := w.people.Define(ctx, p.job); err != nil {
+		if _, err := w.people.Define(ctx, p.job, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,14 +50,14 @@ func nopSteps(n int, config map[string]any) []courier.StepSpec {
 func BenchmarkThroughput(b *testing.B) {
 	const steps, slots = 10, 64
 	e := newBench(b, slots)
-	job, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: nopSteps(steps, map[string]any{"path": "in/a.txt", "times": 3})})
+	job, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: nopSteps(steps, map[string]any{"path": "in/a.txt", "times": 3})}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	n := max(1, b.N/steps)
 	ids := make([]courier.ExecutionID, n)
 	for i := range ids {
-		x, err := e.Enqueue(b.Context(), job.Name, nil)
+		x, err := e.Enqueue(b.Context(), job.Job.Name, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func BenchmarkStep(b *testing.B) {
 // perStep runs a job until it has taken b.N steps, and reports per step.
 func perStep(b *testing.B, e *engine.Engine, job courier.Job, steps int, params map[string]any) {
 	b.Helper()
-	if _, err := e.Define(b.Context(), job); err != nil {
+	if _, err := e.Define(b.Context(), job, nil); err != nil {
 		b.Fatal(err)
 	}
 	if err := e.Start(b.Context()); err != nil {

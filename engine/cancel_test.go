@@ -108,7 +108,7 @@ func TestRequestsReachEveryState(t *testing.T) {
 		for _, kind := range []courier.RequestKind{courier.RequestCancel, courier.RequestPause} {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				h.Stub("demo.place", placeStep)
-				if _, err := h.Engine.Define(t.Context(), h.Job(placeJob)); err != nil {
+				if _, err := h.Engine.Define(t.Context(), h.Job(placeJob), nil); err != nil {
 					t.Fatal(err)
 				}
 				id := p.reach(t, h)
@@ -176,7 +176,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 			}
 			return do(c)
 		}), h.Registry, &opt)
-		if _, err := worker.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := worker.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := worker.Enqueue(t.Context(), "r", nil)
@@ -217,7 +217,7 @@ func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
 		}, fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "r", nil)

@@ -33,9 +33,13 @@ func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.C
 	if err != nil {
 		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
 	}
-	var c courier.Chain
+	return readChain(&d)
+}
+
+// readChain returns the chain of a definition.
+func readChain(d *store.Definition) (c courier.Chain, err error) {
 	if err := json.Unmarshal(d.Body, &c); err != nil {
-		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", name, d.Version, err)
+		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", d.Name, d.Version, err)
 	}
 	c.Version = d.Version
 	return c, nil
@@ -44,7 +48,7 @@ func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.C
 func (e *Engine) unknownChain(ctx context.Context, name string, version int) error {
 	if version != 0 {
 		if d, err := e.store.Load(ctx, store.Chain, name, 0); err == nil {
-			return fmt.Errorf("chain %q has no version %d; the latest is %d: %w", name, version, d.Version, courier.ErrNotFound)
+			return courier.Errorf(courier.ErrNotFound, "chain %q has no version %d; the latest is %d", name, version, d.Version)
 		}
 	}
 	var names []string
@@ -52,7 +56,7 @@ func (e *Engine) unknownChain(ctx context.Context, name string, version int) err
 	for _, d := range list {
 		names = append(names, d.Name)
 	}
-	return fmt.Errorf("there is no chain %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no chain %q; %s", name, courier.DidYouMean(name, names))
 }
 
 // StartChain creates an execution of the named chain and releases the members
@@ -197,7 +201,7 @@ func (e *Engine) memberExecution(m *courier.ChainMember, p *program, given map[s
 		}
 		raw, err := template.Render(nil, scope, nil)
 		if err != nil {
-			return store.NewExecution{}, fmt.Errorf("params: %w: %w", err, courier.ErrInvalid)
+			return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "params: %w", err)
 		}
 		maps.Copy(params, object(raw))
 	}

@@ -124,12 +124,12 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	}
 	direct := engine.New(s, reg, &engine.Options{Workspace: t.TempDir()})
 	for _, name := range []string{"good", "bad"} {
-		if _, err := direct.Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.do"}}}); err != nil {
+		if _, err := direct.Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.do"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	members := randomMembers(r)
-	if _, err := direct.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: members}); err != nil {
+	if _, err := direct.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: members}, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := direct.StartChain(t.Context(), "chain", nil)

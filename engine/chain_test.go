@@ -98,7 +98,7 @@ func (w *chainWorld) define(text string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.Define(w.t.Context(), job); err != nil {
+	if _, err := w.Define(w.t.Context(), job, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func (w *chainWorld) define(text string) {
 func (w *chainWorld) chain(members string, opt *engine.ChainOptions) courier.ChainExecutionID {
 	w.t.Helper()
 	c := readChain(w.t, `{"name": "chain", "members": `+members+`}`)
-	if _, err := w.DefineChain(w.t.Context(), c); err != nil {
+	if _, err := w.DefineChain(w.t.Context(), c, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	x, err := w.StartChain(w.t.Context(), "chain", opt)
@@ -267,7 +267,7 @@ func TestChainParams(t *testing.T) {
 		w.define(`{"name": "takes", "steps": [{"type": "demo.do"}]}`)
 		c := readChain(w.t, `{"name": "p", "params": {"day": "monday", "n": 5}, "members": [{"job": "declares"},
 			{"job": "takes", "params": {"day": "late on ${context:params.day}", "m": "context:params.n"}}]}`)
-		if _, err := w.DefineChain(w.t.Context(), c); err != nil {
+		if _, err := w.DefineChain(w.t.Context(), c, nil); err != nil {
 			w.t.Fatal(err)
 		}
 		x, err := w.StartChain(w.t.Context(), "p", &engine.ChainOptions{Params: m{"day": "friday"}})
@@ -460,7 +460,7 @@ func TestDefineChainFindsAllProblems(t *testing.T) {
 			`members[2] "reads": job "reads", step 2 (demo.take): config.text: "chain.nobody.text" has no value: the chain has no member "nobody"`,
 		},
 	} {
-		_, err := w.DefineChain(t.Context(), readChain(t, text))
+		_, err := w.DefineChain(t.Context(), readChain(t, text), nil)
 		d, ok := errors.AsType[*courier.DefinitionError](err)
 		if !ok {
 			t.Errorf("%s: error %v", text, err)
@@ -492,9 +492,9 @@ func TestDefineChainSavesVersions(t *testing.T) {
 		if i == 2 {
 			c.Members[1].DependsOn[0].RunOnFailure = true
 		}
-		got, err := w.DefineChain(t.Context(), c)
-		if err != nil || got.Version != want {
-			t.Fatalf("version %d, %v; want %d", got.Version, err, want)
+		got, err := w.DefineChain(t.Context(), c, nil)
+		if err != nil || got.Chain.Version != want {
+			t.Fatalf("version %d, %v; want %d", got.Chain.Version, err, want)
 		}
 	}
 	c, err := w.Chain(t.Context(), "c", 1)
@@ -535,7 +535,7 @@ func survives(t *testing.T, f storetest.Fault) bool {
 	w.define(`{"name": "take", "steps": [{"type": "demo.take", "config": {"text": "context:chain.a.text"}}]}`)
 	c := readChain(t, `{"name": "chain", "members": [{"job": "a"}, {"job": "b"}, {"name": "take", "job": "take", "depends_on": ["a"]},
 		{"job": "c", "depends_on": ["take", "b"]}, {"job": "d", "depends_on": [{"member": "c", "run_on_failure": true}]}]}`)
-	if _, err := w.DefineChain(t.Context(), c); err != nil {
+	if _, err := w.DefineChain(t.Context(), c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Stop(t.Context()); err != nil {

@@ -18,7 +18,7 @@ func (e *Engine) ChainExecution(ctx context.Context, id courier.ChainExecutionID
 	}
 	c, err := chains.ChainExecution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {
-		return c, fmt.Errorf("there is no chain execution %q: %w", id, courier.ErrNotFound)
+		return c, courier.Errorf(courier.ErrNotFound, "there is no chain execution %q", id)
 	}
 	if err != nil {
 		return c, fmt.Errorf("load chain execution: %w", err)
@@ -121,7 +121,7 @@ func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind
 	_, asked, err := chains.AskChain(ctx, r)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
-		return fmt.Errorf("%s: there is no chain execution %q: %w", kind, id, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "%s: there is no chain execution %q", kind, id)
 	case err != nil:
 		if _, ok := errors.AsType[*courier.ChainRequestError](err); ok {
 			return err

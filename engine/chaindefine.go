@@ -26,45 +26,55 @@ const (
 // DefineChain checks a chain and saves it as a new version of its name. If it
 // equals the latest version, that one is returned and nothing is saved. Its jobs
 // must have been defined; those without a version are checked as they are now.
-// The error of a chain that can't run is a *[courier.DefinitionError], which
-// lists everything that is wrong with it.
-func (e *Engine) DefineChain(ctx context.Context, chain courier.Chain) (courier.Chain, error) {
+// Their step types need not be registered here. The error of a chain that can't
+// run is a *[courier.DefinitionError], which lists everything that is wrong with
+// it. A nil opt means the defaults.
+func (e *Engine) DefineChain(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
 	if _, err := e.chains(); err != nil {
-		return courier.Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
-	invalid := func(problems ...courier.Problem) (courier.Chain, error) {
-		return courier.Chain{}, &courier.DefinitionError{Chain: chain.Name, Problems: problems}
-	}
-	chain.Version = 0
-	body, err := courier.AppendJSON(nil, chain)
+	d, err := e.checkChain(ctx, chain)
 	if err != nil {
-		return invalid(courier.Problem{Step: -1, Message: err.Error()})
-	}
-	d := &chainDefinition{}
-	if err := json.Unmarshal(body, &d.chain); err != nil {
-		return invalid(courier.Problem{Step: -1, Message: err.Error()})
-	}
-	if err := d.check(ctx, e); err != nil {
-		return courier.Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
 	if len(d.problems) > 0 {
-		return invalid(d.problems...)
+		return DefinedChain{}, &courier.DefinitionError{Chain: chain.Name, Problems: d.problems}
 	}
-	if body, err = courier.AppendJSON(nil, d.chain); err != nil {
-		return courier.Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
-	}
-	saved, err := e.store.Save(ctx, store.Definition{Kind: store.Chain, Name: chain.Name, Body: body})
+	saved, kept, err := e.save(ctx, store.Chain, chain.Name, d.chain, d.warnings, opt)
 	if err != nil {
-		return courier.Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
-	d.chain.Version = saved.Version
-	return d.chain, nil
+	c := d.chain
+	if kept {
+		if c, err = readChain(&saved); err != nil {
+			return DefinedChain{}, err
+		}
+	}
+	c.Version = saved.Version
+	return DefinedChain{Chain: c, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.warnings}, nil
+}
+
+// checkChain brings a chain into the form that it will have after a restart, and
+// checks it. Its error is one of the store.
+func (e *Engine) checkChain(ctx context.Context, chain courier.Chain) (*chainDefinition, error) {
+	d := &chainDefinition{}
+	chain.Version = 0
+	body, err := courier.AppendJSON(nil, chain)
+	if err == nil {
+		err = json.Unmarshal(body, &d.chain)
+	}
+	if err != nil {
+		d.problem("", "%v", err)
+		return d, nil
+	}
+	return d, d.check(ctx, e)
 }
 
 // A chainDefinition is a chain that is being checked.
 type chainDefinition struct {
 	chain    courier.Chain // every member has a name
 	problems []courier.Problem
+	warnings []courier.Problem
 	index    map[string]int // members by name
 	edges    [][]int        // of each member, to those it depends on
 	programs []*program     // of each member; nil if it is not known
@@ -93,8 +103,8 @@ func (d *chainDefinition) names() []string {
 	return names
 }
 
-// check finds all problems. Its error is one of the store, or of a job that this
-// engine can't run.
+// check finds all problems. Its error is one of the store, or of a job that can't
+// be read.
 func (d *chainDefinition) check(ctx context.Context, e *Engine) error {
 	c := &d.chain
 	switch n := utf8.RuneCountInString(c.Name); {
@@ -192,9 +202,8 @@ func (d *chainDefinition) checkJobs(ctx context.Context, e *Engine) error {
 		case got.err == nil:
 			d.programs[i] = got.p
 		case errors.Is(got.err, courier.ErrNotFound):
-			text, _ := strings.CutSuffix(got.err.Error(), ": "+courier.ErrNotFound.Error())
-			d.member(i, "job", "%s", text)
-		default: // the store's, or of a job that can't run here: it says nothing of the chain
+			d.member(i, "job", "%s", plainMessage(got.err))
+		default: // the store's, or of a job that can't be read: it says nothing of the chain
 			return got.err
 		}
 	}
@@ -289,6 +298,9 @@ func (d *chainDefinition) checkParams(i int) {
 	template, problems := flow.Compile(m.Params)
 	for _, p := range problems {
 		d.member(i, inParams(p.Field), "%s", p.Message)
+	}
+	for _, p := range flow.AlmostReferences(m.Params, func(head string) bool { return head == "params" || head == "chain" }) {
+		d.warnings = append(d.warnings, courier.Problem{Step: -1, Field: fmt.Sprintf("members[%d] %q: %s", i, m.Name, inParams(p.Field)), Message: p.Message})
 	}
 	if len(template.Secrets()) > 0 {
 		d.member(i, "params", "secrets can't be params, since these are stored; refer to the secret in the job's step")

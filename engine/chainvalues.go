@@ -146,12 +146,57 @@ func (d *chainDefinition) checkUses(i int) {
 	}
 }
 
+// checkMember warns of references of a job to members of a chain for which there is
+// no chain in which they have a value. Its error is one of the store.
+func (e *Engine) checkMember(ctx context.Context, job *courier.Job) (warnings []courier.Problem, err error) {
+	uses := chainUses(job.Steps)
+	for after := ""; len(uses) > 0; {
+		list, err := e.store.List(ctx, store.Chain, after, 0)
+		if err != nil {
+			return nil, fmt.Errorf("list chains: %w", err)
+		}
+		if len(list) == 0 {
+			break
+		}
+		after = list[len(list)-1].Name
+		for i := range list {
+			if d := (&chainDefinition{}); json.Unmarshal(list[i].Body, &d.chain) == nil {
+				d.checkNames()
+				d.checkEdges()
+				uses = slices.DeleteFunc(uses, func(u chainUse) bool { return d.gives(job.Name, u.ref.Name) })
+			}
+		}
+	}
+	for _, u := range uses {
+		s := &job.Steps[u.step]
+		warnings = append(warnings, courier.Problem{
+			Step: u.step, ID: s.ID, Type: s.Type, Field: u.field,
+			Message: fmt.Sprintf("%q has a value only if the execution was started by a chain in which %q ends before this job, and there is no such chain so far", u.ref.String(), u.ref.Name),
+		})
+	}
+	return warnings, nil
+}
+
+// gives reports whether a member with that job begins after the named member has
+// ended.
+func (d *chainDefinition) gives(job, member string) bool {
+	j, ok := d.index[member]
+	for i := range d.chain.Members {
+		if ok && d.chain.Members[i].Job == job && slices.Contains(d.before(i), j) {
+			return true
+		}
+	}
+	return false
+}
+
 // outputNames returns the names of all outputs that the steps of a program
-// declare, and whether there can be no others.
+// declare, and whether there can be no others: there can be where a step's type
+// is not registered here.
 func outputNames(p *program) (names []string, closed bool) {
 	closed = true
-	for _, t := range p.types {
+	for i, t := range p.types {
 		if t == nil {
+			closed = closed && isMarker(p.job.Steps[i].Type)
 			continue
 		}
 		out := t.Output()

@@ -46,7 +46,7 @@ func TestDefineReportsEverythingAtOnce(t *testing.T) {
 		{"type": "flow.if", "config": {"left": "a", "operator": "regex", "right": "("}}, {"type": "flow.end"},
 		{"type": "flow.end"},
 		{"type": "flow.esle"},
-		{"type": "flow.foreach", "config": {"source": "context:nobody.files"}}]}`))
+		{"type": "flow.foreach", "config": {"source": "context:nobody.files"}}]}`), nil)
 	d, ok := errors.AsType[*courier.DefinitionError](err)
 	if !ok || !errors.Is(err, courier.ErrInvalid) {
 		t.Fatalf("error = %v", err)
@@ -90,12 +90,12 @@ func TestDefineTakesLargeDefinitions(t *testing.T) {
 	many := raced.Or(5_000, 100_000)
 	within(30*time.Second, fmt.Sprint(many, " steps"), func() {
 		job := courier.Job{Name: "many", Steps: nopStepsOf("demo.get", many)}
-		if _, err := h.Engine.Define(t.Context(), job); err != nil {
+		if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
 			t.Errorf("%d steps: %v", many, err)
 		}
 	})
 	within(30*time.Second, fmt.Sprint(many, " bad steps"), func() {
-		_, err := h.Engine.Define(t.Context(), courier.Job{Name: "bad", Steps: nopStepsOf("demo.gte", many)})
+		_, err := h.Engine.Define(t.Context(), courier.Job{Name: "bad", Steps: nopStepsOf("demo.gte", many)}, nil)
 		if err == nil || len(err.Error()) > 20_000 {
 			t.Errorf("%d bad steps: %.300v", many, err)
 		}
@@ -134,7 +134,7 @@ func TestDefineRefusesWhatJSONCannotHold(t *testing.T) {
 		"a long name":   {Name: strings.Repeat("n", 201), Steps: nopStepsOf("demo.get", 1)},
 		"no name":       {Steps: nopStepsOf("demo.get", 1)},
 	} {
-		if _, err := h.Engine.Define(t.Context(), job); !errors.Is(err, courier.ErrInvalid) {
+		if _, err := h.Engine.Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestConditionThatCannotBeEvaluated(t *testing.T) {
 
 func TestOptionsErrorsAreClear(t *testing.T) {
 	h := typed(t)
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}); err != nil {
+	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Version: 7})

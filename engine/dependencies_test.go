@@ -195,7 +195,7 @@ func TestBadDependencies(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"name": "`+tt.job+`", "depends_on": `+tt.on+`, "steps": [{"type": "demo.do"}]}`), &job); err != nil {
 				t.Fatal(err)
 			}
-			_, err := w.Define(t.Context(), job)
+			_, err := w.Define(t.Context(), job, nil)
 			d, ok := errors.AsType[*courier.DefinitionError](err)
 			if !ok || len(d.Problems) != len(tt.want) {
 				t.Errorf("%s: %v", tt.on, err)
@@ -237,7 +237,7 @@ func TestDependencySavedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		job.DependsOn = []courier.JobDependency{{Job: "b"}}
-		_, err = engine.New(late, w.reg, nil).Define(t.Context(), job)
+		_, err = engine.New(late, w.reg, nil).Define(t.Context(), job, nil)
 		if d, ok := errors.AsType[*courier.DefinitionError](err); !ok || !strings.Contains(err.Error(), "a -> b -> a") || d.Problems[0].Field != "depends_on" {
 			t.Errorf("error %v", err)
 		}

@@ -94,7 +94,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 	}
 	for _, name := range []string{"w", "good"} {
 		steps := map[string]string{"w": `{"type": "demo.write"}, {"type": "demo.write"}`, "good": `{"type": "demo.good"}`}[name]
-		if _, err := h.Engine.Define(t.Context(), h.Job(fmt.Sprintf(`{"name": %q, "steps": [%s]}`, name, steps))); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(fmt.Sprintf(`{"name": %q, "steps": [%s]}`, name, steps)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,6 +22,9 @@ type DryRunOptions struct {
 	// Parallel is how many steps are validated at a time. Those that use the same
 	// connection are validated one after the other, whatever it is. 0 means 8.
 	Parallel int
+	// Jobs are taken by DryRunChain in place of the latest versions of those with
+	// the same names, and need not be saved. DryRun does not use them.
+	Jobs []courier.Job
 	// Fires is how many times ahead the report tells of each schedule. 0 means 5.
 	Fires int
 }
@@ -64,8 +67,9 @@ func (e *Engine) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions
 
 // DryRunChain is [Engine.DryRun] for a chain: it checks the chain as DefineChain
 // does, and each member's job with the params that the member would give it. The
-// chain need not be saved, but its jobs must be; for a chain that is saved, take
-// what [Engine.Chain] returns. Params are those of the chain.
+// chain need not be saved, nor its jobs if they are given by [DryRunOptions].Jobs;
+// for a chain that is saved, take what [Engine.Chain] returns. Params are those
+// of the chain.
 func (e *Engine) DryRunChain(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
 	d := e.newDryRun(opt)
 	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
@@ -81,6 +85,7 @@ func (e *Engine) DryRunChain(ctx context.Context, chain courier.Chain, opt *DryR
 // A dryRun is a dry run in progress.
 type dryRun struct {
 	e       *Engine
+	checks  *Engine // checks definitions; of a chain, one that has what is not saved
 	opt     DryRunOptions
 	begun   time.Time
 	secrets redactor // of all steps, since one may repeat what another has said
@@ -90,7 +95,7 @@ type dryRun struct {
 }
 
 func (e *Engine) newDryRun(opt *DryRunOptions) *dryRun {
-	return &dryRun{e: e, opt: opt.withDefaults(), begun: time.Now(), byKey: make(map[string]*lane)}
+	return &dryRun{e: e, checks: e, opt: opt.withDefaults(), begun: time.Now(), byKey: make(map[string]*lane)}
 }
 
 // ended is the error of a dry run.
@@ -122,14 +127,11 @@ func (d *dryRun) job(ctx context.Context, job courier.Job, given params) *Report
 		r.Steps = uncheckedSteps(job.Steps, bad.Problems)
 		return r
 	}
-	var p *program
-	if err == nil {
-		p, err = compile(job, version, tree, d.e.reg)
-	}
 	if err != nil {
 		r.Problems = []courier.Problem{{Step: -1, Message: err.Error()}}
 		return r
 	}
+	p := compile(job, version, tree, d.e.reg)
 	r.Warnings, d.target = warnings, p
 	d.program(p, given, r)
 	return r

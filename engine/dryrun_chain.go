@@ -3,7 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,22 +22,15 @@ func (d *dryRun) chain(ctx context.Context, chain courier.Chain, r *ChainReport)
 		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: plainMessage(err)})
 		return nil
 	}
-	chain.Version = 0
-	body, err := courier.AppendJSON(nil, chain)
+	d.checks = d.e.with(d.opt.Jobs, []courier.Chain{chain})
+	def, err := d.checks.checkChain(ctx, chain)
 	if err != nil {
-		return bad("", err)
-	}
-	def := &chainDefinition{}
-	if err := json.Unmarshal(body, &def.chain); err != nil {
-		return bad("", err)
-	}
-	if err := def.check(ctx, d.e); err != nil {
 		return err
 	}
 	if _, err := d.e.chains(); err != nil {
 		return bad("", err)
 	}
-	r.Problems = append(r.Problems, def.problems...)
+	r.Problems, r.Warnings = append(r.Problems, def.problems...), def.warnings
 	merged, err := d.e.mergeParams(def.chain.Params, d.opt.Params)
 	if err != nil {
 		return bad("params", err)
@@ -63,8 +56,27 @@ func (d *dryRun) chain(ctx context.Context, chain courier.Chain, r *ChainReport)
 			out.Report.Problems = []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}
 		}
 		given.after = len(m.DependsOn) > 0
-		d.program(p, given, &out.Report)
+		if err := d.member(ctx, p, given, &out.Report); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// member checks the job of a member, and puts its steps on the list of those to
+// validate. Its error is one of the store.
+func (d *dryRun) member(ctx context.Context, p *program, given params, r *Report) error {
+	_, tree, warnings, err := d.checks.check(ctx, p.job)
+	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		r.Problems = append(bad.Problems, r.Problems...)
+		r.Steps = uncheckedSteps(p.job.Steps, bad.Problems)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Warnings = warnings
+	d.program(compile(p.job, p.version, tree, d.e.reg), given, r)
 	return nil
 }
 

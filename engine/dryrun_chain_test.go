@@ -21,7 +21,7 @@ func defineMembers(t *testing.T, h *couriertest.Harness) {
 			{"type": "demo.probe", "config": {"path": "early"}}]}`,
 		`{"name": "tidy", "steps": [{"type": "demo.probe", "config": {"path": "early"}}]}`,
 	} {
-		if _, err := h.Engine.Define(t.Context(), h.Job(text)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(text), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := probing(t, nil)
 		defineMembers(t, h)
-		chain, err := h.Engine.DefineChain(t.Context(), readChain(t, goldenChain))
+		chain, err := h.Engine.DefineChain(t.Context(), readChain(t, goldenChain), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := h.Engine.DryRunChain(t.Context(), chain, nil)
+		r, err := h.Engine.DryRunChain(t.Context(), chain.Chain, nil)
 		if err != nil || r.Version != 1 || len(r.Schedules) != 1 || len(r.Schedules[0].Next) != 5 || len(r.Schedules[0].Notes) == 0 {
 			t.Errorf("%v\n%s", err, &r)
 		}

@@ -28,7 +28,7 @@ type Report struct {
 	// Problems are what is wrong with the definition or the params. If the
 	// definition has any, its steps are not validated.
 	Problems []courier.Problem `json:"problems,omitempty"`
-	// Warnings are what looks doubtful.
+	// Warnings are what looks doubtful. String shows those of steps beside the step.
 	Warnings []courier.Problem `json:"warnings,omitempty"`
 	// Unknown are the params without a value, in order.
 	Unknown []string `json:"unknown_params,omitempty"`

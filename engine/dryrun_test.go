@@ -352,7 +352,7 @@ func requireGolden(t *testing.T, name string, r interface{ String() string }) {
 func TestDryRunGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := probing(t, nil)
-		job, err := h.Engine.Define(t.Context(), h.Job(goldenJob))
+		job, err := h.Engine.Define(t.Context(), h.Job(goldenJob), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,8 +366,8 @@ func TestDryRunGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		job.Params = m{"partnr": "acme", "day": nil} // which the last schedule does not fit any more
-		r, err := h.Engine.DryRun(t.Context(), job, &engine.DryRunOptions{Fires: 2, Parallel: 1})
+		job.Job.Params = m{"partnr": "acme", "day": nil} // which the last schedule does not fit any more
+		r, err := h.Engine.DryRun(t.Context(), job.Job, &engine.DryRunOptions{Fires: 2, Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -166,7 +166,16 @@ func (p *printer) problems(problems, warnings []courier.Problem, unknown []strin
 // job writes what is found of a job, with a line for each step.
 func (p *printer) job(r *Report, indent int) {
 	general := slices.DeleteFunc(slices.Clone(r.Problems), func(x courier.Problem) bool { return x.Step >= 0 && len(r.Steps) > 0 })
-	p.problems(general, r.Warnings, r.Unknown, indent)
+	beside := make(map[int][]courier.Problem) // warnings of steps
+	var other []courier.Problem
+	for _, w := range r.Warnings {
+		if slices.ContainsFunc(r.Steps, func(s StepReport) bool { return s.Step == w.Step }) {
+			beside[w.Step] = append(beside[w.Step], w)
+		} else {
+			other = append(other, w)
+		}
+	}
+	p.problems(general, other, r.Unknown, indent)
 	path, label := 0, 0
 	for i := range r.Steps {
 		path, label = max(path, width(r.Steps[i].Path)), max(label, width(r.Steps[i].label()))
@@ -180,6 +189,9 @@ func (p *printer) job(r *Report, indent int) {
 		p.line(indent, "%s  %s  %-11s  %s", pad(s.Path, path), pad(s.label(), label), strings.ReplaceAll(string(s.State), "_", " "), took)
 		if s.Message != "" {
 			p.line(indent+4, "%s", s.Message)
+		}
+		for _, w := range beside[s.Step] {
+			p.line(indent+4, "warning: %s", inField(w))
 		}
 		if len(s.Unresolved) > 0 {
 			p.line(indent+4, "known only when it runs: %s", strings.Join(s.Unresolved, ", "))

@@ -43,7 +43,7 @@ func TestClaimsGoOnAfterAnOutage(t *testing.T) {
 			}
 		})
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -129,7 +129,7 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1, block: func(ctx) { time.Sleep(time.Second) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "failure_policy": "retry_job", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "failure_policy": "retry_job", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -161,7 +161,7 @@ func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{block: func(c ctx) { <-c.Done() }, fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -190,7 +190,7 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "r", nil)
@@ -236,7 +236,7 @@ func TestOneSecretWithinAnother(t *testing.T) {
 
 func TestTextThatNoStoreCanKeepIsRefused(t *testing.T) {
 	h := typed(t)
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}); err != nil {
+	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"a\x00b", "caf\xe9", strings.Repeat("x", 2000)} {
@@ -254,7 +254,7 @@ func TestTextThatNoStoreCanKeepIsRefused(t *testing.T) {
 func TestLimitKeysAreKnownBeforeTheStart(t *testing.T) {
 	h := typed(t)
 	job := courier.Job{Name: "a", Params: m{"p": "acme"}, LimitKeys: []string{"${context:params.p}-${context:job.name}"}, Steps: nopStepsOf("demo.get", 1)}
-	if _, err := h.Engine.Define(t.Context(), job); err != nil {
+	if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{LimitKeys: []string{"more", "more"}})
@@ -262,7 +262,7 @@ func TestLimitKeysAreKnownBeforeTheStart(t *testing.T) {
 		t.Errorf("limit keys %v, %v", x.LimitKeys, err)
 	}
 	job.LimitKeys = []string{"${context:job.started_at}"}
-	if _, err := h.Engine.Define(t.Context(), job); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := h.Engine.Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("a limit key of the start: %v", err)
 	}
 }
@@ -397,7 +397,7 @@ func TestScopesOfLimitsAreText(t *testing.T) {
 			t.Errorf("SetLimit(%q): %v", scope, err)
 		}
 	}
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "none"}); err == nil || !strings.Contains(err.Error(), "at least one") {
+	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "none"}, nil); err == nil || !strings.Contains(err.Error(), "at least one") {
 		t.Errorf("a job without steps: %v", err)
 	}
 }

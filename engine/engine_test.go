@@ -288,7 +288,7 @@ func TestPanicsAreFailures(t *testing.T) {
 func TestHoldAndRelease(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -334,7 +334,7 @@ func startThree(t *testing.T, h *couriertest.Harness) (courier.ExecutionID, chan
 	h.Stub("demo.a", nil)
 	h.Stub("demo.gate", f)
 	h.Stub("demo.c", nil)
-	if _, err := h.Engine.Define(t.Context(), h.Job(threeSteps)); err != nil {
+	if _, err := h.Engine.Define(t.Context(), h.Job(threeSteps), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -472,7 +472,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestLostWorkerIsTakenOver(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
@@ -543,11 +543,11 @@ func TestExecutionsKeepTheirVersion(t *testing.T) {
 	h := couriertest.New(t, nil)
 	s := h.Stub("demo.a", nil)
 	define := func(v string) courier.Job {
-		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "config": {"v": "`+v+`"}}]}`))
+		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "config": {"v": "`+v+`"}}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return job
+		return job.Job
 	}
 	if a, again := define("one"), define("one"); a.Version != 1 || again.Version != 1 {
 		t.Errorf("versions %d, %d of equal definitions, want 1, 1", a.Version, again.Version)
@@ -635,7 +635,7 @@ func TestLimits(t *testing.T) {
 		if err := h.Engine.SetLimit(t.Context(), "global", 1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {

@@ -116,10 +116,10 @@ func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, k
 // execution returns a new execution of a program.
 func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
 	if opt.Delay < 0 {
-		return store.NewExecution{}, fmt.Errorf("delay: %v is negative: %w", opt.Delay, courier.ErrInvalid)
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
 	}
 	if opt.Timeout != nil && *opt.Timeout < 0 {
-		return store.NewExecution{}, fmt.Errorf("timeout: %v is negative; 0 means none: %w", *opt.Timeout, courier.ErrInvalid)
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
 	}
 	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
 		return store.NewExecution{}, err
@@ -133,8 +133,8 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By, DependsOn: p.job.DependsOn,
 	}
-	if len(p.types) > 0 && p.types[0] != nil {
-		n.First = &courier.StepExecution{ID: p.tree.Spec(0).ID, Type: p.types[0].Key()}
+	if typ := p.firstType(); typ != "" {
+		n.First = &courier.StepExecution{ID: p.job.Steps[0].ID, Type: typ}
 	}
 	if n.Queue == "" {
 		n.Queue = courier.DefaultQueue
@@ -182,9 +182,9 @@ func checkText(fields map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch s := fields[name]; {
 		case len(s) > maxText:
-			return fmt.Errorf("%s: has %d bytes, more than %d: %w", name, len(s), maxText, courier.ErrInvalid)
+			return courier.Errorf(courier.ErrInvalid, "%s: has %d bytes, more than %d", name, len(s), maxText)
 		case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-			return fmt.Errorf("%s: %q contains a NUL character or text that is not valid UTF-8: %w", name, s, courier.ErrInvalid)
+			return courier.Errorf(courier.ErrInvalid, "%s: %q contains a NUL character or text that is not valid UTF-8", name, s)
 		}
 	}
 	return nil
@@ -204,14 +204,14 @@ func (e *Engine) mergeParams(declared, given map[string]any) (json.RawMessage, e
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("%s: %w", joinLines(unknown), courier.ErrInvalid)
+		return nil, courier.Errorf(courier.ErrInvalid, "%s", joinLines(unknown))
 	}
 	all := make(map[string]any, len(given)+len(declared))
 	maps.Copy(all, declared)
 	maps.Copy(all, given)
 	raw, err := courier.AppendJSON(nil, all)
 	if err != nil {
-		return nil, fmt.Errorf("params: %w: %w", err, courier.ErrInvalid)
+		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
 	}
 	if len(raw) > e.opt.MaxParams {
 		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",

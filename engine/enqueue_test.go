@@ -26,7 +26,7 @@ func define(t *testing.T, h *couriertest.Harness) {
 	h.Stub("demo.a", nil)
 	job := h.Job(`{"name": "a", "queue": "night", "limit": 3, "limit_keys": ["${context:params.day}"],
 		"params": {"day": 1}, "steps": [{"type": "demo.a"}]}`)
-	if _, err := h.Engine.Define(t.Context(), job); err != nil {
+	if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,7 +171,7 @@ func TestEnqueueAllSurvivesFaults(t *testing.T) {
 func ExampleEngine_EnqueueAll() {
 	ctx := context.Background()
 	e := newExample()
-	if _, err := e.Define(ctx, greetings); err != nil {
+	if _, err := e.Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
 	var list []store.NewExecution
@@ -242,7 +242,7 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 		}
 		enqueue("", `{"day":1}`, 1, "Load", "Enqueue")
 		enqueue("", `{"day":1}`, 1, "Enqueue")
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "x"}); err != nil {

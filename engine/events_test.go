@@ -141,7 +141,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 				{"type": "demo.work"},
 				{"type": "flow.foreach", "config": {"source": ["a", "b"]}}, {"type": "demo.work", "config": {"fail": "once"}}, {"type": "flow.end"},
 				{"type": "flow.if", "config": {"left": 1, "operator": "equals", "right": 2}}, {"type": "demo.work"}, {"type": "flow.end"},
-				{"type": "demo.work"}]}`)); err != nil {
+				{"type": "demo.work"}]}`), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -281,7 +281,7 @@ func TestObserversHarmNobody(t *testing.T) {
 			var l listener
 			h := couriertest.New(t, &engine.Options{Slots: 1, Observers: []func(courier.Event){bad, l.hear}})
 			h.Stub("demo.a", nil)
-			if _, err := h.Engine.Define(t.Context(), manySteps(5)); err != nil {
+			if _, err := h.Engine.Define(t.Context(), manySteps(5), nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Engine.Start(t.Context()); err != nil {

@@ -65,7 +65,7 @@ func ExampleEngine_Run() {
 func ExampleEngine_Start() {
 	ctx := context.Background()
 	e := newExample()
-	if _, err := e.Define(ctx, greetings); err != nil {
+	if _, err := e.Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
 	if err := e.Start(ctx); err != nil {
@@ -97,7 +97,7 @@ func ExampleEngine_Define() {
 		{ID: "shout", Type: "demo.shuot"},
 		{Type: "demo.shout", Config: map[string]any{"txt": "hello"}},
 		{Type: "demo.show", Config: map[string]any{"text": "context:1.laud"}},
-	}})
+	}}, nil)
 	fmt.Println(err)
 	// Output:
 	// define job "bad": 4 problems (nothing was saved):

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -41,11 +40,11 @@ func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanati
 	const most = 1000
 	z, err := cron.LoadZone(zone)
 	if err != nil {
-		return CronExplanation{}, fmt.Errorf("explain cron: %w: %w", err, courier.ErrInvalid)
+		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
 	}
 	x, err := cron.Parse(expression)
 	if err != nil {
-		return CronExplanation{}, fmt.Errorf("explain cron: %w: %w", err, courier.ErrInvalid)
+		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
 	}
 	if after.IsZero() {
 		after = time.Now()

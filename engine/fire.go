@@ -257,7 +257,7 @@ func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick
 // tickChain returns the chain execution that a schedule starts at a tick.
 func (e *Engine) tickChain(ctx context.Context, s *store.DueSchedule, def *courier.Schedule, tick time.Time) (store.NewChainExecution, error) {
 	if s.Definition == nil {
-		return store.NewChainExecution{}, fmt.Errorf("there is no chain %q; define it, or change the schedule: %w", s.Target, courier.ErrNotFound)
+		return store.NewChainExecution{}, courier.Errorf(courier.ErrNotFound, "there is no chain %q; define it, or change the schedule", s.Target)
 	}
 	return e.prepareChain(ctx, s.Target, &ChainOptions{
 		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,

@@ -29,7 +29,7 @@ func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
 	_, err := f.engines[0].DefineChain(f.t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{
 		{Name: "first", Job: "job"},
 		{Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
-	}})
+	}}, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

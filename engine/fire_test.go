@@ -59,7 +59,7 @@ func (f *fleet) define(name, params string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.engines[0].Define(f.t.Context(), job); err != nil {
+	if _, err := f.engines[0].Define(f.t.Context(), job, nil); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -95,7 +95,7 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 		return nil, err
 	}
 	e := engine.New(p.store, p.reg, &engine.Options{Workspace: dir})
-	if _, err := e.Define(t.Context(), job); err != nil {
+	if _, err := e.Define(t.Context(), job, nil); err != nil {
 		return nil, err
 	}
 	x, err := e.Enqueue(t.Context(), "play", nil)

@@ -226,7 +226,7 @@ func TestPauseIsWithdrawnByResume(t *testing.T) {
 func TestPauseDuringBackoff(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("boom")))
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -257,7 +257,7 @@ func TestPauseDuringBackoff(t *testing.T) {
 func TestThreeLostWorkersFailTheExecution(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		a := h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
@@ -299,7 +299,7 @@ func TestWatchdogEndsTheStepBeforeTheLeaseEnds(t *testing.T) {
 			return struct{}{}, c.Err()
 		}, nil)
 		e := engine.New(broken, h.Registry, &engine.Options{Workspace: t.TempDir(), Poll: time.Hour})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.wait"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.wait"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)

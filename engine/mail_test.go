@@ -46,7 +46,7 @@ func TestEmailDigest(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := courier.Job{Name: "odd <b>", Steps: []courier.StepSpec{{Type: "test.step", Config: map[string]any{"fail": "<script>\nBcc: x"}}}}
-		if _, err := e.Define(t.Context(), job); err != nil {
+		if _, err := e.Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 		first := enqueued(t, e, "odd <b>")

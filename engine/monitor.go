@@ -30,17 +30,11 @@ func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Mon
 	if err != nil {
 		return fail(err)
 	}
-	problems := append(m.Check(), e.checkLister(&m)...)
-	target, err := e.checkMonitorTarget(ctx, &m)
+	body, problems, err := e.checkMonitor(ctx, &m)
 	if err != nil {
 		return fail(err)
 	}
-	problems = append(problems, target...)
-	body, err := courier.AppendJSON(nil, m.Definition())
-	if err != nil {
-		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
-	}
-	if len(problems) > 0 {
+	if problems = append(problems, e.checkLister(&m)...); len(problems) > 0 {
 		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
 	}
 	got, err := e.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
@@ -52,6 +46,22 @@ func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Mon
 	return got, nil
 }
 
+// checkMonitor finds what is wrong with a monitor, all but its directory, and
+// returns what is kept of it. Its error is one of the store.
+func (e *Engine) checkMonitor(ctx context.Context, m *courier.Monitor) (body json.RawMessage, problems []courier.Problem, err error) {
+	problems = m.Check()
+	target, err := e.checkMonitorTarget(ctx, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	problems = append(problems, target...)
+	body, err = courier.AppendJSON(nil, m.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	return body, problems, nil
+}
+
 // setMonitor returns what is to be saved in place of old, which may be nil.
 func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (store.MonitorPut, error) {
 	full := m.WithDefaults()
@@ -60,7 +70,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 	}}}
 	if old != nil {
 		put.Monitor = *old
-		if string(old.Body) == string(body) && (old.Status == courier.MonitorDisabled || !m.Disabled) {
+		if sameMonitor(old.Body, m) && (old.Status == courier.MonitorDisabled || !m.Disabled) {
 			return put, errSameMonitor
 		}
 		var was courier.Monitor
@@ -77,6 +87,23 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 		put.After = never
 	}
 	return put, nil
+}
+
+// sameMonitor reports whether what is kept of a monitor has the effective values of
+// another, so that what [Engine.Monitor] returns is the same as what was set.
+func sameMonitor(body json.RawMessage, m *courier.Monitor) bool {
+	var was courier.Monitor
+	if json.Unmarshal(body, &was) != nil {
+		return false
+	}
+	return sameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
+}
+
+// sameJSON reports whether two values have the same JSON text.
+func sameJSON(a, b any) bool {
+	x, err := courier.AppendJSON(nil, a)
+	y, err2 := courier.AppendJSON(nil, b)
+	return err == nil && err2 == nil && string(x) == string(y)
 }
 
 // never is an After of what is not due.
@@ -117,7 +144,8 @@ func (e *Engine) changeMonitor(ctx context.Context, role store.Monitors, name st
 	}
 }
 
-// publicMonitor is what a store keeps of a monitor, as users see it.
+// publicMonitor is what a store keeps of a monitor, as users see it: with the values
+// that hold where none was given.
 func publicMonitor(m *store.Monitor) courier.Monitor {
 	var p courier.Monitor
 	unreadable := json.Unmarshal(m.Body, &p)
@@ -127,6 +155,7 @@ func publicMonitor(m *store.Monitor) courier.Monitor {
 			p.Job, p.Chain = "", m.Target
 		}
 	}
+	p = p.WithDefaults()
 	p.Disabled = m.Status == courier.MonitorDisabled
 	p.State, p.Reason, p.NextPoll, p.SavedAt = m.Status, m.Reason, m.Due, m.SavedAt
 	p.Health = healthOf(m)
@@ -219,7 +248,7 @@ func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Mo
 		case m.Status.Polls():
 			return errSameMonitor
 		case m.Status == courier.MonitorFailed:
-			return fmt.Errorf("it is in the state error, since %s; acknowledge that: %w", m.Reason, courier.ErrConflict)
+			return courier.Errorf(courier.ErrConflict, "it is in the state error, since %s; acknowledge that", m.Reason)
 		}
 		m.Status, m.Reason = courier.MonitorActive, ""
 		return nil
@@ -234,7 +263,7 @@ func (e *Engine) PauseMonitor(ctx context.Context, name, by string) (courier.Mon
 		case m.Status == courier.MonitorPaused:
 			return errSameMonitor
 		case !m.Status.Polls():
-			return fmt.Errorf("it is in the state %s, and can't be paused: %w", m.Status, courier.ErrConflict)
+			return courier.Errorf(courier.ErrConflict, "it is in the state %s, and can't be paused", m.Status)
 		}
 		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+byWhom(by)
 		return nil
@@ -322,7 +351,8 @@ func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
 	return nil
 }
 
-// Monitor returns a monitor as it stands.
+// Monitor returns a monitor as it stands, with a value in every field that has a
+// default.
 func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, error) {
 	role, err := e.monitors()
 	if err != nil {
@@ -375,5 +405,5 @@ func unknownMonitor(ctx context.Context, role store.Monitors, name string) error
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
-	return fmt.Errorf("there is no monitor %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, courier.DidYouMean(name, names))
 }

@@ -16,7 +16,7 @@ func (w *tower) defineChain(name string, params map[string]any) {
 	w.t.Helper()
 	_, err := w.engines[0].DefineChain(w.t.Context(), courier.Chain{Name: name, Params: params, Members: []courier.ChainMember{
 		{Name: "first", Job: "job"}, {Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
-	}})
+	}}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -213,10 +213,10 @@ func defineOn(t *testing.T, e *engine.Engine) {
 	if err := job.UnmarshalJSON([]byte(`{"name": "job", "steps": [{"type": "demo.take", "config": {"files": "context:params.files"}}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), job); err != nil {
+	if _, err := e.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}); err != nil {
+	if _, err := e.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -295,7 +295,7 @@ func TestMonitorOfADirectory(t *testing.T) {
 	if err := job.UnmarshalJSON([]byte(`{"name": "job", "steps": [{"type": "demo.take", "config": {"path": "context:params.monitor.triggered_files[0].path"}}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), job); err != nil {
+	if _, err := e.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.SetMonitor(t.Context(), courier.Monitor{Name: "m", Path: dir, Job: "job", Every: time.Hour, Stable: time.Second}); err != nil {

@@ -168,7 +168,7 @@ func (w *tower) defineJob(text string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.engines[0].Define(w.t.Context(), job); err != nil {
+	if _, err := w.engines[0].Define(w.t.Context(), job, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -18,7 +18,7 @@ func TestChainEvents(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		chain := readChain(t, `{"name": "chain", "members": [{"job": "good"}, {"job": "bad", "depends_on": [{"member": "good"}]}]}`)
-		if _, err := e.DefineChain(t.Context(), chain); err != nil {
+		if _, err := e.DefineChain(t.Context(), chain, nil); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, e, func(s *courier.Subscription) {
@@ -60,10 +60,10 @@ func TestChainEventOfSchedule(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		job := courier.Job{Name: "far", Queue: "elsewhere", Steps: []courier.StepSpec{{Type: "test.step"}}}
-		if _, err := e.Define(t.Context(), job); err != nil {
+		if _, err := e.Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.DefineChain(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`)); err != nil {
+		if _, err := e.DefineChain(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, e, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })

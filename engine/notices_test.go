@@ -68,7 +68,7 @@ func told(t *testing.T, s store.Store, m *mailbox, change func(*engine.Options))
 	e := engine.New(s, reg, opt)
 	for name, fail := range map[string]string{"good": "", "bad": "it broke"} {
 		job := courier.Job{Name: name, Steps: []courier.StepSpec{{ID: "only", Type: "test.step", Config: map[string]any{"fail": fail}}}}
-		if _, err := e.Define(t.Context(), job); err != nil {
+		if _, err := e.Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,11 +93,11 @@ func subscribe(t *testing.T, e *engine.Engine, change func(*courier.Subscription
 	if change != nil {
 		change(&s)
 	}
-	s, err := e.Subscribe(t.Context(), s)
+	got, err := e.Subscribe(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return got.Subscription
 }
 
 func enqueued(t *testing.T, e *engine.Engine, job string) courier.Execution {

@@ -47,7 +47,7 @@ func (o *Options) check() error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", courier.ErrInvalid, errors.Join(found...))
+	return courier.Errorf(courier.ErrInvalid, "%w", errors.Join(found...))
 }
 
 // tooLarge reports an outcome that is more than may be stored.

@@ -111,7 +111,7 @@ func TestDefineReportsAllAtOnce(t *testing.T) {
 	_, err := e.Define(t.Context(), courier.Job{
 		Name: "j", Limit: -1, FailurePolicy: courier.FailurePolicy{Type: "retry"},
 		Steps: []courier.StepSpec{{ID: "a b", Type: "demo.unknown", Timeout: &negative, Config: map[string]any{"n": 1}}},
-	})
+	}, nil)
 	var def *courier.DefinitionError
 	if !errors.As(err, &def) {
 		t.Fatalf("error %v", err)

@@ -99,7 +99,7 @@ func TestWhatTheHostsCodeDoesIsContained(t *testing.T) {
 					if in == "Cleanup" {
 						policy = `{"type": "retry_step", "max_retries": 1}`
 					}
-					if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "failure_policy": `+policy+`, "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}]}`)); err != nil {
+					if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "failure_policy": `+policy+`, "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}]}`), nil); err != nil {
 						t.Fatal(err)
 					}
 					if err := h.Engine.Start(t.Context()); err != nil {
@@ -217,14 +217,14 @@ func TestPanicOfTheStuckStepHook(t *testing.T) {
 			t.Errorf("log: %s", h.Log())
 		}
 		time.Sleep(2 * time.Hour) // the step gives its slot back
-		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "steps": [{"type": "demo.good"}]}`))
+		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "steps": [{"type": "demo.good"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		x, err := h.Engine.Enqueue(t.Context(), job.Name, nil)
+		x, err := h.Engine.Enqueue(t.Context(), job.Job.Name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

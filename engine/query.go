@@ -14,7 +14,7 @@ import (
 func (e *Engine) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	x, err := e.store.Execution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {
-		return x, fmt.Errorf("there is no execution %q: %w", id, courier.ErrNotFound)
+		return x, courier.Errorf(courier.ErrNotFound, "there is no execution %q", id)
 	}
 	if err != nil {
 		return x, fmt.Errorf("load execution: %w", err)

@@ -39,7 +39,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, by string) 
 			return e.requestError(courier.RequestResume, id, err)
 		}
 		if len(missing) > 0 {
-			return fmt.Errorf("resume execution %s: %s; it stays %s: %w", id, missingFailure(missing).Message, x.State, courier.ErrConflict)
+			return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", id, missingFailure(missing).Message, x.State)
 		}
 	}
 	_, err = e.ask(ctx, id, courier.RequestResume, by)
@@ -104,7 +104,7 @@ var requestEvents = map[courier.State]courier.EventType{
 
 func (e *Engine) requestError(kind courier.RequestKind, id courier.ExecutionID, err error) error {
 	if errors.Is(err, courier.ErrNotFound) {
-		return fmt.Errorf("%s: there is no execution %q: %w", kind, id, courier.ErrNotFound)
+		return courier.Errorf(courier.ErrNotFound, "%s: there is no execution %q", kind, id)
 	}
 	if _, ok := errors.AsType[*courier.TransitionError](err); ok {
 		return fmt.Errorf("%s: %w", kind, err)
@@ -157,7 +157,10 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		return
 	}
 	step := x.Position.Step
-	if step >= len(p.types) || p.types[step] == nil {
+	if step >= len(p.types) || p.types[step] == nil || p.tree == nil {
+		if p.unfit != nil && step < len(p.types) && !isMarker(p.job.Steps[step].Type) {
+			e.log.Warn("roll back step", "execution", x.ID, "error", p.unfit)
+		}
 		return
 	}
 	latest, err := e.store.Latest(ctx, x.ID)
@@ -200,9 +203,9 @@ func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
 	}
 	switch {
 	case n < 0 || n > math.MaxInt32:
-		return fmt.Errorf("set limit %q: %d is no number of executions; 0 means no limit: %w", given, n, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
 	case scope != "" && !isScope(scope):
-		return fmt.Errorf(`set limit %q: the scope must be "global", "job:NAME" or "key:KEY": %w`, scope, courier.ErrInvalid)
+		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
 	}
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", given, err)

@@ -58,7 +58,7 @@ func about(got, want time.Duration) bool { return (got - want).Abs() < 5*time.Mi
 // begin defines a job, enqueues it, and lets e run it until nothing moves.
 func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *engine.EnqueueOptions) courier.Execution {
 	t.Helper()
-	if _, err := e.Define(t.Context(), job); err != nil {
+	if _, err := e.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), job.Name, opt)

@@ -149,7 +149,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 	s.t.Helper()
 	dir := s.t.TempDir()
 	one, two := another(s.t, s.h, st, dir), another(s.t, s.h, s.h.Store, dir)
-	if _, err := one.Define(s.t.Context(), job); err != nil {
+	if _, err := one.Define(s.t.Context(), job, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	x, err := one.Enqueue(s.t.Context(), job.Name, &engine.EnqueueOptions{Hold: true})

@@ -29,7 +29,7 @@ func (e *Engine) chains() (store.Chains, error)     { return roleOf[store.Chains
 func (e *Engine) outbox() (store.Outbox, error) {
 	o, err := roleOf[store.Outbox](e, "events for subscribers")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, courier.ErrInvalid)
+		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
 	}
 	return o, nil
 }
@@ -41,7 +41,7 @@ func isNil(s store.Store) bool {
 }
 
 // errNoStore is what an engine without a store answers.
-var errNoStore = fmt.Errorf("%w: engine.New was given no store (nil); was the error of what opens it looked at?", courier.ErrInvalid)
+var errNoStore = courier.Errorf(courier.ErrInvalid, "engine.New was given no store (nil); was the error of what opens it looked at?")
 
 // noStore stands in for a store that is nil.
 type noStore struct{}

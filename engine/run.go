@@ -242,7 +242,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	err := r.unready
 	if err == nil {
-		r.program, err = r.e.programs.of(&c.Definition)
+		r.program, err = r.e.programs.toRun(&c.Definition)
 	}
 	pos := c.Execution.Position
 	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && r.marks.Base == 0 && c.Lost == nil

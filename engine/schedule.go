@@ -27,17 +27,9 @@ func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.S
 	if err != nil {
 		return fail(err)
 	}
-	problems := s.Check()
-	c, more := e.newCalendar(&s)
-	problems = append(problems, more...)
-	target, err := e.checkTarget(ctx, &s)
+	body, c, problems, err := e.checkSchedule(ctx, &s)
 	if err != nil {
 		return fail(err)
-	}
-	problems = append(problems, target...)
-	body, err := courier.AppendJSON(nil, s.Definition())
-	if err != nil {
-		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
 	}
 	if len(problems) > 0 {
 		return courier.Schedule{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
@@ -52,6 +44,24 @@ func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.S
 		return fail(err)
 	}
 	return got, nil
+}
+
+// checkSchedule finds what is wrong with a schedule, and returns what is kept of
+// it. Its error is one of the store.
+func (e *Engine) checkSchedule(ctx context.Context, s *courier.Schedule) (body json.RawMessage, c store.Calendar, problems []courier.Problem, err error) {
+	problems = s.Check()
+	c, more := e.newCalendar(s)
+	problems = append(problems, more...)
+	target, err := e.checkTarget(ctx, s)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	problems = append(problems, target...)
+	body, err = courier.AppendJSON(nil, s.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	return body, c, problems, nil
 }
 
 // plainTime is t as the store keeps it.
@@ -74,7 +84,7 @@ func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage,
 	if old != nil {
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
-		if string(old.Body) == string(body) && (old.Disabled || !s.Disabled) {
+		if sameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
 			return put, errUnchanged
 		}
 	}
@@ -149,7 +159,8 @@ func (e *Engine) changeSchedule(ctx context.Context, a store.Agenda, name string
 	}
 }
 
-// publicSchedule is what a store keeps of a schedule, as users see it.
+// publicSchedule is what a store keeps of a schedule, as users see it: with the
+// values that hold where none was given.
 func publicSchedule(s *store.Schedule) courier.Schedule {
 	var p courier.Schedule
 	if err := json.Unmarshal(s.Body, &p); err != nil {
@@ -160,6 +171,7 @@ func publicSchedule(s *store.Schedule) courier.Schedule {
 			p.Chain = s.Target
 		}
 	}
+	p = p.WithDefaults()
 	p.Disabled, p.Paused, p.Reason, p.Waiting = s.Disabled, s.Paused, s.Reason, s.Waiting
 	p.NextFire, p.LastFire, p.LastExecution = s.Next, s.Last, s.LastExecution
 	p.Failures, p.SavedAt = s.Failures, s.SavedAt
@@ -289,7 +301,8 @@ func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
 	return nil
 }
 
-// Schedule returns a schedule as it stands.
+// Schedule returns a schedule as it stands, with a value in every field that has a
+// default.
 func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, error) {
 	list, err := e.Schedules(ctx, store.ScheduleFilter{Name: name})
 	if err != nil {
@@ -328,5 +341,5 @@ func (e *Engine) unknownSchedule(ctx context.Context, a store.Agenda, name strin
 	for i := range t.List {
 		names = append(names, t.List[i].Name)
 	}
-	return fmt.Errorf("there is no schedule %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no schedule %q; %s", name, courier.DidYouMean(name, names))
 }

@@ -36,7 +36,7 @@ func enqueueMany(t *testing.T, h *couriertest.Harness, e *engine.Engine, wait co
 	if err := e.SetLimit(t.Context(), "global", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), h.Job(manyJob)); err != nil {
+	if _, err := e.Define(t.Context(), h.Job(manyJob), nil); err != nil {
 		t.Fatal(err)
 	}
 	ids := make([]courier.ExecutionID, many)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,32 +16,41 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
+// A Subscribed is what [Engine.Subscribe] has saved.
+type Subscribed struct {
+	Subscription courier.Subscription
+	// Warnings are what looks doubtful: a function that this engine does not have,
+	// which others may have.
+	Warnings []courier.Problem
+}
+
 // Subscribe checks a subscription and saves it, in place of one of the same name.
 // Every event that it wants and that begins to be written after Subscribe has
 // returned is delivered at least once, by an engine that was started and can: of
 // kind func one that has the function, of kind email one that has a Mailer. The
 // error of a subscription that can't work is a *[courier.DefinitionError], which
-// lists everything that is wrong with it, and nothing was saved then.
-func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (courier.Subscription, error) {
+// lists everything that is wrong with it, and nothing was saved then. What only looks
+// doubtful is returned as warnings, and written to [Options].Log.
+func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscribed, error) {
 	o, err := e.outbox()
 	if err != nil {
-		return courier.Subscription{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	s.Reason = ""
 	body, err := courier.AppendJSON(nil, s)
 	if err != nil {
-		return courier.Subscription{}, &courier.DefinitionError{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
+		return Subscribed{}, &courier.DefinitionError{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
 	}
 	c := subscriptionCheck{e: e, ctx: ctx, o: o, s: &s}
 	if err := c.all(); err != nil {
-		return courier.Subscription{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	if len(c.found) > 0 {
-		return courier.Subscription{}, &courier.DefinitionError{Subscription: s.Name, Problems: c.found}
+		return Subscribed{}, &courier.DefinitionError{Subscription: s.Name, Problems: c.found}
 	}
 	var plain courier.Subscription // as it will be read
 	if err := json.Unmarshal(body, &plain); err != nil {
-		return courier.Subscription{}, fmt.Errorf("subscribe %q: %w: %w", s.Name, err, courier.ErrInvalid)
+		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
 	}
 	channel := string(plain.Kind)
 	if plain.Kind == courier.SubscribeFunc {
@@ -51,11 +61,16 @@ func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (courier
 		Window: plain.EffectiveWindow().Truncate(time.Microsecond), Disabled: plain.Disabled, Body: body,
 	})
 	if err != nil {
-		return courier.Subscription{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	e.notices.wanted.Store(true)
 	signal(e.notices.wake)
-	return plain, nil
+	warnings := c.warnings()
+	for _, w := range warnings {
+		e.log.Warn("subscription", "subscription", s.Name, "warning", w.String())
+	}
+	plain.Window = new(plain.EffectiveWindow())
+	return Subscribed{plain, warnings}, nil
 }
 
 // Unsubscribe removes a subscription and all that was kept for it. Deliveries
@@ -80,10 +95,11 @@ func (e *Engine) unknownSubscription(ctx context.Context, o store.Outbox, name s
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
-	return fmt.Errorf("there is no subscription %q; %s: %w", name, courier.DidYouMean(name, names), courier.ErrNotFound)
+	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, courier.DidYouMean(name, names))
 }
 
-// Subscriptions returns all subscriptions, in byte order of their names.
+// Subscriptions returns all subscriptions, in byte order of their names, each with
+// the window that holds.
 func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, error) {
 	o, err := e.outbox()
 	if err != nil {
@@ -99,6 +115,7 @@ func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, err
 			return nil, fmt.Errorf("subscription %q: %w", got[i].Name, err)
 		}
 		list[i].Disabled, list[i].Reason = got[i].Disabled, got[i].Reason
+		list[i].Window = new(list[i].EffectiveWindow())
 	}
 	return list, nil
 }
@@ -230,6 +247,17 @@ func (c *subscriptionCheck) all() error {
 		c.email(s.Email)
 	}
 	return nil
+}
+
+// warnings are what looks doubtful.
+func (c *subscriptionCheck) warnings() (list []courier.Problem) {
+	name := c.s.Func
+	if c.s.Kind != courier.SubscribeFunc || name == "" || c.e.opt.Subscribers[name] != nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(c.e.opt.Subscribers))
+	return append(list, courier.Problem{Step: -1, Field: "func", Message: fmt.Sprintf(
+		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, courier.DidYouMean(name, names))})
 }
 
 // targets reports settings of other kinds than that of the subscription.

@@ -62,7 +62,7 @@ func TestTakeoverWithin20Seconds(t *testing.T) {
 				s, dead := killable(h.Store)
 				a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a"})
 				b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
-				if _, err := b.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+				if _, err := b.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 					t.Fatal(err)
 				}
 				x, err := b.Enqueue(t.Context(), "a", nil)
@@ -128,7 +128,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 		slow := engine.New(asleep, h.Registry, &engine.Options{Workspace: t.TempDir(), Worker: "slow", Observers: []func(courier.Event){
 			func(e courier.Event) { events = append(events, string(e.Type)) },
 		}})
-		if _, err := slow.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}, {"type": "demo.a"}]}`)); err != nil {
+		if _, err := slow.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}, {"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := slow.Enqueue(t.Context(), "a", nil)
@@ -185,7 +185,7 @@ func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
 			return nil, contextCause(c)
 		})
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "timeout_seconds": 0}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "timeout_seconds": 0}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Enqueue(t.Context(), "a", nil); err != nil {
@@ -246,7 +246,7 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 		s, dead := killable(h.Store)
 		opt := engine.Options{Workspace: t.TempDir(), WorkspaceID: "tree of the lost", Worker: "lost"}
 		lost := engine.New(s, h.Registry, &opt)
-		if _, err := lost.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.write"}, {"type": "demo.wait"}]}`)); err != nil {
+		if _, err := lost.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.write"}, {"type": "demo.wait"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		var ids [2]courier.ExecutionID
@@ -326,7 +326,7 @@ func TestTakeoverFromItselfWaitsForTheStep(t *testing.T) {
 			}
 			return do(ctx)
 		}), h.Registry, &engine.Options{Workspace: t.TempDir(), Grace: time.Minute})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		timeout := 10 * time.Second

@@ -157,12 +157,13 @@ func (v *values) snapshot() map[string]any {
 // restore puts the records that are in scope at a position back. Latest is in
 // the order of the steps, which is also that in which they ended: a record that
 // is older than one before it is left from the first pass of a loop that was
-// started again, and took another branch.
+// started again, and took another branch. Of a job with broken blocks, which
+// can't have run further, all records are in scope.
 func (v *values) restore(latest []courier.StepExecution, pos courier.Position) {
 	newest := int64(0)
 	for i := range latest {
 		r := &latest[i]
-		if !v.program.tree.InScope(pos, r) || r.Seq < newest {
+		if t := v.program.tree; t != nil && !t.InScope(pos, r) || r.Seq < newest {
 			continue
 		}
 		newest = r.Seq

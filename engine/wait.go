@@ -22,7 +22,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 	if e.unfit != nil {
 		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
 	}
-	job, err := e.Define(ctx, job)
+	defined, err := e.Define(ctx, job, nil)
 	if err != nil {
 		return courier.Execution{}, err
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 	if opt != nil {
 		o = *opt
 	}
-	o.Version = job.Version
+	o.Version = defined.Job.Version
 	x, err := e.Enqueue(ctx, job.Name, &o)
 	if err != nil {
 		return courier.Execution{}, err
@@ -147,7 +147,7 @@ func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Exec
 		switch {
 		case errors.Is(err, courier.ErrNotFound):
 			e.unwatch(id, ended)
-			return x, fmt.Errorf("wait: there is no execution %q: %w", id, courier.ErrNotFound)
+			return x, courier.Errorf(courier.ErrNotFound, "wait: there is no execution %q", id)
 		case err != nil:
 			e.unwatch(id, ended)
 			return x, fmt.Errorf("wait for execution %s: %w", id, err)

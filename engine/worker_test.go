@@ -62,12 +62,12 @@ func TestSlotsAreFilledTogether(t *testing.T) {
 		if err := errors.Join(h.Store.Set(t.Context(), store.LimitSetting(""), "0"), e.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		job, err := e.Define(t.Context(), h.Job(`{"name": "second", "steps": [{"type": "demo.second"}]}`))
+		job, err := e.Define(t.Context(), h.Job(`{"name": "second", "steps": [{"type": "demo.second"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 60 {
-			if _, err := e.Enqueue(t.Context(), job.Name, nil); err != nil {
+			if _, err := e.Enqueue(t.Context(), job.Job.Name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestEveryAbandonedAttemptKeepsASlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "stuck", "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 1},
-			"steps": [{"type": "demo.stuck", "timeout_seconds": 1}]}`))
+			"steps": [{"type": "demo.stuck", "timeout_seconds": 1}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestStopDuringTheLastStepCompletes(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil, nil
 		})
-		_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "one", "steps": [{"type": "demo.last"}]}`))
+		_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "one", "steps": [{"type": "demo.last"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestStartAndStopAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -209,13 +209,13 @@ func TestTheLastWriteKeepsNoSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Stop(context.WithoutCancel(t.Context()))
-		job, err := e.Define(t.Context(), h.Job(`{"name": "count", "steps": [{"type": "demo.count"}]}`))
+		job, err := e.Define(t.Context(), h.Job(`{"name": "count", "steps": [{"type": "demo.count"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var last courier.Execution
 		for range 6 {
-			if last, err = e.Enqueue(t.Context(), job.Name, nil); err != nil {
+			if last, err = e.Enqueue(t.Context(), job.Job.Name, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -97,7 +97,7 @@ func TestWorkspaceByState(t *testing.T) {
 				h.Stub("demo.last", nil)
 				job := h.Job(strings.Replace(writerJob, "%s", test.policy, 1))
 				job.Steps = append(job.Steps, courier.StepSpec{Type: "demo.last"})
-				if _, err := h.Engine.Define(t.Context(), job); err != nil {
+				if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
 					t.Fatal(err)
 				}
 				if err := h.Engine.Start(t.Context()); err != nil {
@@ -269,7 +269,7 @@ func TestTwoEnginesInOneDirectory(t *testing.T) {
 		for range 2 {
 			engines = append(engines, engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir}))
 		}
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "n", "steps": [{"type": "demo.note"}, {"type": "demo.check"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "n", "steps": [{"type": "demo.note"}, {"type": "demo.check"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		var ids []courier.ExecutionID
@@ -305,7 +305,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := filepath.Join(t.TempDir(), "work")
 		h.Stub("demo.write", writer)
-		if _, err := h.Engine.Define(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1))); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1)), nil); err != nil {
 			t.Fatal(err)
 		}
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
@@ -369,7 +369,7 @@ func TestFilesOfALostWorkerAreRemoved(t *testing.T) {
 		dir := t.TempDir()
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		h.Stub("demo.a", nil)
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)); err != nil {
+		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)

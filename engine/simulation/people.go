@@ -50,7 +50,7 @@ func (w *world) define(r *rand.Rand, name string) {
 	w.mu.Unlock()
 	for try := 0; try < 20; try++ {
 		err := w.through(w.client.process.Load(), func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.Define(ctx, p.job)
+			_, err := e.Define(ctx, p.job, nil)
 			return err
 		})
 		if _, wrong := errors.AsType[*courier.DefinitionError](err); wrong {

@@ -294,7 +294,7 @@ func (w *world) defineChain(r *rand.Rand, i int) {
 	c := newChain(r, fmt.Sprintf("chain-%d", i), fmt.Sprintf("c%d", w.plans.serial), w.mix.jobs)
 	w.mu.Unlock()
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) error {
-		_, err := e.DefineChain(ctx, c)
+		_, err := e.DefineChain(ctx, c, nil)
 		return err
 	})
 	if err == nil {

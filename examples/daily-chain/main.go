@@ -110,14 +110,16 @@ func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office
 	steps.Register(&reg, &steps.Options{Connections: o.partner.connections, Keys: o.partner.ourKeys})
 	o.engine = engine.New(s, &reg, &engine.Options{Workspace: o.dirs.work, Roots: []string{o.dirs.staging, o.dirs.processing}})
 	for _, job := range data.Jobs {
-		if _, err := o.engine.Define(ctx, job); err != nil {
+		if _, err := o.engine.Define(ctx, job, nil); err != nil {
 			return nil, err
 		}
 	}
 	o.chain.Params = map[string]any{"staging": o.dirs.staging, "processing": o.dirs.processing}
-	if o.chain, err = o.engine.DefineChain(ctx, o.chain); err != nil {
+	defined, err := o.engine.DefineChain(ctx, o.chain, nil)
+	if err != nil {
 		return nil, err
 	}
+	o.chain = defined.Chain
 	_, err = o.engine.SetSchedule(ctx, o.sched)
 	return o, err
 }

@@ -104,7 +104,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 	// A client defines, enqueues and asks; it does no work, since it is not
 	// started. It needs the step types, to check the definition.
 	e := engine.New(store, registry(), &engine.Options{Workspace: dir})
-	if _, err := e.Define(ctx, pipeline()); err != nil {
+	if _, err := e.Define(ctx, pipeline(), nil); err != nil {
 		return err
 	}
 	out = &lines{w: out}

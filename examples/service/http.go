@@ -37,7 +37,7 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	if err := e.SetLimit(ctx, "global", running); err != nil {
 		return nil, err
 	}
-	if _, err := e.Define(ctx, demo()); err != nil {
+	if _, err := e.Define(ctx, demo(), nil); err != nil {
 		return nil, err
 	}
 	s := &service{engine: e, log: log, routes: http.NewServeMux(), guard: http.NewCrossOriginProtection()}

@@ -332,7 +332,7 @@ func TestEngine(t *testing.T) {
 		return struct{}{}, errors.New("it broke")
 	}, nil)
 	e := engine.New(memstore.New(), reg, &engine.Options{Workspace: t.TempDir(), Mailer: m})
-	if _, err := e.Define(t.Context(), courier.Job{Name: "bad", Steps: []courier.StepSpec{{Type: "test.fail"}}}); err != nil {
+	if _, err := e.Define(t.Context(), courier.Job{Name: "bad", Steps: []courier.StepSpec{{Type: "test.fail"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err = e.Subscribe(t.Context(), courier.Subscription{

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A catalog is a store with definitions that are not saved, in place of those with
+// the same names. It is for checks, which read definitions and nothing else.
+type catalog struct {
+	store.Store
+	store.Chains // nil: checks ask whether chains are kept, and no more
+	definitions  map[store.Kind]map[string]store.Definition
+	anyVersion   bool // what was added stands for all versions
+}
+
+// definitionPage is how many definitions a store lists where no limit is given.
+const definitionPage = 1000
+
+func newCatalog(s store.Store) *catalog {
+	return &catalog{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}}
+}
+
+// add adds a definition, unless it can't be stored, or another has the name, which
+// its own check reports.
+func (c *catalog) add(kind store.Kind, name string, v any) {
+	if _, taken := c.definitions[kind][name]; taken {
+		return
+	}
+	if body, err := courier.AppendJSON(nil, v); err == nil {
+		c.definitions[kind][name] = store.Definition{Kind: kind, Name: name, Body: body}
+	}
+}
+
+// with returns an engine that checks definitions as e does, and reads those that
+// are given in place of those that are saved.
+func (e *Engine) with(jobs []courier.Job, chains []courier.Chain) *Engine {
+	c := newCatalog(e.store)
+	for _, j := range jobs {
+		j.Version = 0
+		c.add(store.Job, j.Name, j)
+	}
+	for _, x := range chains {
+		x.Version = 0
+		c.add(store.Chain, x.Name, x)
+	}
+	return New(c, e.reg, &e.opt)
+}
+
+// Load returns what was added, which is the latest version, or what is saved.
+func (c *catalog) Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error) {
+	if d, ok := c.definitions[kind][name]; ok && (version == 0 || c.anyVersion) {
+		return d, nil
+	}
+	return c.Store.Load(ctx, kind, name, version)
+}
+
+// List returns what was added and what is saved.
+func (c *catalog) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
+	list, err := c.Store.List(ctx, kind, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	full := "" // the last name of a page after which there may be more
+	if n := len(list); n > 0 && n >= cmp.Or(limit, definitionPage) {
+		full = list[n-1].Name
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(d store.Definition) bool {
+		_, ok := c.definitions[kind][d.Name]
+		return ok
+	})
+	for name, d := range c.definitions[kind] {
+		if name > after && (full == "" || name <= full) {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b store.Definition) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// noCatalog is a store in which nothing is saved.
+type noCatalog struct{ noStore }
+
+func (noCatalog) Load(_ context.Context, kind store.Kind, name string, version int) (d store.Definition, err error) {
+	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
+}
+
+func (noCatalog) List(context.Context, store.Kind, string, int) ([]store.Definition, error) {
+	return nil, nil
+}
+
+// subscribed is the subscriptions of a bundle, for checks.
+type subscribed struct {
+	store.Outbox
+	list []store.Subscription
+}
+
+// Subscriptions returns all that were added.
+func (s *subscribed) Subscriptions(context.Context) ([]store.Subscription, error) {
+	return s.list, nil
+}
