@@ -348,5 +348,5 @@ func TestValidateUnresolved(t *testing.T) {
 	err := (&pgp.Encrypt{Keys: keys}).Validate(t.Context(), job, pgp.EncryptConfig{
 		InputPath: "/nowhere", OutputPath: "/nowhere", RecipientKeyIDs: ids, SigningKeyID: "nobody",
 	})
-	wantFailure(t, err, `path "/nowhere": lies outside`, `recipients: key "nobody"`, `signing key: key "nobody"`)
+	wantFailure(t, err, `path "/nowhere": lies outside`, `recipients: there is no key "nobody"`, `signing key: there is no key "nobody"`)
 }

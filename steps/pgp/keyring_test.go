@@ -74,8 +74,8 @@ func TestKeyringFindsKeys(t *testing.T) {
 		"acme-prd":              `there is no key "acme-prd"; did you mean "acme-prod"?`,
 		"ACME":                  `known are acme-prod, ` + fp,
 		fp[32:]:                 "easily forged",
-		"":                      "not found",
-		strings.Repeat("F", 16): "not found",
+		"":                      "there is no key",
+		strings.Repeat("F", 16): "there is no key",
 		"a\x1b[31mb":            `key "a?[31mb"`,
 	} {
 		_, err := r.Key(t.Context(), id)
