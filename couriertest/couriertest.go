@@ -121,11 +121,11 @@ func (h *Harness) Start() {
 // test at once.
 func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.ExecutionID {
 	h.t.Helper()
-	job, err := h.Engine.Define(h.t.Context(), job)
+	saved, err := h.Engine.Define(h.t.Context(), job, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	x, err := h.Engine.Enqueue(h.t.Context(), job.Name, &engine.EnqueueOptions{Params: params, Version: job.Version})
+	x, err := h.Engine.Enqueue(h.t.Context(), job.Name, &engine.EnqueueOptions{Params: params, Version: saved.Job.Version})
 	if err != nil {
 		h.t.Fatal(err)
 	}

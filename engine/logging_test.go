@@ -75,7 +75,7 @@ func TestLogOfRequests(t *testing.T) {
 			<-c.Done()
 			return nil, errors.New("interrupted")
 		})
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`)); err != nil {
+		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		queued, err := h.Engine.Enqueue(t.Context(), "a", nil)

@@ -68,7 +68,7 @@ func denied(c *storetest.Call) error {
 
 func launch(t *testing.T, e *engine.Engine, job courier.Job) courier.ExecutionID {
 	t.Helper()
-	if _, err := e.Define(t.Context(), job); err != nil {
+	if _, err := e.Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), job.Name, nil)

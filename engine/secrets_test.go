@@ -227,7 +227,7 @@ func TestSecretsOfMonitors(t *testing.T) {
 			return "canary-QzPlain7", nil
 		},
 	})
-	_, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}})
+	_, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil)
 	if err == nil {
 		_, err = e.SetMonitor(t.Context(), courier.Monitor{Name: "acme-in", Lister: "demo", Path: "/in", Job: "job"})
 	}

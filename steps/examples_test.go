@@ -53,7 +53,7 @@ func TestExamples(t *testing.T) {
 				{Type: key, Config: config},
 				{Type: "flow.end"},
 			},
-		})
+		}, nil)
 		if err != nil {
 			t.Errorf("%s: %v", key, err)
 		}

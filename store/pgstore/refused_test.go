@@ -52,7 +52,7 @@ func TestRefusedByTheDatabase(t *testing.T) {
 	open(t, u, nil)
 	admin := dial(t, u)
 	role := newRole(t, admin)
-	exec(t, admin, strings.ReplaceAll(workerRights, "ROLE", role))
+	exec(t, admin, pgstore.Grants("", pgstore.Roles{Engine: role}))
 	s, err := pgstore.New(t.Context(), rolePool(t, u, role), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRefusedByTheDatabase(t *testing.T) {
 	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil))})
 	start := func(n int) courier.ExecutionID {
 		job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.text", Config: map[string]any{"n": n}}}}
-		if _, err := e.Define(t.Context(), job); err != nil {
+		if _, err := e.Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
