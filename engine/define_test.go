@@ -18,7 +18,11 @@ import (
 // typed returns a harness with two typed steps, so that definitions can be
 // checked against them.
 func typed(t *testing.T) *couriertest.Harness {
-	h := couriertest.New(t, nil)
+	return typedWith(t, nil)
+}
+
+func typedWith(t *testing.T, opt *engine.Options) *couriertest.Harness {
+	h := couriertest.New(t, opt)
 	courier.RegisterFunc(h.Registry, "demo.list", listFiles, nil)
 	courier.RegisterFunc(h.Registry, "demo.get", nop, nil)
 	return h
@@ -77,7 +81,7 @@ func TestDefineReportsEverythingAtOnce(t *testing.T) {
 var big = flag.Int("big", raced.Or(2, 20), "how many megabytes the large value of TestDefineTakesLargeDefinitions has")
 
 func TestDefineTakesLargeDefinitions(t *testing.T) {
-	h := typed(t)
+	h := typedWith(t, &engine.Options{MaxOutput: 1 << 30, MaxValue: 1 << 30})
 	within := func(limit time.Duration, what string, f func()) {
 		t.Helper()
 		start := time.Now()

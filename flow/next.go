@@ -60,6 +60,7 @@ type frame struct {
 	block *block
 	items []any
 	index int
+	total int            // iterations of the loop, times those of the loops around it
 	outer map[string]any // what loop.<depth> is; made when first asked for
 }
 
@@ -88,7 +89,7 @@ func (t *Tree) Walk(p courier.Position, v Values) (*Walk, error) {
 		if l.Index >= len(list) {
 			return nil, fmt.Errorf("%w: the loop of step %d has %d iterations", misfit(p), b.open, len(list))
 		}
-		w.loops = append(w.loops, frame{block: b, items: list, index: l.Index})
+		w.open(b, list, l.Index)
 	}
 	if len(w.loops) > 0 {
 		if last := w.loops[0].block.end - 1; p.Step <= last {
@@ -108,36 +109,6 @@ func misfit(p courier.Position) error {
 // the walk where it then stands. Without it, a loop over millions of items
 // whose steps are all in branches not taken can't be interrupted.
 func (w *Walk) Watch(stop func() error) { w.stop = stop }
-
-// defaultIterations is the most iterations of a loop, times those of the loops
-// around it.
-const defaultIterations = 1_000_000
-
-// Limit sets how many iterations a loop may have, times those of the loops around
-// it, unless its marker says otherwise; 0 means a million. One that would have
-// more is not entered, which is an *[EvalError].
-func (w *Walk) Limit(iterations int) { w.limit = iterations }
-
-// checkIterations returns an error if a loop would have too many iterations.
-func (w *Walk) checkIterations(b *block, items int) error {
-	limit := cmp.Or(b.iterations, w.limit, defaultIterations)
-	all := items
-	for i := range w.loops {
-		if n := len(w.loops[i].items); all > limit/n {
-			return w.tooMany(b, fmt.Sprintf("has %d items, in the %d iterations of a loop around it", all, n), limit)
-		}
-		all *= len(w.loops[i].items)
-	}
-	if all > limit {
-		return w.tooMany(b, fmt.Sprintf("has %d items", items), limit)
-	}
-	return nil
-}
-
-func (w *Walk) tooMany(b *block, what string, limit int) error {
-	err := fmt.Errorf("%s; a loop has %d iterations at most, times those of the loops around it: if it is meant, set max_iterations on the flow.foreach, or MaxIterations in the options of the engine; nothing of the loop was executed", what, limit)
-	return &EvalError{Step: b.open, Field: fieldSource, Err: err, typ: TypeForEach}
-}
 
 // Next goes from the current position to the next step that does work,
 // evaluating the markers on the way, and returns its index, or the length of
@@ -193,7 +164,7 @@ func (w *Walk) enter(b *block) error {
 		return err
 	}
 	w.forget(b)
-	w.loops = append(w.loops, frame{block: b, items: list})
+	w.open(b, list, 0)
 	w.step = b.open + 1
 	return nil
 }

@@ -122,7 +122,7 @@ var groups = []group{
 	{name: "chains", cases: chainCases, role: hasChains},
 	{name: "dependencies", cases: slices.Concat(dependencyCases, dependencyChainCases)},
 	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
-	{name: "outbox", cases: outboxCases, role: hasOutbox},
+	{name: "outbox", cases: slices.Concat(outboxCases, windowCases), role: hasOutbox},
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
 }

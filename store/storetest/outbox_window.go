@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// windowCases are about subscriptions with a window.
+var windowCases = []testCase{
+	{"window_sends_one_and_counts_the_rest", func(k *kit) {
+		k.job("other")
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = 4 * k.unit
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		first := k.complete()
+		k.same("the first at once", ids(k.taken(nil)), []courier.ExecutionID{first})
+		second, third := k.complete(), k.complete()
+		k.pass(5 * k.unit)
+		list := k.taken(nil)
+		if len(list) != 1 || list[0].Notification.Execution != second || list[0].Notification.Count != 2 {
+			k.Fatalf("after the window: %+v", list)
+		}
+		more := list[0].Notification.More
+		if len(more) != 1 || more[0].Execution != third || !strings.HasPrefix(more[0].ID, string(third)+"-") || more[0].At.Before(list[0].Notification.At) {
+			k.Errorf("beside it: %+v", more)
+		}
+		k.complete()
+		k.settle(list[0], store.Returned)
+		for _, d := range k.taken(nil) {
+			if d.Notification.ID == list[0].Notification.ID && text(d.Notification) != text(list[0].Notification) {
+				k.Errorf("it changed on its way: %+v, was %+v", d, list)
+			}
+		}
+	}},
+	{"window_holds_back", func(k *kit) {
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.same("the first at once", len(k.taken(nil)), 1)
+		k.complete()
+		got := k.take(k.takes())
+		if len(got.List) != 0 || got.Next <= 0 || got.Next > long {
+			k.Errorf("within the window %d taken, next in %v", len(got.List), got.Next)
+		}
+		k.same("kept", len(k.deliveries(courier.DeliveryPending)), 2)
+	}},
+	{"window_of_each_event_and_job", func(k *kit) {
+		k.job("other")
+		s := k.subscription("sub", courier.EventJobCompleted, courier.EventJobStarted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.complete()
+		n := k.with(func(n *store.NewExecution) { n.Job = "other" })
+		h := k.hold(k.add(n)[0].ID, long)
+		h.must(h.to(courier.Completed))
+		var got []string
+		for _, d := range k.taken(nil) {
+			got = append(got, fmt.Sprintf("%s %s %d", d.Notification.Job, d.Notification.Type, d.Notification.Count))
+		}
+		slices.Sort(got)
+		k.same("notifications", got, []string{"job JobCompleted 2", "job JobStarted 2", "other JobCompleted 1", "other JobStarted 1"})
+	}},
+	{"window_names_the_first_50", func(k *kit) {
+		s := k.subscription("sub", courier.EventStepFailed)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		const count = store.MostBeside + 3
+		k.endMany(count, courier.StepFailed, strings.Repeat("ü", 300))
+		list := k.taken(nil)
+		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.More) != store.MostBeside {
+			k.Fatalf("%d notifications, the first of %d events, %d of them named", len(list), list[0].Notification.Count, len(list[0].Notification.More))
+		}
+		k.same("their errors are cut", list[0].Notification.More[0].Error, strings.Repeat("ü", store.MostBesideError))
+	}},
+	{"window_that_was_taken_back", func(k *kit) {
+		s := k.subscription("sub", courier.EventJobCompleted)
+		s.Window = long
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.complete()
+		k.same("the first", len(k.taken(nil)), 1)
+		k.complete()
+		k.same("held back", len(k.taken(nil)), 0)
+		s.Window = 0
+		k.ok(k.outbox().Subscribe(k.ctx(), s))
+		k.same("let go", len(k.taken(nil)), 1)
+	}},
+}
