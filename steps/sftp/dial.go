@@ -168,6 +168,12 @@ func (s *session) handshake(c Connection, config *ssh.ClientConfig, check *hostK
 		return s.handshakeError(err, config.User, check)
 	}
 	s.ssh = conn
+	ended := make(chan struct{})
+	s.ended = ended
+	s.running.Go(func() {
+		conn.Wait()
+		close(ended)
+	})
 	s.running.Go(func() { ssh.DiscardRequests(requests) })
 	s.running.Go(func() {
 		for ch := range channels {
@@ -187,9 +193,29 @@ func (s *session) handshake(c Connection, config *ssh.ClientConfig, check *hostK
 	return err
 }
 
+// openChannel opens a channel. It returns when the connection has ended, which
+// OpenChannel itself does not if it begins at that very moment: then nobody
+// closes its channel any more, and the goroutine that waits for it is given up.
+func openChannel(conn ssh.Conn, ended <-chan struct{}, kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	var ch ssh.Channel
+	var requests <-chan *ssh.Request
+	opened := make(chan error, 1)
+	go func() {
+		c, r, err := conn.OpenChannel(kind, extra)
+		ch, requests = c, r
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		return ch, requests, err
+	case <-ended:
+		return nil, nil, io.EOF
+	}
+}
+
 // openClient opens a channel with SFTP on it.
 func (s *session) openClient(f *fate) (*client, error) {
-	ch, requests, err := s.ssh.OpenChannel("session", nil)
+	ch, requests, err := openChannel(s.ssh, s.ended, "session", nil)
 	if err != nil {
 		if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
 			return nil, fmt.Errorf("the server refuses a session: %w", &remote.Hostile{Err: refused})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pkgsftp "github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
@@ -155,7 +156,15 @@ func servePkgSFTP(conn net.Conn, config *ssh.ServerConfig, dir string, beside fu
 	}
 	go ssh.DiscardRequests(requests)
 	if beside != nil {
-		asking.Go(func() { beside(c) })
+		ended := make(chan struct{})
+		go func() { beside(c); close(ended) }() // OpenChannel may not return if the connection ends when it begins
+		asking.Go(func() {
+			c.Wait()
+			select {
+			case <-ended:
+			case <-time.After(time.Second):
+			}
+		})
 	}
 	for ch := range channels {
 		channel, requests, err := ch.Accept()

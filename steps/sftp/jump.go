@@ -64,7 +64,7 @@ func (s *session) tunnel(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { s.abort(context.Cause(ctx)) })
 	defer stop()
-	ch, requests, err := s.ssh.OpenChannel("direct-tcpip", ssh.Marshal(struct {
+	ch, requests, err := openChannel(s.ssh, s.ended, "direct-tcpip", ssh.Marshal(struct {
 		Host   string
 		Port   uint32
 		Origin string

@@ -25,11 +25,11 @@ type session struct {
 	addr    string // "host:port"
 	conn    *liveConn
 	ssh     ssh.Conn
-	*client // on the first channel
+	ended   <-chan struct{} // closed when ssh has ended
+	*client                 // on the first channel
 	lanes
 
 	redact   func(string) string // the job's
-	password string              // empty means none
 	offered  []string            // ways to log in that the server offers; nil before the login
 	speaks   bool                // whether SFTP is spoken, or other connections are reached through this one
 	facts    []any               // about the server and what was agreed on, for a log
