@@ -123,13 +123,18 @@ func (p *partFile) Commit() error {
 	}
 }
 
-// Close keeps the file for the next attempt.
+// Close keeps the file for the next attempt, unless it is empty.
 func (p *partFile) Close() error {
 	if p.done {
 		return nil
 	}
 	p.done = true
-	return p.File.Close()
+	info, err := p.Stat()
+	err = errors.Join(err, p.File.Close())
+	if err == nil && info.Size() == 0 {
+		err = p.root.Remove(p.part)
+	}
+	return err
 }
 
 // discard removes the file, whose content is of no use.

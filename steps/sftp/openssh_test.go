@@ -146,7 +146,7 @@ func TestOpenSSHCut(t *testing.T) {
 		cfg object
 	}{
 		{"sftp.upload", object{"local_path": "x", "remote_path": "up"}},
-		{"sftp.download", object{"remote_path": "y", "local_path": "down"}},
+		{"sftp.download", object{"remote_path": "y", "local_path": "down", "resume_partial": false}},
 	} {
 		cut := false
 		r.onProgress = func(p courier.Progress) {
@@ -163,11 +163,24 @@ func TestOpenSSHCut(t *testing.T) {
 		r.onProgress = nil
 		r.must(r.retry(t.Context(), test.key, test.cfg))
 	}
-	if r.get("up") != string(content(size)) || r.getLocal("down") != string(content(size)) {
+	cut, least := false, int64(size)
+	r.onProgress = func(p courier.Progress) {
+		if cut && p.Done > 0 { // 0 is said before the part is compared
+			least = min(least, p.Done)
+		} else if p.Done > size/2 {
+			cut = true
+			s.Cut()
+		}
+	}
+	r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "y", "local_path": "on"}))
+	if !cut || least < size/4 {
+		t.Errorf("the download that goes on by itself was at %d bytes after the cut", least)
+	}
+	if r.get("up") != string(content(size)) || r.getLocal("down") != string(content(size)) || r.getLocal("on") != string(content(size)) {
 		t.Error("the content differs")
 	}
 	wantTree(t, r.remote, "up", "y")
-	wantTree(t, r.work, "down", "x")
+	wantTree(t, r.work, "3/sftp-download.json", "down", "on", "x")
 }
 
 // TestOpenSSHCancel cancels transfers, which must end soon.
@@ -193,6 +206,9 @@ func TestOpenSSHCancel(t *testing.T) {
 	_, err = r.run(ctx, "sftp.download", object{"remote_path": "big"})
 	if took := time.Since(cancelled); !errors.Is(err, stop) || took > time.Second {
 		t.Errorf("it ended %v after cancellation, with %v", took, err)
+	}
+	if err := r.cancel("sftp.download", object{"remote_path": "big"}); err != nil {
+		t.Error(err)
 	}
 	wantTree(t, r.work)
 }

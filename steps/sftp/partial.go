@@ -188,13 +188,18 @@ func (p *partial) Commit() error {
 	}
 }
 
-// Close keeps the part for the next attempt, unless it was committed.
+// Close keeps the part for the next attempt, unless it was committed or is empty.
 func (p *partial) Close() error {
 	if p.done {
 		return nil
 	}
 	p.done = true
-	return p.File.Close()
+	info, err := p.Stat()
+	err = errors.Join(err, p.File.Close())
+	if err == nil && info.Size() == 0 {
+		err = p.remove()
+	}
+	return err
 }
 
 // tailBytes is how much of the end of a part is compared with the source

@@ -46,6 +46,7 @@ type rig struct {
 	log    logged
 
 	attempt    int
+	cancelled  bool // the execution
 	mu         sync.Mutex
 	reports    []courier.Progress
 	onProgress func(courier.Progress) // may be nil
@@ -107,7 +108,7 @@ func (c connections) Connection(ctx context.Context, id string) (sftp.Connection
 func (r *rig) job() *courier.Context {
 	job := courier.NewContext(courier.ContextConfig{
 		Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: r.attempt,
-		Workspace: r.work, Resources: r.res, Log: slog.New(&r.log),
+		Workspace: r.work, Resources: r.res, Log: slog.New(&r.log), Cancelled: r.cancelled,
 		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
 			if q.Name == "acme" {
 				return password, nil
@@ -177,6 +178,16 @@ func (r *rig) cleanup(ctx context.Context, key string, cfg object) error {
 	job := r.job()
 	defer job.Close()
 	return typ.Cleanup(ctx, job, configOf(cfg))
+}
+
+// cancel rolls a step back as an engine does when the execution is cancelled.
+func (r *rig) cancel(key string, cfg object) error {
+	typ, _ := r.reg.Lookup(key)
+	r.cancelled = true
+	defer func() { r.cancelled = false }()
+	job := r.job()
+	defer job.Close()
+	return typ.Rollback(r.t.Context(), job, configOf(cfg))
 }
 
 func (r *rig) validate(ctx context.Context, key string, cfg object) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/sftpserver"
 )
 
@@ -45,6 +46,10 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// connectionsOf says how many connections one attempt of a download may lose,
+// and whether it goes on with another one.
+var connectionsOf = map[bool]time.Duration{false: 1, true: 1 + remote.MaxReconnects}
+
 // TestKeepAlive leaves a connection idle for long, and finds out in time that
 // one is dead.
 func TestKeepAlive(t *testing.T) {
@@ -58,54 +63,59 @@ func TestKeepAlive(t *testing.T) {
 		}
 	})
 	for keepAlive, limit := range map[time.Duration]time.Duration{0: 5 * time.Minute, 2 * time.Second: 6 * time.Second, 15 * time.Second: 45 * time.Second} {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, sftpserver.Options{})
-			r.put("x", content(1<<20))
-			n := int64(100_000)
-			r.net.SetLink(func(int) memnet.Link { return memnet.Link{Down: memnet.Flow{StallAfter: &n}} })
-			r.conn.KeepAlive = &keepAlive
-			start := time.Now()
-			_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x"})
-			if took := time.Since(start); took > limit+time.Second || took < limit-time.Second {
-				t.Errorf("keep-alive %v: the end came after %v, want %v", keepAlive, took, limit)
-			}
-			if keepAlive > 0 {
-				wantError(t, err, false, "nothing has come from the server for too long")
-			} else {
-				wantError(t, err, false, "the server has stopped answering requests")
-			}
-		})
+		for resume, tries := range connectionsOf {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftpserver.Options{})
+				r.put("x", content(1<<20))
+				n := int64(100_000)
+				r.net.SetLink(func(int) memnet.Link { return memnet.Link{Down: memnet.Flow{StallAfter: &n}} })
+				r.conn.KeepAlive = &keepAlive
+				start := time.Now()
+				_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "resume_partial": resume})
+				if took := time.Since(start); took > tries*(limit+time.Second) || took < tries*(limit-time.Second) {
+					t.Errorf("keep-alive %v, resume_partial %v: the end came after %v, want %v", keepAlive, resume, took, tries*limit)
+				}
+				if keepAlive > 0 {
+					wantError(t, err, false, "nothing has come from the server for too long")
+				} else {
+					wantError(t, err, false, "the server has stopped answering requests")
+				}
+			})
+		}
 	}
 }
 
 // TestOperationTimeout has the SFTP server hang while the SSH server lives on.
 func TestOperationTimeout(t *testing.T) {
 	for _, method := range []string{"stat", "open", "read", "close", "list", "readdir", "realpath"} {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, sftpserver.Options{Fault: failing(method, "", sftpserver.ErrHang)})
-			r.put("x", content(100))
-			r.conn.OperationTimeout = 90 * time.Second
-			key, cfg := "sftp.download", object{"remote_path": "x"}
-			switch method {
-			case "list", "readdir":
-				key, cfg = "sftp.list", nil
-			case "realpath":
-				err := r.validate(t.Context(), "sftp.list", nil)
-				wantError(t, err, false, "stopped answering")
-				return
-			}
-			within(t, 91*time.Second, func() {
-				_, err := r.run(t.Context(), key, cfg)
-				if method != "close" {
+		for resume, tries := range connectionsOf {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, sftpserver.Options{Fault: failing(method, "", sftpserver.ErrHang)})
+				r.put("x", content(100))
+				r.conn.OperationTimeout = 90 * time.Second
+				key, cfg := "sftp.download", object{"remote_path": "x", "resume_partial": resume}
+				switch method {
+				case "list", "readdir":
+					key, cfg, tries = "sftp.list", nil, 1
+				case "realpath":
+					err := r.validate(t.Context(), "sftp.list", nil)
 					wantError(t, err, false, "stopped answering")
+					return
 				}
+				within(t, tries*91*time.Second, func() {
+					_, err := r.run(t.Context(), key, cfg)
+					if method != "close" {
+						wantError(t, err, false, "stopped answering")
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
 // TestCancel ends the context at any time of a slow transfer: the step returns
-// with the cause at once, leaves nothing open and nothing under a final name.
+// with the cause at once, leaves nothing open and nothing under a final name, and
+// no part once it is rolled back.
 func TestCancel(t *testing.T) {
 	slow := memnet.Flow{Latency: 50 * time.Millisecond, Rate: 1 << 20}
 	for key, cfg := range map[string]object{
@@ -137,10 +147,10 @@ func TestCancel(t *testing.T) {
 					}
 				}
 				if key != "sftp.list" {
-					wantTree(t, r.work, "source")
-					if err := r.cleanup(t.Context(), key, cfg); err != nil {
+					if err := r.cancel(key, cfg); err != nil {
 						t.Error(err)
 					}
+					wantTree(t, r.work, "source")
 					wantTree(t, r.remote, "source")
 				}
 			})
