@@ -24,7 +24,7 @@ func TestPattern(t *testing.T) {
 		{courier.Pattern(courier.Literal("plain")), "plain", "plain", false, false},
 		{courier.Pattern(courier.Literal("a\x00*")), "a*", `a\*`, false, false},
 	} {
-		if c.p.String() != c.text || fmt.Sprintf("%s", c.p) != c.text || c.p.Escaped() != c.escaped ||
+		if c.p.String() != c.text || fmt.Sprint(c.p) != c.text || c.p.Escaped() != c.escaped ||
 			c.p.ContainsAny("*?") != c.wildcard || c.p.ContainsAny("{[") != c.braces {
 			t.Errorf("%q: %q, %q, %t, %t", string(c.p), c.p, c.p.Escaped(), c.p.ContainsAny("*?"), c.p.ContainsAny("{["))
 		}
