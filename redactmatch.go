@@ -72,23 +72,30 @@ func (m *matcher) find(text string) string {
 
 // A scanner finds needles in a text that is taken as it is.
 type scanner struct {
-	needles [256][]*needle // by bucket, the longest first
-	starts  [256]uint64    // a bit for each two bytes with which something may begin
+	starts  [1 << 10]uint64 // a bit for the hash of each three bytes with which something may begin
+	needles [256][]*needle  // by bucket, the longest first
 }
 
 // next returns the next place at which something may begin, from at on, and
 // what; the place is -1 if there is none.
 func (s *scanner) next(text string, at int) (int, []*needle) {
-	for ; at+1 < len(text); at++ {
-		a, b := text[at], text[at+1]
-		if s.starts[a]>>(b&63)&1 != 0 {
-			if list := s.needles[bucketOf(a, b)]; list != nil {
-				return at, list
+	if at+2 >= len(text) {
+		return -1, nil
+	}
+	h := hash(hash(0, text[at]), text[at+1])
+	for i := at + 2; i < len(text); i++ {
+		h = hash(h, text[i])
+		if s.starts[h>>6]>>(h&63)&1 != 0 {
+			if list := s.needles[bucketOf(text[i-2], text[i-1])]; list != nil {
+				return i - 2, list
 			}
 		}
 	}
 	return -1, nil
 }
+
+// hash adds a byte to a hash of the last three.
+func hash(h uint16, b byte) uint16 { return h<<6 ^ uint16(b) }
 
 func bucketOf(a, b byte) byte { return a*31 + b }
 
@@ -103,13 +110,20 @@ func (s *scanner) add(list []needle) {
 	}
 	slices.SortStableFunc(sorted, func(a, b *needle) int { return cmp.Compare(len(b.text), len(a.text)) })
 	for _, n := range sorted {
-		seconds := n.form.variants(n.text[1])
-		if n.form == base {
+		seconds, thirds := n.form.variants(n.text[1]), n.form.variants(n.text[2])
+		switch n.form {
+		case base: // a line may end after any character
+			thirds = append(append(thirds, seconds...), '\r', '\n')
 			seconds = append(seconds, '\r', '\n')
+		case digits:
+			thirds = append(thirds, ' ', ':')
 		}
 		for _, a := range n.form.variants(n.text[0]) {
 			for _, b := range seconds {
-				s.starts[a] |= 1 << (b % 64)
+				for _, c := range thirds {
+					h := hash(hash(hash(0, a), b), c)
+					s.starts[h>>6] |= 1 << (h & 63)
+				}
 				bucket := &s.needles[bucketOf(a, b)]
 				*bucket = append(*bucket, n)
 			}
@@ -278,16 +292,31 @@ func (b *bare) origin(at int, end bool) int {
 	return at
 }
 
+// introduced is where each of the introducers comes next in a text.
+type introduced [len(introducers)]int
+
+// next returns the place of the first introducer from at on, or the text's length.
+func (in *introduced) next(text string, at int) int {
+	first := len(text)
+	for i := range in {
+		if in[i] < at {
+			in[i] = len(text)
+			if n := strings.IndexByte(text[at:], introducers[i]); n >= 0 {
+				in[i] = at + n
+			}
+		}
+		first = min(first, in[i])
+	}
+	return first
+}
+
 // unescapeOnce resolves the escapes of a text.
 func unescapeOnce(text string, keep bool) (string, []piece) {
 	var out strings.Builder
 	var pieces []piece
 	done := 0
-	for at := 0; at < len(text); {
-		if c := text[at]; c != '\\' && c != '%' && c != '&' {
-			at++
-			continue
-		}
+	coming := introduced{-1, -1, -1}
+	for at := coming.next(text, 0); at < len(text); {
 		b, size := unescapeAt(text[at:])
 		if b != text[at:at+size] {
 			if done == 0 {
@@ -300,7 +329,7 @@ func unescapeOnce(text string, keep bool) (string, []piece) {
 			out.WriteString(b)
 			done = at + size
 		}
-		at += size
+		at = coming.next(text, at+size)
 	}
 	if done == 0 {
 		return text, nil

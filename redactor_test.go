@@ -284,15 +284,18 @@ func FuzzRedactor(f *testing.F) {
 }
 
 func BenchmarkRedact(b *testing.B) {
-	var line strings.Builder
-	for i := 0; line.Len() < 8<<10; i++ {
-		fmt.Fprintf(&line, `{"path":"\/in\/invoice %d.csv","sha256":"%x","url":"https%%3A%%2F%%2Fpartner.example.com","note":"it's \"here\""},`, i, i*7919)
+	ordinary, escaped := ordinaryText(), new(strings.Builder)
+	for i := 0; escaped.Len() < 8<<10; i++ {
+		fmt.Fprintf(escaped, `{"path":"\/in\/invoice %d.csv","sha256":"%x","url":"https%%3A%%2F%%2Fpartner.example.com","note":"it's \"here\""},`, i, i*7919)
 	}
-	text := line.String()[:8<<10]
-	for _, n := range []int{0, 1, 20} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+	for _, c := range []struct {
+		name, text string
+		secrets    int
+	}{{"none", ordinary, 0}, {"1", ordinary, 1}, {"20", ordinary, 20}, {"20, many escapes", escaped.String(), 20}} {
+		text := c.text[:8<<10]
+		b.Run(c.name, func(b *testing.B) {
 			var r Redactor
-			for i := range n {
+			for i := range c.secrets {
 				r.Add(fmt.Sprint(i), fmt.Sprintf("%c%x-secret-%d", 'a'+i, i*104729, i))
 			}
 			b.ReportAllocs()
@@ -303,4 +306,15 @@ func BenchmarkRedact(b *testing.B) {
 			}
 		})
 	}
+}
+
+// ordinaryText is 8 KiB of log lines and messages, which have an escape now and
+// then.
+func ordinaryText() string {
+	var text strings.Builder
+	for i := 0; text.Len() < 8<<10; i++ {
+		fmt.Fprintf(&text, "2026-03-%02dT04:05:%02d.%06dZ INFO job=invoices-of-partner-%d step=fetch attempt=%d took=%dms path=/in/2026/invoice %d.csv\n", i%28+1, i%60, i*7919, i%7, i%3, i*13, i)
+		fmt.Fprintf(&text, "sftp.download %q: dial tcp 192.0.2.%d:22: connect: connection refused; the next attempt is in %d s (%x)\n", "/in/größe\t"+fmt.Sprint(i), i%250, i, i*104729)
+	}
+	return text.String()[:8<<10]
 }
