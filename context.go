@@ -353,8 +353,8 @@ func (c *Context) Progress(done, total int64, item string) {
 	c.bytes += done - before
 	c.items[item] = done
 	c.lastItem, c.lastDone = item, done
-	if total >= 0 && done >= total {
-		delete(c.items, item) // finished: memory stays bounded
+	if done == 0 || total >= 0 && done >= total {
+		delete(c.items, item) // not begun, or finished: memory stays bounded
 	}
 	p := Progress{Item: item, Done: done, Total: total, Bytes: c.bytes}
 	report := c.cfg.OnProgress

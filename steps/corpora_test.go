@@ -26,6 +26,7 @@ func TestCorpora(t *testing.T) {
 		{"zip and tar archives", 40, elements(t, "file/hostile_test.go", "[]hostileArchive") + elements(t, "file/hostiletar_test.go", "[]hostileArchive")},
 		{"zip archives", 20, elements(t, "file/hostile_test.go", "[]hostileArchive")},
 		{"tar archives", 20, elements(t, "file/hostiletar_test.go", "[]hostileArchive")},
+		{"trees that only names imply", 4, calls(t, "file/implied_test.go", "hostile.Trees") * len(hostile.Trees(1))},
 		{"OpenPGP messages", 40, elements(t, "pgp/hostile_test.go", "[]hostileMessage")},
 		{"FTP servers", 30, elements(t, "ftp/hostile_test.go", "map[string]lie")},
 		{"SFTP servers", 30, elements(t, "sftp/hostile_test.go", "map[string]func(r sftpserver.Request) []byte") + elements(t, "sftp/hostile_test.go", "map[string]sftpserver.Script")},
@@ -55,6 +56,24 @@ func elements(t *testing.T, file, typ string) int {
 	ast.Inspect(syntax, func(node ast.Node) bool {
 		if lit, ok := node.(*ast.CompositeLit); ok && lit.Type != nil && types.ExprString(lit.Type) == typ {
 			n += len(lit.Elts)
+		}
+		return true
+	})
+	return n
+}
+
+// calls counts the calls of a function in a test file.
+func calls(t *testing.T, file, function string) int {
+	t.Helper()
+	syntax, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, 0)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	n := 0
+	ast.Inspect(syntax, func(node ast.Node) bool {
+		if call, ok := node.(*ast.CallExpr); ok && types.ExprString(call.Fun) == function {
+			n++
 		}
 		return true
 	})

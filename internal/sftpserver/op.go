@@ -98,7 +98,11 @@ func (o Op) String() string {
 }
 
 // maxOps is how many operations are remembered; then the oldest are forgotten.
-const maxOps = 1 << 16
+// Longer paths are cut.
+const (
+	maxOps  = 1 << 16
+	maxPath = 8 << 10
+)
 
 // An opLog remembers operations in the order in which they began.
 type opLog struct {
@@ -110,6 +114,9 @@ type opLog struct {
 
 func (l *opLog) add(o Op) {
 	o.done = nil
+	if len(o.Path) > maxPath {
+		o.Path = strings.Clone(o.Path[:maxPath])
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count == nil {
@@ -125,7 +132,8 @@ func (l *opLog) add(o Op) {
 }
 
 // Ops returns the operations that clients asked for, refused and failed ones
-// included, in the order in which they began. Only the last 65,536 are kept.
+// included, in the order in which they began. Only the last 65,536 are kept, with
+// the first 8 KiB of their paths.
 func (s *Server) Ops() []Op {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()

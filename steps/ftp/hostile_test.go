@@ -128,6 +128,37 @@ func TestEndlessListing(t *testing.T) {
 	}
 }
 
+// TestEndlessRmdir removes a tree that has no end, from which nothing is removed.
+func TestEndlessRmdir(t *testing.T) {
+	many := "type=dir; d\r\n" + strings.Repeat("type=file;size=1; x\r\n", 60_000)
+	long := strings.Repeat("type=file;size=1; "+strings.Repeat("x", 15_000)+"\r\n", 2000)
+	for name, c := range map[string]struct{ listing, want string }{
+		"files": {many, "more than 100000 files and directories"},
+		"names": {"type=dir; d\r\n" + long, "more than 64 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, ftpserver.Options{Answer: func(conn *ftpserver.Conn, verb, _ string) bool {
+				switch verb {
+				case "MLST":
+					conn.Reply("250-here", " type=dir; x", "250 end")
+				case "MLSD":
+					conn.Content(verb, func(w net.Conn) error { _, err := io.WriteString(w, c.listing); return err })
+				default:
+					return false
+				}
+				return true
+			}})
+			_, err := r.run(t.Context(), "ftp.rmdir", object{"remote_path": "x", "recursive": true})
+			wantError(t, err, true, c.want)
+			for _, command := range r.Commands() {
+				if strings.HasPrefix(command, "DELE") || strings.HasPrefix(command, "RMD") {
+					t.Errorf("the server got %q", command)
+				}
+			}
+		})
+	}
+}
+
 // hostileNames must never become names of files.
 var hostileNames = []string{
 	"..", "../x", "../../../../etc/cron.d/x", "/abs/x", "a/b", `..\..\win`, `a\b`, "a\rDELE x", "a\x00b", "a\x1b[2J", "a\tb",

@@ -3,6 +3,7 @@ package ftp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -136,29 +137,48 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 			err = courier.Permanent(errors.New("is not a directory"))
 		}
 		if err == nil {
-			err = s.removeTree(ctx, job, strings.TrimRight(cfg.RemotePath, "/"), cfg.Recursive, 0)
+			r := &removal{job: job, recursive: cfg.Recursive}
+			err = s.removeTree(ctx, r, strings.TrimRight(cfg.RemotePath, "/"), 0)
 		}
 		return s.fault("remove directory", cfg.RemotePath, err)
 	})
 }
 
+// A removal is one of a directory.
+type removal struct {
+	job       *courier.Context
+	recursive bool
+	found     int // files and directories so far
+	held      int // bytes of names that are in memory
+}
+
+// holds counts an entry.
+func (r *removal) holds(e entry) error {
+	if r.found++; r.found > remote.MaxFiles {
+		return courier.Permanent(fmt.Errorf("it has more than %d files and directories; remove parts of it first", remote.MaxFiles))
+	}
+	if r.held += len(e.name); r.held > remote.MaxListingBytes {
+		return courier.Permanent(fmt.Errorf("the names of what is in it have more than %d MiB; remove parts of it first", remote.MaxListingBytes>>20))
+	}
+	return nil
+}
+
 // removeTree removes a directory, and what is in it if recursive is set. Links
 // are removed, not followed.
-func (s *session) removeTree(ctx context.Context, job *courier.Context, dir string, recursive bool, depth int) error {
+func (s *session) removeTree(ctx context.Context, r *removal, dir string, depth int) error {
 	if depth > remote.MaxDepth {
 		return courier.Permanent(errors.New("it has too many directories in directories"))
 	}
-	if recursive {
+	if r.recursive {
 		var found []entry
+		before := r.held
+		defer func() { r.held = before }()
 		unparsed, err := s.each(ctx, dir, true, func(e entry) error {
 			if e.name == "." || e.name == ".." {
 				return nil
 			}
-			if len(found) == remote.MaxFiles {
-				return courier.Permanent(errors.New("it has too many files"))
-			}
 			found = append(found, e)
-			return nil
+			return r.holds(e)
 		})
 		if err != nil {
 			return err
@@ -167,10 +187,10 @@ func (s *session) removeTree(ctx context.Context, job *courier.Context, dir stri
 			return err
 		}
 		for _, e := range found {
-			job.Progress(0, -1, dir)
+			r.job.Progress(0, -1, dir)
 			p := remote.Join(dir, e.name)
 			if e.isDir {
-				err = s.removeTree(ctx, job, p, true, depth+1)
+				err = s.removeTree(ctx, r, p, depth+1)
 			} else {
 				err = s.remove(ctx, p)
 			}

@@ -141,6 +141,7 @@ type clearing struct {
 	*session
 	job     *courier.Context
 	removed int
+	held    int // bytes of names that are in memory
 }
 
 // clear empties dir, which is depth levels below the start.
@@ -148,7 +149,9 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 	if depth > maxDepth {
 		return courier.Permanent(fmt.Errorf("%s: directories are nested more than %d levels deep", safename.Quote(dir), maxDepth))
 	}
-	var files, dirs []string
+	var files, dirs []string // names, since paths get longer with the depth
+	before := c.held
+	defer func() { c.held = before }()
 	err := c.each(ctx, dir, func(e entry) error {
 		switch {
 		case e.name == "." || e.name == "..":
@@ -159,10 +162,13 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 		if c.removed++; c.removed > maxRemovals {
 			return courier.Permanent(fmt.Errorf("more than %d files and directories; remove parts of it first", maxRemovals))
 		}
-		if p := remote.Join(dir, e.name); e.attrs.isDir() {
-			dirs = append(dirs, p)
+		if c.held += len(e.name); c.held > remote.MaxListingBytes {
+			return courier.Permanent(fmt.Errorf("the names of what is to be removed have more than %d MiB; remove parts of it first", remote.MaxListingBytes>>20))
+		}
+		if e.attrs.isDir() {
+			dirs = append(dirs, e.name)
 		} else {
-			files = append(files, p)
+			files = append(files, e.name)
 		}
 		return nil
 	}, func() { c.job.Progress(0, -1, dir) })
@@ -170,11 +176,12 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 		return err
 	}
 	err = remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
-		return c.removeOne(ctx, files[i])
+		return c.removeOne(ctx, remote.Join(dir, files[i]))
 	})
+	files = nil
 	for _, d := range dirs {
 		if err == nil {
-			err = c.clearOne(ctx, d, depth)
+			err = c.clearOne(ctx, remote.Join(dir, d), depth)
 		}
 	}
 	return err
