@@ -256,7 +256,7 @@ func damaged(err error) error {
 	case errors.As(err, &unsupported):
 		return about("uses what is not supported: %s", plain(string(unsupported), 100))
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
-		return about("is damaged, or encrypted to another key with the same id: its session key can't be opened")
+		return about("is damaged, encrypted to another key with the same id, or encrypted with another cipher than AES, 3DES and CAST5: its session key can't be opened")
 	}
 	return about("is damaged, cut short or was changed on its way: its integrity check does not hold")
 }

@@ -194,6 +194,8 @@ func (v *verifier) candidate(c *openpgp.SignatureCandidate) verdict {
 		return verdict{status: status, why: "its signer's " + key.label() + " " + why}
 	case errors.Is(c.SignatureError, pgperrors.ErrSignatureExpired):
 		return verdict{status: StatusInvalid, why: "its signature by " + key.label() + " is no longer or not yet valid"}
+	case isCriticalNotation(c.SignatureError):
+		return verdict{status: StatusInvalid, why: "its signature by " + key.label() + " counts only for a program that knows a notation in it (critical); its sender must sign without"}
 	case c.SignatureError != nil || c.SignedBy == nil:
 		return wrong
 	case weakHashes()[c.CorrespondingSig.Hash]:
@@ -204,6 +206,13 @@ func (v *verifier) candidate(c *openpgp.SignatureCandidate) verdict {
 		signers: []string{fingerprint(key.PrimaryKey)},
 		at:      c.CorrespondingSig.CreationTime.UTC(),
 	}
+}
+
+// isCriticalNotation reports whether a signature was refused for what must be
+// understood and isn't.
+func isCriticalNotation(err error) bool {
+	refused, ok := errors.AsType[pgperrors.SignatureError](err)
+	return ok && strings.Contains(string(refused), "critical notation")
 }
 
 func (v *verifier) whoCounts() string {
