@@ -75,6 +75,7 @@ func (l Limits) defaults() Limits {
 type Guard struct {
 	limits Limits
 	cancel context.CancelCauseFunc
+	free   func(root *os.Root, dir string) (uint64, bool) // [Room]
 
 	mu     sync.Mutex
 	began  time.Time // of the present window; zero before anything is moved
@@ -92,7 +93,7 @@ const lookEvery = 16 << 20
 // passed. End must be called.
 func (l Limits) Guard(ctx context.Context) (context.Context, *Guard) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &Guard{limits: l.defaults(), cancel: cancel}
+	return ctx, &Guard{limits: l.defaults(), cancel: cancel, free: Room}
 }
 
 // End gives the guard up.
@@ -132,7 +133,7 @@ func (g *Guard) room(more int64) error {
 	if g.root == nil || g.limits.KeepFree < 0 {
 		return nil
 	}
-	free, ok := Room(g.root, g.dir)
+	free, ok := g.free(g.root, g.dir)
 	if !ok || uint64(more)+uint64(g.limits.KeepFree) <= free {
 		return nil
 	}

@@ -108,3 +108,40 @@ func TestGuardSize(t *testing.T) {
 		t.Error("no guard refuses a file")
 	}
 }
+
+// TestGuardLooks fills a disk while a file is written to it, of which the size is
+// known or not. The guard looks every 16 MiB, and ends what would fill the disk.
+func TestGuardLooks(t *testing.T) {
+	const mib, disk = 1 << 20, 200 << 20
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, size := range []int64{-1, 100 * mib} {
+		ctx, g := transfer.Limits{}.Guard(t.Context())
+		looks, written, others := 0, int64(0), int64(0)
+		g.OnDisk(func(at *os.Root, dir string) (uint64, bool) {
+			if looks++; at != root || dir != "d" {
+				t.Errorf("it looks at %s in %s", dir, at.Name())
+			}
+			return uint64(disk - written - others), true
+		})
+		if err := g.Fits(size, 0, root, "d"); err != nil {
+			t.Fatal(err)
+		}
+		for ; ctx.Err() == nil && written < 100*mib; written += mib / 2 {
+			if written == 40*mib {
+				others = disk - 40*mib - transfer.DefaultKeepFree // somebody else writes, too
+			}
+			g.At(written)
+		}
+		if err := context.Cause(ctx); err == nil || courier.IsPermanent(err) || !strings.Contains(err.Error(), "make room") || written > 49*mib {
+			t.Errorf("size %d: after %d MiB: %v", size, written/mib, err)
+		}
+		if looks != 4 { // at the beginning, and after 16, 32 and 48 MiB
+			t.Errorf("size %d: it looks %d times", size, looks)
+		}
+		g.End()
+	}
+}
