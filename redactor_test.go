@@ -183,6 +183,33 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
+// TestRedactorLines has a line of base64 end at every place within a secret, and
+// hexadecimal with what programs put between bytes.
+func TestRedactorLines(t *testing.T) {
+	const secret = "canary-7gQ2p"
+	var r Redactor
+	r.Add("it", secret)
+	for n := range 80 {
+		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", n) + secret + "after"))
+		for _, width := range []int{1, 2, 3, 76} {
+			for _, end := range []string{"\n", "\r\n"} {
+				var b strings.Builder
+				for i := 0; i < len(text); i += width {
+					b.WriteString(text[i:min(i+width, len(text))] + end)
+				}
+				if got := r.Redact(b.String()); !strings.Contains(got, "[secret it]") {
+					t.Errorf("%d bytes before, lines of %d: %q", n, width, got)
+				}
+			}
+		}
+	}
+	for _, text := range []string{fmt.Sprintf("% x", secret), fmt.Sprintf("% X", secret), strings.ReplaceAll(fmt.Sprintf("% x", secret), " ", ":")} {
+		if got := r.Redact(text); got != "[secret it]" {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
 // TestRedactorOverlaps has secrets in secrets, and such that overlap.
 func TestRedactorOverlaps(t *testing.T) {
 	var r Redactor

@@ -76,6 +76,7 @@ func TestHostile(t *testing.T) {
 		"size is huge":            {answer: says("SIZE", "213 99999999999999999999\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},
 		"size is negative":        {answer: says("SIZE", "213 -5\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},
 		"size too small":          {answer: says("MLST", "250-\r\n type=file;size=10;modify=20240506070809; f\r\n250 \r\n"), want: "more than the 10 bytes"},
+		"size beyond the end":     {answer: says("MLST", "250-\r\n type=file;size=100001;modify=20240506070809; f\r\n250 \r\n"), want: "100001"},
 		"size too large":          {answer: says("MLST", "250-\r\n type=file;size=9223372036854775807;modify=20240506070809; f\r\n250 \r\n"), permanent: true, want: "max_bytes allows"},
 		"endless content":         {answer: sends("RETR", forever("x")), want: "more than the"},
 		"content without 226": {answer: on("RETR", func(c *ftpserver.Conn, _ string) {

@@ -122,6 +122,15 @@ func TestSlowServers(t *testing.T) {
 			io.Copy(io.Discard, c)
 		}, "too slowly", 61 * time.Second},
 		{"slow body", drip("HTTP/1.1 200 OK\r\n\r\n", time.Second), "too slowly", 61 * time.Second},
+		{"512 bytes every 50 seconds", func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n")
+			for {
+				if _, err := io.WriteString(c, strings.Repeat("x", 512)); err != nil {
+					return
+				}
+				time.Sleep(50 * time.Second)
+			}
+		}, "too slowly", 2 * time.Minute},
 		{"fast enough but endless", func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
 			for {

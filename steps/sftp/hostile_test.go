@@ -123,12 +123,13 @@ func TestHostileAttributes(t *testing.T) {
 			file("pipe", sftpserver.Attrs{Mode: os.ModeNamedPipe | 0o600, ModTime: then}),
 			file("device", sftpserver.Attrs{Mode: os.ModeDevice | 0o600, ModTime: then}),
 			file("smaller", sftpserver.Attrs{Size: 4, Mode: 0o600, ModTime: then}),
+			file("vast", sftpserver.Attrs{Size: 1 << 30, Mode: 0o600, ModTime: then}),
 			file("larger", sftpserver.Attrs{Size: 6, Mode: 0o600, ModTime: then}),
 			file("empty", sftpserver.Attrs{Size: 0, Mode: 0o600, ModTime: then}),
 		}})
 		out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "/in"}))
 		text := fmt.Sprint(out["file_list"])
-		if out["file_count"] != 6. || out["skipped_count"] != 2. || !strings.Contains(text, "2106-02-07T06:28:15Z") || !strings.Contains(text, "1970-01-01T00:00:00Z") || strings.Contains(text, "pipe") {
+		if out["file_count"] != 7. || out["skipped_count"] != 2. || !strings.Contains(text, "2106-02-07T06:28:15Z") || !strings.Contains(text, "1970-01-01T00:00:00Z") || strings.Contains(text, "pipe") {
 			t.Errorf("list = %v", out)
 		}
 		for name, want := range map[string]string{
@@ -137,6 +138,7 @@ func TestHostileAttributes(t *testing.T) {
 			"pipe":     "is not a regular file",
 			"device":   "is not a regular file",
 			"huge":     "max_bytes allows",
+			"vast":     "ends before its size is reached",
 			"larger":   "ends before its size is reached",
 			"smaller":  "goes on after its size",
 			"empty":    "goes on after its size",
