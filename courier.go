@@ -21,6 +21,7 @@ package courier
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -132,8 +133,8 @@ type Execution struct {
 	// Priority orders the queue, higher first; within a priority it is first
 	// in, first out.
 	Priority int16 `json:"priority"`
-	// Attempt counts how often the execution started at step 0, from 1. Only
-	// the failure policy retry_job raises it.
+	// Attempt counts how often the execution started at step 0, from 1. The
+	// failure policy retry_job raises it, and a [RequestRestart].
 	Attempt  int      `json:"attempt"`
 	Position Position `json:"position"`
 	// StepAttempts is how many attempts of the step at Position were started of
@@ -200,6 +201,24 @@ func (e *Execution) Status(now time.Time) string {
 	return string(e.State)
 }
 
+// StatusText is the status in words for people: what an execution that does not go
+// on waits for, and what to do about it. For others it is the status.
+func (e *Execution) StatusText(now time.Time) string {
+	status := e.Status(now)
+	switch {
+	case status == "lost" && e.Workspace != "":
+		return fmt.Sprintf("lost: the lease of worker %q ended at %s, and its files are in the workspace %q; an engine with that WorkspaceID, the step types and the queue %q goes on with it; if the files are gone for good, Resume it with Elsewhere",
+			e.Worker, e.LeaseExpiresAt.Format(time.RFC3339), e.Workspace, e.Queue)
+	case status == "lost":
+		return fmt.Sprintf("lost: the lease of worker %q ended at %s; any engine with its step types and the queue %q goes on with it", e.Worker, e.LeaseExpiresAt.Format(time.RFC3339), e.Queue)
+	case status == "queued" && e.Workspace != "":
+		return fmt.Sprintf("queued: its files are in the workspace %q; an engine with that WorkspaceID, the step types and the queue %q goes on with it; if the files are gone for good, Pause it, and Resume it with Elsewhere", e.Workspace, e.Queue)
+	case status == "queued":
+		return fmt.Sprintf("queued: it waits for an engine with its step types that serves the queue %q, or for room under a limit", e.Queue)
+	}
+	return status
+}
+
 // Err returns nil for an execution that did not fail, ErrCancelled for a
 // cancelled one, and a *[StepError] for a failed one.
 func (e *Execution) Err() error {
@@ -244,7 +263,8 @@ const (
 	RequestResume  RequestKind = "resume"
 	RequestCancel  RequestKind = "cancel"
 	RequestRelease RequestKind = "release"
-	RequestRetry   RequestKind = "retry" // of a chain execution only
+	RequestRestart RequestKind = "restart" // a resume from the beginning, on any worker, without the files
+	RequestRetry   RequestKind = "retry"   // of a chain execution only
 )
 
 // A Failure is the stored form of a [StepError].
@@ -273,6 +293,7 @@ const (
 	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
 	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
 	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
+	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution begin again without its files
 	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
 

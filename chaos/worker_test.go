@@ -319,7 +319,9 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 		ask(w.engine.Pause)
 	case "ask resume":
 		ask(w.engine.Pause)
-		ask(w.engine.Resume)
+		ask(func(ctx context.Context, id courier.ExecutionID, by string) error {
+			return w.engine.Resume(ctx, id, &engine.ResumeOptions{By: by})
+		})
 	case "cancellation", "ask cancel":
 		ask(w.engine.Cancel)
 	case "ask chain":

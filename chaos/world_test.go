@@ -378,7 +378,7 @@ func (w *world) bother(x *courier.Execution) {
 	case n < 8:
 		_ = w.people.Pause(w.Context(), x.ID, by)
 	case n < 10:
-		_ = w.people.Resume(w.Context(), x.ID, by)
+		_ = w.people.Resume(w.Context(), x.ID, &engine.ResumeOptions{By: by})
 	case n < 14:
 		_, _ = w.people.Execution(w.Context(), x.ID)
 	}
@@ -395,7 +395,7 @@ func (w *world) resume() {
 		if at, ok := w.later.Load(id); ok && time.Now().Before(at.(time.Time)) {
 			continue
 		}
-		err := w.people.Resume(w.Context(), id, "somebody")
+		err := w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: "somebody"})
 		if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
 			w.later.Store(id, time.Now().Add(500*time.Millisecond))
 		}

@@ -134,7 +134,7 @@ func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind
 		each = courier.RequestResume
 	}
 	for i := range asked {
-		e.wasAsked(&asked[i], each, by)
+		e.wasAsked(&asked[i], &store.Request{Kind: each, By: by})
 		if asked[i].State == courier.Cancelled {
 			e.discard(ctx, &asked[i])
 		}

@@ -220,7 +220,7 @@ func TestOptionsErrorsAreClear(t *testing.T) {
 	}
 	for _, f := range []func() error{
 		func() error { return h.Engine.Pause(t.Context(), "nobody", "me") },
-		func() error { return h.Engine.Resume(t.Context(), "nobody", "me") },
+		func() error { return h.Engine.Resume(t.Context(), "nobody", &engine.ResumeOptions{By: "me"}) },
 		func() error { return h.Engine.Cancel(t.Context(), "nobody", "me") },
 		func() error { return h.Engine.Release(t.Context(), "nobody", "me") },
 		func() error { _, err := h.Engine.Wait(t.Context(), "nobody"); return err },

@@ -107,7 +107,7 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 	h.Stub("demo.c", f)
 	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_resume": "restart"}},
 		{"type": "demo.a"}, {"type": "demo.b"}, {"type": "flow.end"}, {"type": "demo.c"}]}`), nil).RequireState(courier.Failed)
-	if err := h.Engine.Resume(t.Context(), r.ID, "ops"); err != nil {
+	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -147,7 +147,7 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Paused || x.StepAttempts != 1 {
 			t.Fatalf("%s with %d attempts of the step", x.State, x.StepAttempts)
 		}
-		if err := h.Engine.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.rec failed", "0 demo.rec#2 completed")
@@ -338,7 +338,7 @@ func TestWithdrawnPauseDoesNotPause(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // a renewal
-		if err := operator.Resume(t.Context(), id, "ops"); err != nil {
+		if err := operator.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		close(open)

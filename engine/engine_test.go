@@ -133,7 +133,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		r.RequireTrace(append(append([]string(nil), loopTrace[:n]...), failed+" failed")...)
 		// Another engine on the same store goes on.
 		other := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if err := other.Resume(t.Context(), r.ID, "ops"); err != nil {
+		if err := other.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Start(t.Context()); err != nil {
@@ -299,7 +299,7 @@ func TestHoldAndRelease(t *testing.T) {
 			t.Fatal(x.State, err)
 		}
 		time.Sleep(time.Hour)
-		if err := h.Engine.Resume(t.Context(), x.ID, "ops"); !errors.Is(err, courier.ErrConflict) {
+		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) {
 			t.Errorf("Resume of a held execution: %v", err)
 		}
 		if len(s.Calls()) != 0 {
@@ -365,7 +365,7 @@ func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 			t.Fatalf("after the step: %s at %v", x.State, x.Position)
 		}
 		time.Sleep(time.Hour)
-		if err := h.Engine.Resume(t.Context(), id, "ops"); err != nil {
+		if err := h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(id).RequireState(courier.Completed)
@@ -526,11 +526,11 @@ func TestWorkspaceIsKeptWhileNeeded(t *testing.T) {
 		t.Errorf("disk use %d, files %v", r.DiskBytes, r.Steps[0].Files)
 	}
 	os.Rename(path, path+".away")
-	if err := h.Engine.Resume(t.Context(), r.ID, "ops"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
+	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
 		t.Errorf("resume without the file: %v", err)
 	}
 	os.Rename(path+".away", path)
-	if err := h.Engine.Resume(t.Context(), r.ID, "ops"); err != nil {
+	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {

@@ -182,16 +182,16 @@ func TestEventsAreTheAudit(t *testing.T) {
 		do(h.Engine.Release(t.Context(), held, "ops"))
 		do(h.Engine.Cancel(t.Context(), waiting, "ops"))
 		time.Sleep(10 * time.Second)
-		do(h.Engine.Resume(t.Context(), retried, "ops"))
+		do(h.Engine.Resume(t.Context(), retried, &engine.ResumeOptions{By: "ops"}))
 		do(h.Engine.Pause(t.Context(), skipped, "ops"))
-		do(h.Engine.Resume(t.Context(), skipped, "ops")) // withdrawn
+		do(h.Engine.Resume(t.Context(), skipped, &engine.ResumeOptions{By: "ops"})) // withdrawn
 		time.Sleep(7 * time.Second)
 		stop(h.Engine) // in the middle of steps
 		start(b)
 		time.Sleep(5 * time.Second)
 		do(b.Cancel(t.Context(), held, "ops"))
 		time.Sleep(time.Minute)
-		do(b.Resume(t.Context(), plain, "ops")) // it has failed
+		do(b.Resume(t.Context(), plain, &engine.ResumeOptions{By: "ops"})) // it has failed
 		dead := enqueue("skip", true)
 		stop(b)
 		do(b.Release(t.Context(), dead, "ops"))

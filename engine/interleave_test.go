@@ -252,7 +252,9 @@ func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.Executio
 	case courier.RequestPause:
 		return e.Pause
 	case courier.RequestResume:
-		return e.Resume
+		return func(c ctx, id courier.ExecutionID, by string) error {
+			return e.Resume(c, id, &engine.ResumeOptions{By: by})
+		}
 	}
 	return e.Cancel
 }

@@ -256,7 +256,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						t.Error(err)
 					}
 					s.Refuse(nil)
-					if err := e.Resume(t.Context(), id, "ops"); err != nil {
+					if err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
 						t.Fatal(err)
 					}
 					h.Wait(id).RequireState(courier.Completed)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
 )
 
 // In a loop that is started again, a step is repeated only in the iterations to
@@ -30,7 +31,7 @@ func TestRepeatedInRestartedLoop(t *testing.T) {
 		{"type": "demo.a"}, {"type": "demo.b"}, {"type": "flow.end"},
 		{"type": "flow.foreach", "config": {"source": ["x"]}}, {"type": "demo.c"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
 	for i := range fails {
-		if err := h.Engine.Resume(t.Context(), r.ID, "ops"); err != nil {
+		if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {

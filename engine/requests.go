@@ -22,12 +22,39 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by string) e
 	return err
 }
 
+// ResumeOptions says who resumes an execution, why, and how.
+type ResumeOptions struct {
+	By     string // who asks for it
+	Reason string // why; it is in the audit
+	// Elsewhere begins the execution again from its first step, on any worker, as
+	// the policy retry_job does: for one whose files were in a workspace that is
+	// gone for good. It is the way on for a paused or failed execution with files in a
+	// workspace, and for a running one that is lost. The records of its earlier
+	// attempts stay. What these delivered stays too, and is delivered again; a step
+	// that consumed its source, such as a move, may find nothing any more.
+	//
+	// An execution without files in a workspace is refused, and so is one that a
+	// worker still has or that is queued; the error matches [courier.ErrConflict] and
+	// says what to do instead. Nobody can check that the files are gone: a host that
+	// comes back has its files removed when they are as old as Options.Orphans and the
+	// execution has ended.
+	Elsewhere bool
+}
+
 // Resume puts a paused or failed execution back into the queue, with a fresh
 // budget of retries; a failed one goes on from the step that failed. Where the
 // files of the execution are within reach, Resume first checks that those which
 // completed steps left are still there; otherwise the worker that claims it
-// does, and puts it back. A pause that has not taken effect yet is withdrawn.
-func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, by string) error {
+// does, and puts it back. A pause that has not taken effect yet is withdrawn. Nil
+// options are the zero ones.
+func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) error {
+	if opt == nil {
+		opt = &ResumeOptions{}
+	}
+	if opt.Elsewhere {
+		_, err := e.request(ctx, store.Request{Execution: id, Kind: courier.RequestRestart, By: opt.By, Reason: opt.Reason})
+		return err
+	}
 	x, err := e.store.Execution(ctx, id)
 	if err != nil {
 		return e.requestError(courier.RequestResume, id, err)
@@ -42,7 +69,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, by string) 
 			return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", id, missingFailure(missing).Message, x.State)
 		}
 	}
-	_, err = e.ask(ctx, id, courier.RequestResume, by)
+	_, err = e.request(ctx, store.Request{Execution: id, Kind: courier.RequestResume, By: opt.By, Reason: opt.Reason})
 	return err
 }
 
@@ -65,35 +92,44 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by string)
 }
 
 func (e *Engine) ask(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by string) (courier.Execution, error) {
-	if err := checkText(map[string]string{"by": by}); err != nil {
-		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", kind, id, err)
+	return e.request(ctx, store.Request{Execution: id, Kind: kind, By: by})
+}
+
+// request makes a request of the store, and tells of what came of it.
+func (e *Engine) request(ctx context.Context, r store.Request) (courier.Execution, error) {
+	if err := checkText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
+		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
-	x, err := e.store.Ask(ctx, store.Request{Execution: id, Kind: kind, By: by})
+	x, err := e.store.Ask(ctx, r)
 	if err != nil {
-		return x, e.requestError(kind, id, err)
+		return x, e.requestError(r.Kind, r.Execution, err)
 	}
 	e.notices.heard()
-	e.wasAsked(&x, kind, by)
+	e.wasAsked(&x, &r)
 	return x, nil
 }
 
 // wasAsked tells the run of an execution of what was asked, if it is this
 // engine's, and observers of what took effect at once.
-func (e *Engine) wasAsked(x *courier.Execution, kind courier.RequestKind, by string) {
+func (e *Engine) wasAsked(x *courier.Execution, asked *store.Request) {
 	e.mu.Lock()
 	r := e.runs[x.ID]
 	e.mu.Unlock()
 	if r != nil && x.State == courier.Running {
-		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: by})
+		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: asked.By})
 	}
 	if x.State == courier.Cancelled {
 		e.log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.String("by", by), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
+			slog.String("by", asked.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
+	}
+	if asked.Kind == courier.RequestRestart {
+		e.log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
+			slog.Int("execution_attempt", x.Attempt), slog.String("by", asked.By), slog.String("why", asked.Reason))
 	}
 	if t, ok := requestEvents[x.State]; ok {
-		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: by})
-	} else if kind == courier.RequestResume && x.State == courier.Queued {
-		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: by})
+		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By})
+	} else if resumes := asked.Kind == courier.RequestResume || asked.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
+		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By, Reason: asked.Class(), Error: asked.Reason})
 	}
 }
 

@@ -105,7 +105,7 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := operator.Resume(t.Context(), x.ID, "ops"); err != nil {
+			if err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()
@@ -123,11 +123,11 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(tree, "a"), []byte("longer than it was"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := worker.Resume(t.Context(), x.ID, "ops"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
+			if err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
 				t.Errorf("resume where the workspace is at hand: %v", err)
 			}
 			os.Rename(filepath.Join(tree, "a.away"), filepath.Join(tree, "a"))
-			if err := worker.Resume(t.Context(), x.ID, "ops"); err != nil {
+			if err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 				t.Fatal(err)
 			}
 			r := h.Wait(x.ID).RequireState(courier.Completed)
@@ -169,7 +169,7 @@ func TestResumeIsStored(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		path := filepath.Join(dir, string(x.ID), "a")
-		if err := one.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -185,7 +185,7 @@ func TestResumeIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Rename(path+".away", path)
-		if err := one.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -263,7 +263,7 @@ func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
 		if r.Attempt != 2 {
 			t.Fatalf("attempt %d", r.Attempt)
 		}
-		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, "ops"), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Completed)
@@ -289,7 +289,7 @@ func TestPutBackForgetsNothing(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, string(x.ID), "a")); err != nil {
 			t.Fatal(err)
 		}
-		if err := operator.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		quiet()
@@ -313,7 +313,7 @@ func TestRestartedMarkerCountsItsFailures(t *testing.T) {
 		h.Stub("demo.a", nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.a"},
 			{"type": "flow.if", "config": {"left": "context:1.none", "operator": "equals", "right": 1}}, {"type": "flow.end"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, "ops"), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Failed)
@@ -355,7 +355,7 @@ func TestNoValuesOfTheFirstPass(t *testing.T) {
 				{"type": "flow.end"},
 				{"type": "demo.look"}]}`), nil)
 			pass = 2
-			if err := one.Resume(t.Context(), x.ID, "ops"); err != nil {
+			if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()

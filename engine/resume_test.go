@@ -168,7 +168,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 		if meanwhile != nil {
 			meanwhile(x.ID, x.State)
 		}
-		if err := errors.Join(two.Resume(s.t.Context(), x.ID, "ops"), two.Start(s.t.Context())); err != nil {
+		if err := errors.Join(two.Resume(s.t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}), two.Start(s.t.Context())); err != nil {
 			s.t.Fatal(err)
 		}
 	}

@@ -339,7 +339,7 @@ func TestStopMeetsRequests(t *testing.T) {
 				return
 			}
 			s.execute = nil
-			if err := errors.Join(e.Resume(t.Context(), x.ID, "ops"), e.Start(t.Context())); err != nil {
+			if err := errors.Join(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}), e.Start(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.tidy completed"))

@@ -277,7 +277,7 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 		time.Sleep(time.Minute)
 		// The second had asked for a pause; its worker is lost, so a resume by the
 		// operator puts it into the queue.
-		if err := errors.Join(h.Engine.Pause(t.Context(), ids[1], "ops"), h.Engine.Resume(t.Context(), ids[1], "ops")); err != nil {
+		if err := errors.Join(h.Engine.Pause(t.Context(), ids[1], "ops"), h.Engine.Resume(t.Context(), ids[1], &engine.ResumeOptions{By: "ops"})); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)

@@ -335,7 +335,7 @@ func TestExecutionTimeoutDuringBackoff(t *testing.T) {
 		r.RequireTrace("0 demo.a completed", "1 demo.tidy failed")
 		s.require(t, "execute 1", "rollback 1")
 		// A resume begins a new minute, and goes on from the step that failed.
-		if err := h.Engine.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -358,7 +358,7 @@ func TestExecutionTimeoutAndPauses(t *testing.T) {
 			t.Fatalf("the execution is %s", x.State)
 		}
 		resumed := time.Now()
-		if err := h.Engine.Resume(t.Context(), x.ID, "ops"); err != nil {
+		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		requireTimedOut(t, h.Wait(x.ID), resumed, time.Minute)

@@ -352,7 +352,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Failed).RequireError("0700")
-		if err := errors.Join(os.Chmod(dir, 0o700), e.Resume(t.Context(), x.ID, "ops")); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o700), e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"})); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)

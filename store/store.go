@@ -322,6 +322,11 @@ type Claims struct {
 	// becomes claimable, but for what Next says: a caller that awaits need not
 	// claim earlier. 0 means that it vouches for nothing, and callers poll.
 	Watched time.Duration
+	// Left says that something was queued, or ran with a lease that had ended, and
+	// was not claimed, when the store last looked, as far as it is a [Roster]. It
+	// need not have been due, nor be stranded. A store looks at most every
+	// [NotedEvery].
+	Left bool
 	// Subscribed says that somebody has subscribed to events, as far as a store
 	// knows that is an [Outbox]. It learns of the first one with a claim that
 	// begins later, at the latest.
@@ -406,6 +411,7 @@ type Request struct {
 	Execution courier.ExecutionID
 	Kind      courier.RequestKind
 	By        string
+	Reason    string // why, for the audit; empty means that nobody said it
 }
 
 // A Filter selects executions. Zero fields select all.

@@ -170,7 +170,7 @@ func TestAnswersAndBy(t *testing.T) {
 
 // Every request in every state leads to a legal move, to nothing, or is refused.
 func TestDecideIsLegal(t *testing.T) {
-	kinds := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease}
+	kinds := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRestart}
 	states := []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled}
 	for _, state := range states {
 		for _, request := range []courier.RequestKind{"", courier.RequestPause, courier.RequestCancel} {
@@ -179,8 +179,18 @@ func TestDecideIsLegal(t *testing.T) {
 					continue
 				}
 				for _, kind := range kinds {
-					x := &courier.Execution{ID: "x", State: state, Request: request}
+					x := &courier.Execution{ID: "x", State: state, Request: request, Workspace: "there"}
 					d, err := store.Decide(x, expired, kind)
+					if kind == courier.RequestRestart {
+						want := state == courier.Paused || state == courier.Failed || expired && request != courier.RequestCancel
+						if (err == nil) != want || err == nil && d.To != courier.Queued {
+							t.Errorf("restart of %s, expired %v, asked to %q: %v, %v", state, expired, request, d, err)
+						}
+						x.Workspace = ""
+						if _, err := store.Decide(x, expired, kind); !errors.Is(err, courier.ErrConflict) {
+							t.Errorf("restart of %s without files: %v", state, err)
+						}
+					}
 					switch {
 					case err != nil && !errors.Is(err, courier.ErrConflict):
 						t.Errorf("%s of %s: %v", kind, state, err)

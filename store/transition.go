@@ -216,32 +216,43 @@ type Decision struct {
 // Expired says that the execution is running and its lease has ended. A request
 // that the state does not allow is a *courier.TransitionError.
 //
-//	state                 pause        resume             cancel      release
-//	created               -            -                  cancelled   queued
-//	queued                paused       -                  cancelled   -
-//	running               pending      -                  pending     -
-//	running, expired      paused       -                  cancelled   -
-//	running, pausing      pending      withdraws pause    pending     -
-//	running, cancelling   -            -                  pending     -
-//	paused, failed        -            queued             cancelled   -
-//	completed, cancelled  -            -                  -           -
+//	state                 pause        resume             cancel      release   restart
+//	created               -            -                  cancelled   queued    -
+//	queued                paused       -                  cancelled   -         -
+//	running               pending      -                  pending     -         -
+//	running, expired      paused       -                  cancelled   -         queued
+//	running, pausing      pending      withdraws pause    pending     -         -, queued if expired
+//	running, cancelling   -            -                  pending     -         -
+//	paused, failed        -            queued             cancelled   -         queued
+//	completed, cancelled  -            -                  -           -         -
 //
 // An execution that becomes queued by a resume is due at once, has its failure
 // and EndedAt cleared, its marks reset except Attempts, Interrupted and Base, with
 // Marks.Resumed set to the state it comes from, and its timeout begins anew with
 // the next claim. A release leaves the due time that its delay gave it when it
-// was created. An execution that leaves running has no pending request and no
+// was created.
+//
+// A restart is for an execution that has files in a workspace which is gone: any
+// worker can claim it afterwards. It does all that a resume does, and besides
+// begins the next attempt of the execution: Attempt is raised, the position is the
+// beginning, all marks are cleared, Workspace and DiskBytes too, and earlier records
+// count no longer as latest. The error of one that is refused matches
+// [courier.ErrConflict] and says what to do instead. An execution that leaves running has no pending request and no
 // present step. Pausing and cancelling leave the failure.
 func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decision, error) {
 	to := map[courier.RequestKind]courier.State{
 		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled,
-		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued,
+		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued, courier.RequestRestart: courier.Queued,
 	}[kind]
 	if to == "" {
 		return Decision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown", kind)
 	}
 	refused := &courier.TransitionError{Execution: e.ID, From: e.State, To: to}
 	switch kind {
+	case courier.RequestRestart:
+		if err := checkRestart(e, expired); err != nil {
+			return Decision{}, err
+		}
 	case courier.RequestRelease:
 		if e.State != courier.Created {
 			return Decision{}, refused
@@ -265,6 +276,31 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 		return Decision{Pending: kind}, nil
 	}
 	return Decision{To: to}, nil
+}
+
+// checkRestart reports why an execution can't begin again on any worker.
+func checkRestart(e *courier.Execution, expired bool) error {
+	why := ""
+	switch {
+	case e.State.Final() || e.State == courier.Created:
+		return &courier.TransitionError{Execution: e.ID, From: e.State, To: courier.Queued}
+	case e.Workspace == "":
+		why = "has no files in a workspace, so nothing ties it to a worker"
+		if e.State == courier.Paused || e.State == courier.Failed {
+			why += "; resume it without Elsewhere"
+		}
+	case e.State == courier.Queued:
+		why = fmt.Sprintf("is queued, and a worker with the workspace %q goes on with it; if there is none any more, pause it first", e.Workspace)
+	case e.State != courier.Running:
+		return nil
+	case !expired:
+		why = fmt.Sprintf("is running: worker %q holds its lease", e.Worker)
+	case e.Request == courier.RequestCancel:
+		why = "is being cancelled; cancel it once more, which ends it at once"
+	default:
+		return nil
+	}
+	return courier.Errorf(courier.ErrConflict, "execution %s %s; nothing was changed", e.ID, why)
 }
 
 // EnqueueEntries returns the audit entry of an execution's creation. Like the
@@ -291,13 +327,25 @@ func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 }
 
 // AskEntries returns the audit entries of a request that moves e to another
-// state at once. A step that a lost worker was executing goes back to pending.
-func AskEntries(e *courier.Execution, to courier.State, by string) []courier.AuditEntry {
+// state at once. A step that a lost worker was executing goes back to pending. The
+// error of the last entry is what the operator gave as the reason.
+func AskEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
 	var entries []courier.AuditEntry
 	if e.Current != nil {
 		s := stepEntry(e.Current, courier.StepRunning, courier.StepPending)
 		s.Execution, s.Reason = e.ID, courier.ReasonWorkerLost
 		entries = append(entries, s)
 	}
-	return append(entries, courier.AuditEntry{Execution: e.ID, From: string(e.State), To: string(to), By: by})
+	return append(entries, courier.AuditEntry{
+		Execution: e.ID, From: string(e.State), To: string(to), By: r.By, Reason: r.Class(), Error: r.Reason,
+	})
+}
+
+// Class is the reason in the audit entry of a request: [courier.ReasonElsewhere]
+// for a restart, and none otherwise.
+func (r *Request) Class() courier.Reason {
+	if r.Kind == courier.RequestRestart {
+		return courier.ReasonElsewhere
+	}
+	return ""
 }

@@ -175,7 +175,7 @@ func (w *world) request(p *process, id courier.ExecutionID, kind courier.Request
 		case courier.RequestPause:
 			return e.Pause(ctx, id, "operator")
 		case courier.RequestResume:
-			return e.Resume(ctx, id, "operator")
+			return e.Resume(ctx, id, &engine.ResumeOptions{By: "operator"})
 		case courier.RequestCancel:
 			return e.Cancel(ctx, id, "operator")
 		}

@@ -138,7 +138,7 @@ func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x cou
 		return x, err
 	}
 	fmt.Fprintf(out, "\nResuming it, as an operator would\n")
-	if err := errors.Join(e.Resume(ctx, x.ID, "operator"), e.Start(ctx)); err != nil {
+	if err := errors.Join(e.Resume(ctx, x.ID, &engine.ResumeOptions{By: "operator"}), e.Start(ctx)); err != nil {
 		return x, err
 	}
 	x, err = e.Wait(ctx, x.ID)

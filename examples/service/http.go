@@ -45,10 +45,15 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	s.routes.HandleFunc("GET /executions/{id}", s.execution)
 	s.routes.HandleFunc("GET /executions/{id}/audit", s.audit)
 	s.routes.HandleFunc("POST /executions/{id}/pause", s.request(e.Pause))
-	s.routes.HandleFunc("POST /executions/{id}/resume", s.request(e.Resume))
+	s.routes.HandleFunc("POST /executions/{id}/resume", s.request(s.resume))
 	s.routes.HandleFunc("POST /executions/{id}/cancel", s.request(e.Cancel))
 	s.routes.HandleFunc("GET /healthz", s.health)
 	return s, nil
+}
+
+// resume is Resume in the form of the other requests.
+func (s *service) resume(ctx context.Context, id courier.ExecutionID, by string) error {
+	return s.engine.Resume(ctx, id, &engine.ResumeOptions{By: by})
 }
 
 // ServeHTTP answers in JSON, also what no route matches.

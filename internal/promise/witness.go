@@ -389,6 +389,9 @@ func (w *Witness) asked(r *store.Request) {
 		return
 	}
 	x.cancelled = x.cancelled || r.Kind == courier.RequestCancel
+	if r.Kind == courier.RequestRestart {
+		clear(x.done)
+	}
 	w.look(x, "Ask")
 }
 

@@ -198,13 +198,18 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	n := x.seq()
 	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
 	due := x.DueAt
-	if r.Kind == courier.RequestResume {
+	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
 		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
 		x.marks = store.Marks{
 			Attempts: x.marks.Attempts, Interrupted: x.marks.Interrupted, Base: x.marks.Base, Resumed: x.State,
 		}
 	}
-	s.move(x, to, due, now, entry{note: &note{by: r.By}})
+	if r.Kind == courier.RequestRestart {
+		x.Attempt++
+		clear(x.latest)
+		x.Position, x.marks, x.Workspace, x.DiskBytes = courier.Position{}, store.Marks{}, "", 0
+	}
+	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Reason}})
 	s.notify(x, n, false)
 }

@@ -48,7 +48,7 @@ func same(a, b *execution) bool {
 		a.token == b.token && a.first == b.first && a.last == b.last && a.requestBy == b.requestBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
 		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
-		a.Resumed == b.Resumed && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
+		a.Resumed == b.Resumed && a.Workspace == b.Workspace && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
 }
 
 func sameCurrent(a, b *courier.StepExecution) bool {

@@ -35,7 +35,7 @@ type hand struct {
 type rig struct {
 	s       *Store
 	x       [2]*execution
-	class   string // of both
+	class   [2]string // of both
 	now     time.Time
 	at      *node   // in whose state it is
 	changed [2]bool // which executions are not in that state any more
@@ -73,7 +73,10 @@ func newRig(setting, value string, hold bool) (*rig, error) {
 	for i := range r.x {
 		r.x[i] = r.s.executions[list[i].ID]
 	}
-	r.class = classOf(r.x[0])
+	r.class[0] = classOf(r.x[0])
+	filed := &execution{Execution: r.x[0].Execution, jobLimit: r.x[0].jobLimit, types: r.x[0].types}
+	filed.Workspace = modelWorkspace
+	r.class[1] = classOf(filed)
 	return r, nil
 }
 
@@ -142,10 +145,14 @@ func (r *rig) stand(x *execution) {
 		q = make(map[string]*class)
 		r.s.queues[x.Queue] = q
 	}
-	c := q[r.class]
+	name := r.class[0]
+	if x.Workspace != "" {
+		name = r.class[1]
+	}
+	c := q[name]
 	if c == nil {
-		c = &class{name: r.class, ready: heap{before: claimedBefore}, waiting: heap{before: dueBefore}}
-		q[r.class] = c
+		c = &class{name: name, ready: heap{before: claimedBefore}, waiting: heap{before: dueBefore}}
+		q[name] = c
 	}
 	x.class = c
 	if x.DueAt.After(r.now) {
@@ -235,7 +242,7 @@ func (r *rig) call(n, next *node, o operation, p *prediction) error {
 // claim has a worker claim, and compares what it is given.
 func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 	q := store.ClaimRequest{
-		Worker: modelWorker(o.w), StepTypes: modelTypes, Queues: []string{"default"}, Max: 2, Lease: modelTerm,
+		Worker: modelWorker(o.w), Workspace: modelWorkspace, StepTypes: modelTypes, Queues: []string{"default"}, Max: 2, Lease: modelTerm,
 	}
 	if o.kind == take {
 		q.Only, q.Max = []courier.ExecutionID{r.x[o.x].ID}, 1
@@ -317,6 +324,9 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 		e.State, e.Reason, e.Error = state, reason, string(reason)
 		t.Ended = []courier.StepExecution{e}
 	}
+	if o.outcome == completed || o.outcome == skipped {
+		t.Workspace = modelWorkspace
+	}
 	t.Interrupt = o.outcome == interrupted
 	switch o.action {
 	case start:
@@ -372,7 +382,6 @@ func (r *rig) late(n *node, o operation, p *prediction) error {
 // expect compares the store's answer.
 func (p *prediction) expect(err error) error {
 	q, _ := errors.AsType[*store.RequestedError](err)
-	moved, _ := errors.AsType[*courier.TransitionError](err)
 	ok := false
 	switch p.answer {
 	case accepted, repeated:
@@ -382,7 +391,7 @@ func (p *prediction) expect(err error) error {
 	case requested:
 		ok = q != nil && q.Kind == modelAsks[p.request]
 	case refused:
-		ok = moved != nil
+		ok = errors.Is(err, courier.ErrConflict) && q == nil
 	}
 	if !ok {
 		return fmt.Errorf("the store answers %v, want: %s", err, [...]string{
@@ -410,6 +419,9 @@ func (r *rig) compare(n *node, p *prediction) error {
 	return r.promises(n, p)
 }
 
+// modelWorkspace is the workspace of both workers.
+const modelWorkspace = "here"
+
 // modelOf is an execution of the store as the model sees it.
 func modelOf(x *execution, now time.Time) modelExecution {
 	m := modelExecution{
@@ -423,6 +435,7 @@ func modelOf(x *execution, now time.Time) modelExecution {
 
 		expired: x.expired(now), waiting: x.State == courier.Queued && x.DueAt.After(now), failure: x.Failure != nil,
 		wasResumed: x.Resumed, started: !x.StartedAt.IsZero(),
+		files: x.Workspace != "",
 	}
 	if c := x.Current; c != nil {
 		m.current, m.currentAttempt = positionOf(c.Step, c.Iteration)+1, uint8(c.Attempt)

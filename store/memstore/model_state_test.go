@@ -50,7 +50,7 @@ var modelStates = [...]courier.State{
 
 // modelAsks are the requests of operators, by number; 0 is none.
 var modelAsks = [...]courier.RequestKind{
-	"", courier.RequestPause, courier.RequestCancel, courier.RequestResume, courier.RequestRelease,
+	"", courier.RequestPause, courier.RequestCancel, courier.RequestResume, courier.RequestRelease, courier.RequestRestart,
 }
 
 const (
@@ -58,6 +58,7 @@ const (
 	askCancel
 	askResume
 	askRelease
+	askRestart
 )
 
 // modelPositions are the places in the job: a step, a loop of two iterations of
@@ -98,6 +99,7 @@ type modelExecution struct {
 	failure    bool // has one
 	wasResumed bool
 	started    bool // was claimed before
+	files      bool // has files in a workspace
 	cancelled  bool // an operator's cancel was acknowledged
 }
 
@@ -108,14 +110,14 @@ func (x modelExecution) String() string {
 		s += fmt.Sprintf(", at work at position %d, attempt %d", x.current-1, x.currentAttempt)
 	}
 	if x.request != 0 {
-		s += fmt.Sprintf(", asked to %s", modelAsks[min(x.request, askRelease)])
+		s += fmt.Sprintf(", asked to %s", modelAsks[min(x.request, askRestart)])
 	}
 	for _, is := range []struct {
 		so   bool
 		what string
 	}{
 		{x.expired, "lease ended"}, {x.waiting, "not due"}, {x.failure, "with a failure"},
-		{x.wasResumed, "was resumed"}, {x.started, "was claimed"},
+		{x.wasResumed, "was resumed"}, {x.started, "was claimed"}, {x.files, "has files"},
 	} {
 		if is.so {
 			s += ", " + is.what
@@ -247,7 +249,7 @@ func (x modelExecution) after(o modelOutcome, a modelAction, log *modelLog) mode
 		} else {
 			log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepSkipped, reason)
 		}
-		x.pos++
+		x.pos, x.files = x.pos+1, true
 		x.attempts, x.failures, x.reclaims, x.interrupted, x.resumed = 0, 0, 0, false, noState
 	case broken:
 		log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepFailed, reason)
@@ -309,6 +311,8 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 		to = isQueued
 	case kind == askResume && (x.state == isPaused || x.state == isFailed):
 		to = isQueued
+	case kind == askRestart && x.files && (x.state == isPaused || x.state == isFailed || x.state == isRunning && x.expired && x.request != askCancel):
+		to = isQueued
 	case kind == askResume && x.state == isRunning && x.request == askPause:
 		x.request = 0
 		return x, true
@@ -328,10 +332,17 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 	if x.current != 0 {
 		log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepPending, courier.ReasonWorkerLost)
 	}
-	log.own(x.state, to, "", modelOperator)
-	if kind == askResume {
+	var reason courier.Reason
+	switch kind {
+	case askResume:
 		x.failures, x.jobFailures, x.reclaims, x.resumed = 0, 0, 0, x.state
 		x.failure, x.wasResumed = false, true
+	case askRestart:
+		reason = courier.ReasonElsewhere
+	}
+	log.own(x.state, to, reason, modelOperator)
+	if kind == askRestart {
+		x = modelExecution{attempt: x.attempt + 1, wasResumed: true, started: x.started, cancelled: x.cancelled}
 	}
 	x.state, x.current, x.currentAttempt, x.request, x.expired, x.waiting = to, 0, 0, 0, false, false
 	return x, true

@@ -107,7 +107,7 @@ func (m *model) operations(list []operation) []operation {
 		if m.stray[i].lease != noLease {
 			list = append(list, operation{kind: strayed, x: i})
 		}
-		for kind := askPause; m.left.asks > 0 && kind <= askRelease; kind++ {
+		for kind := askPause; m.left.asks > 0 && kind <= askRestart; kind++ {
 			list = append(list, operation{kind: ask, x: i, ask: kind})
 		}
 	}

@@ -124,9 +124,10 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 // askArgs are the parameters of sql/ask.sql. Now is empty if the statement is to
 // tell the time itself.
 func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
-	resume := r.Kind == courier.RequestResume && d.To != ""
+	restart := r.Kind == courier.RequestRestart && d.To != ""
+	resume := restart || r.Kind == courier.RequestResume && d.To != ""
 	marks, stopped := "", ""
-	if resume {
+	if resume && !restart {
 		m, err := before.readMarks()
 		if err != nil {
 			return nil, err
@@ -138,5 +139,5 @@ func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Reques
 			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
 		})
 	}
-	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped, now}, nil
+	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped, now, restart, string(r.Class()), r.Reason}, nil
 }

@@ -157,7 +157,7 @@ var scenarios = []scenario{
 			tr.define()
 			tr.enqueue(nil)
 			tr.reaches(courier.Failed)
-			tr.request("resume", tr.first.Resume)
+			tr.request("resume", tr.resume)
 			tr.reaches(courier.Completed)
 		},
 		state: courier.Completed, moves: []string{"failed", "queued by ops", "completed"},
@@ -174,7 +174,7 @@ var scenarios = []scenario{
 			tr.request("pause", tr.first.Pause)
 			close(tr.gate)
 			tr.reaches(courier.Paused)
-			tr.request("resume", tr.first.Resume)
+			tr.request("resume", tr.resume)
 			tr.wait()
 		},
 		state: courier.Completed, moves: []string{"paused by ops", "queued by ops", "completed"},

@@ -431,3 +431,8 @@ func (tr *trial) wait() {
 		})
 	}
 }
+
+// resume is Resume of the first engine in the form of the other requests.
+func (tr *trial) resume(ctx context.Context, id courier.ExecutionID, by string) error {
+	return tr.first.Resume(ctx, id, &engine.ResumeOptions{By: by})
+}

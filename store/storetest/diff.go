@@ -292,7 +292,8 @@ func (d *differ) renew() error {
 func (d *differ) ask() error {
 	r := store.Request{
 		Execution: pick(d.rand, d.ids...),
-		Kind:      pick(d.rand, courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestResume, ""),
+		Kind:      pick(d.rand, courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestResume, courier.RequestRestart, ""),
+		Reason:    pick(d.rand, "", "the disk is gone"),
 		By:        pick(d.rand, "ann", "bob"),
 	}
 	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Ask(d.ctx, r) })

@@ -116,7 +116,7 @@ var groups = []group{
 	{name: "await", cases: awaitCases},
 	{name: "apply", cases: applyCases},
 	{name: "guard", cases: guardCases},
-	{name: "ask", cases: askCases},
+	{name: "ask", cases: slices.Concat(askCases, restartCases)},
 	{name: "archive", cases: archiveCases},
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},

@@ -214,7 +214,7 @@ func (d *drill) ask(kind courier.RequestKind) {
 		case courier.RequestPause:
 			return e.Pause(ctx, d.id, "ops")
 		case courier.RequestResume:
-			return e.Resume(ctx, d.id, "ops")
+			return e.Resume(ctx, d.id, &engine.ResumeOptions{By: "ops"})
 		case courier.RequestCancel:
 			return e.Cancel(ctx, d.id, "ops")
 		}

@@ -2,7 +2,8 @@
 -- audit. $1 execution, $2 the state it enters (empty: none), $3 the request that is
 -- left to its worker (empty: none), $4 who asked, $5 whether it is a resume, $6 the
 -- marks then, $7 the present step as JSON if it goes back to pending, $8 now, if that
--- has been asked for before.
+-- has been asked for before, $9 whether it begins again without its files, $10 the
+-- reason for the audit, $11 what was given as the reason.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), before as materialized (
@@ -16,10 +17,15 @@ with clock as materialized (
 		due_at = case when $5::bool then clock.now else e.due_at end,
 		failure = case when not $5::bool then e.failure end,
 		resumed = e.resumed or $5::bool,
-		resumed_from = case when $5::bool then e.state else e.resumed_from end,
+		resumed_from = case when $9::bool then null when $5::bool then e.state else e.resumed_from end,
 		timeout_from = case when not $5::bool then e.timeout_from end,
 		marks = case when $5::bool then nullif($6::text, '') else e.marks end,
 		reclaims = case when $5::bool then 0 else e.reclaims end,
+		attempt = case when $9::bool then e.attempt + 1 else e.attempt end,
+		step = case when $9::bool then 0 else e.step end,
+		loops = case when not $9::bool then e.loops end,
+		workspace = case when $9::bool then '' else e.workspace end,
+		disk_bytes = case when $9::bool then 0 else e.disk_bytes end,
 		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
 		lease_last = case when $2::text <> '' and e.state = 'running' then e.seq else e.lease_last end,
 		lease_expires_at = case when $2::text = '' then e.lease_expires_at end,
@@ -36,11 +42,12 @@ with clock as materialized (
 	where e.id = $1::text::uuid
 	returning e.*
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, interrupted, state_from, state_to, state_elapsed, by)
+	insert into courier.job_audit_log (execution_id, seq, at, interrupted, state_from, state_to, state_elapsed, reason, error, by)
 	select b.id, b.seq + 1, clock.now,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
 			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started) * 1000000)::bigint))::text end,
-		case b.state when 'waiting' then 'queued' else b.state end, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), nullif($4::text, '')
+		case b.state when 'waiting' then 'queued' else b.state end, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
+		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, '')
 	from clock, before b where $2::text <> ''
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */

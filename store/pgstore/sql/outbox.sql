@@ -22,7 +22,7 @@
 			case a.state_to
 				when 'completed' then 'JobCompleted' when 'failed' then 'JobFailed' when 'paused' then 'JobPaused'
 				when 'cancelled' then 'JobCancelled' when 'running' then 'JobStarted'
-				when 'queued' then case when a.state_from in ('paused', 'failed') then 'JobResumed' when a.reason = 'worker_lost' then 'JobTakenOver' end
+				when 'queued' then case when a.state_from in ('paused', 'failed') or a.reason = 'elsewhere' then 'JobResumed' when a.reason = 'worker_lost' then 'JobTakenOver' end
 			end as event,
 			null::int as step, null::text as step_id, null::text as step_type, null::text as iteration, null::int as step_attempt,
 			null::bigint as bytes, a.reason, a.error, a.by
