@@ -426,7 +426,8 @@ type Event struct {
 	Execution ExecutionID
 	Job       string
 	Version   int
-	// The step, for step events; Step is -1 otherwise.
+	// The step, for step events, and for EventJobFailed the one that has failed; Step
+	// is -1 otherwise.
 	Step      int
 	ID        string
 	StepType  string

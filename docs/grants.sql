@@ -23,6 +23,7 @@ grant select, insert, update, delete on "courier"."outbox_windows" to "courier_e
 grant select, insert, update, delete on "courier"."outbox" to "courier_engine";
 grant select, insert, update, delete on "courier"."monitors" to "courier_engine";
 grant select, insert, update, delete on "courier"."monitor_files" to "courier_engine";
+grant select, insert, update, delete on "courier"."workers" to "courier_engine";
 
 -- What removes executions.
 grant usage on schema "courier" to "courier_retention";
@@ -53,3 +54,4 @@ grant select on "courier"."outbox_windows" to "courier_reader";
 grant select on "courier"."outbox" to "courier_reader";
 grant select on "courier"."monitors" to "courier_reader";
 grant select on "courier"."monitor_files" to "courier_reader";
+grant select on "courier"."workers" to "courier_reader";

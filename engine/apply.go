@@ -95,7 +95,7 @@ func (r *run) tell(t *store.Transition) {
 		by = t.By(q.Request, q.By)
 	}
 	for _, a := range t.Entries(r.current, by) {
-		if ev, ok := eventOf(&r.x, &a); ok {
+		if ev, ok := eventOf(&r.x, &a, t.Failure); ok {
 			r.e.events.emit(ev)
 		}
 	}

@@ -161,6 +161,7 @@ type Engine struct {
 	freed    chan struct{}                           // a slot became free
 	healthy  atomic.Bool                             // the last renewal succeeded
 	refusals map[courier.ExecutionID]*RefusedWrite   // what the store does not take now
+	waste    waste                                   // what no worker takes
 
 	trusting bool  // polls as seldom as the store allows
 	unfit    error // what is wrong with what New was given

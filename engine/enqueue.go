@@ -35,8 +35,19 @@ type EnqueueOptions struct {
 // With an idempotency key that was used before, it returns that execution,
 // whatever its state, or [courier.ErrConflict] if it has other parameters. Where a
 // dependency of the job that refuses is not met, nothing is created, and the error
-// is a *[courier.DependencyError]. A nil opt means the defaults.
+// is a *[courier.DependencyError]. A nil opt means the defaults. If no worker that
+// the store has seen lately serves the queue, Enqueue warns of it in Options.Log, once
+// a minute for each queue.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
+	x, err := e.enqueue(ctx, job, opt)
+	if err == nil {
+		e.warnOfUnserved(ctx, x)
+	}
+	return x, err
+}
+
+// enqueue is Enqueue without a look at who serves the queue.
+func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
 	n, err := e.prepare(ctx, job, opt, true)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
@@ -71,6 +82,7 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
+	e.warnOfUnserved(ctx, got...)
 	return got, nil
 }
 

@@ -38,6 +38,11 @@ func eventOfEntry(before []courier.AuditEntry, a *courier.AuditEntry) string {
 			"completed": courier.EventJobCompleted, "failed": courier.EventJobFailed,
 			"paused": courier.EventJobPaused, "cancelled": courier.EventJobCancelled,
 		}[a.To]
+		if a.To == "failed" && len(before) > 0 { // it names the step that has just failed
+			if b := before[len(before)-1]; b.Step != nil && b.To == "failed" {
+				e.Step, e.Iteration, e.Attempt = *b.Step, b.Iteration, b.Attempt
+			}
+		}
 		if a.To == "queued" && (a.From == "paused" || a.From == "failed") {
 			e.Type = courier.EventJobResumed
 		}

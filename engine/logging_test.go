@@ -85,7 +85,8 @@ func TestLogOfRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log.count(t, 1)
+		log.count(t, 2)
+		log.count(t, 1, "level=WARN", "no worker that was seen lately serves its queue")
 		log.count(t, 1, "level=INFO", `"execution cancelled"`, "job=a", "by=ops", "execution="+string(queued.ID))
 		log.Reset()
 		running := launch(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`))

@@ -19,6 +19,11 @@ type Health struct {
 	// Refused are executions of this engine's whose progress the store does not
 	// take, the oldest first; nil if there are none.
 	Refused []RefusedWrite `json:"refused,omitempty"`
+	// Stranded are executions, in groups, that no worker takes which the store has
+	// seen lately: what is due, and what is lost. The oldest come first. It is what an
+	// engine that is started has found within about two minutes, if its store is a
+	// [store.Roster]; nil if there are none.
+	Stranded []store.Stranded `json:"stranded,omitempty"`
 }
 
 // A RefusedWrite is progress that the store has refused at least once, and has not
@@ -41,7 +46,7 @@ type RefusedWrite struct {
 func (e *Engine) Health() Health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var h Health
+	h := Health{Stranded: slices.Clone(e.waste.list)}
 	for _, w := range e.refusals {
 		h.Refused = append(h.Refused, *w)
 	}

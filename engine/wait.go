@@ -31,7 +31,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 		o = *opt
 	}
 	o.Version = defined.Job.Version
-	x, err := e.Enqueue(ctx, job.Name, &o)
+	x, err := e.enqueue(ctx, job.Name, &o)
 	if err != nil {
 		return courier.Execution{}, err
 	}

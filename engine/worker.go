@@ -56,6 +56,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		w.rest.Add(1)
 	}
 	e.worker = w
+	e.waste.next = time.Now().Add(presentFor)
 	e.mu.Unlock()
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
@@ -175,6 +176,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			if err == nil {
 				wait = e.until(&got)
 				e.notices.learn(got.Subscribed)
+				e.lookForStranded(w, got.Left)
 				select {
 				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too

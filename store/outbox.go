@@ -202,12 +202,17 @@ var jobEvents = map[courier.State]courier.EventType{
 
 // Notify returns the notification of an audit entry of an execution, but for the
 // subscription and the name of the chain that it is a member of; false if the
-// entry stands for no event.
+// entry stands for no event. X is the execution as the entry leaves it: that of its
+// failure names the step that x.Failure names.
 func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.Notification, bool) {
 	n := courier.Notification{
 		ID: EventID(a.Execution, a.Seq), Type: EventOf(a, first), At: a.At, Execution: a.Execution, Seq: a.Seq, Job: x.Job, Version: x.Version,
 		Step: a.Step, StepID: a.ID, StepType: a.Type, Iteration: a.Iteration, StepAttempt: a.Attempt, Bytes: a.Bytes, Reason: a.Reason,
 		Error: a.Error, By: a.By, Count: 1,
+	}
+	if f := x.Failure; n.Type == courier.EventJobFailed && f != nil && f.Step >= 0 {
+		step := f.Step
+		n.Step, n.StepID, n.StepType, n.Iteration, n.StepAttempt = &step, f.ID, f.Type, f.Iteration, f.Attempt
 	}
 	return n, n.Type != ""
 }

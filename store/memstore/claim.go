@@ -109,6 +109,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 		}
 		claims.List = append(claims.List, s.lease(x, c))
 	}
+	claims.Left = s.noted(c)
 	return claims, nil
 }
 

@@ -42,6 +42,7 @@ type Store struct {
 
 	agenda   agenda
 	monitors monitors
+	roster   roster
 	boxes    map[string]*box // of subscriptions, by name
 
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds

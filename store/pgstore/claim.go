@@ -77,7 +77,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
-	result.Subscribed = s.told.Load()
+	result.Subscribed, result.Left = s.told.Load(), s.roster.left.Load()
 	return result, nil
 }
 
@@ -98,6 +98,8 @@ type claim struct {
 	limited  bool
 	more     bool
 	told     bool          // somebody has subscribed to events
+	noted    bool          // notes the worker as present, and looks whether something is left
+	left     bool          // something is
 	waiting  bool          // something waits for other jobs
 	held     bool          // something seems to wait for room under a limit
 	took     time.Duration // what the longest of its statements took
@@ -123,6 +125,7 @@ func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
 	}
 	can := fmt.Sprintf("%q %q", c.queues, r.StepTypes)
 	c.of, c.what = r.Workspace+" "+can, fmt.Sprintf("%x", sha256.Sum256([]byte(can)))[:16]
+	c.noted = r.Only == nil && s.roster.due(r.Worker)
 	k := &s.claims
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,7 +174,7 @@ func (c *claim) args() []any {
 	}
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
-		c.running && !c.looked, urgency, due, id, c.floor,
+		c.running && !c.looked, urgency, due, id, c.floor, c.noted,
 	}
 }
 
@@ -192,7 +195,7 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more, c.held, c.told, c.waiting = limited, more, held, last != nil, c.waiting || waiting
+		c.limited, c.more, c.left, c.held, c.told, c.waiting = limited, more, r.reclaim, held, last != nil, c.waiting || waiting
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond
@@ -213,7 +216,7 @@ func (s *Store) claimFree(ctx context.Context, c *claim) error {
 		if !c.running && c.Only == nil {
 			return c.read(s.pool.Query(ctx, s.either(s.q.claimBusy, s.q.claimBusyTold), c.busyArgs()...))
 		}
-		return c.read(s.pool.Query(ctx, s.either(s.q.claimFree, s.q.claimFreeTold), c.args()...))
+		return s.noting(c, c.read(s.pool.Query(ctx, s.either(s.q.claimFree, s.q.claimFreeTold), c.args()...)))
 	})
 }
 
@@ -261,7 +264,7 @@ func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 			return err
 		}
 		*c = claimed
-		return nil
+		return s.noting(c, nil)
 	})
 }
 

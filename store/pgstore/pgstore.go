@@ -80,6 +80,7 @@ type Store struct {
 	definitions definitions
 	writers     writers
 	claims      claims
+	roster      roster
 	bell        bell
 	agenda      bell // rings when schedules are put
 	news        news

@@ -27,6 +27,7 @@ var rights = []struct{ table, needs string }{
 	{"outbox", "select, insert, update and delete"},
 	{"monitors", "select, insert, update and delete"},
 	{"monitor_files", "select, insert, update and delete"},
+	{"workers", "select, insert, update and delete"},
 }
 
 // lackedRight says which right a role needs that was refused something. The

@@ -42,6 +42,7 @@ type statements struct {
 	// Those that keep events for subscriptions, in place of the ones above.
 	claimBusyTold, claimFreeTold, claimLimitedTold, applyTold, progressTold string
 
+	workers, stranded                                          string
 	letThrough, recent, depend, dependLock, dependencies       string
 	upstreams, upstreamMark, upstreamWriters, upstreamBackfill string
 }
@@ -57,7 +58,7 @@ func newStatements(schema string) *statements {
 		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "enqueue_one": &q.enqueueOne, "existing": &q.existing,
 		"claim_busy": &q.claimBusy, "lock": &q.lock, "probe": &q.probe, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
 		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
-		"execution": &q.execution, "steps": &q.steps, "audit": &q.audit,
+		"workers": &q.workers, "stranded": &q.stranded, "execution": &q.execution, "steps": &q.steps, "audit": &q.audit,
 		"schedule": &q.schedule, "schedules": &q.schedules, "schedule_begin": &q.scheduleBegin, "schedule_lock": &q.scheduleLock,
 		"schedule_put": &q.schedulePut, "schedule_remove": &q.scheduleRemove, "due": &q.due, "versions": &q.versions, "fire": &q.fire,
 		"chain_start": &q.chainStart, "chain_members": &q.chainMembers, "chain_existing": &q.chainExisting,
@@ -123,6 +124,7 @@ func (q *statements) split() {
 		*s.plain = untold.Replace(returning.ReplaceAllString(*s.plain, ""))
 	}
 	q.ask = told(q.ask, "")
+	q.applyTold = strings.Replace(q.applyTold, "/* failure */ null::text", "(select ($16::text[])[u.ord] from u where u.id = a.execution_id)", 1)
 }
 
 // returning is what only those statements return that keep events.

@@ -97,9 +97,9 @@ var outboxCases = []testCase{
 		s.State, s.Error, s.Reason, s.Bytes = courier.StepFailed, "it's \"odd\": \\ ü\n", courier.ReasonTimeout, 1<<40
 		end.Ended, end.Failure = []courier.StepExecution{s}, &courier.Failure{Reason: courier.ReasonTimeout, Message: "it's odd"}
 		h.must(end)
+		x := k.get(h.id())
 		k.ask(h.id(), courier.RequestResume)
 		audit := k.audit(h.id())
-		x := k.get(h.id())
 		var want []courier.Notification
 		for i := range audit {
 			if n, ok := store.Notify(&x, &audit[i], audit[i].To == string(courier.Running)); ok {
@@ -108,6 +108,30 @@ var outboxCases = []testCase{
 			}
 		}
 		k.same("notifications", notifications(k.taken(nil)), want)
+	}},
+	{"a_failure_names_its_step", func(k *kit) {
+		k.subscribe("failures", courier.EventJobFailed)
+		step := 4
+		for _, f := range []courier.Failure{
+			{Step: 4, ID: "get", Type: "sftp.download", Iteration: []int{2, 0}, Attempt: 3, Reason: courier.ReasonTimeout, Message: "it's \"odd\": \\ ü\n"},
+			{Step: 4, Type: "b", Reason: courier.ReasonError, Message: "no"},
+			{Step: -1, Type: "b", Attempt: 2, Reason: courier.ReasonExecution, Message: "too long"},
+		} {
+			h := k.start()
+			t := h.to(courier.Failed)
+			t.Failure = &f
+			h.must(t)
+			got := k.taken(nil)
+			k.same("notifications", len(got), 1)
+			want := courier.Notification{Reason: f.Reason, Error: f.Message}
+			if f.Step >= 0 {
+				want.Step, want.StepID, want.StepType, want.Iteration, want.StepAttempt = &step, f.ID, f.Type, f.Iteration, f.Attempt
+			}
+			n := got[0].Notification
+			k.same("notification", courier.Notification{
+				Step: n.Step, StepID: n.StepID, StepType: n.StepType, Iteration: n.Iteration, StepAttempt: n.StepAttempt, Reason: n.Reason, Error: n.Error,
+			}, want)
+		}
 	}},
 	{"only_what_is_wanted", func(k *kit) {
 		k.job("other")

@@ -113,15 +113,21 @@ func (k *kit) leave(state courier.State) *left { return k.leaveWith(state, "") }
 
 func (k *kit) leaveWith(state courier.State, request courier.RequestKind) *left {
 	k.Helper()
+	return k.leaveIn("here", state, request)
+}
+
+// leaveIn is leaveWith for a workspace.
+func (k *kit) leaveIn(workspace string, state courier.State, request courier.RequestKind) *left {
+	k.Helper()
 	lease := long
 	if state == courier.Running {
 		lease = k.unit
 	}
-	h := k.hold(k.add(k.new())[0].ID, lease)
+	h := k.holdBy("who is lost", k.add(k.new())[0].ID, lease)
 	h.must(h.begin(0))
 	h.must(h.next(0, 1))
 	t := h.next(1, 2)
-	t.Workspace, t.DiskBytes = "here", 7
+	t.Workspace, t.DiskBytes = workspace, 7
 	t.Marks = store.Marks{Attempts: 1, Failures: 2, JobFailures: 3, Base: 4}
 	h.must(t)
 	if request != "" {

@@ -124,5 +124,6 @@ var groups = []group{
 	{name: "agenda", cases: slices.Concat(agendaCases, agendaChainCases)},
 	{name: "outbox", cases: slices.Concat(outboxCases, windowCases), role: hasOutbox},
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
+	{name: "roster", cases: rosterCases, role: hasRoster},
 	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
 }

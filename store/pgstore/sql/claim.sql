@@ -6,7 +6,8 @@
 -- microseconds, $7 token, $8 whether only certain ones are claimed, $9 which,
 -- $10 whether to look at what runs, for leases that have expired or will; for
 -- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 where to
--- begin in what runs.
+-- begin in what runs, $15 whether the worker is to be noted as present, and to look
+-- whether something is left that was not claimed.
 --
 -- A commit that starts no step is not waited for until it is on disk. What the
 -- worker writes next is, and with it all that was written before; if the server
@@ -24,11 +25,12 @@
 -- no id, what else the claim found: whether a limit was met, whether there is
 -- more, the microseconds until the next becomes due and until the next lease
 -- ends (0: not known), whether something waits for other jobs, and whether something
--- seems to wait for room under a limit; last, whether somebody has subscribed.
+-- seems to wait for room under a limit; last, whether somebody has subscribed. In the
+-- place of a reclaim stands whether something is left; see $15.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
-		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor,
+		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor, $15::bool as noted,
 		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
 	-- The condition always holds. It tells the planner that there are few queues:
@@ -121,6 +123,15 @@ with recursive arg as materialized (
 	/* returning execution_id, seq, at, ended_step, interrupted, started_step, started_id, started_type, started_iteration, started_attempt, state_from, state_to, reason, error, by */
 ) /* outbox */, found as materialized (
 	select count(*) as n from claimed
+), gone as (
+	delete from courier.workers w where w.ctid = any(array(
+		select x.ctid from courier.workers x, arg where arg.noted and x.seen_at < arg.now - interval '1 day' limit 100 for update of x skip locked
+	))
+), present as (
+	insert into courier.workers (name, workspace, queues, step_types, seen_at)
+	select worker, workspace, queues, types, now from arg where noted
+	on conflict (name) do update set
+		workspace = excluded.workspace, queues = excluded.queues, step_types = excluded.step_types, seen_at = excluded.seen_at
 ), due as materialized (
 	-- Only if fewer were claimed than could be.
 	select least(
@@ -143,6 +154,18 @@ with recursive arg as materialized (
 	where (select running from arg)
 ), waits as materialized (
 	select exists (select from courier.job_executions e where e.state = 'waiting') as any
+), remains as materialized (
+	select arg.noted and (
+		exists (
+			select from (
+				select e.id from courier.job_executions e where e.state = 'queued' order by e.queue, -(e.priority::integer), e.due_at, e.id limit 100
+			) e where e.id <> all(array(select p.id from pick p))
+		) or exists (
+			select from courier.job_executions e
+			where e.state = 'running' and e.id >= (select floor from arg) and e.lease_expires_at <= (select now from arg)
+				and e.id <> all(array(select p.id from pick p))
+		)) as any
+	from arg
 )
 select c.id::text, c.definition_id, c.version, c.state, c.queue, c.priority, c.attempt, c.step, c.loops, c.marks,
 	c.reclaims, c.resumed_from, c.current_step, c.current_attempt, c.current_started, c.current_id, c.current_type,
@@ -160,8 +183,8 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	null, null, null, null, arg.now, arg.now, null, null,
 	null, null, false, null, null, 0, '', '', '',
 	null, 0, 0, null, null, null, null,
-	false, 0, false,
+	remains.any, 0, false,
 	0,
 	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
 	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), waits.any, ready_info.held, /* subscribed */ null
-from arg cross join found cross join ready_info cross join waits left join due on true left join ends on true
+from arg cross join found cross join ready_info cross join waits cross join remains left join due on true left join ends on true

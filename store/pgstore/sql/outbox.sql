@@ -1,7 +1,8 @@
 -- Keeps the events of what a statement writes, for each subscription that wants
 -- them: a part of sql/apply.sql, progress.sql, ask.sql, claim.sql and
 -- claim_busy.sql, which have inserted the rows of "audit". What stands for
--- "ended" below is sql/outbox_ended.sql where steps end.
+-- "ended" below is sql/outbox_ended.sql where steps end, and what for "failure" the
+-- failure that sql/apply.sql writes, whose step the event names.
 --
 -- A row of the audit has up to three entries here: the attempt that ended, the
 -- change of the execution's state, the attempt that started; one that was
@@ -24,9 +25,13 @@
 				when 'cancelled' then 'JobCancelled' when 'running' then 'JobStarted'
 				when 'queued' then case when a.state_from in ('paused', 'failed') or a.reason = 'elsewhere' then 'JobResumed' when a.reason = 'worker_lost' then 'JobTakenOver' end
 			end as event,
-			null::int as step, null::text as step_id, null::text as step_type, null::text as iteration, null::int as step_attempt,
+			f.step, case when f.step is not null then f.of ->> 'id' end as step_id, case when f.step is not null then f.of ->> 'type' end as step_type,
+			case when f.step is not null then f.of ->> 'iteration' end as iteration, case when f.step is not null then (f.of ->> 'attempt')::int end as step_attempt,
 			null::bigint as bytes, a.reason, a.error, a.by
-		from audit a where a.state_to is not null
+		from audit a cross join lateral (
+			select w.of, case when (w.of ->> 'step')::int >= 0 then (w.of ->> 'step')::int end as step
+			from (select case when a.state_to = 'failed' then nullif(/* failure */ null::text, '') end::json as of) w
+		) f where a.state_to is not null
 		union all
 		select a.execution_id, a.seq + (a.ended_step is not null)::int + (a.interrupted is not null)::int + (a.state_to is not null)::int, a.at,
 			'StepStarted', a.started_step, a.started_id, a.started_type, a.started_iteration, a.started_attempt, null, null, null, null

@@ -1,0 +1,152 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// TestStrandedExecutionsAreToldOf has executions wait in a queue that nobody
+// serves, for a step type that nobody has, and, lost, for a workspace that is gone.
+// Each engine warns of each, not before a minute and a half and once a minute, and
+// shows it in Health, until somebody can take it.
+func TestStrandedExecutionsAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := couriertest.New(t, nil)
+		var reg courier.Registry
+		courier.Register(&reg, "demo.a", idle{}, nil)
+		logs := []*logbook{new(logbook), new(logbook)}
+		var engines []*engine.Engine
+		for i, log := range logs {
+			e := engine.New(h.Store, &reg, &engine.Options{Log: log.logger(), Worker: string(rune('a' + i)), Workspace: t.TempDir(), WorkspaceID: "here"})
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer e.Stop(t.Context())
+			engines = append(engines, e)
+		}
+		h.Stub("demo.a", nil)
+		h.Stub("demo.b", nil)
+		define := func(name, typ, queue string) courier.ExecutionID {
+			return enqueueIn(t, h, h.Engine, name, typ, queue)
+		}
+		night, typed := define("night", "demo.a", "night"), define("typed", "demo.b", courier.DefaultQueue)
+		lost := define("lost", "demo.a", "gone")
+		loseIn(t, h, lost, "gone", "tree of host 3")
+		time.Sleep(85 * time.Second)
+		for _, log := range logs {
+			log.count(t, 0, "level=WARN")
+		}
+		time.Sleep(85 * time.Second)
+		for i, log := range logs {
+			log.count(t, 2, "level=WARN", "lack=queue", "queue=night", "executions=1", "oldest="+string(night), "Options.Queues", "since=")
+			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "register them")
+			log.count(t, 1, "level=WARN", "state=lost", "queue=gone", "oldest="+string(lost), "tree of host 3")
+			if got := engines[i].Health().Stranded; len(got) != 3 {
+				t.Errorf("health shows %+v", got)
+			}
+		}
+		more := engine.New(h.Store, h.Registry, &engine.Options{Worker: "c", Queues: []string{"night", "gone", courier.DefaultQueue}, Workspace: t.TempDir(), WorkspaceID: "there"})
+		if err := more.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer more.Stop(t.Context())
+		for _, log := range logs {
+			log.Reset()
+		}
+		time.Sleep(65 * time.Second)
+		for i, log := range logs {
+			log.count(t, 1, "level=WARN")
+			log.count(t, 1, "level=WARN", "lack=workspace", "state=lost", "workspace=\"tree of host 3\"", "Elsewhere")
+			if got := engines[i].Health().Stranded; len(got) != 1 || got[0].Workspace != "tree of host 3" || got[0].Oldest != lost {
+				t.Errorf("health shows %+v", got)
+			}
+		}
+		if err := more.Resume(t.Context(), lost, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(65 * time.Second)
+		for _, e := range engines {
+			if got := e.Health().Stranded; got != nil {
+				t.Errorf("health shows %+v when all was taken", got)
+			}
+		}
+	})
+}
+
+// idle is a step that does nothing.
+type idle struct{}
+
+func (idle) Execute(ctx, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
+
+// enqueueIn defines a job of one step with a queue, and enqueues it.
+func enqueueIn(t *testing.T, h *couriertest.Harness, e *engine.Engine, name, typ, queue string) courier.ExecutionID {
+	t.Helper()
+	if _, err := e.Define(t.Context(), h.Job(`{"name": "`+name+`", "queue": "`+queue+`", "steps": [{"type": "`+typ+`"}]}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, err := e.Enqueue(t.Context(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.ID
+}
+
+// loseIn claims an execution for a worker that leaves a file in a workspace, and
+// dies.
+func loseIn(t *testing.T, h *couriertest.Harness, id courier.ExecutionID, queue, workspace string) {
+	t.Helper()
+	got, err := h.Store.Claim(t.Context(), store.ClaimRequest{
+		Worker: "dead", Workspace: workspace, StepTypes: h.Registry.Keys(), Queues: []string{queue},
+		Only: []courier.ExecutionID{id}, Max: 1, Lease: 15 * time.Second,
+	})
+	if err != nil || len(got.List) != 1 {
+		t.Fatalf("claim: %d, %v", len(got.List), err)
+	}
+	c := got.List[0]
+	err = h.Store.Apply(t.Context(), store.Transition{
+		Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Workspace: workspace,
+		Start: &courier.StepExecution{Type: "demo.a", Attempt: 1}, Marks: store.Marks{Attempts: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnservedQueueIsToldOfAtOnce enqueues with an engine that is not started.
+func TestUnservedQueueIsToldOfAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(logbook)
+		h := couriertest.New(t, nil)
+		h.Stub("demo.a", nil)
+		client := engine.New(h.Store, h.Registry, &engine.Options{Log: log.logger(), Workspace: t.TempDir()})
+		if err := h.Engine.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		quiet()
+		enqueue := func(queue string) courier.ExecutionID { return enqueueIn(t, h, client, "a", "demo.a", queue) }
+		enqueue(courier.DefaultQueue)
+		log.count(t, 0, "level=WARN")
+		id := enqueue("night")
+		enqueue("night")
+		log.count(t, 1, "level=WARN", "no worker that was seen lately serves its queue", "queue=night", "execution="+string(id), "job=a")
+		time.Sleep(time.Minute)
+		n, err := client.Prepare(t.Context(), "a", nil)
+		if err == nil {
+			_, err = client.EnqueueAll(t.Context(), []store.NewExecution{n})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.count(t, 2, "level=WARN", "queue=night")
+		if !strings.Contains(log.String(), "workers=1") {
+			t.Errorf("it does not say how many workers there are: %s", log)
+		}
+	})
+}

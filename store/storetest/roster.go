@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+func hasRoster(s store.Store) bool {
+	_, ok := s.(store.Roster)
+	return ok
+}
+
+var rosterCases = []testCase{
+	{"who_claims_is_present", func(k *kit) {
+		k.same("workers at first", len(k.workers()), 0)
+		r := k.request(1)
+		r.Only = []courier.ExecutionID{}
+		k.claim(r)
+		k.same("workers after a claim of certain ones", len(k.workers()), 0)
+		r = k.request(1)
+		k.claim(r)
+		other := k.request(1)
+		other.Worker, other.Workspace, other.Queues, other.StepTypes = "a worker", "there", []string{"q1", "q2"}, []string{"x"}
+		k.claim(other)
+		list := k.workers()
+		k.same("workers", len(list), 2)
+		for i, want := range []store.ClaimRequest{other, r} {
+			w := list[i]
+			k.same("worker", []any{w.Name, w.Workspace, w.Queues, w.StepTypes, w.SeenAt.IsZero()}, []any{want.Worker, want.Workspace, want.Queues, want.StepTypes, false})
+		}
+	}},
+	{"who_holds_a_lease_is_present", func(k *kit) {
+		h := k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
+		k.pass(2 * k.unit)
+		k.same("workers who claimed long ago", len(k.workersWithin()), 1)
+		h.must(h.to(courier.Completed))
+		k.same("workers without a lease", len(k.workersWithin()), 0)
+	}},
+	{"what_no_worker_takes_is_stranded", func(k *kit) {
+		k.limit("", "0")
+		k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
+		k.present("another", "there", "other", "a", "x")
+		can := k.add(k.new())[0]
+		queue := k.add(k.with(func(n *store.NewExecution) { n.Queue = "night" }), k.with(func(n *store.NewExecution) { n.Queue = "night" }))
+		types := k.add(k.with(func(n *store.NewExecution) { n.Queue, n.StepTypes = "other", []string{"a", "b", "x"} }))[0]
+		k.add(k.with(func(n *store.NewExecution) { n.Queue, n.Hold = "night", true }))
+		k.add(k.with(func(n *store.NewExecution) { n.Queue, n.Delay = "night", long }))
+		k.same("stranded at once", len(k.stranded()), 0)
+		k.pass(2 * k.unit)
+		list := k.stranded()
+		k.same("groups", len(list), 2)
+		for i, want := range []store.Stranded{
+			{Lack: store.LackQueue, Queue: "night", StepTypes: k.new().StepTypes, Count: 2, Oldest: oldest(queue), Since: queue[0].DueAt},
+			{Lack: store.LackStepTypes, Queue: "other", StepTypes: []string{"a", "b", "x"}, Missing: []string{"b"}, Count: 1, Oldest: types.ID, Since: types.DueAt},
+		} {
+			k.same("group", list[i], want)
+		}
+		k.claimed("what could be taken", k.request(5), can.ID)
+	}},
+	{"what_is_lost_with_its_workspace_is_stranded", func(k *kit) {
+		k.limit("", "0")
+		k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
+		h := k.leaveIn("gone", courier.Running, "")
+		x := k.get(h.id())
+		k.pass(2 * k.unit)
+		list := k.stranded()
+		k.same("groups", len(list), 1)
+		want := store.Stranded{Lack: store.LackWorkspace, Queue: x.Queue, Workspace: "gone", StepTypes: list[0].StepTypes, Lost: true, Count: 1, Oldest: x.ID, Since: x.LeaseExpiresAt}
+		k.same("group", list[0], want)
+		k.ask(x.ID, courier.RequestRestart)
+		k.pass(2 * k.unit)
+		k.same("once it begins again", len(k.stranded()), 0)
+		k.claimed("by anybody", k.request(1), x.ID)
+	}},
+	{"a_claim_tells_that_something_is_left", func(k *kit) {
+		k.limit("", "0")
+		left := func(worker string) bool {
+			r := k.request(5)
+			r.Worker = worker
+			got, err := k.Claim(k.ctx(), r)
+			k.ok(err)
+			return got.Left
+		}
+		k.same("of nothing", left("one"), false)
+		k.add(k.new())
+		k.same("of what was claimed", left("two"), false)
+		x := k.add(k.with(func(n *store.NewExecution) { n.Queue = "night" }))[0].ID
+		k.same("of another queue", left("three"), true)
+		k.ask(x, courier.RequestCancel)
+		k.same("of none any more", left("four"), false)
+		k.leaveIn("gone", courier.Running, "")
+		k.same("of a lost one", left("five"), true)
+	}},
+}
+
+// oldest is the lowest id.
+func oldest(list []courier.Execution) courier.ExecutionID {
+	id := list[0].ID
+	for _, x := range list {
+		id = min(id, x.ID)
+	}
+	return id
+}
+
+// workers returns who was ever seen, or nearly.
+func (k *kit) workers() []store.Worker {
+	k.Helper()
+	list, err := k.Store.(store.Roster).Workers(k.ctx(), long)
+	k.ok(err)
+	return list
+}
+
+// workersWithin returns who was seen within a unit.
+func (k *kit) workersWithin() []store.Worker {
+	k.Helper()
+	list, err := k.Store.(store.Roster).Workers(k.ctx(), k.unit)
+	k.ok(err)
+	return list
+}
+
+// stranded returns what has been stranded for a unit.
+func (k *kit) stranded() []store.Stranded {
+	k.Helper()
+	list, err := k.Store.(store.Roster).Stranded(k.ctx(), k.unit)
+	k.ok(err)
+	return list
+}
+
+// present has a worker claim, and hold one execution for long.
+func (k *kit) present(worker, workspace, queue string, types ...string) *holder {
+	k.Helper()
+	n := k.with(func(n *store.NewExecution) { n.Queue, n.StepTypes = queue, types[:1] })
+	k.add(n)
+	r := k.request(1)
+	r.Worker, r.Workspace, r.Queues, r.StepTypes, r.Lease = worker, workspace, []string{queue}, types, long
+	list := k.claim(r)
+	if len(list) != 1 || !slices.ContainsFunc(k.workers(), func(w store.Worker) bool { return w.Name == worker }) {
+		k.Fatalf("%d were claimed by %q, which is not present", len(list), worker)
+	}
+	return &holder{k, list[0], list[0].Seq}
+}
