@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,28 @@ import (
 )
 
 // A logbook keeps what an engine logs, a line for each record.
-type logbook struct{ strings.Builder }
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
 
 func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
