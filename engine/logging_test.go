@@ -130,6 +130,7 @@ func TestLogOfATakeover(t *testing.T) {
 		good.count(t, 1, "level=WARN", `"execution taken over from a lost worker"`, "step=0", "attempt=1", "lost_worker=bad", "workers_lost=1", "duration=15s")
 		good.count(t, 1, "level=WARN", `"step failed"`, "reason=worker_lost", "attempt=1", "duration=15s")
 		good.count(t, 1, "level=INFO", `"execution completed"`, "duration=35s")
+		synctest.Wait()
 		if got := fmt.Sprint(events); got != "[JobTakenOver StepFailed StepStarted StepCompleted JobCompleted]" {
 			t.Errorf("events %s", got)
 		}
