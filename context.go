@@ -129,9 +129,9 @@ func (c *Context) Iteration() []int { return c.cfg.Iteration }
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
 // Repeated reports that the step was started before in this iteration, by an
-// earlier attempt, by one before the loop was started again, or by the same one
-// on a worker that handed it over: what the
-// step finds done may be its own doing.
+// earlier attempt, by one before the loop or the job was started again, or by the
+// same one on a worker that handed it over: what the step finds done may be its
+// own doing.
 func (c *Context) Repeated() bool {
 	return c.cfg.Repeated || c.Attempt() > max(1, c.cfg.FirstAttempt)
 }

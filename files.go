@@ -30,8 +30,10 @@ func (c *Context) Dir() string {
 
 // StepDir is the directory above those of the step's attempts in this
 // iteration, in the form of [Context.Dir]. It is the place for what an attempt
-// notes down so that a later one can tell what has been done already. Without
-// a workspace there is no such place, and StepDir is empty.
+// notes down so that a later one can go on with it. A new attempt of the
+// execution begins without it; what is to be known then goes to
+// [Context.NoteDir]. Without a workspace there is no such place, and StepDir is
+// empty.
 func (c *Context) StepDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
@@ -383,6 +385,11 @@ func (c *Context) report(name string, f File) error {
 		return Permanent(fmt.Errorf("path %q: is not valid UTF-8, which no store can keep; rename the file", shorten(p, 200)))
 	}
 	f.Path = p
+	if !f.Removed && filepath.IsAbs(p) {
+		if err := c.Produced(p); err != nil {
+			return err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i, ok := c.fileAt[p]; ok {

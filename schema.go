@@ -23,6 +23,14 @@ type Schema struct {
 	// Kind says what a string is for, as far as that matters for what may be put
 	// into it; empty means nothing special.
 	Kind FieldKind `json:"kind,omitempty"`
+	// Enum lists the values that a string may have, by the tag enum:"A,B". Empty
+	// means any.
+	Enum []string `json:"enum,omitempty"`
+	// Min and Max are the bounds of a number, both permitted, by the tags min:"0"
+	// and max:"10". Empty means none.
+	Min    json.Number `json:"min,omitempty"`
+	Max    json.Number `json:"max,omitempty"`
+	Groups []Group     `json:"groups,omitempty"` // of an object's properties
 }
 
 // A FieldKind says what a string of a configuration stands for. Values that
@@ -159,6 +167,8 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 		if p.Schema = ofKind(p.Schema, fieldKind(f)); p.Schema == nil {
 			continue // refused by unknownTag
 		}
+		p.Schema, _ = ofValues(p.Schema, f)
+		s.addGroups(f, p.Name)
 		s.Properties = append(s.Properties, p)
 	}
 }
@@ -254,14 +264,18 @@ func unknownTag(t reflect.Type, depth int) string {
 // nothing is.
 func badTag(f reflect.StructField) string {
 	for _, option := range tagOptions(f) {
+		if _, _, ok := groupOf(option); ok {
+			continue
+		}
 		if !slices.Contains([]string{"required", string(KindPath), string(KindURL)}, option) {
-			return fmt.Sprintf("field %s: the tag courier:%q is unknown; there are courier:\"required\", courier:\"path\" and courier:\"url\", and several words with commas between them", f.Name, f.Tag.Get("courier"))
+			return fmt.Sprintf("field %s: the tag courier:%q is unknown; there are courier:\"required\", courier:\"path\", courier:\"url\", and one_of=NAME, any_of=NAME and at_most_one=NAME for groups of fields, and several words with commas between them", f.Name, f.Tag.Get("courier"))
 		}
 	}
 	if k := fieldKind(f); ofKind(schemaOf(f.Type, 0), k) == nil {
 		return fmt.Sprintf("field %s: the tag courier:%q is for strings and lists of strings, not for %v", f.Name, k, f.Type)
 	}
-	return ""
+	_, bad := ofValues(schemaOf(f.Type, 0), f)
+	return bad
 }
 
 // structOf returns the struct that t is or points to, or nil.
@@ -297,7 +311,7 @@ func (s *Schema) Check(field string, v any) []Problem {
 		}
 	}
 	if s.Type == "" || v == nil || s.Type == jsonType(v) || s.Type == "number" && jsonType(v) == "integer" {
-		return nil
+		return s.checkValue(field, v)
 	}
 	given := typeNames[jsonType(v)]
 	if n, ok := v.(json.Number); ok {
@@ -328,7 +342,7 @@ func (s *Schema) checkObject(field string, v map[string]any) []Problem {
 			all = append(all, Problem{Step: -1, Field: field + "." + p.Name, Message: "is required"})
 		}
 	}
-	return all
+	return append(all, s.checkGroups(field, v)...)
 }
 
 // isReference reports whether a config string is replaced as a whole.

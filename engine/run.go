@@ -271,8 +271,8 @@ func (r *run) prepare(c *store.Claimed) bool {
 		return false
 	}
 	if r.x.Attempt > 1 && fresh {
-		// A retry of the whole job starts with an empty workspace.
-		if err := r.e.work.remove(r.x.ID); err != nil {
+		// A retry of the whole job keeps only what the steps noted down and hold.
+		if err := r.e.work.empty(r.x.ID); err != nil {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}

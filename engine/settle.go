@@ -111,6 +111,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		marks.Reclaims = 0
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
 	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
+		err.Err = r.firstCause(err.Err)
 		delay, marks := policy.Backoff(r.marks.JobFailures), store.Marks{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
@@ -228,7 +229,7 @@ func missingFailure(missing []string) *courier.Failure {
 // fail ends the execution as failed, at a position from which it can be
 // resumed.
 func (r *run) fail(err *courier.StepError, pos courier.Position) {
-	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(err.Err)
+	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(r.firstCause(err.Err))
 	r.err = err
 	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
 	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {

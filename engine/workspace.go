@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"time"
@@ -43,6 +44,53 @@ func (w *workspaces) ready() error {
 
 // remove deletes the directory of an execution.
 func (w *workspaces) remove(id courier.ExecutionID) error { return os.RemoveAll(w.of(id)) }
+
+// empty removes what is in the directory of an execution but for the steps' notes
+// and the files that they hold.
+func (w *workspaces) empty(id courier.ExecutionID) error {
+	root, err := os.OpenRoot(w.of(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	held, err := courier.HeldFiles(root)
+	if err != nil {
+		return err // nothing is removed: it may be the only copy
+	}
+	keep := make(map[string]bool) // files, and false for the directories above them
+	for _, p := range held {
+		keep[p] = true
+		for dir := path.Dir(p); dir != "." && dir != "/"; dir = path.Dir(dir) {
+			keep[dir] = keep[dir]
+		}
+	}
+	keep[courier.NoteTop] = true
+	return emptyDir(root, ".", keep)
+}
+
+// emptyDir removes what is in a directory below root but for what keep says.
+func emptyDir(root *os.Root, dir string, keep map[string]bool) error {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range entries {
+		p := path.Join(dir, d.Name())
+		whole, known := keep[p]
+		switch {
+		case whole:
+		case known && d.IsDir():
+			errs = append(errs, emptyDir(root, p, keep))
+		default:
+			errs = append(errs, root.RemoveAll(filepath.FromSlash(p)))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // size is the sum of the sizes of the files of an execution.
 func (w *workspaces) size(id courier.ExecutionID) int64 {
@@ -132,6 +180,15 @@ func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]stri
 
 // eachStep calls f with the records of the execution's present attempt.
 func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
+	return e.eachStepEver(ctx, x, func(s *courier.StepExecution) {
+		if s.ExecutionAttempt == x.Attempt {
+			f(s)
+		}
+	})
+}
+
+// eachStepEver calls f with all records of the execution.
+func (e *Engine) eachStepEver(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
 		call, cancel := context.WithTimeout(ctx, storeTimeout)
 		page, err := e.store.Steps(call, x.ID, after, 0)
@@ -141,9 +198,7 @@ func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*cou
 		}
 		for i := range page {
 			after = page[i].Seq
-			if page[i].ExecutionAttempt == x.Attempt {
-				f(&page[i])
-			}
+			f(&page[i])
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go/types"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -165,11 +166,54 @@ func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schem
 		if p.Default != "" {
 			more = append(more, "default `"+p.Default+"`")
 		}
+		more = append(more, values(p.Schema)...)
+		for _, g := range s.Groups {
+			if slices.Contains(g.Fields, p.Name) {
+				how := map[courier.GroupKind]string{courier.GroupOneOf: "one", courier.GroupAnyOf: "at least one", courier.GroupAtMostOne: "one at most"}[g.Kind]
+				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
+			}
+		}
 		note := sentence(p.Doc)
 		if len(more) > 0 {
 			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, typeName(p.Schema), strings.ReplaceAll(note, "|", `\|`))
+	}
+}
+
+// values describes what a field may be.
+func values(s *courier.Schema) (all []string) {
+	if s.Items != nil {
+		s = s.Items
+	}
+	if len(s.Enum) > 0 {
+		all = append(all, "one of `"+strings.Join(s.Enum, "`, `")+"`")
+	}
+	if s.Min != "" {
+		all = append(all, "at least "+s.Min.String())
+	}
+	if s.Max != "" {
+		all = append(all, "at most "+s.Max.String())
+	}
+	return all
+}
+
+// TestFixedValues: a text that has a default, or whose documentation begins with
+// its values, has them in its schema, where Define checks them.
+func TestFixedValues(t *testing.T) {
+	listed := regexp.MustCompile(`(^|: )[a-z0-9_.]+(, [a-z0-9_.]+)*,? or [a-z0-9_.]+($|[;:,.])`)
+	free := []string{"http.request.method", "http.download.method"}
+	reg := registry()
+	for _, key := range reg.Keys() {
+		typ, _ := reg.Lookup(key)
+		for _, p := range typ.Config().Properties {
+			if p.Schema.Type != "string" || p.Schema.Kind != "" || len(p.Schema.Enum) > 0 || slices.Contains(free, key+"."+p.Name) {
+				continue
+			}
+			if p.Default != "" || listed.MatchString(p.Doc) {
+				t.Errorf("%s: %s has no tag enum; default %q, %s", key, p.Name, p.Default, p.Doc)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 // Package note keeps what an attempt of a step has to tell later ones: a JSON
-// text under a name beside the attempts' directories. A note is on the disk
-// when Write returns, and lasts as long as the workspace.
+// text under a name beside the attempts' directories, or where all attempts of the
+// execution find it. A note is on the disk when Write returns, and lasts as long
+// as the workspace.
 package note
 
 import (
@@ -25,7 +26,12 @@ var ErrNoPlace = errors.New("without a workspace nothing can be noted down for l
 // Read reads the note called name into v. It reports false if there is none,
 // or no workspace.
 func Read(job *courier.Context, name string, v any) (bool, error) {
-	root, rel, err := place(job, name)
+	return ReadIn(job, job.StepDir(), name, v)
+}
+
+// ReadIn is Read for a note in the directory dir, such as [courier.Context.NoteDir].
+func ReadIn(job *courier.Context, dir, name string, v any) (bool, error) {
+	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return false, nil
 	}
@@ -49,7 +55,12 @@ func Read(job *courier.Context, name string, v any) (bool, error) {
 
 // Write replaces the note called name by v.
 func Write(job *courier.Context, name string, v any) error {
-	root, rel, err := place(job, name)
+	return WriteIn(job, job.StepDir(), name, v)
+}
+
+// WriteIn is Write for a note in the directory dir.
+func WriteIn(job *courier.Context, dir, name string, v any) error {
+	root, rel, err := place(job, dir, name)
 	if err != nil {
 		return err
 	}
@@ -90,7 +101,7 @@ func write(root *os.Root, rel, side string, v any) error {
 
 // Remove removes the note called name. That there is none is no error.
 func Remove(job *courier.Context, name string) error {
-	root, rel, err := place(job, name)
+	root, rel, err := place(job, job.StepDir(), name)
 	if errors.Is(err, ErrNoPlace) {
 		return nil
 	}
@@ -104,8 +115,7 @@ func Remove(job *courier.Context, name string) error {
 }
 
 // place is where the note called name is.
-func place(job *courier.Context, name string) (*os.Root, string, error) {
-	dir := job.StepDir()
+func place(job *courier.Context, dir, name string) (*os.Root, string, error) {
 	if dir == "" {
 		return nil, "", ErrNoPlace
 	}

@@ -106,6 +106,35 @@ type UploadNote struct {
 	Several    bool       `json:"several"`
 	Files      []Uploaded `json:"files"`
 	At         time.Time  `json:"at"`
+	Attempt    int        `json:"attempt"` // of the execution
+}
+
+// Done reports whether a note of an earlier attempt of the execution says what
+// this one has to upload: whether the job has not made any of the files again.
+func (n UploadNote) Done(ctx context.Context, job *courier.Context, q Sources) (bool, error) {
+	if n.Attempt == job.ExecutionAttempt() {
+		return true, nil
+	}
+	was := make(map[string]LocalIdentity)
+	for _, f := range n.Files {
+		was[f.Local] = f.Was
+	}
+	now, _ := q.Former(ctx, job)
+	for _, f := range now {
+		info, err := job.Stat(f.Local)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return false, err
+		}
+		if Identify(info) == was[f.Local] {
+			continue
+		}
+		if remade, err := job.Remade(f.Local); remade || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Local does with local files what a says. What isn't what was uploaded any more
@@ -139,6 +168,9 @@ func (a After) local(ctx context.Context, job *courier.Context, f Uploaded, at t
 	case a.Action == AfterDelete:
 		return job.Remove(f.Local)
 	case !gone:
+		if err := job.HoldMoved(f.Local, to); err != nil {
+			return err
+		}
 		if err := MoveLocal(ctx, job, f.Local, to, info); err != nil {
 			return err
 		}

@@ -27,8 +27,8 @@ type RunConfig struct {
 	Env       map[string]string `json:"env,omitempty" doc:"environment; only names that the host application allows for the program"`
 	Directory string            `json:"directory,omitempty" courier:"path" doc:"where the program starts, below the workspace, which is the default; it is created if needed"`
 
-	Stdin     string `json:"stdin,omitempty" doc:"text for standard input"`
-	StdinPath string `json:"stdin_path,omitempty" courier:"path" doc:"file for standard input"`
+	Stdin     string `json:"stdin,omitempty" courier:"at_most_one=stdin" doc:"text for standard input"`
+	StdinPath string `json:"stdin_path,omitempty" courier:"path,at_most_one=stdin" doc:"file for standard input"`
 
 	StdoutPath  string   `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
 	StderrPath  string   `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`

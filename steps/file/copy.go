@@ -23,7 +23,7 @@ type Copy struct {
 type CopyConfig struct {
 	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
-	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
+	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to copy is no error"`
@@ -85,10 +85,13 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return false, err
 	}
 	if there != nil && own.journal != nil {
-		if !own.made[p.dst.name].is(there) {
+		made := own.made[p.dst.name]
+		if !made.Copy.is(there) {
 			return true, nil
 		}
-		return false, fault(p.dst.name, job.Wrote(p.dst.name))
+		if made.Attempt == job.ExecutionAttempt() {
+			return false, fault(p.dst.name, job.Wrote(p.dst.name))
+		}
 	}
 	if err := p.itself(); err != nil {
 		return false, err
@@ -99,7 +102,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 	}
 	defer w.Close()
 	if own.journal != nil {
-		if err := own.note(p.dst.name, w); err != nil {
+		if err := own.note(p.dst.name, w, job.ExecutionAttempt()); err != nil {
 			return false, err
 		}
 	}
@@ -127,13 +130,15 @@ func (c Copy) Cleanup(ctx context.Context, job *courier.Context, cfg CopyConfig)
 // retry does not take them for files of others that it should leave alone.
 type copies struct {
 	journal *journal
-	made    map[string]identity // by target
+	made    map[string]copyNote // by target
 }
 
 // A copyNote says that the target will be the file with that identity.
 type copyNote struct {
 	Target string   `json:"target"`
 	Copy   identity `json:"copy"`
+	// Attempt is that of the execution: the next one makes the copy again.
+	Attempt int `json:"attempt"`
 }
 
 func openCopies(ctx context.Context, job *courier.Context) (*copies, error) {
@@ -141,23 +146,23 @@ func openCopies(ctx context.Context, job *courier.Context) (*copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &copies{journal: j, made: make(map[string]identity)}
+	c := &copies{journal: j, made: make(map[string]copyNote)}
 	for _, line := range j.lines {
 		var n copyNote
 		if err := json.Unmarshal(line, &n); err != nil {
 			j.Close()
 			return nil, err
 		}
-		c.made[n.Target] = n.Copy
+		c.made[n.Target] = n
 	}
 	return c, nil
 }
 
 // note writes down what will be the target, before it is.
-func (c *copies) note(target string, w *courier.PendingFile) error {
+func (c *copies) note(target string, w *courier.PendingFile, attempt int) error {
 	info, err := w.Stat()
 	if err != nil {
 		return err
 	}
-	return c.journal.add(copyNote{target, identify(info)}, false)
+	return c.journal.add(copyNote{target, identify(info), attempt}, false)
 }

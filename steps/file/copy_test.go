@@ -151,7 +151,7 @@ func TestCopyKeeps(t *testing.T) {
 
 func removeJournals(t testing.TB, s *site) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(s.Work, "3")); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(s.Work, "3")), os.RemoveAll(filepath.Join(s.Work, ".notes"))); err != nil {
 		t.Fatal(err)
 	}
 }

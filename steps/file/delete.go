@@ -132,6 +132,7 @@ func errWhole(name string) error {
 type deletePlan struct {
 	Path      string            `json:"path"`
 	Recursive bool              `json:"recursive,omitempty"`
+	Attempt   int               `json:"attempt"` // of the execution
 	Items     []plannedDeletion `json:"items"`
 }
 
@@ -193,6 +194,9 @@ func (r *remover) resume(ctx context.Context) error {
 				r.open = *mark.Open
 			}
 		}
+		if r.plan.Attempt < r.job.ExecutionAttempt() {
+			return r.renew(ctx)
+		}
 		if end := len(r.plan.Items); r.open < end {
 			return r.journal.add(deleteMark{Open: &end}, true)
 		}
@@ -205,6 +209,49 @@ func (r *remover) resume(ctx context.Context) error {
 	return r.journal.start(r.plan)
 }
 
+// renew fits the plan of an earlier attempt of the execution to this one: what was
+// to be deleted and is still there, and what the job has made again, is deleted.
+// All else is as it was decided.
+func (r *remover) renew(ctx context.Context) error {
+	former := r.plan
+	r.cfg.FailIfNotFound = false
+	if err := r.makePlan(ctx); err != nil {
+		return err
+	}
+	known := make(map[string]int)
+	for i, it := range former.Items {
+		known[it.Path] = i
+		r.done[i] = true
+	}
+	for _, it := range r.plan.Items {
+		i, planned := known[it.Path]
+		same := planned && former.Items[i].Was == it.Was
+		if !same {
+			if remade, err := r.job.Remade(it.Path); err != nil {
+				return err
+			} else if !remade {
+				r.job.Log().Warn("a file has come since an earlier attempt of the execution has deleted what was to be deleted; it stays", "path", it.Path)
+				continue
+			}
+		}
+		if !planned {
+			former.Items = append(former.Items, it)
+			continue
+		}
+		former.Items[i] = it
+		delete(r.done, i)
+	}
+	r.plan.Items, r.open = former.Items, 0
+	if len(r.plan.Items) == 0 {
+		return nil
+	}
+	lines := []any{r.plan}
+	for i := range r.done {
+		lines = append(lines, deleteMark{Done: &i})
+	}
+	return r.journal.start(lines...)
+}
+
 // effect lets tests stop the process here.
 func (r *remover) effect(name string) {
 	if r.before != nil {
@@ -213,7 +260,7 @@ func (r *remover) effect(name string) {
 }
 
 func (r *remover) makePlan(ctx context.Context) error {
-	r.plan = deletePlan{Path: r.cfg.Path.String(), Recursive: r.cfg.Recursive}
+	r.plan = deletePlan{Path: r.cfg.Path.String(), Recursive: r.cfg.Recursive, Attempt: r.job.ExecutionAttempt()}
 	limits := r.Limits.withDefaults()
 	given := glob.Whole(r.cfg.Path, r.cfg.Glob)
 	pattern, err := isPattern(r.job, given, r.cfg.Glob)
@@ -274,7 +321,7 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 		return it, nil
 	case !r.cfg.Recursive:
 		return it, courier.Permanent(fmt.Errorf("%q is a directory; set recursive to delete it with all that is in it", m.name))
-	case r.job.StepDir() != "" && m.holds(r.job.StepDir()):
+	case r.job.NoteDir() != "" && (m.holds(r.job.NoteDir()) || m.holds(r.job.StepDir())):
 		return it, courier.Permanent(fmt.Errorf("%q holds what this step notes down for its retries, so it can't delete it", m.name))
 	}
 	seen := 0

@@ -118,7 +118,7 @@ func TestDeleteDangerous(t *testing.T) {
 // removeOwn removes the journal of an attempt that deleted nothing.
 func removeOwn(t testing.TB, s *site) {
 	t.Helper()
-	os.Remove(filepath.Join(s.Work, "3", "delete-journal.courier-tmp"))
+	os.Remove(filepath.Join(s.Work, ".notes", "3", "delete-journal.courier-tmp"))
 }
 
 func TestDeleteRefuses(t *testing.T) {

@@ -169,7 +169,7 @@ func TestMoveForeignTarget(t *testing.T) {
 // A journal whose last line was cut off by a crash is as good as without it;
 // one that is damaged otherwise stops the step.
 func TestJournalDamage(t *testing.T) {
-	journal := func(s *site) string { return filepath.Join(s.Work, "3", "move-journal.courier-tmp") }
+	journal := func(s *site) string { return filepath.Join(s.Work, ".notes", "3", "move-journal.courier-tmp") }
 	cfg := m{"source_path": "A/f", "destination_path": "A/g"}
 
 	s := newSite(t)

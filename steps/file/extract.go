@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
@@ -263,8 +264,26 @@ func (x *extraction) writeNote() error {
 	}
 	x.note.Archive, x.note.Output = x.archive, x.output
 	x.note.Directory, x.note.Side, x.note.Inode = x.dst.name, x.side.name, inode(info)
+	x.note.Attempt = x.job.ExecutionAttempt()
+	if x.former != nil {
+		x.note.own(x.former)
+	}
 	x.effect("mark ready")
 	return x.journal.start(x.note)
+}
+
+// own takes over the directory of a former note.
+func (n *unzipNote) own(former *unzipNote) {
+	n.Inode, n.Own = former.Inode, true
+	have := make(map[string]bool, len(n.Files))
+	for _, f := range n.Files {
+		have[f.Name] = true
+	}
+	for _, f := range slices.Concat(former.Files, former.Stale) {
+		if !have[f.Name] {
+			n.Stale = append(n.Stale, f)
+		}
+	}
 }
 
 // publish moves what was unpacked to its final place.

@@ -22,8 +22,13 @@ type unzipNote struct {
 	Directory string     `json:"directory"`
 	Side      string     `json:"side"` // where it is until it is published
 	Inode     uint64     `json:"inode,omitempty"`
+	Attempt   int        `json:"attempt"` // of the execution
 	Files     []unpacked `json:"files"`
 	Dirs      []string   `json:"dirs,omitempty"` // those above come first
+	// Stale are files that an earlier attempt of the execution has published, and
+	// that this archive does not have.
+	Stale []unpacked `json:"stale,omitempty"`
+	Own   bool       `json:"own,omitempty"` // the directory is that attempt's
 }
 
 // An unpacked is a file that was unpacked.
@@ -52,6 +57,7 @@ type extraction struct {
 	journal   *journal
 	dst, side place
 	note      unzipNote
+	former    *unzipNote // of an earlier attempt of the execution, whose directory is there
 	published bool
 	there     map[string]bool // whether the target has the directory; what roomAlong knows
 }
@@ -72,7 +78,7 @@ func (x *extraction) run(ctx context.Context) (out UnzipOutput, err error) {
 		return out, err
 	}
 	defer x.journal.Close()
-	if err := x.read(); err != nil {
+	if err := x.read(ctx); err != nil {
 		return out, err
 	}
 	ready, err := x.recognize()
@@ -89,7 +95,7 @@ func (x *extraction) run(ctx context.Context) (out UnzipOutput, err error) {
 			return out, err
 		}
 	}
-	if err := x.removeSide(); err != nil {
+	if err := errors.Join(x.removeStale(), x.removeSide()); err != nil {
 		return out, err
 	}
 	return x.result()
@@ -104,7 +110,7 @@ func (x *extraction) effect(name string) {
 
 // read takes from the journal how far earlier attempts came, and finds the
 // places.
-func (x *extraction) read() (err error) {
+func (x *extraction) read(ctx context.Context) (err error) {
 	if len(x.journal.lines) > 0 {
 		if err := json.Unmarshal(x.journal.lines[0], &x.note); err != nil {
 			return err
@@ -112,6 +118,9 @@ func (x *extraction) read() (err error) {
 	}
 	if len(x.journal.lines) == 0 || x.note.Archive != x.archive || x.note.Output != x.output {
 		return x.locate()
+	}
+	if x.note.Own {
+		x.ifExists = Merge
 	}
 	for _, line := range x.journal.lines[1:] {
 		var mark publishedMark
@@ -123,8 +132,40 @@ func (x *extraction) read() (err error) {
 	if x.dst, err = at(x.job, x.note.Directory); err != nil {
 		return err
 	}
-	x.side, err = at(x.job, x.note.Side)
+	if x.side, err = at(x.job, x.note.Side); err == nil && x.note.Attempt < x.job.ExecutionAttempt() {
+		err = x.renew(ctx)
+	}
 	return err
+}
+
+// renew begins again after an earlier attempt of the execution. What that has
+// published is replaced. It stays if there is nothing any more to replace it by.
+func (x *extraction) renew(ctx context.Context) error {
+	dst, err := x.dst.look()
+	if err != nil {
+		return err
+	}
+	ours := dst != nil && dst.IsDir() && x.isPublished(dst)
+	if dst != nil && dst.IsDir() && !ours && x.published {
+		if ours, err = x.holdsOnlyOurs(ctx); err != nil {
+			return err
+		}
+	}
+	if archive, err := at(x.job, x.archive); err != nil {
+		return err
+	} else if there, err := archive.look(); err != nil {
+		return err
+	} else if there == nil && (ours || x.published) {
+		x.published = true
+		return nil
+	}
+	former := x.note
+	x.published = false
+	if err := x.locate(); err != nil || !ours || x.dst.name != former.Directory {
+		return err
+	}
+	x.former, x.ifExists = &former, Merge
+	return nil
 }
 
 // locate finds the places for a first try: the directory, and where this
@@ -199,6 +240,44 @@ func (x *extraction) isPublished(dst fs.FileInfo) bool {
 	return true
 }
 
+// holdsOnlyOurs reports whether the directory, which was there and empty before,
+// holds nothing but what was published.
+func (x *extraction) holdsOnlyOurs(ctx context.Context) (bool, error) {
+	known := make(map[string]bool)
+	for _, f := range x.note.Files {
+		known[f.Name] = true
+	}
+	for _, dir := range x.note.Dirs {
+		known[dir] = true
+	}
+	only := true
+	err := walk(ctx, x.job, x.dst, -1, func(below string, _ fs.FileMode) error {
+		only = only && known[below]
+		return nil
+	})
+	return only, err
+}
+
+// removeStale removes the files that an earlier attempt of the execution has
+// published and this one has not.
+func (x *extraction) removeStale() error {
+	for _, f := range x.note.Stale {
+		p, err := x.dst.in(x.job, f.Name)
+		if err != nil {
+			return err
+		}
+		if info, err := p.look(); err != nil {
+			return err
+		} else if info == nil || !info.Mode().IsRegular() || info.Size() != f.Size {
+			continue
+		}
+		if err := p.root.Remove(p.rel); err != nil {
+			return fault(p.name, err)
+		}
+	}
+	return nil
+}
+
 // result reports the files that are there and returns the output. Some may
 // have been taken already.
 func (x *extraction) result() (UnzipOutput, error) {
@@ -236,7 +315,7 @@ func (x *extraction) cleanup(ctx context.Context) (err error) {
 		return err
 	}
 	defer x.journal.Close()
-	if err := x.read(); err != nil {
+	if err := x.read(ctx); err != nil {
 		return err
 	}
 	keep := ""

@@ -25,10 +25,10 @@ type Hash struct {
 
 // HashConfig is the configuration of file.hash. It names at least one source.
 type HashConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" doc:"a file, a directory with all that is in it, or a pattern"`
-	SourcePaths []courier.Pattern `json:"source_paths,omitempty" doc:"several of them"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file, a directory with all that is in it, or a pattern"`
+	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
-	Algorithm   Algorithm         `json:"algorithm" default:"sha256" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
+	Algorithm   Algorithm         `json:"algorithm" default:"sha256" enum:"sha256,sha512,md5" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
 	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
 }
 

@@ -16,7 +16,8 @@ import (
 
 // A journal is what a step notes down about effects that can't be had twice,
 // so that a later attempt of the same step can tell its own deeds from those
-// of others. It is a file of lines of JSON beside the attempts' directories.
+// of others. It is a file of lines of JSON that lasts over all attempts of the
+// execution.
 // Without a workspace it is kept in memory, as long as the context lives.
 type journal struct {
 	root  *os.Root
@@ -33,7 +34,7 @@ func (*keptJournal) Close() error { return nil }
 // openJournal opens the journal of the step, if there is none an empty one.
 // The caller closes it.
 func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
-	dir := job.StepDir()
+	dir := job.NoteDir()
 	if dir == "" {
 		key := fmt.Sprintf("file.%s-%d-%s", verb, job.Step(), courier.FormatIteration(job.Iteration()))
 		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptJournal, error) { return &keptJournal{}, nil })
@@ -75,18 +76,22 @@ func parseJournal(b []byte) (lines []json.RawMessage, err error) {
 	return lines, nil
 }
 
-// start begins the journal anew with one line. It is on the disk when start
-// returns.
-func (j *journal) start(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
+// start begins the journal anew with the given lines. They are on the disk when
+// start returns.
+func (j *journal) start(all ...any) error {
+	var lines []json.RawMessage
+	for _, v := range all {
+		line, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, line)
 	}
 	if j.kept != nil {
-		j.kept.lines = []json.RawMessage{line}
+		j.kept.lines = lines
 		return nil
 	}
-	return j.replace([]json.RawMessage{line})
+	return j.replace(lines)
 }
 
 // replace puts a new file in the place of the journal's. An earlier attempt
@@ -177,6 +182,13 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// isNotes reports whether name, in the form of [courier.Context.Path], is where
+// this step or, for later attempts, any step notes something down, or lies there.
+func isNotes(job *courier.Context, name string) bool {
+	own := job.StepDir()
+	return own != "" && (place{name: own}.holds(name) || place{name: courier.NoteTop}.holds(name))
 }
 
 // An identity tells a file from another that has its name at another time.

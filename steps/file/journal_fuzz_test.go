@@ -97,7 +97,7 @@ func FuzzRetry(f *testing.F) {
 		write("../canary", "alive")
 		write("a.txt", "a")
 		write("d/x", "xyz")
-		write("0/"+verb+"-journal"+sideMark, string(text))
+		write(".notes/0/"+verb+"-journal"+sideMark, string(text))
 		job := courier.NewContext(courier.ContextConfig{Execution: "x", Workspace: work, Attempt: 2})
 		defer job.Close()
 		ctx := t.Context()

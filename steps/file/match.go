@@ -107,7 +107,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 		if m.place, err = p.in(s.job, below); err != nil {
 			return err
 		}
-		if own := s.job.StepDir(); own != "" && (m.holds(own) || place{name: own}.holds(m.name)) {
+		if isNotes(s.job, m.name) || s.job.StepDir() != "" && m.holds(s.job.StepDir()) {
 			return nil
 		}
 		m.info, err = m.stat()

@@ -33,7 +33,7 @@ type Move struct {
 type MoveConfig struct {
 	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
-	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
+	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
@@ -110,6 +110,7 @@ type move struct {
 	was      identity // of the source
 	copied   identity // of the copy that becomes the destination
 	side     place    // of that copy, until it does
+	own      identity // what an earlier attempt of the execution has put at dst
 }
 
 // A mover moves the files of one step.
@@ -160,7 +161,7 @@ func (m *mover) one(ctx context.Context, it *move) error {
 	}
 	if there, err := it.dst.replaceable(); err != nil {
 		return err
-	} else if there != nil && m.cfg.Idempotency == SkipIfExists {
+	} else if there != nil && m.cfg.Idempotency == SkipIfExists && !it.own.is(there) {
 		it.state = skipped
 		return m.mark(it, false)
 	}
@@ -173,6 +174,9 @@ func (m *mover) one(ctx context.Context, it *move) error {
 		if err := m.mark(it, true); err != nil {
 			return err
 		}
+	}
+	if err := m.job.HoldMoved(it.src.name, it.dst.name); err != nil {
+		return err
 	}
 	if it.src.root == it.dst.root {
 		if done, err := m.rename(it); done || err != nil {

@@ -12,6 +12,7 @@ type movePlan struct {
 	Source      string        `json:"source"`
 	Destination string        `json:"destination"`
 	Pattern     bool          `json:"pattern,omitempty"`
+	Attempt     int           `json:"attempt"` // of the execution
 	Items       []plannedMove `json:"items"`
 }
 
@@ -20,6 +21,9 @@ type plannedMove struct {
 	Source string   `json:"source"`
 	Target string   `json:"target"`
 	Was    identity `json:"was"`
+	// Own is what an earlier attempt of the execution has put at Target, which is
+	// no file of others.
+	Own identity `json:"own,omitzero"`
 }
 
 // A moveMark is a further line: what is new about one file of the plan.
@@ -72,6 +76,8 @@ func (m Move) resume(ctx context.Context, job *courier.Context, cfg MoveConfig) 
 	log, err := readMoves(j)
 	if err == nil && (log == nil || !log.plan.fits(cfg)) {
 		log, err = v.plan(ctx)
+	} else if err == nil && log.plan.Attempt < job.ExecutionAttempt() {
+		log, err = v.renew(ctx, log)
 	}
 	if err == nil {
 		err = v.load(log)
@@ -134,15 +140,77 @@ func (m *mover) plan(ctx context.Context) (*moveLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath.String(), Destination: m.cfg.DestinationPath, Pattern: pattern}}
+	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath.String(), Destination: m.cfg.DestinationPath, Pattern: pattern, Attempt: m.job.ExecutionAttempt()}}
 	for _, p := range pairs {
-		log.plan.Items = append(log.plan.Items, plannedMove{p.src.name, p.dst.name, identify(p.src.info)})
+		log.plan.Items = append(log.plan.Items, plannedMove{Source: p.src.name, Target: p.dst.name, Was: identify(p.src.info)})
 	}
 	if len(pairs) == 0 {
 		return log, nil
 	}
 	m.effect("plan")
 	return log, m.journal.start(log.plan)
+}
+
+// renew fits the plan of an earlier attempt of the execution to this one: what the
+// job has made again is moved again, even onto what was moved then. All else is as
+// it was decided.
+func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
+	r := m.cfg.request()
+	r.ignoreMissing = true
+	pairs, _, err := r.plan(ctx, m.job, m.Limits.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]int)
+	for i, it := range log.plan.Items {
+		known[it.Source] = i
+	}
+	log.plan.Attempt = m.job.ExecutionAttempt()
+	for _, p := range pairs {
+		again := plannedMove{Source: p.src.name, Target: p.dst.name, Was: identify(p.src.info)}
+		i, planned := known[p.src.name]
+		if planned && log.was(i) == again.Was {
+			continue // it was not moved, or goes on being copied
+		}
+		if remade, err := m.job.Remade(p.src.name); err != nil {
+			return nil, err
+		} else if !remade {
+			m.job.Log().Warn("a file has come since an earlier attempt of the execution has moved what was to be moved; it stays", "path", p.src.name)
+			continue
+		}
+		if !planned {
+			log.plan.Items = append(log.plan.Items, again)
+			continue
+		}
+		again.Own = log.own(i)
+		log.plan.Items[i] = again
+		delete(log.marks, i)
+	}
+	lines := []any{log.plan}
+	for _, mark := range log.marks {
+		lines = append(lines, mark)
+	}
+	return log, m.journal.start(lines...)
+}
+
+// was is what the source of an item was when it was last looked at.
+func (log *moveLog) was(i int) identity {
+	if mark, ok := log.marks[i]; ok {
+		return mark.Was
+	}
+	return log.plan.Items[i].Was
+}
+
+// own is what an item has become at its target.
+func (log *moveLog) own(i int) identity {
+	mark := log.marks[i]
+	switch {
+	case mark.State == skipped:
+		return identity{}
+	case mark.Copied != identity{}:
+		return mark.Copied
+	}
+	return log.was(i)
 }
 
 // load turns what is written down into the files to be moved.
@@ -157,7 +225,7 @@ func (m *mover) load(log *moveLog) error {
 		if err != nil {
 			return err
 		}
-		v := move{index: i, src: src, dst: dst, was: it.Was}
+		v := move{index: i, src: src, dst: dst, was: it.Was, own: it.Own}
 		if mark, ok := log.marks[i]; ok {
 			v.state, v.was, v.copied = mark.State, mark.Was, mark.Copied
 			if mark.Side != "" {

@@ -136,8 +136,7 @@ func (c *collector) add(ctx context.Context, m match) (int, error) {
 		if err != nil {
 			return err
 		}
-		own := c.job.StepDir()
-		if p.name == c.dst.name || strings.Contains(below, sideMark) || own != "" && (place{name: own}).holds(p.name) {
+		if p.name == c.dst.name || strings.Contains(below, sideMark) || isNotes(c.job, p.name) {
 			return nil
 		}
 		if !typ.IsDir() && !typ.IsRegular() {

@@ -32,7 +32,7 @@ type SplitConfig struct {
 	SourcePath      string         `json:"source_path" courier:"required,path" doc:"the file to split"`
 	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
 	PartBytes       int64          `json:"part_bytes" courier:"required" doc:"size of a part, but for the last; at least 1"`
-	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" doc:"json, or text for what sha256sum can check"`
+	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" enum:"json,text" doc:"json, or text for what sha256sum can check"`
 }
 
 // SplitOutput is the output of file.split.

@@ -51,10 +51,10 @@ func (f TarFormat) compression() compression {
 
 // TarConfig is the configuration of file.tar. It names at least one source.
 type TarConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" doc:"a file or directory to pack, or a pattern"`
-	SourcePaths []courier.Pattern `json:"source_paths,omitempty" doc:"several of them"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern"`
+	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"the archive's path; by default the source's name, or archive, and a dot and the format, in the attempt's own directory, or in this directory if it exists or ends in /"`
-	Format      TarFormat         `json:"format" default:"tar" doc:"tar, or tar.gz or tar.zst to compress it"`
+	Format      TarFormat         `json:"format" default:"tar" enum:"tar,tar.gz,tar.zst" doc:"tar, or tar.gz or tar.zst to compress it"`
 	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
 }
 

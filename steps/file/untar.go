@@ -31,8 +31,8 @@ type Untar struct {
 type UntarConfig struct {
 	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
 	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
-	Format          TarFormat `json:"format,omitempty" doc:"tar, tar.gz or tar.zst; by default the content decides"`
-	IfExists        IfExists  `json:"if_exists" default:"fail" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
+	Format          TarFormat `json:"format,omitempty" enum:"tar,tar.gz,tar.zst" doc:"tar, tar.gz or tar.zst; by default the content decides"`
+	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"fail,merge" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
 }
 
 // UntarOutput is the output of file.untar.

@@ -43,7 +43,7 @@ func (i *IfExists) UnmarshalText(text []byte) error {
 type UnzipConfig struct {
 	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
 	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
-	IfExists        IfExists `json:"if_exists" default:"fail" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
+	IfExists        IfExists `json:"if_exists" default:"fail" enum:"fail,merge" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
 	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; with it, entries that are not encrypted are refused"`
 }
 

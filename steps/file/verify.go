@@ -21,7 +21,7 @@ type Verify struct {
 type VerifyConfig struct {
 	ManifestPath string    `json:"manifest_path" courier:"required,path" doc:"the manifest"`
 	Directory    string    `json:"directory,omitempty" courier:"path" doc:"the directory that the names in the manifest are relative to; by default the manifest's"`
-	Algorithm    Algorithm `json:"algorithm,omitempty" doc:"sha256, sha512 or md5 to refuse sums of any other kind; by default their length decides"`
+	Algorithm    Algorithm `json:"algorithm,omitempty" enum:"sha256,sha512,md5" doc:"sha256, sha512 or md5 to refuse sums of any other kind; by default their length decides"`
 	FailIfBad    bool      `json:"fail_if_bad" default:"true" doc:"whether a missing or different file is an error; if not, the output tells"`
 }
 

@@ -44,7 +44,7 @@ type WaitConfig struct {
 	StableSeconds  float64         `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
 	PollSeconds    float64         `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
 	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
-	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" doc:"fail, or continue to complete with found false"`
+	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" enum:"fail,continue" doc:"fail, or continue to complete with found false"`
 }
 
 // WaitOutput is the output of file.wait.

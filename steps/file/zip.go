@@ -33,8 +33,8 @@ type Zip struct {
 
 // ZipConfig is the configuration of file.zip. It names at least one source.
 type ZipConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" doc:"a file or directory to pack, or a pattern"`
-	SourcePaths []courier.Pattern `json:"source_paths,omitempty" doc:"several of them"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern"`
+	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"the archive's path; by default the source's name and .zip, or archive.zip, in the attempt's own directory, or in this directory if it exists or ends in /"`
 	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
 	Password    string            `json:"password,omitempty" doc:"encrypts the files with AES-256, as a reference such as secret:NAME; names and sizes stay readable"`

@@ -18,17 +18,63 @@ func (t *downloading) note() error {
 	if t.cfg.AfterTransfer == remote.AfterKeep || len(t.Files) == 0 {
 		return nil
 	}
+	err := remote.HoldDownloads(t.job, t.Files, func(f remoteFile) string { return f.Local })
+	if err != nil {
+		return err
+	}
 	t.At = time.Now()
-	return noteOn(t.job, "downloaded").write(t.downloaded)
+	t.RemotePath, t.Pattern, t.LocalPath, t.Attempt = t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, t.job.ExecutionAttempt()
+	return lastingNote(t.job, "downloaded").write(t.downloaded)
 }
 
 // recall takes over what an earlier attempt has written down, and reports
 // whether there is anything.
-func (t *downloading) recall() (bool, error) {
-	if t.cfg.AfterTransfer == remote.AfterKeep || !t.job.Repeated() {
+func (t *downloading) recall(ctx context.Context) (bool, error) {
+	if t.cfg.AfterTransfer == remote.AfterKeep {
 		return false, nil
 	}
-	return noteOn(t.job, "downloaded").read(&t.downloaded)
+	var then downloaded
+	known, err := lastingNote(t.job, "downloaded").read(&then)
+	if err != nil || !known || then.RemotePath != t.cfg.RemotePath || then.Pattern != t.cfg.Pattern.String() || then.LocalPath != t.cfg.LocalPath {
+		return false, err
+	}
+	if then.Attempt < t.job.ExecutionAttempt() {
+		if known, err = t.holds(ctx, then.Files); err != nil || !known {
+			return false, err
+		}
+	}
+	t.downloaded = then
+	return true, nil
+}
+
+// holds reports whether what an earlier attempt of the execution has downloaded
+// need not be downloaded again: the local file is there, or was taken away by a
+// later step of that attempt, which knows; and the job has not made the source
+// again.
+func (t *downloading) holds(ctx context.Context, files []remoteFile) (held bool, err error) {
+	err = use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
+		held = true
+		for _, f := range files {
+			_, there := localIs(t.job, f.Local, f.Size)
+			n, err := s.stat(ctx, f.Remote)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case err != nil:
+				return s.fault("download", f.Remote, err)
+			case n.size == f.Size && n.modified.Equal(f.Modified):
+				held = held && there
+				continue
+			}
+			remade, err := remote.Remade(t.job, "ftp", t.cfg.ConnectionID, f.Remote)
+			if err != nil {
+				return err
+			}
+			held = held && !remade
+		}
+		return nil
+	})
+	return held, err
 }
 
 // after does with the remote files what after_transfer says. One that is no
@@ -76,7 +122,11 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 }
 
 func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) error {
-	if _, ok := localIs(t.job, f.Local, f.Size); !ok {
+	_, there := localIs(t.job, f.Local, f.Size)
+	if !there && t.Attempt < t.job.ExecutionAttempt() {
+		t.job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", safename.Quote(f.Local))
+		return nil
+	} else if !there {
 		return courier.Permanent(fmt.Errorf("the local file %s is no longer what was downloaded, so the remote one is kept", safename.Quote(f.Local)))
 	}
 	if err := t.job.Wrote(f.Local); err != nil {
@@ -124,7 +174,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 		return err
 	}
 	t := &downloading{Download: d, job: job, cfg: cfg}
-	if _, err := noteOn(job, "downloaded").read(&t.downloaded); err != nil || len(t.Files) == 0 {
+	if _, err := lastingNote(job, "downloaded").read(&t.downloaded); err != nil || len(t.Files) == 0 {
 		return err
 	}
 	return use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {

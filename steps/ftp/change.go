@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
@@ -27,7 +28,7 @@ type DeleteConfig struct {
 	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to delete is no error"`
-	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about entries of the directory that can't be used: skip or fail"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
@@ -49,43 +50,127 @@ func (cfg DeleteConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
-// Execute deletes the files. What an earlier attempt has found and written down
-// is deleted, whether it is still there or not.
+// A deletePlan is what is written down before files are deleted.
+type deletePlan struct {
+	Path    string            `json:"path"`
+	Pattern string            `json:"pattern,omitempty"`
+	Items   []plannedDeletion `json:"items"`
+	Attempt int               `json:"attempt"` // of the execution
+}
+
+// A plannedDeletion is a file and what it was when that was decided.
+type plannedDeletion struct {
+	Path string `json:"path"`
+	Was  fileID `json:"was"`
+}
+
+// A fileID tells a remote file from another that has its name at another time, as
+// far as size and time can.
+type fileID struct {
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+func (n node) id() fileID { return fileID{n.size, n.modified.UTC()} }
+
+// Execute deletes the files. What an earlier attempt has found and written down is
+// deleted, unless another file has its name by now.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
 	out := DeleteOutput{DeletedFiles: []string{}}
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
-		ledger, known, err := noteOn(job, "deleted"), false, error(nil)
-		if job.Repeated() {
-			if known, err = ledger.read(&out.DeletedFiles); err != nil {
+	var plan deletePlan
+	ledger := lastingNote(job, "deleted")
+	known, err := ledger.read(&plan)
+	if err != nil {
+		return out, err
+	}
+	known = known && plan.Path == cfg.RemotePath && plan.Pattern == cfg.Pattern.String()
+	err = use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
+		if !known || plan.Attempt < job.ExecutionAttempt() {
+			if plan, err = s.planDeletion(ctx, job, cfg, plan, known); err != nil {
+				return err
+			}
+			if err := ledger.write(plan); err != nil {
 				return err
 			}
 		}
-		if !known {
-			if out.DeletedFiles, err = s.toDelete(ctx, job, cfg); err != nil {
-				return err
-			}
-			if err := ledger.write(out.DeletedFiles); err != nil {
-				return err
-			}
-		}
-		for _, p := range out.DeletedFiles {
-			job.Progress(0, -1, p)
-			if err := s.delete(ctx, p); err != nil {
-				return s.fault("delete", p, err)
+		for _, it := range plan.Items {
+			job.Progress(0, -1, it.Path)
+			if err := s.deleteOne(ctx, job, it, known); err != nil {
+				return s.fault("delete", it.Path, err)
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return out, err
+	}
+	for _, it := range plan.Items {
+		out.DeletedFiles = append(out.DeletedFiles, it.Path)
+	}
 	out.FileCount = len(out.DeletedFiles)
-	return out, err
+	return out, nil
+}
+
+// planDeletion decides what is deleted. What an earlier attempt of the execution
+// has decided, of which former tells if known is set, stays as it is, but for what
+// the job has made again.
+func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg DeleteConfig, former deletePlan, known bool) (deletePlan, error) {
+	if !known {
+		former = deletePlan{Path: cfg.RemotePath, Pattern: cfg.Pattern.String(), Items: []plannedDeletion{}}
+	}
+	cfg.IgnoreMissing = cfg.IgnoreMissing || known
+	former.Attempt = job.ExecutionAttempt()
+	found, err := s.toDelete(ctx, job, cfg)
+	if err != nil || !known {
+		former.Items = append(former.Items, found...)
+		return former, err
+	}
+	at := make(map[string]int)
+	for i, it := range former.Items {
+		at[it.Path] = i
+	}
+	for _, it := range found {
+		i, planned := at[it.Path]
+		if planned && former.Items[i].Was == it.Was {
+			continue
+		}
+		if remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, it.Path); err != nil {
+			return former, err
+		} else if !remade {
+			continue
+		}
+		if planned {
+			former.Items[i] = it
+		} else {
+			former.Items = append(former.Items, it)
+		}
+	}
+	return former, nil
+}
+
+// deleteOne deletes a file. If an earlier attempt may have done so, only the
+// very file that was to be deleted then.
+func (s *session) deleteOne(ctx context.Context, job *courier.Context, it plannedDeletion, again bool) error {
+	if again {
+		n, err := s.stat(ctx, it.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // or it is a link that leads nowhere
+		case err != nil:
+			return err
+		case n.id() != it.Was:
+			job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "connection", s.id, "file", safename.Quote(it.Path))
+			return nil
+		}
+	}
+	return s.delete(ctx, it.Path)
 }
 
 // toDelete finds the files.
-func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg DeleteConfig) ([]string, error) {
-	files := []string{}
+func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg DeleteConfig) ([]plannedDeletion, error) {
+	var files []plannedDeletion
 	if cfg.Pattern == "" {
 		n, err := s.stat(ctx, cfg.RemotePath)
 		switch {
@@ -94,7 +179,7 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		case err == nil && n.isDir:
 			err = courier.Permanent(errors.New("is a directory; to delete files in it set pattern, to remove it use ftp.rmdir"))
 		}
-		return append(files, cfg.RemotePath), s.fault("delete", cfg.RemotePath, err)
+		return append(files, plannedDeletion{cfg.RemotePath, n.id()}), s.fault("delete", cfg.RemotePath, err)
 	}
 	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	if err != nil {
@@ -104,7 +189,12 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		return nil, s.fault("delete", cfg.RemotePath, courier.Permanent(fmt.Errorf("the directory has no files that match %s; if that is in order, set ignore_missing", safename.Quote(cfg.Pattern.String()))))
 	}
 	for _, f := range found {
-		files = append(files, f.Path)
+		job.Progress(0, -1, f.Path)
+		n, err := s.stat(ctx, f.Path) // a listing may tell another time
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, s.fault("delete", f.Path, err)
+		}
+		files = append(files, plannedDeletion{f.Path, n.id()})
 	}
 	return files, nil
 }
@@ -144,7 +234,7 @@ type RenameConfig struct {
 	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	RemotePath   string `json:"remote_path" courier:"required,path" doc:"what to rename; taken from the login directory unless it begins with a slash"`
 	NewPath      string `json:"new_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / gets it under its name"`
-	Idempotency  string `json:"idempotency" default:"overwrite" doc:"what to do if there is a file with the new path: overwrite, skip_if_exists to leave both as they are, or fail_if_exists"`
+	Idempotency  string `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists,fail_if_exists" doc:"what to do if there is a file with the new path: overwrite, skip_if_exists to leave both as they are, or fail_if_exists"`
 }
 
 // RenameOutput is the output of [Rename].
@@ -166,9 +256,21 @@ func (cfg RenameConfig) check() error {
 
 // A renaming is what is written down before the renaming.
 type renaming struct {
-	To   string `json:"to"`
-	Dir  bool   `json:"dir"`
-	Size int64  `json:"size"`
+	From    string    `json:"from"`
+	Path    string    `json:"path"` // as configured
+	To      string    `json:"to"`
+	Dir     bool      `json:"dir"`
+	Size    int64     `json:"size"`
+	Time    time.Time `json:"time"`
+	Over    bool      `json:"over,omitempty"` // what has the new path is of an earlier attempt of the execution
+	Skipped bool      `json:"skipped,omitempty"`
+	Done    bool      `json:"done,omitempty"`
+	Attempt int       `json:"attempt"` // of the execution
+}
+
+// is reports whether n is what was to be renamed, as far as the server tells.
+func (r renaming) is(n node) bool {
+	return n.isDir == r.Dir && (n.isDir || n.size == r.Size && n.modified.Equal(r.Time))
 }
 
 // Execute renames.
@@ -184,54 +286,109 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	return out, err
 }
 
-func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg RenameConfig) (out RenameOutput, err error) {
+func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg RenameConfig) (RenameOutput, error) {
 	var was renaming
-	ledger, known := noteOn(job, "renamed"), false
-	if job.Repeated() {
-		if known, err = ledger.read(&was); err != nil {
-			return out, err
-		}
-	}
-	from, err := s.stat(ctx, cfg.RemotePath)
-	if errors.Is(err, fs.ErrNotExist) && known {
-		if to, e := s.stat(ctx, was.To); e == nil && to.isDir == was.Dir && (to.isDir || to.size == was.Size) {
-			return RenameOutput{RenamedFile: was.To}, nil // by an earlier attempt
-		} else if e != nil && !isReply(e) {
-			return out, e
-		}
-	}
+	ledger := lastingNote(job, "renamed")
+	known, err := ledger.read(&was)
 	if err != nil {
-		return out, err
+		return RenameOutput{}, err
 	}
-	now := renaming{To: cfg.NewPath, Dir: from.isDir, Size: from.size}
+	known = known && was.From == cfg.RemotePath && was.Path == cfg.NewPath
+	from, err := s.stat(ctx, cfg.RemotePath)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !(gone && known) {
+		return RenameOutput{}, err
+	}
+	if known {
+		done, err := s.wasRenamed(ctx, job, cfg, &was, from, gone)
+		if done || err != nil {
+			return was.output(), err
+		}
+	}
+	now, err := s.planRename(ctx, job, cfg, from, known && was.Over)
+	if err != nil || now.Skipped {
+		return now.output(), err
+	}
+	if err := ledger.write(now); err != nil {
+		return now.output(), err
+	}
+	if path.Clean(now.To) != path.Clean(cfg.RemotePath) {
+		err = s.rename(ctx, cfg.RemotePath, now.To)
+		if isReply(err) {
+			if _, e := s.stat(ctx, now.To); e == nil {
+				if err = s.remove(ctx, now.To); err == nil {
+					err = s.rename(ctx, cfg.RemotePath, now.To)
+				}
+			}
+		}
+	}
+	if err == nil {
+		now.Done = true
+		err = ledger.write(now)
+	}
+	if err == nil {
+		err = remote.Produced(job, "ftp", cfg.ConnectionID, now.To)
+	}
+	return now.output(), err
+}
+
+func (r renaming) output() RenameOutput {
+	out := RenameOutput{RenamedFile: r.To, Skipped: r.Skipped}
+	if r.Skipped {
+		out.Reason = "file_exists"
+	}
+	return out
+}
+
+// wasRenamed reports whether the renaming that was written down took place, and
+// need not be done again. If it is to be done again although it took place, it
+// sets Over if what has the new path is still what was renamed.
+func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg RenameConfig, was *renaming, from node, gone bool) (bool, error) {
+	former := was.Attempt < job.ExecutionAttempt()
+	to, err := s.stat(ctx, was.To)
+	if err != nil && !isReply(err) && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	there := err == nil && was.is(to)
+	if gone {
+		if there || former && was.Done {
+			return true, nil // by an earlier attempt; whoever it was for may have taken it
+		}
+		return false, fmt.Errorf("it is gone, and what an earlier attempt was about to make of it, %s, is not there: %w", safename.Quote(was.To), fs.ErrNotExist)
+	}
+	if !former {
+		return was.Done && there, nil // what has come since stays
+	}
+	remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, cfg.RemotePath)
+	if err != nil {
+		return false, err
+	}
+	was.Over = remade && there
+	return was.Done && !remade, nil
+}
+
+// planRename finds out what renaming comes to. Over says that what has the new path
+// may be replaced.
+func (s *session) planRename(ctx context.Context, job *courier.Context, cfg RenameConfig, from node, over bool) (renaming, error) {
+	now := renaming{
+		From: cfg.RemotePath, Path: cfg.NewPath, To: cfg.NewPath, Dir: from.isDir, Size: from.size, Time: from.modified,
+		Over: over, Attempt: job.ExecutionAttempt(),
+	}
 	target, err := s.stat(ctx, cfg.NewPath)
 	if strings.HasSuffix(cfg.NewPath, "/") || err == nil && target.isDir {
 		now.To = remote.Join(cfg.NewPath, path.Base(cfg.RemotePath))
 		target, err = s.stat(ctx, now.To)
 	}
-	out.RenamedFile = now.To
-	exists := err == nil
-	switch {
+	switch exists := err == nil; {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return out, err
+		return now, err
 	case exists && path.Clean(now.To) == path.Clean(cfg.RemotePath):
-		return out, nil
-	case exists && cfg.Idempotency == idempotencySkip:
-		out.Skipped, out.Reason = true, "file_exists"
-		return out, nil
-	case exists && (cfg.Idempotency == idempotencyFail || target.isDir || from.isDir):
-		return out, courier.Permanent(fmt.Errorf("%s exists: %w", safename.Quote(now.To), fs.ErrExist))
+	case exists && !over && cfg.Idempotency == idempotencySkip:
+		now.Skipped = true
+	case exists && (!over && cfg.Idempotency == idempotencyFail || target.isDir || from.isDir):
+		return now, courier.Permanent(fmt.Errorf("%s exists: %w", safename.Quote(now.To), fs.ErrExist))
 	}
-	if err := ledger.write(now); err != nil {
-		return out, err
-	}
-	err = s.rename(ctx, cfg.RemotePath, now.To)
-	if isReply(err) && exists {
-		if err = s.remove(ctx, now.To); err == nil {
-			err = s.rename(ctx, cfg.RemotePath, now.To)
-		}
-	}
-	return out, err
+	return now, nil
 }
 
 // Validate logs in and checks that there is something to rename.

@@ -25,21 +25,21 @@ type DownloadConfig struct {
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
-	Idempotency   string          `json:"idempotency" default:"overwrite" doc:"overwrite, which goes on where an earlier attempt or a lost connection ended; skip_if_exists to leave local files that exist as they are; or resume to leave also files that have the size and time of the remote ones, and to go on with small files too; across attempts, going on needs local_path"`
-	ExpectedSize  *int64          `json:"expected_size,omitempty" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
+	Idempotency   string          `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists,resume" doc:"overwrite, which goes on where an earlier attempt or a lost connection ended; skip_if_exists to leave local files that exist as they are; or resume to leave also files that have the size and time of the remote ones, and to go on with small files too; across attempts, going on needs local_path"`
+	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
-	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" doc:"what to do about entries of the directory that can't be used: skip or fail"`
-	ParallelFiles int             `json:"parallel_files" default:"4" doc:"how many files to download at a time; the connection's max_sessions is the most"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
+	ParallelFiles int             `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to download at a time; the connection's max_sessions is the most"`
 
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
-	Preserve       string          `json:"preserve" default:"times" doc:"what the local file takes over: none or times; FTP tells no modes"`
-	Checksum       string          `json:"checksum" default:"none" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
-	AfterTransfer  string          `json:"after_transfer" default:"keep" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	Preserve       string          `json:"preserve" default:"times" enum:"none,times" doc:"what the local file takes over: none or times; FTP tells no modes"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" doc:"download only files whose size and time have not changed for so many seconds"`
+	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
-	MaxBytes       int64           `json:"max_bytes,omitempty" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
 }
 
 // DownloadOutput is the output of [Download].
@@ -136,6 +136,11 @@ type downloaded struct {
 	Skipped  int          `json:"skipped"`
 	NotReady int          `json:"not_ready"`
 	At       time.Time    `json:"at"` // when all was downloaded
+
+	RemotePath string `json:"remote_path"`
+	Pattern    string `json:"pattern"`
+	LocalPath  string `json:"local_path"`
+	Attempt    int    `json:"attempt"` // of the execution
 }
 
 // A downloading is one execution of the step.
@@ -155,7 +160,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 		return DownloadOutput{}, err
 	}
 	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
-	known, err := t.recall()
+	known, err := t.recall(ctx)
 	if err == nil && !known {
 		err = t.all(ctx)
 	}

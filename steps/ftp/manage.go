@@ -39,9 +39,13 @@ func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfi
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return out, err
 	}
-	return out, use(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
+	err := use(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
 		return s.makeAll(ctx, cfg.RemotePath)
 	})
+	if err == nil {
+		err = remote.Produced(job, "ftp", cfg.ConnectionID, cfg.RemotePath)
+	}
+	return out, err
 }
 
 // makeAll makes a directory, and those above it that don't exist.
@@ -121,14 +125,32 @@ func checkTarget(p string) error {
 	return nil
 }
 
+// A rmdirNote says that an attempt has removed the directory.
+type rmdirNote struct {
+	Removed string `json:"removed"`
+	Attempt int    `json:"attempt"` // of the execution
+}
+
 // Execute removes the directory. If an earlier attempt may have done that, it
-// is no error that there is none.
+// is no error that there is none, and one that has come since stays.
 func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
 	out := RmdirOutput{RemovedDirectory: cfg.RemotePath}
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	return out, use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
+	ledger, note := lastingNote(job, "removed directory"), rmdirNote{}
+	if _, err := ledger.read(&note); err != nil {
+		return out, err
+	}
+	if note.Removed == cfg.RemotePath {
+		if note.Attempt == job.ExecutionAttempt() {
+			return out, nil
+		}
+		if remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, cfg.RemotePath); err != nil || !remade {
+			return out, err
+		}
+	}
+	err := use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
 		n, err := s.stat(ctx, cfg.RemotePath)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && (cfg.IgnoreMissing || job.Repeated()):
@@ -142,6 +164,10 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		}
 		return s.fault("remove directory", cfg.RemotePath, err)
 	})
+	if err == nil {
+		err = ledger.write(rmdirNote{cfg.RemotePath, job.ExecutionAttempt()})
+	}
+	return out, err
 }
 
 // A removal is one of a directory.

@@ -15,22 +15,30 @@ import (
 // so that they can tell their own deeds from those of others. Without a
 // workspace there are none.
 type slip struct {
-	job  *courier.Context
-	name string
+	job       *courier.Context
+	dir, name string
 }
 
 // noteOn returns the note of this step about a subject.
 func noteOn(job *courier.Context, subject string) slip {
 	sum := sha256.Sum256([]byte(subject))
-	return slip{job, "ftp-" + hex.EncodeToString(sum[:8])}
+	return slip{job, job.StepDir(), "ftp-" + hex.EncodeToString(sum[:8])}
+}
+
+// lastingNote returns the note of this step about a subject that later attempts
+// of the execution see too.
+func lastingNote(job *courier.Context, subject string) slip {
+	n := noteOn(job, subject)
+	n.dir = job.NoteDir()
+	return n
 }
 
 // read decodes the note into v and reports whether there is one.
-func (n slip) read(v any) (bool, error) { return note.Read(n.job, n.name, v) }
+func (n slip) read(v any) (bool, error) { return note.ReadIn(n.job, n.dir, n.name, v) }
 
 // write replaces the note. It is durable when write returns.
 func (n slip) write(v any) error {
-	if err := note.Write(n.job, n.name, v); !errors.Is(err, note.ErrNoPlace) {
+	if err := note.WriteIn(n.job, n.dir, n.name, v); !errors.Is(err, note.ErrNoPlace) {
 		return err
 	}
 	return nil

@@ -163,19 +163,22 @@ func (t *uploading) note() error {
 		return nil
 	}
 	t.at = time.Now()
-	return noteOn(t.job, "uploaded").write(remote.UploadNote{
-		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
+	return lastingNote(t.job, "uploaded").write(remote.UploadNote{
+		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at, Attempt: t.job.ExecutionAttempt()})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
 // there is anything.
-func (t *uploading) recall() (bool, error) {
-	if t.cfg.AfterTransfer == remote.AfterKeep || !t.job.Repeated() {
+func (t *uploading) recall(ctx context.Context) (bool, error) {
+	if t.cfg.AfterTransfer == remote.AfterKeep {
 		return false, nil
 	}
 	var n remote.UploadNote
-	known, err := noteOn(t.job, "uploaded").read(&n)
+	known, err := lastingNote(t.job, "uploaded").read(&n)
 	if err != nil || !known || n.LocalPath != t.cfg.LocalPath.String() || n.RemotePath != t.cfg.RemotePath {
+		return false, err
+	}
+	if done, err := n.Done(ctx, t.job, t.cfg.sources()); err != nil || !done {
 		return false, err
 	}
 	t.several, t.at = n.Several, n.At

@@ -25,14 +25,14 @@ type RequestConfig struct {
 	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, escaped as needed"`
 	Headers map[string]string `json:"headers,omitempty" doc:"headers of the request"`
 
-	Body        string          `json:"body,omitempty" doc:"text to send"`
-	JSON        json.RawMessage `json:"json,omitempty" doc:"a value to send as JSON"`
-	BodyPath    string          `json:"body_path,omitempty" courier:"path" doc:"a file to send"`
+	Body        string          `json:"body,omitempty" courier:"at_most_one=body" doc:"text to send"`
+	JSON        json.RawMessage `json:"json,omitempty" courier:"at_most_one=body" doc:"a value to send as JSON"`
+	BodyPath    string          `json:"body_path,omitempty" courier:"path,at_most_one=body" doc:"a file to send"`
 	ContentType string          `json:"content_type,omitempty" doc:"type of what is sent; application/json for json, text/plain for body and application/octet-stream for body_path by default"`
 
-	Username    string `json:"username,omitempty" doc:"for basic authentication"`
+	Username    string `json:"username,omitempty" courier:"at_most_one=login" doc:"for basic authentication"`
 	Password    string `json:"password,omitempty" doc:"for basic authentication; give it as secret:NAME"`
-	BearerToken string `json:"bearer_token,omitempty" doc:"token for bearer authentication; give it as secret:NAME"`
+	BearerToken string `json:"bearer_token,omitempty" courier:"at_most_one=login" doc:"token for bearer authentication; give it as secret:NAME"`
 
 	ExpectedStatus []Status `json:"expected_status,omitempty" doc:"statuses that count as success, such as 200, \"2xx\" or \"200-204\"; 2xx by default"`
 	MaxRedirects   *int     `json:"max_redirects,omitempty" doc:"redirects to follow, 10 at most; 5 by default, 0 none"`
@@ -40,7 +40,7 @@ type RequestConfig struct {
 	OutputPath      string   `json:"output_path,omitempty" courier:"path" doc:"file for the content of the response; an existing file is replaced when all of it has arrived"`
 	Resume          bool     `json:"resume,omitempty" doc:"continue an interrupted download where it ended, if the server can tell that the content is still the same"`
 	SHA256          string   `json:"sha256,omitempty" doc:"hash that the content of the response must have, as 64 hexadecimal digits"`
-	MaxBytes        int64    `json:"max_bytes,omitempty" doc:"most bytes of content that are accepted; by default 1 MiB, and 10 GiB with output_path"`
+	MaxBytes        int64    `json:"max_bytes,omitempty" min:"0" doc:"most bytes of content that are accepted; by default 1 MiB, and 10 GiB with output_path"`
 	ResponseHeaders []string `json:"response_headers,omitempty" doc:"headers of the response that become outputs"`
 
 	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" doc:"longest time until the server answers; 60 by default"`

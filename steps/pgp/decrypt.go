@@ -36,7 +36,7 @@ type DecryptConfig struct {
 	InputPath      string       `json:"input_path" courier:"required,path" doc:"The encrypted file."`
 	OutputPath     string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
 	PrivateKeyIDs  []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
-	Verify         Verification `json:"verify" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
+	Verify         Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
 	SignerKeyIDs   []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
 	MaxOutputBytes int64        `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }

@@ -27,8 +27,8 @@ type SignConfig struct {
 	InputPath    string   `json:"input_path" courier:"required,path" doc:"The file to sign."`
 	OutputPath   string   `json:"output_path" courier:"path" doc:"The signature or the signed message, or with a slash at its end the directory for it. Default: the input's name with .sig if mode is detached, otherwise with .signed, in the attempt's own directory."`
 	SigningKeyID string   `json:"signing_key_id" courier:"required" doc:"The private key that signs: its name, fingerprint or key id."`
-	Mode         SignMode `json:"mode" default:"detached" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`
-	OutputFormat Format   `json:"output_format" default:"binary" doc:"binary, or armored: a text file. What clearsign makes is always one."`
+	Mode         SignMode `json:"mode" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`
+	OutputFormat Format   `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file. What clearsign makes is always one."`
 }
 
 // SignMode is where a signature stands.

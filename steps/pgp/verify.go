@@ -36,7 +36,7 @@ type VerifyConfig struct {
 	InputPath             string      `json:"input_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
 	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
 	ExpectedSignerKeyIDs  []string    `json:"expected_signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
-	Require               Requirement `json:"require" default:"nothing" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
+	Require               Requirement `json:"require" default:"nothing" enum:"nothing,valid" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
 	OutputPath            string      `json:"output_path" courier:"path" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
 	MaxOutputBytes        int64       `json:"max_output_bytes" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }

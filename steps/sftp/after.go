@@ -74,6 +74,7 @@ type downloadNote struct {
 	Skipped    int              `json:"skipped"`
 	NotReady   int              `json:"not_ready"`
 	At         time.Time        `json:"at"`
+	Attempt    int              `json:"attempt"` // of the execution
 }
 
 type downloadedFile struct {
@@ -94,12 +95,15 @@ func (t *downloading) note(ctx context.Context) error {
 	if t.cfg.AfterTransfer == remote.AfterKeep && !slices.ContainsFunc(t.files, kept) {
 		return nil
 	}
-	notes, err := openNotes(ctx, t.job, "download")
+	notes, err := t.openNotes(ctx)
+	if err == nil && t.cfg.AfterTransfer != remote.AfterKeep {
+		err = remote.HoldDownloads(t.job, t.files, func(f remoteFile) string { return f.local })
+	}
 	if err != nil {
 		return err
 	}
 	t.at = time.Now()
-	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at}
+	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at, t.job.ExecutionAttempt()}
 	for _, f := range t.files {
 		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero()})
 	}
@@ -112,7 +116,7 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	if !t.remembers() {
 		return false, nil
 	}
-	notes, err := openNotes(ctx, t.job, "download")
+	notes, err := t.openNotes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -128,6 +132,53 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 		}
 		t.files = append(t.files, r)
 	}
+	t.former = n.Attempt < t.job.ExecutionAttempt()
+	return true, nil
+}
+
+// openNotes opens the notes about what is downloaded. Where the sources go, they
+// last over all attempts of the execution.
+func (t *downloading) openNotes(ctx context.Context) (*notebook, error) {
+	if t.cfg.AfterTransfer == remote.AfterKeep {
+		return openNotes(ctx, t.job, "download")
+	}
+	return openLasting(ctx, t.job, "download")
+}
+
+// claimFormer is claim for what an earlier attempt of the execution has downloaded.
+// A file that is gone on both sides was taken away by a later step of that attempt,
+// which knows. It reports false if the job has made one of the sources again, or
+// one that is still there has to be downloaded again.
+func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
+	for _, f := range t.files {
+		info, err := t.job.Stat(f.local)
+		there := err == nil && info.Mode().IsRegular() && info.Size() == f.size
+		var source attrs
+		err = use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) (err error) {
+			source, err = s.stat(ctx, f.remote)
+			if errors.Is(err, fs.ErrNotExist) {
+				source, err = attrs{}, nil
+			}
+			return s.fault("download", f.remote, err)
+		})
+		if err != nil {
+			return false, err
+		}
+		if gone := source == (attrs{}); !gone && identify(source) == f.was && !there {
+			return false, nil
+		} else if !gone && identify(source) != f.was {
+			if remade, err := remote.Remade(t.job, "sftp", t.cfg.ConnectionID, f.remote); err != nil || remade {
+				return false, err
+			}
+		}
+		if !there {
+			t.job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", f.local)
+			continue
+		}
+		if err := t.job.Wrote(f.local); err != nil {
+			return false, err
+		}
+	}
 	return true, nil
 }
 
@@ -135,6 +186,9 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 // and, if the sources are kept, still what they hold. It moves files from the
 // directory of that attempt to this one's.
 func (t *downloading) claim(ctx context.Context) (bool, error) {
+	if t.former {
+		return t.claimFormer(ctx)
+	}
 	for i := range t.files {
 		if !t.own(&t.files[i]) {
 			if t.cfg.AfterTransfer == remote.AfterKeep {

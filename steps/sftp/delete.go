@@ -31,7 +31,7 @@ type DeleteConfig struct {
 	Pattern        courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files whose names match, such as *.csv or {a,b}-*"`
 	Glob           *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	FailIfNotFound bool            `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
-	OnUnsafeName   string          `json:"on_unsafe_name" default:"skip" doc:"what to do about names in the directory that can't be used: skip or fail"`
+	OnUnsafeName   string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about names in the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
@@ -60,6 +60,7 @@ type deletePlan struct {
 	Path    string            `json:"path"`
 	Pattern string            `json:"pattern,omitempty"`
 	Items   []plannedDeletion `json:"items"`
+	Attempt int               `json:"attempt"` // of the execution
 }
 
 // A plannedDeletion is a file and what it was when that was decided.
@@ -74,7 +75,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	notes, err := openNotes(ctx, job, "delete")
+	notes, err := openLasting(ctx, job, "delete")
 	if err != nil {
 		return out, err
 	}
@@ -85,10 +86,16 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	}
 	noted = noted && plan.Path == cfg.RemotePath && plan.Pattern == cfg.Pattern.String()
 	err = use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
-		if !noted {
-			if plan, err = s.planDeletion(ctx, job, cfg); err != nil {
+		if former := plan; !noted || plan.Attempt < job.ExecutionAttempt() {
+			again := cfg
+			again.FailIfNotFound = cfg.FailIfNotFound && !noted
+			if plan, err = s.planDeletion(ctx, job, again); err == nil && noted {
+				plan, err = s.renewDeletion(job, former, plan)
+			}
+			if err != nil {
 				return s.fault("delete", cfg.RemotePath, err)
 			}
+			plan.Attempt = job.ExecutionAttempt()
 			if err := notes.write(plan); err != nil {
 				return err
 			}
@@ -144,6 +151,33 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		plan.Items[i] = plannedDeletion{found[i].Path, identify(a)}
 		return err
 	})
+}
+
+// renewDeletion fits the plan of an earlier attempt of the execution to this one,
+// which would delete what now says: what the job has made again is deleted again.
+// All else is as it was decided.
+func (s *session) renewDeletion(job *courier.Context, former, now deletePlan) (deletePlan, error) {
+	known := make(map[string]int)
+	for i, it := range former.Items {
+		known[it.Path] = i
+	}
+	for _, it := range now.Items {
+		i, planned := known[it.Path]
+		if planned && former.Items[i].Was == it.Was {
+			continue
+		}
+		if remade, err := remote.Remade(job, "sftp", s.id, it.Path); err != nil {
+			return former, err
+		} else if !remade {
+			continue
+		}
+		if planned {
+			former.Items[i] = it
+		} else {
+			former.Items = append(former.Items, it)
+		}
+	}
+	return former, nil
 }
 
 // deleteOne deletes a file. If an earlier attempt may have done so, only the

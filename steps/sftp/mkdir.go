@@ -41,6 +41,9 @@ func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfi
 	err := use(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
 		return s.fault("make directory", dir, s.makeDirectories(ctx, dir))
 	})
+	if err == nil {
+		err = remote.Produced(job, "sftp", cfg.ConnectionID, dir)
+	}
 	if err != nil {
 		return MkdirOutput{}, err
 	}

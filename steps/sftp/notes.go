@@ -30,9 +30,19 @@ type keptNotes struct{ text []byte }
 // Close does nothing.
 func (*keptNotes) Close() error { return nil }
 
-// openNotes opens the notebook of the step with the given verb.
+// openNotes opens the notebook of the step with the given verb for this attempt
+// of the execution.
 func openNotes(ctx context.Context, job *courier.Context, verb string) (*notebook, error) {
-	dir := job.StepDir()
+	return openNotesIn(ctx, job, job.StepDir(), verb)
+}
+
+// openLasting opens the notebook of the step with the given verb that all
+// attempts of the execution see.
+func openLasting(ctx context.Context, job *courier.Context, verb string) (*notebook, error) {
+	return openNotesIn(ctx, job, job.NoteDir(), verb)
+}
+
+func openNotesIn(ctx context.Context, job *courier.Context, dir, verb string) (*notebook, error) {
 	if dir == "" {
 		key := fmt.Sprintf("sftp.%s-%d-%s", verb, job.Step(), courier.FormatIteration(job.Iteration()))
 		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptNotes, error) { return &keptNotes{}, nil })

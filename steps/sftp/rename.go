@@ -31,7 +31,7 @@ type RenameConfig struct {
 	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
 	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
-	IfExists        string `json:"if_exists" default:"overwrite" doc:"what to do if there is a file with the new name: overwrite, skip or fail"`
+	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip or fail"`
 }
 
 // RenameOutput is the output of [Rename].
@@ -59,6 +59,9 @@ type renameNote struct {
 	Target      string   `json:"target"`      // as it was resolved
 	Was         identity `json:"was"`
 	Skipped     bool     `json:"skipped,omitempty"`
+	Attempt     int      `json:"attempt"` // of the execution
+	Done        bool     `json:"done,omitempty"`
+	Over        bool     `json:"over,omitempty"` // what has the new name is of an earlier one
 }
 
 // Execute renames.
@@ -66,7 +69,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	if err := cfg.check(); err != nil {
 		return RenameOutput{}, err
 	}
-	notes, err := openNotes(ctx, job, "rename")
+	notes, err := openLasting(ctx, job, "rename")
 	if err != nil {
 		return RenameOutput{}, err
 	}
@@ -78,17 +81,36 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	noted = noted && note.Source == cfg.SourcePath && note.Destination == cfg.DestinationPath
 	var out RenameOutput
 	err = use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		if !noted {
-			if note, err = s.planRename(ctx, cfg); err != nil {
+		ifExists := cfg.IfExists
+		if noted && note.Attempt < job.ExecutionAttempt() {
+			own, err := s.renameAgain(ctx, job, note)
+			if err != nil {
 				return s.fault("rename", cfg.SourcePath, err)
 			}
+			if own != renameNo {
+				noted = false
+			}
+			if own == renameOver {
+				ifExists = ifExistsOverwrite
+			}
+		}
+		if !noted {
+			again := cfg
+			again.IfExists = ifExists
+			if note, err = s.planRename(ctx, again); err != nil {
+				return s.fault("rename", cfg.SourcePath, err)
+			}
+			note.Attempt, note.Over = job.ExecutionAttempt(), ifExists != cfg.IfExists
 			if err := notes.write(note); err != nil {
 				return err
 			}
 		}
+		if note.Over {
+			ifExists = ifExistsOverwrite
+		}
 		done, err := note.Skipped, error(nil)
 		if noted && !done {
-			done, err = s.wasRenamed(ctx, note)
+			done, err = s.wasRenamed(ctx, note, note.Attempt < job.ExecutionAttempt())
 		}
 		if err == nil && !done {
 			size := int64(note.Was.Size)
@@ -97,13 +119,20 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 			}
 			move := renaming{
 				connections: r.Connections, job: job, id: cfg.ConnectionID,
-				from: note.Source, to: note.Target, size: size, ifExists: cfg.IfExists, what: "the file",
+				from: note.Source, to: note.Target, size: size, ifExists: ifExists, what: "the file",
 			}
 			err = move.run(ctx, s)
 			note.Skipped = move.skipped
 		}
+		if err == nil && !note.Done {
+			note.Done = true
+			err = notes.write(note)
+		}
 		if err == nil {
 			out = RenameOutput{RenamedFile: note.Target, Skipped: note.Skipped}
+			if !done && !note.Skipped {
+				err = remote.Produced(job, "sftp", cfg.ConnectionID, note.Target)
+			}
 		}
 		return s.fault("rename", cfg.SourcePath, err)
 	})
@@ -111,6 +140,32 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 		out.Reason = "file_exists"
 	}
 	return out, err
+}
+
+// What a new attempt of the execution does about a renaming of an earlier one.
+type renameAgainst int
+
+const (
+	renameNo   renameAgainst = iota // nothing, if it was done
+	renameAnew                      // the source was made again
+	renameOver                      // and what has the new name is what was renamed then
+)
+
+// renameAgain finds out whether the job has made the source again, and whether what
+// has the new name is still what an earlier attempt of the execution has renamed.
+func (s *session) renameAgain(ctx context.Context, job *courier.Context, note renameNote) (renameAgainst, error) {
+	remade, err := remote.Remade(job, "sftp", s.id, note.Source)
+	if err != nil || !remade {
+		return renameNo, err
+	}
+	target, err := s.lstat(ctx, note.Target)
+	switch {
+	case err == nil && identify(target) == note.Was && !note.Skipped:
+		return renameOver, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return renameNo, err
+	}
+	return renameAnew, nil
 }
 
 // planRename finds out what is to be renamed, and how it shall be called.
@@ -158,8 +213,10 @@ func (s *session) renameTarget(ctx context.Context, cfg RenameConfig) (string, e
 	return cfg.DestinationPath, nil
 }
 
-// wasRenamed reports whether an earlier attempt has renamed what it noted down.
-func (s *session) wasRenamed(ctx context.Context, note renameNote) (bool, error) {
+// wasRenamed reports whether an earlier attempt has renamed what it noted down. If
+// former is set, it was one of an earlier attempt of the execution, of which a
+// later step may have taken the file.
+func (s *session) wasRenamed(ctx context.Context, note renameNote, former bool) (bool, error) {
 	source, sourceErr := s.lstat(ctx, note.Source)
 	if sourceErr != nil && !errors.Is(sourceErr, fs.ErrNotExist) {
 		return false, sourceErr
@@ -172,7 +229,9 @@ func (s *session) wasRenamed(ctx context.Context, note renameNote) (bool, error)
 		// If both are there and alike, renaming once more changes nothing.
 		return sourceErr != nil || identify(source) != note.Was, nil
 	case sourceErr == nil:
-		return false, nil
+		return former && identify(source) != note.Was, nil
+	case former && note.Done:
+		return true, nil
 	case err != nil:
 		return false, courier.Permanent(fmt.Errorf("there is neither the old name nor the new one, %q: somebody has taken the file: %w", note.Target, fs.ErrNotExist))
 	}
@@ -199,7 +258,7 @@ func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameCon
 	if cfg.check() != nil {
 		return nil
 	}
-	notes, err := openNotes(ctx, job, "rename")
+	notes, err := openLasting(ctx, job, "rename")
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ func (cfg RmdirConfig) check() error {
 // A rmdirNote says that an attempt has removed the directory.
 type rmdirNote struct {
 	Removed string `json:"removed"`
+	Attempt int    `json:"attempt"` // of the execution
 }
 
 // Execute removes the directory.
@@ -68,7 +69,7 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		return RmdirOutput{}, err
 	}
 	out := RmdirOutput{RemovedDirectory: trimSlashes(cfg.RemotePath)}
-	notes, err := openNotes(ctx, job, "rmdir")
+	notes, err := openLasting(ctx, job, "rmdir")
 	if err != nil {
 		return RmdirOutput{}, err
 	}
@@ -77,7 +78,13 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		return RmdirOutput{}, err
 	}
 	if note.Removed == out.RemovedDirectory {
-		return out, nil
+		remade := false
+		if note.Attempt < job.ExecutionAttempt() {
+			remade, err = remote.Remade(job, "sftp", cfg.ConnectionID, out.RemovedDirectory)
+		}
+		if err != nil || !remade {
+			return out, err
+		}
 	}
 	err = use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
 		err := s.removeDirectory(ctx, job, out.RemovedDirectory, cfg.Recursive)
@@ -87,7 +94,7 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		return s.fault("remove directory", out.RemovedDirectory, err)
 	})
 	if err == nil {
-		err = notes.write(rmdirNote{out.RemovedDirectory})
+		err = notes.write(rmdirNote{out.RemovedDirectory, job.ExecutionAttempt()})
 	}
 	if err != nil {
 		return RmdirOutput{}, err

@@ -34,20 +34,20 @@ type UploadConfig struct {
 	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
 	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern"`
 	RemotePath    string          `json:"remote_path,omitempty" courier:"path" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name; by default the login directory"`
-	IfExists      string          `json:"if_exists" default:"overwrite" doc:"what to do if the remote file exists: overwrite, skip or fail"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the remote file exists: overwrite, skip or fail"`
 	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
 	VerifyContent bool            `json:"verify_content,omitempty" doc:"read each file back and compare it before it gets its name; its size is always compared"`
 
 	ResumePartial  bool            `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
-	Preserve       string          `json:"preserve" default:"none" doc:"what the remote file takes over: none, times, modes or all"`
-	Checksum       string          `json:"checksum" default:"none" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
-	AfterTransfer  string          `json:"after_transfer" default:"keep" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	Preserve       string          `json:"preserve" default:"none" enum:"none,times,modes,all" doc:"what the remote file takes over: none, times, modes or all"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" doc:"upload only files whose size and time have not changed for so many seconds"`
+	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
 // UploadOutput is the output of [Upload].
@@ -124,6 +124,11 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 		}
 		if err == nil {
 			err = t.all(ctx)
+		}
+		for _, f := range t.files {
+			if err == nil && !f.skipped {
+				err = remote.Produced(job, "sftp", cfg.ConnectionID, f.final)
+			}
 		}
 	}
 	if err == nil && job.Attempt() > 1 {

@@ -219,18 +219,27 @@ func (t *uploading) remembers() bool {
 	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
 }
 
+// openNotes opens the notes about what is uploaded. Where the sources go, they last
+// over all attempts of the execution.
+func (t *uploading) openNotes(ctx context.Context) (*notebook, error) {
+	if t.cfg.AfterTransfer == remote.AfterKeep {
+		return openNotes(ctx, t.job, "upload")
+	}
+	return openLasting(ctx, t.job, "upload")
+}
+
 // note notes down what is uploaded, where that matters.
 func (t *uploading) note(ctx context.Context) error {
 	if !t.remembers() {
 		return nil
 	}
-	notes, err := openNotes(ctx, t.job, "upload")
+	notes, err := t.openNotes(ctx)
 	if err != nil {
 		return err
 	}
 	t.at = time.Now()
 	return notes.write(remote.UploadNote{
-		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at})
+		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at, Attempt: t.job.ExecutionAttempt()})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -239,12 +248,15 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 	if !t.remembers() {
 		return false, nil
 	}
-	notes, err := openNotes(ctx, t.job, "upload")
+	notes, err := t.openNotes(ctx)
 	if err != nil {
 		return false, err
 	}
 	var n remote.UploadNote
 	if found, err := notes.read(&n); err != nil || !found || n.LocalPath != t.cfg.LocalPath.String() || n.RemotePath != t.cfg.RemotePath {
+		return false, err
+	}
+	if done, err := n.Done(ctx, t.job, t.cfg.sources()); err != nil || !done {
 		return false, err
 	}
 	var files []localFile

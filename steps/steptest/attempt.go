@@ -64,7 +64,7 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
 	defer func() { w.begun = true }()
 	a.job = courier.NewContext(courier.ContextConfig{
-		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number,
+		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number, ExecutionAttempt: w.again,
 		Workspace: w.Work, Roots: w.Roots, Values: w.Values, Resources: w.kept, Cancelled: cancelled, Repeated: w.begun,
 		Secrets: func(ctx context.Context, r courier.SecretRequest) (string, error) {
 			if err := a.probe.reach(secret, func() string { return fmt.Sprintf("secret %q", r.Name) }); err != nil {

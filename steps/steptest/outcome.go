@@ -53,6 +53,13 @@ func (w *World) look(number int) (state, error) {
 			}
 			return nil
 		}
+		if name == "work/"+courier.NoteTop {
+			return filepath.SkipDir
+		}
+		if w.again > 0 {
+			// What is held lies where the first attempt of the execution has put it.
+			name = strings.Replace(name, "work/again-2/", "work/", 1)
+		}
 		notes := fmt.Sprintf("work/%d/", step)
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("%s%d/", notes, number)); ok {
 			name = own + rest
@@ -222,6 +229,9 @@ func (w *World) neutral(v any, number int) any {
 
 func (w *World) neutralName(s string, number int) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, w.Work+string(filepath.Separator), ""), w.Dir, "")
+	if w.again > 0 {
+		s = strings.TrimPrefix(s, "again-2/")
+	}
 	dir := fmt.Sprintf("%d/%d", step, number)
 	if rest, ok := strings.CutPrefix(s, dir); ok && (rest == "" || rest[0] == '/') {
 		return "<attempt>" + rest

@@ -22,6 +22,8 @@ var (
 		"Execute must cope with all that an earlier attempt may have done; if that finished, it must notice, or overwrite with an equivalent result"}
 	ruleOutcome = rule{"the outcome differs from that of an undisturbed run",
 		"Execute must be safe to repeat: write files by job.Create and Commit, and note what can't be had twice in job.StepDir() before doing it"}
+	ruleJobAgain = rule{"a new attempt of the job fails or has another outcome than an undisturbed run",
+		"note down in job.NoteDir() what is taken away, before it goes, and call job.Hold for the only copy of something; in a new attempt of the execution complete with the same outputs"}
 	ruleOutputs = rule{"the outputs differ from those of an undisturbed run",
 		"return the same whether this attempt or an earlier one did the work, for the steps that follow build on it"}
 	ruleReports = rule{"the reports of files are not those of an undisturbed run",

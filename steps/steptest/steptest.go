@@ -26,6 +26,10 @@
 //
 //   - repeat: the step completed, but its reply was lost, so it is executed
 //     again, twice, as the next attempt and as the same one.
+//   - again: the step completed, but a later one failed, so the job is begun
+//     again by the policy retry_job. The workspace is emptied but for what the
+//     step noted down and held, and gets the files that Setup put there, as if
+//     earlier steps had made them again.
 //   - interrupt: its context ends, as when the engine stops.
 //   - fail: an operation on files, or of an outside system, or a secret, fails.
 //   - panic: the step panics.
@@ -203,6 +207,7 @@ func check(c Case, subtest func(name string, f func(testing.TB, worlds))) {
 		run  func(*trial)
 	}{
 		{"repeat", (*trial).repeat},
+		{"again", (*trial).startedAgain},
 		{"interrupt", (*trial).interrupt},
 		{"fail", (*trial).fail},
 		{"panic", (*trial).panic},

@@ -48,6 +48,7 @@ type World struct {
 	config  []byte
 	kept    *courier.Resources
 	begun   bool                  // there was an attempt
+	again   int                   // the attempt of the execution, unless it is the first
 	probe   atomic.Pointer[probe] // of the latest attempt
 	ends    []func()
 	goLabel string

@@ -1,0 +1,195 @@
+package courier
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// NoteTop is the directory of the workspace that holds what [Context.NoteDir],
+// [Context.Hold] and [Context.Produced] keep. It outlasts a new attempt of the
+// execution, which otherwise begins with an empty workspace.
+const NoteTop = ".notes"
+
+// heldName is the file below NoteTop that lists what Hold was called for.
+const heldName = "held"
+
+// NoteDir is the place for what the step notes down about effects that can't be
+// had twice, such as a file that it takes away from where it was, in the form of
+// [Context.Dir]. Unlike [Context.StepDir] it is the same in all attempts of the
+// execution, so that a step of a new one knows what the former one has done.
+// Without a workspace there is no such place, and NoteDir is empty.
+func (c *Context) NoteDir() string {
+	if c.cfg.Workspace == "" {
+		return ""
+	}
+	parts := []string{NoteTop, strconv.Itoa(c.cfg.Step)}
+	for _, i := range c.cfg.Iteration {
+		parts = append(parts, strconv.Itoa(i))
+	}
+	return path.Join(parts...)
+}
+
+// ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job
+// begins the job again with the next one.
+func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt) }
+
+// Hold says that the files called names may be the only copies of what they
+// hold, since the step takes away what they were made from. If the job is begun
+// again they stay, although the workspace is emptied. It is durable when Hold
+// returns, so it is called before the source goes. Files outside of the workspace
+// are not emptied anyhow, and are passed over.
+func (c *Context) Hold(names ...string) error {
+	var lines []string
+	for _, name := range names {
+		if p, err := c.Path(name); err != nil {
+			return err
+		} else if !filepath.IsAbs(p) {
+			lines = append(lines, p)
+		}
+	}
+	if c.cfg.Workspace == "" || len(lines) == 0 {
+		return nil
+	}
+	return c.addNotes(heldName, true, lines)
+}
+
+// HoldMoved is Hold for a file called to that is about to be made of the one called
+// from, which then goes: if from lies outside of the workspace, or was held.
+func (c *Context) HoldMoved(from, to string) error {
+	p, err := c.Path(from)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(p) {
+		if held, err := c.Held(p); err != nil || !held {
+			return err
+		}
+	}
+	return c.Hold(to)
+}
+
+// Held reports whether Hold was called for the file called name, by this step or
+// an earlier one.
+func (c *Context) Held(name string) (bool, error) {
+	p, err := c.Path(name)
+	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
+		return false, err
+	}
+	lines, err := c.notes(heldName)
+	return slices.Contains(lines, p), err
+}
+
+// Produced says that the step has made what subject names, such as a file on a
+// server. What [Context.Wrote] is called for counts as produced. See
+// [Context.WasProduced].
+func (c *Context) Produced(subject string) error {
+	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
+		return nil // nobody will ask
+	}
+	return c.addNotes(c.producedName(), false, []string{subject})
+}
+
+// WasProduced reports whether a step of this attempt of the execution has called
+// Produced with subject. A step that has noted down in a former attempt of the
+// execution that it has taken something away, and finds something in its place,
+// can so tell whether the job has made it again, so that it is to be taken away
+// again, or whether it has come from elsewhere, and is another's. In the first
+// attempt of an execution the answer is always false.
+func (c *Context) WasProduced(subject string) (bool, error) {
+	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
+		return false, nil
+	}
+	lines, err := c.notes(c.producedName())
+	return slices.Contains(lines, subject), err
+}
+
+// Remade is [Context.WasProduced] for the file called name. A file in the
+// workspace was made in this attempt of the execution, for the workspace is empty
+// when it begins, unless it was held.
+func (c *Context) Remade(name string) (bool, error) {
+	p, err := c.Path(name)
+	if err != nil || c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
+		return false, err
+	}
+	if !filepath.IsAbs(p) {
+		return true, nil
+	}
+	return c.WasProduced(p)
+}
+
+func (c *Context) producedName() string { return "produced-" + strconv.Itoa(c.ExecutionAttempt()) }
+
+// addNotes appends lines to a file below NoteTop.
+func (c *Context) addNotes(name string, durable bool, lines []string) error {
+	root, rel, err := c.rootOf(path.Join(NoteTop, name))
+	if err != nil {
+		return err
+	}
+	if err := root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
+		return placed(root, err)
+	}
+	var b bytes.Buffer
+	for _, line := range lines {
+		text, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		b.WriteByte('\n') // an earlier line may have been cut off
+		b.Write(append(text, '\n'))
+	}
+	f, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return placed(root, err)
+	}
+	if _, err = f.Write(b.Bytes()); err == nil && durable {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil || !durable {
+		return err
+	}
+	return errors.Join(SyncDir(root, filepath.Dir(rel)), SyncDir(root, "."))
+}
+
+// notes returns the lines of a file below NoteTop; none if it isn't there.
+func (c *Context) notes(name string) ([]string, error) {
+	root, rel, err := c.rootOf(path.Join(NoteTop, name))
+	if err != nil {
+		return nil, err
+	}
+	return readNotes(root, rel)
+}
+
+func readNotes(root *os.Root, rel string) ([]string, error) {
+	f, err := root.Open(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, placed(root, err)
+	}
+	defer f.Close()
+	var lines []string
+	for s := bufio.NewScanner(f); ; {
+		if !s.Scan() {
+			return lines, s.Err()
+		}
+		var line string
+		if json.Unmarshal(s.Bytes(), &line) == nil {
+			lines = append(lines, line)
+		}
+	}
+}
+
+// HeldFiles lists what Hold was called for below a workspace, by paths relative to
+// it, with slashes.
+func HeldFiles(workspace *os.Root) ([]string, error) {
+	return readNotes(workspace, filepath.Join(NoteTop, heldName))
+}

@@ -1,0 +1,181 @@
+package courier
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A Group says how many of the fields that share its name an object has. A field
+// counts as given unless it is missing, null, false, or empty.
+type Group struct {
+	Kind   GroupKind `json:"kind"`
+	Name   string    `json:"name"`
+	Fields []string  `json:"fields"` // by their JSON names
+}
+
+// A GroupKind says how many fields of a [Group] must be given.
+type GroupKind string
+
+// The kinds of groups, which are words of the tag courier:"KIND=NAME".
+const (
+	GroupOneOf     GroupKind = "one_of"      // exactly one
+	GroupAnyOf     GroupKind = "any_of"      // at least one
+	GroupAtMostOne GroupKind = "at_most_one" // one or none
+)
+
+// groupOf takes a word of a tag named courier apart that puts a field into a group.
+func groupOf(option string) (kind GroupKind, name string, ok bool) {
+	word, name, found := strings.Cut(option, "=")
+	kind = GroupKind(word)
+	return kind, name, found && name != "" && slices.Contains([]GroupKind{GroupOneOf, GroupAnyOf, GroupAtMostOne}, kind)
+}
+
+// addGroups puts a field into its groups.
+func (s *Schema) addGroups(f reflect.StructField, field string) {
+	for _, option := range tagOptions(f) {
+		kind, name, ok := groupOf(option)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(s.Groups, func(g Group) bool { return g.Kind == kind && g.Name == name })
+		if i < 0 {
+			i = len(s.Groups)
+			s.Groups = append(s.Groups, Group{Kind: kind, Name: name})
+		}
+		s.Groups[i].Fields = append(s.Groups[i].Fields, field)
+	}
+}
+
+// ofValues returns s with the permitted values and bounds that the tags enum, min
+// and max of a field say; they go to the items of a list. It says what is wrong
+// with them.
+func ofValues(s *Schema, f reflect.StructField) (*Schema, string) {
+	enum, isEnum := f.Tag.Lookup("enum")
+	low, isMin := f.Tag.Lookup("min")
+	high, isMax := f.Tag.Lookup("max")
+	switch {
+	case !isEnum && !isMin && !isMax:
+		return s, ""
+	case s.Type == "array":
+		items, bad := ofValues(s.Items, f)
+		with := *s
+		with.Items = items
+		return &with, bad
+	}
+	with := *s
+	if isEnum {
+		with.Enum = strings.Split(enum, ",")
+		if s.Type != "string" {
+			return s, fmt.Sprintf("field %s: the tag enum is for strings and lists of strings, not for %v", f.Name, f.Type)
+		}
+		if slices.Contains(with.Enum, "") || len(slices.Compact(slices.Sorted(slices.Values(with.Enum)))) < len(with.Enum) {
+			return s, fmt.Sprintf("field %s: the tag enum:%q has an empty value, or one twice", f.Name, enum)
+		}
+		if d := f.Tag.Get("default"); d != "" && !slices.Contains(with.Enum, d) {
+			return s, fmt.Sprintf("field %s: the default %q is not among the values of enum:%q", f.Name, d, enum)
+		}
+	}
+	for _, b := range []struct {
+		given bool
+		text  string
+		to    *json.Number
+	}{{isMin, low, &with.Min}, {isMax, high, &with.Max}} {
+		if !b.given {
+			continue
+		}
+		if _, ok := new(big.Rat).SetString(b.text); !ok || s.Type != "integer" && s.Type != "number" {
+			return s, fmt.Sprintf("field %s: the tags min and max are numbers, for fields that are numbers; not %q for %v", f.Name, b.text, f.Type)
+		}
+		*b.to = json.Number(b.text)
+	}
+	if isMin && isMax && compareNumbers(with.Min, with.Max) > 0 {
+		return s, fmt.Sprintf("field %s: min:%q is more than max:%q", f.Name, low, high)
+	}
+	return &with, ""
+}
+
+func compareNumbers(a, b json.Number) int {
+	x, okX := new(big.Rat).SetString(a.String())
+	y, okY := new(big.Rat).SetString(b.String())
+	if !okX || !okY {
+		return 0
+	}
+	return x.Cmp(y)
+}
+
+// checkValue reports a value that is not among those that are permitted. Text that
+// references have part in is taken to fit, and so is empty text, which stands for
+// the default.
+func (s *Schema) checkValue(field string, v any) []Problem {
+	message := ""
+	switch v := v.(type) {
+	case string:
+		if len(s.Enum) > 0 && v != "" && !strings.Contains(v, "${") && !slices.Contains(s.Enum, v) {
+			message = fmt.Sprintf("%q is none of the possible values; %s", shorten(v, 60), DidYouMean(v, s.Enum))
+		}
+	case json.Number:
+		if len(v.String()) > 400 {
+			return nil // its type is wrong, or it can't be decoded
+		}
+		switch {
+		case s.Min != "" && compareNumbers(v, s.Min) < 0:
+			message = fmt.Sprintf("must be at least %s, not %s", s.Min, shorten(v.String(), 40))
+		case s.Max != "" && compareNumbers(v, s.Max) > 0:
+			message = fmt.Sprintf("must be at most %s, not %s", s.Max, shorten(v.String(), 40))
+		}
+	}
+	if message == "" {
+		return nil
+	}
+	return []Problem{{Step: -1, Field: field, Message: message}}
+}
+
+// checkGroups reports fields of which there are too few or too many. A reference
+// counts as given where one is needed; whether it is too many shows only when it
+// is resolved.
+func (s *Schema) checkGroups(field string, v map[string]any) []Problem {
+	var all []Problem
+	for _, g := range s.Groups {
+		given, sure := 0, 0
+		for name, x := range v {
+			p, ok := s.Property(name)
+			if !ok || !slices.Contains(g.Fields, p.Name) || isEmptyValue(x) {
+				continue
+			}
+			given++
+			if str, ok := x.(string); !ok || !isReference(str) {
+				sure++
+			}
+		}
+		names := strings.Join(g.Fields[:len(g.Fields)-1], ", ") + " and " + g.Fields[len(g.Fields)-1]
+		switch {
+		case given == 0 && g.Kind == GroupOneOf:
+			all = append(all, Problem{Step: -1, Field: field, Message: "give one of " + names})
+		case given == 0 && g.Kind == GroupAnyOf:
+			all = append(all, Problem{Step: -1, Field: field, Message: "give at least one of " + names})
+		case sure > 1 && g.Kind != GroupAnyOf:
+			all = append(all, Problem{Step: -1, Field: field, Message: "give only one of " + names})
+		}
+	}
+	return all
+}
+
+func isEmptyValue(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case bool:
+		return !v
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
