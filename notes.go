@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -24,8 +25,10 @@ const heldName = "held"
 // NoteDir is the place for what the step notes down about effects that can't be
 // had twice, such as a file that it takes away from where it was, in the form of
 // [Context.Dir]. Unlike [Context.StepDir] it is the same in all attempts of the
-// execution, so that a step of a new one knows what the former one has done.
-// Without a workspace there is no such place, and NoteDir is empty.
+// execution, so that a step of a new one knows what the former one has done. A loop
+// that an operator starts again gives its steps new ones, which the next attempt of
+// the execution goes on with. Without a workspace there is no such place, and
+// NoteDir is empty.
 func (c *Context) NoteDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
@@ -34,7 +37,44 @@ func (c *Context) NoteDir() string {
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}
-	return path.Join(parts...)
+	dir := path.Join(parts...)
+	if c.cfg.FirstAttempt > 1 {
+		return path.Join(dir, restartName(c.ExecutionAttempt(), c.cfg.FirstAttempt))
+	}
+	return path.Join(dir, c.lastRestart(dir))
+}
+
+// restartName is the directory of notes of a loop that was started again in an
+// attempt of the execution, and whose steps' attempts begin with first.
+func restartName(attempt, first int) string { return fmt.Sprintf("from-%d.%d", attempt, first) }
+
+// lastRestart returns which directory below dir belongs to the last pass of a loop
+// that was started again in a former attempt of the execution, or "" if there was
+// none.
+func (c *Context) lastRestart(dir string) string {
+	if c.ExecutionAttempt() == 1 {
+		return ""
+	}
+	root, rel, err := c.rootOf(dir)
+	if err != nil {
+		return "" // using the notes fails in the same way
+	}
+	entries, err := fs.ReadDir(root.FS(), filepath.ToSlash(rel))
+	if err != nil {
+		return ""
+	}
+	last, lastAttempt, lastFirst := "", 0, 0
+	for _, d := range entries {
+		var attempt, first int
+		if _, err := fmt.Sscanf(d.Name(), "from-%d.%d", &attempt, &first); err != nil || d.Name() != restartName(attempt, first) {
+			continue
+		}
+		newer := attempt > lastAttempt || attempt == lastAttempt && first > lastFirst
+		if attempt < c.ExecutionAttempt() && newer {
+			last, lastAttempt, lastFirst = d.Name(), attempt, first
+		}
+	}
+	return last
 }
 
 // ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,45 @@ func TestRetryJobAfterMove(t *testing.T) {
 			if got, err := os.ReadFile(filepath.Join(in, name)); string(got) != want {
 				t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
 			}
+		}
+	})
+}
+
+// TestNotesOfARestartedLoop lets an operator start a loop again that moves a file,
+// after putting a new one in its place: what the first pass noted down does not
+// decide, and what the second one did is known when the job is begun again.
+func TestNotesOfARestartedLoop(t *testing.T) {
+	in := t.TempDir()
+	couriertest.Virtual(t, &engine.Options{Roots: []string{in}}, func(t *testing.T, h *couriertest.Harness) {
+		file.Register(h.Registry, nil)
+		a, out := filepath.ToSlash(filepath.Join(in, "a")), filepath.ToSlash(filepath.Join(in, "out"))
+		write := func(content string) {
+			if err := os.WriteFile(a, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var dirs []string
+		h.Stub("demo.fails", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
+			if dirs = append(dirs, job.NoteDir()); len(dirs) < 4 {
+				return nil, errBoom
+			}
+			return nil, nil
+		})
+		write("first")
+		r := h.Run(h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "max_retries": 1}, "steps": [
+			{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}},
+			{"type": "file.move", "config": {"source_path": "`+a+`", "destination_path": "`+out+`"}},
+			{"type": "demo.fails"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		write("second")
+		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}), h.Engine.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		r = h.Wait(r.ID).RequireState(courier.Completed)
+		if got, err := os.ReadFile(out); r.Attempt != 3 || string(got) != "second" {
+			t.Errorf("attempt %d moved %q, %v", r.Attempt, got, err)
+		}
+		if len(dirs) != 4 || dirs[0] != dirs[1] || dirs[2] == dirs[1] {
+			t.Errorf("the notes were in %q", dirs)
 		}
 	})
 }
