@@ -315,10 +315,14 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 	if path.Clean(now.To) != path.Clean(cfg.RemotePath) {
 		err = s.rename(ctx, cfg.RemotePath, now.To)
 		if isReply(err) {
-			if _, e := s.stat(ctx, now.To); e == nil {
+			_, e := s.stat(ctx, now.To)
+			switch {
+			case e == nil:
 				if err = s.remove(ctx, now.To); err == nil {
 					err = s.rename(ctx, cfg.RemotePath, now.To)
 				}
+			case !isReply(e) && !errors.Is(e, fs.ErrNotExist):
+				err = e // the step was interrupted, or the session is lost
 			}
 		}
 	}
