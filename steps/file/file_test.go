@@ -266,7 +266,7 @@ func TestRegister(t *testing.T) {
 		"file.tar":    {"source_path": "a", "format": "tar.bz2"},
 		"file.untar":  {"archive_path": "a", "format": "zip"},
 		"file.hash":   {"source_path": "a", "algorithm": "crc32"},
-		"file.split":  {"source_path": "a", "part_bytes": 1, "manifest_format": "xml"},
+		"file.split":  {"source_path": "a", "part_bytes": json.Number("1"), "manifest_format": "xml"},
 		"file.wait":   {"path": "a", "on_timeout": "stop"},
 	} {
 		typ, _ := r.Lookup(key)
