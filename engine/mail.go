@@ -77,7 +77,7 @@ func titleOf(n *courier.Notification) string {
 	switch {
 	case n.Job == "":
 		what = fmt.Sprintf("chain %q", n.Chain)
-	case n.Step != nil:
+	case n.Step != nil && n.Type != courier.EventJobFailed: // which names the step among its lines
 		what += ": " + courier.StepLabel(*n.Step, n.StepID, n.StepType)
 	}
 	return what + " " + happened[n.Type]
@@ -97,6 +97,9 @@ func linesOf(n *courier.Notification) [][2]string {
 		add("Chain", n.Chain)
 	}
 	add("Chain execution", string(n.ChainExecution))
+	if n.Step != nil && n.Type == courier.EventJobFailed {
+		add("Step", courier.StepLabel(*n.Step, n.StepID, n.StepType))
+	}
 	add("Iteration", courier.FormatIteration(n.Iteration))
 	if n.StepAttempt > 1 {
 		add("Attempt", fmt.Sprint(n.StepAttempt))

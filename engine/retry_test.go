@@ -93,9 +93,9 @@ func TestBackoffIsExact(t *testing.T) {
 // TestFailureIsToldOnce counts the events of an execution that fails in the end.
 func TestFailureIsToldOnce(t *testing.T) {
 	for policy, want := range map[string]string{
-		`{"type": "retry_step", "max_retries": 2}`: "JobStarted StepStarted#1 StepFailed#1 StepStarted#2 StepFailed#2 StepStarted#3 StepFailed#3 JobFailed",
-		`{"type": "retry_job", "max_retries": 2}`:  "JobStarted StepStarted#1 StepFailed#1 StepStarted#1 StepFailed#1 StepStarted#1 StepFailed#1 JobFailed",
-		`"stop"`: "JobStarted StepStarted#1 StepFailed#1 JobFailed",
+		`{"type": "retry_step", "max_retries": 2}`: "JobStarted StepStarted#1 StepFailed#1 StepStarted#2 StepFailed#2 StepStarted#3 StepFailed#3 JobFailed#3",
+		`{"type": "retry_job", "max_retries": 2}`:  "JobStarted StepStarted#1 StepFailed#1 StepStarted#1 StepFailed#1 StepStarted#1 StepFailed#1 JobFailed#1",
+		`"stop"`: "JobStarted StepStarted#1 StepFailed#1 JobFailed#1",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var got []string
