@@ -125,7 +125,7 @@ func (d *dryRun) step(ctx context.Context, l *lane, t *task) {
 	a := r.newAttempt(t.program.types[t.report.Step])
 	a.timeout, a.scope.scope = d.opt.Timeout, t.vals
 	defer a.scope.end()
-	a.job = courier.NewContext(r.dryConfig(t.report.Step, a, nil, notes)) // what the step is called in reports about it
+	a.job = courier.NewContext(r.dryConfig(t.report.Step, a, notes)) // what the step is called in reports about it
 	unresolved, o := a.dry(t.report.Step, notes)
 	l.res = r.res // new ones, if the step does not return
 	t.report.Unresolved, t.report.Notes = unresolved, notes.taken()
@@ -165,9 +165,9 @@ func (a *attempt) dry(step int, notes *notes) (unresolved []string, o outcome) {
 	r := a.run
 	ctx, cancel := context.WithCancelCause(r.steps)
 	defer cancel(nil)
-	found := new([]string)
+	found, cfg := new([]string), r.dryConfig(step, a, notes)
 	r.do(func() {
-		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, step, found, notes) })
+		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, step, found, cfg) })
 	})
 	o, returned := a.await(r.steps.Done(), cancel)
 	if returned {
@@ -181,7 +181,7 @@ func (a *attempt) dry(step int, notes *notes) (unresolved []string, o outcome) {
 
 // validate calls the step's Validate. Unresolved is set before the step is
 // called.
-func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, notes *notes) error {
+func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, cfg courier.ContextConfig) error {
 	config, missing, err := a.run.program.template(step).Partial(&a.scope, func(name string) (string, error) {
 		v, err := a.job.Secret(ctx, name)
 		if e, ok := errors.AsType[*secretError](err); ok {
@@ -193,7 +193,8 @@ func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, 
 	if err != nil {
 		return err
 	}
-	job := courier.NewContext(a.run.dryConfig(step, a, missing, notes))
+	cfg.Unresolved = missing
+	job := courier.NewContext(cfg)
 	defer job.Close()
 	return a.typ.Validate(ctx, job, config)
 }
@@ -207,8 +208,8 @@ func (e *plainSecretError) Error() string { return e.err.Error() }
 func (e *plainSecretError) Unwrap() error { return nil }
 
 // dryConfig is what Validate sees.
-func (r *run) dryConfig(step int, a *attempt, unresolved []string, notes *notes) courier.ContextConfig {
-	cfg := r.contextConfig(step, 1, a, unresolved)
+func (r *run) dryConfig(step int, a *attempt, notes *notes) courier.ContextConfig {
+	cfg := r.contextConfig(step, 1, a, nil)
 	cfg.DryRun, cfg.OnProgress = true, nil
 	to := noteHandler{to: notes, next: slog.DiscardHandler}
 	if cfg.Log != nil {
