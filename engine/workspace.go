@@ -62,12 +62,13 @@ func (w *workspaces) empty(id courier.ExecutionID) error {
 	}
 	keep := make(map[string]bool) // files, and false for the directories above them
 	for _, p := range held {
-		keep[p] = true
 		for dir := path.Dir(p); dir != "." && dir != "/"; dir = path.Dir(dir) {
-			keep[dir] = keep[dir]
+			keep[dir] = false
 		}
 	}
-	keep[courier.NoteTop] = true
+	for _, p := range append(held, courier.NoteTop) {
+		keep[p] = true
+	}
 	return emptyDir(root, ".", keep)
 }
 
