@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -47,7 +48,7 @@ var rosterCases = []testCase{
 		types := k.add(k.with(func(n *store.NewExecution) { n.Queue, n.StepTypes = "other", []string{"a", "b", "x"} }))[0]
 		k.add(k.with(func(n *store.NewExecution) { n.Queue, n.Hold = "night", true }))
 		k.add(k.with(func(n *store.NewExecution) { n.Queue, n.Delay = "night", long }))
-		k.same("stranded at once", len(k.stranded()), 0)
+		k.same("stranded for long", len(k.strandedFor(long)), 0)
 		k.pass(2 * k.unit)
 		list := k.stranded()
 		k.same("groups", len(list), 2)
@@ -123,7 +124,12 @@ func (k *kit) workersWithin() []store.Worker {
 // stranded returns what has been stranded for a unit.
 func (k *kit) stranded() []store.Stranded {
 	k.Helper()
-	list, err := k.Store.(store.Roster).Stranded(k.ctx(), k.unit)
+	return k.strandedFor(k.unit)
+}
+
+func (k *kit) strandedFor(d time.Duration) []store.Stranded {
+	k.Helper()
+	list, err := k.Store.(store.Roster).Stranded(k.ctx(), d)
 	k.ok(err)
 	return list
 }
