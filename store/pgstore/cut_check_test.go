@@ -171,6 +171,33 @@ func (tr *trial) check() {
 	}
 }
 
+// lostIn counts the workers that an execution lost.
+func lostIn(audit []courier.AuditEntry) (n int) {
+	for _, e := range audit {
+		if e.Step == nil && e.Reason == courier.ReasonWorkerLost {
+			n++
+		}
+	}
+	return n
+}
+
+// countLost counts the workers that were lost in a trial that ended before check
+// could do so.
+func (tr *trial) countLost() {
+	if tr.err() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cutLimit)
+	defer cancel()
+	for _, id := range tr.ids {
+		audit, err := tr.direct.Audit(ctx, id, 0, 0)
+		if err != nil {
+			tr.report("%v", err)
+		}
+		tr.lost = max(tr.lost, lostIn(audit)-tr.scenario.lost)
+	}
+}
+
 // checkOne checks one execution.
 func (tr *trial) checkOne(ctx context.Context, x *courier.Execution) {
 	audit, err := tr.direct.Audit(ctx, x.ID, 0, 0)
@@ -181,13 +208,7 @@ func (tr *trial) checkOne(ctx context.Context, x *courier.Execution) {
 	if err != nil {
 		tr.fatal("%v", err)
 	}
-	lost := 0
-	for _, e := range audit {
-		if e.Step == nil && e.Reason == courier.ReasonWorkerLost {
-			lost++
-		}
-	}
-	lost -= tr.scenario.lost
+	lost := lostIn(audit) - tr.scenario.lost
 	tr.lost = max(tr.lost, lost)
 	tr.compareRuns(x, audit, records)
 	if x.Failure != nil && x.Failure.Reason == courier.ReasonWorkerLost {

@@ -22,11 +22,11 @@ import (
 )
 
 // The times of a trial. A cut costs a lease at most, when it hides what a claim
-// has brought.
+// has brought. A trial that is late has twice the lease when it is tried again.
 const (
 	cutLease = time.Second
 	cutPoll  = 50 * time.Millisecond
-	cutLimit = 20 * time.Second // for all that is done in a trial
+	cutLimit = time.Minute      // for all that is done in a trial
 	cutCall  = 10 * time.Second // for a call of the store
 )
 
@@ -122,6 +122,7 @@ type trial struct {
 	job      string // its name, and that of its queue
 	cold     bool   // without connections to begin with
 	at       *cut
+	lease    time.Duration
 
 	ctx context.Context
 	end context.CancelFunc
@@ -146,10 +147,10 @@ type trial struct {
 	errors int // of the store, but for Apply, where several may share a statement
 }
 
-// try runs a trial to its end.
-func (l *lane) try(s *scenario, number int, cold bool, at *cut) *trial {
+// try runs a trial to its end. Before it, so many in a row were late.
+func (l *lane) try(s *scenario, number int, cold bool, at *cut, late int) *trial {
 	tr := &trial{
-		lane: l, scenario: s, job: fmt.Sprintf("%s_%d", s.name, number), cold: cold, at: at,
+		lane: l, scenario: s, job: fmt.Sprintf("%s_%d", s.name, number), cold: cold, at: at, lease: cutLease << late,
 		gate: make(chan struct{}), begun: make(chan struct{}, 100),
 		blade: &blade{at: at, deaf: s.deaf, counts: make(map[kind]int)},
 	}
@@ -161,6 +162,7 @@ func (l *lane) try(s *scenario, number int, cold bool, at *cut) *trial {
 	go func() {
 		defer close(done)
 		defer tr.stop()
+		defer tr.countLost()
 		tr.play()
 	}()
 	limit := time.NewTimer(cutLimit + cutLimit/2)
@@ -242,7 +244,7 @@ func (tr *trial) engine(name string, s store.Store) *engine.Engine {
 	courier.RegisterFunc(r, "cut.do", tr.labor, nil)
 	return engine.New(s, r, &engine.Options{
 		Worker: tr.job + "/" + name, Workspace: tr.dir, WorkspaceID: "here", Queues: []string{tr.job},
-		Slots: max(1, tr.scenario.slots), Lease: cutLease, Poll: cutPoll, Grace: cutLease, SoftStop: 5 * cutLease,
+		Slots: max(1, tr.scenario.slots), Lease: tr.lease, Poll: cutPoll, Grace: tr.lease, SoftStop: 5 * tr.lease,
 	})
 }
 
@@ -285,7 +287,7 @@ func (tr *trial) halt(e *engine.Engine) {
 	if err := e.Stop(now); err != nil {
 		tr.report("%v", err)
 	}
-	if took := time.Since(start); took > 5*cutLease {
+	if took := time.Since(start); took > 5*tr.lease {
 		tr.report("an engine took %v to stop", took)
 	}
 }
