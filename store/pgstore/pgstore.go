@@ -126,7 +126,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.lock = claimLock(s.opt.Schema)
-	s.q = newStatements(s.opt.Schema)
+	s.q = statementsIn(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.bell.init()
 	s.agenda.init()

@@ -47,6 +47,18 @@ type statements struct {
 	upstreams, upstreamMark, upstreamWriters, upstreamBackfill string
 }
 
+// statementsIn returns the statements for a schema, which all stores of the process
+// share: to read them takes some 20 ms.
+func statementsIn(schema string) *statements {
+	if q, ok := statementsRead.Load(schema); ok {
+		return q.(*statements)
+	}
+	q, _ := statementsRead.LoadOrStore(schema, newStatements(schema))
+	return q.(*statements)
+}
+
+var statementsRead sync.Map // *statements by schema
+
 // newStatements reads the statements for a schema.
 func newStatements(schema string) *statements {
 	q := &statements{

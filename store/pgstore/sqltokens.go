@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -53,15 +52,9 @@ func tokens(list []sqlToken) string {
 	return b.String()
 }
 
-// sqlLexer finds the next token with the space before it: space and comments, and
-// one of a string, a name in quotes, a parameter, a word, a number, an operator,
-// and punctuation.
-var sqlLexer = regexp.MustCompile(`^((?:\s+|--[^\n]*|/\*(?:[^*]|\*+[^*/])*\*+/)*)` +
-	`(?:('(?:[^']|'')*'|\$\$(?s:.*?)\$\$|\$\d+)|("(?:[^"]|"")*")|(operator\(\w+\.[^\w)]+\)|[A-Za-z_]\w*)|(\d+(?:\.\d+)?)|(::)|([-+*/<>=~!@#%^&|?]+)|([,;:])|(\.)|([(\[)\]])|$)`)
-
 // parseSQL returns the tokens of a text.
 func parseSQL(text string) []sqlToken {
-	p := &sqlParser{rest: text}
+	p := &sqlParser{text: text}
 	list, end := p.list("")
 	if space := end.space; space != "" {
 		list = append(list, sqlToken{space: space})
@@ -70,46 +63,139 @@ func parseSQL(text string) []sqlToken {
 }
 
 // An sqlParser reads tokens.
-type sqlParser struct{ rest string }
+type sqlParser struct {
+	text string
+	at   int
+}
 
 // next returns the next token; an opening or closing one stands in open, and the
 // end of the text is a token without text.
 func (p *sqlParser) next() (t sqlToken) {
-	m := sqlLexer.FindStringSubmatch(p.rest)
-	if m == nil {
-		panic(fmt.Sprintf("pgstore: no token of SQL at %.40q", p.rest))
-	}
-	p.rest = p.rest[len(m[0]):]
-	t.space, t.text = m[1], m[0][len(m[1]):]
+	rest := p.text[p.at:]
+	space := spaceLen(rest)
+	n, kind := tokenLen(rest[space:])
+	t.space, t.text, t.kind = rest[:space], rest[space:space+n], kind
+	p.at += space + n
 	switch {
-	case m[3] != "":
-		t.kind = quotedToken
-	case m[4] != "":
-		t.kind = wordToken
-		switch {
-		case t.text == "case" || t.text == "end":
-			t.open = t.text
-		case t.text == "in" || strings.HasPrefix(t.text, "operator("):
-			t.kind = operatorToken
-		}
-	case m[5] != "":
-		t.kind = numberToken
-	case m[6] != "":
-		t.kind = castToken
-	case m[7] != "":
-		t.kind = operatorToken
-		for n := len(t.text); n > 1 && strings.ContainsAny(t.text[n-1:n], "+-") && !strings.ContainsAny(t.text, "~!@#%^&|?"); n-- {
-			t.text, p.rest = t.text[:n-1], t.text[n-1:]+p.rest
-		}
-	case m[8] != "":
-		t.kind = separatorToken
-	case m[9] != "":
-		t.kind = dotToken
-	case m[10] != "":
+	case kind == wordToken && (t.text == "case" || t.text == "end"), kind == groupToken:
 		t.open = t.text
+	case kind == wordToken && (t.text == "in" || strings.HasPrefix(t.text, "operator(")):
+		t.kind = operatorToken
+	}
+	if kind == groupToken {
+		t.kind = otherToken
 	}
 	return t
 }
+
+// spaceLen is the length of the space and the comments that a text begins with.
+func spaceLen(s string) int {
+	n := 0
+	for n < len(s) {
+		length := 0
+		switch rest := s[n:]; {
+		case isSpace(s[n]):
+			length = 1
+		case strings.HasPrefix(rest, "--"):
+			length = endOf(rest, 2, "\n", 0)
+		case strings.HasPrefix(rest, "/*"):
+			length = endOf(rest, 2, "*/", 2)
+		default:
+			return n
+		}
+		n += length
+	}
+	return n
+}
+
+// tokenLen is the length and the kind of the token that a text begins with, where
+// a parenthesis or a bracket counts as a group; 0 is the end of the text.
+func tokenLen(s string) (int, sqlKind) {
+	if s == "" {
+		return 0, otherToken
+	}
+	switch c := s[0]; {
+	case c == '\'':
+		return quotedLen(s), otherToken
+	case c == '"':
+		return quotedLen(s), quotedToken
+	case strings.HasPrefix(s, "$$"):
+		return endOf(s, 2, "$$", 2), otherToken
+	case c == '$':
+		return 1 + lenOf(s[1:], isDigit), otherToken
+	case isDigit(c):
+		n := lenOf(s, isDigit)
+		if n+1 < len(s) && s[n] == '.' && isDigit(s[n+1]) {
+			n += 1 + lenOf(s[n+1:], isDigit)
+		}
+		return n, numberToken
+	case isWord(c):
+		if strings.HasPrefix(s, "operator(") {
+			return endOf(s, 0, ")", 1), wordToken
+		}
+		return lenOf(s, isWord), wordToken
+	case isOperator(c):
+		return operatorLen(s), operatorToken
+	case strings.HasPrefix(s, "::"):
+		return 2, castToken
+	case c == ',' || c == ';' || c == ':':
+		return 1, separatorToken
+	case c == '.':
+		return 1, dotToken
+	case strings.IndexByte("()[]", c) >= 0:
+		return 1, groupToken
+	}
+	panic(fmt.Sprintf("pgstore: no token of SQL at %.40q", s))
+}
+
+// endOf is the index in s behind the next end from an index on, with so many of
+// its bytes; without an end it is that of the whole text.
+func endOf(s string, from int, end string, with int) int {
+	if i := strings.Index(s[from:], end); i >= 0 {
+		return from + i + with
+	}
+	return len(s)
+}
+
+// quotedLen is the length of a string or of a name in quotes, in which two quotes
+// stand for one.
+func quotedLen(s string) int {
+	for i := 1; i < len(s); i++ {
+		if s[i] != s[0] {
+			continue
+		}
+		if i+1 == len(s) || s[i+1] != s[0] {
+			return i + 1
+		}
+		i++
+	}
+	panic(fmt.Sprintf("pgstore: SQL ends within quotes: %.40q", s))
+}
+
+// operatorLen is the length of an operator. One can end in + or - only if it has
+// one of certain other characters.
+func operatorLen(s string) int {
+	n := lenOf(s, isOperator)
+	for n > 1 && (s[n-1] == '+' || s[n-1] == '-') && !strings.ContainsAny(s[:n], "~!@#%^&|?") {
+		n--
+	}
+	return n
+}
+
+// lenOf is how many bytes at the beginning of s are of a kind.
+func lenOf(s string, is func(byte) bool) int {
+	for i := range len(s) {
+		if !is(s[i]) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func isSpace(c byte) bool    { return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r' }
+func isDigit(c byte) bool    { return '0' <= c && c <= '9' }
+func isWord(c byte) bool     { return isDigit(c) || c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isOperator(c byte) bool { return strings.IndexByte("-+*/<>=~!@#%^&|?", c) >= 0 }
 
 // list returns the tokens up to one that closes a group, or up to the end.
 func (p *sqlParser) list(closing string) (list []sqlToken, end sqlToken) {
