@@ -8,8 +8,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
