@@ -73,9 +73,22 @@ type Limits struct {
 // guard returns a guard of the disk on which dst lies, and a context that ends
 // with the reason when too little of it is free. End must be called.
 func (l Limits) guard(ctx context.Context, dst place) (context.Context, *transfer.Guard) {
-	ctx, g := transfer.Space(l.KeepFree, "KeepFree in file.Options").Guard(ctx)
+	disk, g := transfer.Space(l.KeepFree, "KeepFree in file.Options").Guard(ctx)
 	g.Watch(dst.root, filepath.Dir(dst.rel))
-	return ctx, g
+	return watched{disk, ctx}, g
+}
+
+// watched is a context that also asks the one that it was made of, whose answer may
+// be what ends it.
+type watched struct {
+	context.Context
+	parent context.Context
+}
+
+// Err implements context.Context.
+func (w watched) Err() error {
+	w.parent.Err()
+	return w.Context.Err()
 }
 
 // withDefaults returns l with a figure in every field.
