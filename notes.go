@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // NoteTop is the directory of the workspace that holds what [Context.NoteDir],
@@ -116,6 +117,35 @@ func (c *Context) HoldMoved(from, to string) error {
 	return c.Hold(to)
 }
 
+// HoldAll is Hold for all that the workspace holds, now and later. A step calls it
+// before it takes something away for good that other steps may have read: what they
+// made of that may be all that is left of it.
+func (c *Context) HoldAll() error {
+	if c.cfg.Workspace == "" {
+		return nil
+	}
+	lines, err := c.notes(heldName)
+	if err != nil || slices.Contains(lines, ".") {
+		return err
+	}
+	return c.addNotes(heldName, true, []string{"."})
+}
+
+// HoldDeleted is HoldAll for a file called name that is about to be deleted: if it
+// lies outside of the workspace, or was held.
+func (c *Context) HoldDeleted(name string) error {
+	p, err := c.Path(name)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(p) {
+		if held, err := c.Held(p); err != nil || !held {
+			return err
+		}
+	}
+	return c.HoldAll()
+}
+
 // Held reports whether Hold was called for the file called name, by this step or
 // an earlier one.
 func (c *Context) Held(name string) (bool, error) {
@@ -124,7 +154,7 @@ func (c *Context) Held(name string) (bool, error) {
 		return false, err
 	}
 	lines, err := c.notes(heldName)
-	return slices.Contains(lines, p), err
+	return slices.Contains(lines, p) || slices.Contains(lines, "."), err
 }
 
 // Produced says that the step has made what subject names, such as a file on a
@@ -141,14 +171,19 @@ func (c *Context) Produced(subject string) error {
 // Produced with subject. A step that has noted down in a former attempt of the
 // execution that it has taken something away, and finds something in its place,
 // can so tell whether the job has made it again, so that it is to be taken away
-// again, or whether it has come from elsewhere, and is another's. In the first
-// attempt of an execution the answer is always false.
+// again, or whether it has come from elsewhere, and is another's. A subject is a
+// path, perhaps behind a prefix: a directory counts as made if anything in it was,
+// for steps make the directories that are missing. In the first attempt of an
+// execution the answer is always false.
 func (c *Context) WasProduced(subject string) (bool, error) {
 	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
 		return false, nil
 	}
 	lines, err := c.notes(c.producedName())
-	return slices.Contains(lines, subject), err
+	return slices.ContainsFunc(lines, func(line string) bool {
+		rest, ok := strings.CutPrefix(line, subject)
+		return ok && (rest == "" || os.IsPathSeparator(rest[0]))
+	}), err
 }
 
 // Remade is [Context.WasProduced] for the file called name. A file in the
@@ -229,7 +264,7 @@ func readNotes(root *os.Root, rel string) ([]string, error) {
 }
 
 // HeldFiles lists what Hold was called for below a workspace, by paths relative to
-// it, with slashes.
+// it, with slashes. It lists "." if HoldAll was called.
 func HeldFiles(workspace *os.Root) ([]string, error) {
 	return readNotes(workspace, filepath.Join(NoteTop, heldName))
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -46,7 +47,7 @@ func (w *workspaces) ready() error {
 func (w *workspaces) remove(id courier.ExecutionID) error { return os.RemoveAll(w.of(id)) }
 
 // empty removes what is in the directory of an execution but for the steps' notes
-// and the files that they hold.
+// and the files that they hold, which may be all.
 func (w *workspaces) empty(id courier.ExecutionID) error {
 	root, err := os.OpenRoot(w.of(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,6 +60,9 @@ func (w *workspaces) empty(id courier.ExecutionID) error {
 	held, err := courier.HeldFiles(root)
 	if err != nil {
 		return err // nothing is removed: it may be the only copy
+	}
+	if slices.Contains(held, ".") {
+		return nil
 	}
 	keep := make(map[string]bool) // files, and false for the directories above them
 	for _, p := range held {

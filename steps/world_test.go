@@ -52,11 +52,12 @@ const (
 //	http   what the HTTP server serves
 //	keys   the private key "us"
 type world struct {
-	dir  string
-	reg  courier.Registry
-	sftp *sftpserver.Server
-	ftp  *ftpserver.Server
-	ends []func() error
+	dir     string
+	reg     courier.Registry
+	options *steps.Options // with which reg was made
+	sftp    *sftpserver.Server
+	ftp     *ftpserver.Server
+	ends    []func() error
 
 	sconn sftp.Connection // called "sftp"
 	fconn ftp.Connection  // called "ftp"
@@ -90,7 +91,7 @@ func newWorld(dir string, sopt sftpserver.Options, fopt ftpserver.Options) (*wor
 	lookup := func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
 	}
-	steps.Register(&w.reg, &steps.Options{
+	w.options = &steps.Options{
 		Connections: sftp.Map{"sftp": sconn}, FTPConnections: ftp.Map{"ftp": fconn}, Keys: keys,
 		HTTP: &httpreq.Options{AllowPlain: true, Lookup: lookup, Dial: web.DialContext},
 		Exec: &exec.Options{Programs: map[string]exec.Program{"sh": {Path: "/bin/sh", AllowEnv: []string{"TOKEN"}}}},
@@ -98,7 +99,8 @@ func newWorld(dir string, sopt sftpserver.Options, fopt ftpserver.Options) (*wor
 			HTTP:        azure.HTTP{AllowPlain: true, Lookup: lookup, Dial: web.DialContext},
 			Connections: azure.Map{"app": {URL: "http://app.example.com", FunctionKey: "function-key"}},
 		},
-	})
+	}
+	steps.Register(&w.reg, w.options)
 	return w, nil
 }
 

@@ -101,7 +101,12 @@ func write(root *os.Root, rel, side string, v any) error {
 
 // Remove removes the note called name. That there is none is no error.
 func Remove(job *courier.Context, name string) error {
-	root, rel, err := place(job, job.StepDir(), name)
+	return RemoveIn(job, job.StepDir(), name)
+}
+
+// RemoveIn is Remove for a note in the directory dir.
+func RemoveIn(job *courier.Context, dir, name string) error {
+	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return nil
 	}

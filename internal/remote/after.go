@@ -166,7 +166,7 @@ func (a After) local(ctx context.Context, job *courier.Context, f Uploaded, at t
 		job.Log().Warn("a file has changed since it was uploaded; it stays", "file", f.Local)
 		return nil
 	case a.Action == AfterDelete:
-		return job.Remove(f.Local)
+		return errors.Join(job.HoldDeleted(f.Local), job.Remove(f.Local))
 	case !gone:
 		if err := job.HoldMoved(f.Local, to); err != nil {
 			return err

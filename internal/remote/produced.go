@@ -6,7 +6,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Produced notes down that the step has made a remote file or directory, for
+// Produced notes down that the step has made a remote file or directory, and so
+// what was missing above it, for
 // steps of the same attempt of the execution that take it away, and have already
 // taken away one of that name in a former attempt; see [Remade]. It costs nothing
 // in the first attempt of an execution.

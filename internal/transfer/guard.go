@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 // below 0 no limit.
 type Limits struct {
 	MaxBytes int64 // of a file that is fetched
-	KeepFree int64 // bytes of the disk that stay free of fetched files
-	MinRate  int64 // bytes per second on average over each [RateWindow]
+	KeepFree int64 // bytes of the disk that stay free of what is written
+	// KeptBy is how errors call what sets KeepFree; empty means keep_free_bytes.
+	KeptBy  string
+	MinRate int64 // bytes per second on average over each [RateWindow]
 }
 
 // The defaults of [Limits], and the time over which the rate is taken.
@@ -89,6 +92,12 @@ type Guard struct {
 // lookEvery is how many bytes are written between two looks at the free space.
 const lookEvery = 16 << 20
 
+// Space returns limits for what a step writes that it does not fetch: only the
+// disk limits it. KeptBy is as in Limits.
+func Space(keepFree int64, keptBy string) Limits {
+	return Limits{MaxBytes: -1, MinRate: -1, KeepFree: keepFree, KeptBy: keptBy}
+}
+
 // Guard returns a guard, and a context that ends with the reason when a limit is
 // passed. End must be called.
 func (l Limits) Guard(ctx context.Context) (context.Context, *Guard) {
@@ -119,6 +128,18 @@ func (g *Guard) Fits(size, have int64, root *os.Root, dir string) error {
 	return g.room(max(0, size-have))
 }
 
+// Watch looks at the disk of the directory dir below root from then on, whenever
+// enough has been written. Unlike Fits it does not look at the beginning: small
+// files may be written to a disk that is as good as full.
+func (g *Guard) Watch(root *os.Root, dir string) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.root, g.dir = root, dir
+}
+
 // Allows reports whether a file may have size bytes, wherever it goes.
 func (g *Guard) Allows(size int64) error {
 	if g == nil || g.limits.MaxBytes < 0 || size <= g.limits.MaxBytes {
@@ -137,8 +158,12 @@ func (g *Guard) room(more int64) error {
 	if !ok || uint64(more)+uint64(g.limits.KeepFree) <= free {
 		return nil
 	}
-	return fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (keep_free_bytes), and %d are to come; make room, then try again",
-		g.root.Name(), free, g.limits.KeepFree, more)
+	by := g.limits.KeptBy
+	if by == "" {
+		by = "keep_free_bytes"
+	}
+	return fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (%s), and %d are to come; make room, then try again",
+		filepath.Join(g.root.Name(), g.dir), free, g.limits.KeepFree, by, more)
 }
 
 // At says how many bytes have been moved. Where that falls back, something else

@@ -145,3 +145,28 @@ func TestGuardLooks(t *testing.T) {
 		g.End()
 	}
 }
+
+// TestGuardWatch looks at a disk only after much was written to it, and says what
+// sets how much of it stays free.
+func TestGuardWatch(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	ctx, g := transfer.Space(100, "the option").Guard(t.Context())
+	defer g.End()
+	looks := 0
+	g.OnDisk(func(*os.Root, string) (uint64, bool) { looks++; return 99, true })
+	g.Watch(root, "d")
+	if g.At(16<<20 - 1); looks > 0 || ctx.Err() != nil {
+		t.Errorf("it looks at %d bytes: %v", 16<<20-1, context.Cause(ctx))
+	}
+	if g.At(16 << 20); looks != 1 || ctx.Err() == nil {
+		t.Errorf("it looks %d times at 16 MiB", looks)
+	}
+	want := "the file system of " + root.Name() + "/d has 99 bytes left, of which 100 are kept free (the option), and 0 are to come; make room, then try again"
+	if err := context.Cause(ctx); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

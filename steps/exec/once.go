@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
@@ -36,8 +37,19 @@ func (r *run) runOnce(ctx context.Context) (RunOutput, error) {
 	return out, courier.Permanent(fmt.Errorf("%w; with once it is not run again", err))
 }
 
-// reportAgain reports the files of a run that an earlier attempt completed.
+// reportAgain reports the files of a run that an earlier attempt completed. If that
+// was one of an earlier attempt of the execution, a later step of it may have taken
+// them away.
 func (r *run) reportAgain(out *RunOutput) error {
+	err := r.reportFiles(out)
+	if r.job.ExecutionAttempt() > 1 && errors.Is(err, fs.ErrNotExist) {
+		r.job.Log().Warn("a file that the program has written in an earlier attempt of the execution is gone", "error", err)
+		return nil
+	}
+	return err
+}
+
+func (r *run) reportFiles(out *RunOutput) error {
 	for _, name := range []string{out.StdoutFile, out.StderrFile} {
 		if name == "" {
 			continue

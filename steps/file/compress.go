@@ -251,7 +251,7 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format com
 	r, err := openStream(ctx, job, p.src.name, f, format, bounds{limits.MaxEntryBytes, "MaxEntryBytes", limits.MaxRatio})
 	if err == nil {
 		defer r.Close()
-		out.Size, err = r.copyTo(ctx, w)
+		out.Size, err = r.copyTo(ctx, w, limits, p.dst)
 	}
 	if err != nil {
 		return out, decompressFailed(ctx, p, err)
@@ -283,7 +283,9 @@ func decompressFailed(ctx context.Context, p pair, err error) error {
 }
 
 // copyTo writes everything to w and returns how much it was.
-func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile) (int64, error) {
+func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile, limits Limits, dst place) (int64, error) {
+	ctx, guard := limits.guard(ctx, dst)
+	defer guard.End()
 	var synced int64
 	var syncErr error
 	var from io.Reader = r
@@ -296,6 +298,7 @@ func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile) (int6
 		if done-synced >= syncEvery && syncErr == nil {
 			synced, syncErr = done, w.Sync()
 		}
+		guard.At(done)
 		r.progress()
 	})
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 // not its owner or special bits, and its time of modification. A source that
 // changes meanwhile is an error.
 type Copy struct {
-	Limits Limits // of which Copy uses MaxMatches
+	Limits Limits // of which Copy uses MaxMatches and KeepFree
 }
 
 // CopyConfig is the configuration of file.copy.
@@ -96,7 +96,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 	if err := p.itself(); err != nil {
 		return false, err
 	}
-	w, _, err := p.stage(ctx, job, cfg.Mode)
+	w, _, err := p.stage(ctx, job, cfg.Mode, c.Limits)
 	if err != nil {
 		return false, err
 	}

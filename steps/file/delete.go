@@ -59,7 +59,11 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 		return out, err
 	}
 	for i, it := range r.plan.Items {
-		if err := r.one(ctx, i, it); err != nil {
+		err := job.HoldDeleted(it.Path)
+		if err == nil {
+			err = r.one(ctx, i, it)
+		}
+		if err != nil {
 			// From here on nothing was touched.
 			return out, errors.Join(err, j.add(deleteMark{Open: &i}, false))
 		}

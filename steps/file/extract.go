@@ -181,6 +181,8 @@ func (x *extraction) fill(ctx context.Context, a contents, name string) error {
 	defer root.Close()
 	u := &unpacker{extraction: x, root: root, name: name, made: map[string]bool{".": true}}
 	defer u.leave()
+	u.disk, u.guard = x.limits.guard(ctx, x.side)
+	defer u.guard.End()
 	if err := a.unpack(ctx, u); err != nil {
 		return err
 	}

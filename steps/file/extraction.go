@@ -156,8 +156,13 @@ func (x *extraction) renew(ctx context.Context) error {
 	} else if there, err := archive.look(); err != nil {
 		return err
 	} else if there == nil && (ours || x.published) {
-		x.published = true
-		return nil
+		// A later step may have taken the files away, unless it was the workspace
+		// that was emptied.
+		kept, err := x.job.Held(x.note.Directory)
+		if kept = kept || ours || filepath.IsAbs(x.dst.name); err != nil || kept {
+			x.published = true
+			return err
+		}
 	}
 	former := x.note
 	x.published = false

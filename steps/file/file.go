@@ -31,9 +31,12 @@
 package file
 
 import (
+	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Options are what the steps need from the host application. The zero value is
@@ -44,7 +47,7 @@ type Options struct {
 
 // Limits bound what a step may do, so that a hostile archive or a slip in a
 // definition has bounded consequences. A field that is not positive stands for
-// its default.
+// its default, unless it says something else.
 type Limits struct {
 	// MaxFiles is how many files and directories an archive may hold, those
 	// directories included that are only part of a name, or how many parts a
@@ -61,6 +64,31 @@ type Limits struct {
 	// may find, a manifest name, an archive hold, with its directories, or one
 	// file.delete remove; 64 MiB.
 	MaxPathBytes int
+	// KeepFree is how many bytes of the disk stay free while files are unpacked,
+	// copied, split or joined; 16 MiB, and below 0 none. The disk is looked at after
+	// every 16 MiB.
+	KeepFree int64
+}
+
+// guard returns a guard of the disk on which dst lies, and a context that ends
+// with the reason when too little of it is free. End must be called.
+func (l Limits) guard(ctx context.Context, dst place) (context.Context, *transfer.Guard) {
+	disk, g := transfer.Space(l.KeepFree, "KeepFree in file.Options").Guard(ctx)
+	g.Watch(dst.root, filepath.Dir(dst.rel))
+	return watched{disk, ctx}, g
+}
+
+// watched is a context that also asks the one that it was made of, whose answer may
+// be what ends it.
+type watched struct {
+	context.Context
+	parent context.Context
+}
+
+// Err implements context.Context.
+func (w watched) Err() error {
+	w.parent.Err()
+	return w.Context.Err()
 }
 
 // withDefaults returns l with a figure in every field.

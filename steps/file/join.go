@@ -21,7 +21,7 @@ import (
 // otherwise nothing appears under the final name. The zero Join has the default
 // limits.
 type Join struct {
-	Limits Limits // of which Join uses MaxFiles and MaxEntryBytes
+	Limits Limits // of which Join uses MaxFiles, MaxEntryBytes and KeepFree
 }
 
 // JoinConfig is the configuration of file.join.
@@ -60,6 +60,8 @@ func (j Join) Execute(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	}
 	defer w.Close()
 	x := &joining{job: job, w: w, name: dst.name, manifest: manifest, whole: sha256.New(), size: m.Size}
+	x.disk, x.guard = j.Limits.guard(ctx, dst)
+	defer x.guard.End()
 	for _, p := range m.Parts {
 		if err := x.part(ctx, p); err != nil {
 			return out, err
@@ -121,6 +123,8 @@ type joining struct {
 	size     int64
 	done     int64
 	synced   int64
+	guard    *transfer.Guard
+	disk     context.Context // that guard ends
 }
 
 // part appends a part.
@@ -139,10 +143,11 @@ func (x *joining) part(ctx context.Context, part splitPart) error {
 	}
 	sum, before := sha256.New(), x.done
 	var syncErr error
-	n, err := transfer.Copy(ctx, io.MultiWriter(x.w, sum, x.whole), io.LimitReader(f, part.Size+1), func(done int64) {
+	n, err := transfer.Copy(x.disk, io.MultiWriter(x.w, sum, x.whole), io.LimitReader(f, part.Size+1), func(done int64) {
 		if x.done = before + done; x.done-x.synced >= syncEvery && syncErr == nil {
 			x.synced, syncErr = x.done, x.w.Sync()
 		}
+		x.guard.At(x.done)
 		x.job.Progress(x.done, max(x.size, x.done), x.name)
 	})
 	if err == nil {

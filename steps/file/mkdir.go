@@ -39,7 +39,7 @@ func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return MkdirOutput{}, fault(p.name, err)
 	case err != nil:
-		if err := job.MkdirAll(p.name); err != nil {
+		if err := errors.Join(job.MkdirAll(p.name), produced(job, p)); err != nil {
 			return MkdirOutput{}, fault(p.name, err)
 		}
 	}

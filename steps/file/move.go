@@ -24,7 +24,7 @@ import (
 // even if somebody has taken the file from the destination, or has put a new
 // one in the place of the source.
 type Move struct {
-	Limits Limits // of which Move uses MaxMatches
+	Limits Limits // of which Move uses MaxMatches and KeepFree
 
 	before func(effect string) // for tests: called before each effect
 }
@@ -260,7 +260,7 @@ func (m *mover) rename(it *move) (bool, error) {
 // copy moves a file to another file system: the copy first, then the source.
 func (m *mover) copy(ctx context.Context, it *move) error {
 	m.effect("copy")
-	w, from, err := pair{match{place: it.src}, it.dst}.stage(ctx, m.job, m.cfg.Mode)
+	w, from, err := pair{match{place: it.src}, it.dst}.stage(ctx, m.job, m.cfg.Mode, m.Limits)
 	if err != nil {
 		return err
 	}

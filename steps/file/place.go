@@ -182,3 +182,6 @@ func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir
 func setModified(root *os.Root, rel string, t time.Time) error {
 	return root.Chtimes(rel, time.Time{}, t)
 }
+
+// produced notes down that the step has made the directory at p.
+func produced(job *courier.Context, p place) error { return job.Produced(p.name) }

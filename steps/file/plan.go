@@ -208,7 +208,7 @@ const syncEvery = 256 << 20
 // stage copies the source to a pending file for the target: content, time of
 // modification, and permissions unless perm gives others. It returns the
 // description of the source that was copied.
-func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions) (w *courier.PendingFile, from fs.FileInfo, err error) {
+func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions, limits Limits) (w *courier.PendingFile, from fs.FileInfo, err error) {
 	f, from, err := p.src.source(job)
 	if err != nil {
 		return nil, nil, err
@@ -220,23 +220,26 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 	if w, err = job.Create(p.dst.name); err != nil {
 		return nil, nil, fault(p.dst.name, err)
 	}
-	if err = p.fill(ctx, job, w, f, from, perm); err != nil {
+	if err = p.fill(ctx, job, w, f, from, perm, limits); err != nil {
 		w.Close()
 		return nil, nil, err
 	}
 	return w, from, nil
 }
 
-func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.PendingFile, f *os.File, from fs.FileInfo, perm *Permissions) error {
+func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.PendingFile, f *os.File, from fs.FileInfo, perm *Permissions, limits Limits) error {
 	size := from.Size()
+	disk, guard := limits.guard(ctx, p.dst)
+	defer guard.End()
 	job.Progress(0, size, p.src.name)
 	var synced int64
 	var syncErr error
 	// One byte more would show that the file grows, perhaps without end.
-	n, err := transfer.Copy(ctx, w.File, &io.LimitedReader{R: f, N: size + 1}, func(done int64) {
+	n, err := transfer.Copy(disk, w.File, &io.LimitedReader{R: f, N: size + 1}, func(done int64) {
 		if done-synced >= syncEvery && syncErr == nil {
 			synced, syncErr = done, w.Sync()
 		}
+		guard.At(done)
 		job.Progress(done, max(size, done), p.src.name)
 	})
 	if err == nil {

@@ -24,7 +24,7 @@ import (
 // that is there already is removed first, so where a manifest is, all its parts
 // are. What is left of an earlier file with more parts stays.
 type Split struct {
-	Limits Limits // of which Split uses MaxFiles
+	Limits Limits // of which Split uses MaxFiles and KeepFree
 }
 
 // SplitConfig is the configuration of file.split.
@@ -48,6 +48,8 @@ type SplitOutput struct {
 type splitting struct {
 	job     *courier.Context
 	format  ManifestFormat
+	guard   *transfer.Guard
+	disk    context.Context // that guard ends
 	dir     place
 	src     place
 	file    *os.File
@@ -79,6 +81,8 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 	if err := x.begin(s.Limits.withDefaults().MaxFiles); err != nil {
 		return out, err
 	}
+	x.disk, x.guard = s.Limits.guard(ctx, x.dir)
+	defer x.guard.End()
 	for n := range x.count {
 		if err := x.part(ctx, n); err != nil {
 			return out, err
@@ -165,11 +169,12 @@ func (x *splitting) part(ctx context.Context, n int) error {
 	sum, before := sha256.New(), x.done
 	var synced int64
 	var syncErr error
-	wrote, err := transfer.Copy(ctx, io.MultiWriter(w, sum, x.whole), io.LimitReader(x.file, want), func(done int64) {
+	wrote, err := transfer.Copy(x.disk, io.MultiWriter(w, sum, x.whole), io.LimitReader(x.file, want), func(done int64) {
 		if done-synced >= syncEvery && syncErr == nil {
 			synced, syncErr = done, w.Sync()
 		}
 		x.done = before + done
+		x.guard.At(x.done)
 		x.job.Progress(x.done, max(x.sums.Size, x.done), x.src.name)
 	})
 	if err == nil {

@@ -22,6 +22,8 @@ type unpacker struct {
 	open   *os.Root        // that directory
 	done   int64           // bytes
 	synced int64           // bytes
+	guard  *transfer.Guard
+	disk   context.Context // that guard ends
 }
 
 // mkdir makes a directory below root, with those above it.
@@ -124,7 +126,8 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 	}
 	var syncErr error
 	before, begun := u.done, int64(0)
-	n, err := transfer.Copy(ctx, to, r, func(done int64) {
+	n, err := transfer.Copy(u.disk, to, r, func(done int64) {
+		u.guard.At(before + done)
 		if u.done = before + done; done/transfer.WriteBehind != begun {
 			begun = done / transfer.WriteBehind
 			transfer.StartWriting(w)

@@ -113,6 +113,12 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 		if made[dir] {
 			continue
 		}
+		if t.Attempt < t.job.ExecutionAttempt() { // a later step of that attempt may have removed it
+			n, err := s.stat(ctx, f.Remote)
+			if err == nil && (n.size != f.Size || !n.modified.Equal(f.Modified)) || errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
 		if err := s.makeAll(ctx, dir); err != nil {
 			return err
 		}
@@ -151,6 +157,9 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) er
 	default:
 		m := moving{job: t.job, from: f.Remote, to: t.archived(f), size: f.Size, replace: true, what: "the downloaded file"}
 		err = m.run(ctx, s)
+		if err == nil {
+			err = remote.Produced(t.job, "ftp", t.cfg.ConnectionID, m.to)
+		}
 	}
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 			if plan, err = s.planDeletion(ctx, job, cfg, plan, known); err != nil {
 				return err
 			}
-			if err := ledger.write(plan); err != nil {
+			if err := errors.Join(job.HoldAll(), ledger.write(plan)); err != nil {
 				return err
 			}
 		}

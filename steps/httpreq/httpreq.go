@@ -18,6 +18,10 @@
 // iteration, so that a server that knows such keys acts once. For one that does
 // not, once makes the step fail in doubt instead of sending again.
 //
+// If the job is begun again by retry_job, its values may be others, so the request
+// is another one with a key of its own, and the server acts again. An
+// idempotency_key of the job's own, or once, prevents that.
+//
 // # Failures
 //
 // No answer, 408, 425, 429 and 5xx are failures that the failure policy may
@@ -42,7 +46,7 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "http.request", Request{Options: *opt}, &courier.TypeOptions{
 		Timeout: new(time.Duration(0)), Stall: new(stall),
 		Doc:        "Sends an HTTP request, and keeps the response as outputs or in a file.",
-		RepeatDoc:  "sends again, with the same Idempotency-Key where the method changes something; with once, fails where an earlier attempt may have been received; a file gets its name when all of the response has arrived",
+		RepeatDoc:  "sends again, with the same Idempotency-Key where the method changes something, but for a new attempt of the job by retry_job, which has a key of its own unless idempotency_key gives one; with once, also then returns the outputs of the request that was answered, and fails where an earlier attempt may have been received; a file gets its name when all of the response has arrived",
 		CleanupDoc: "removes the unfinished file of earlier attempts, unless resume goes on with it; keeps a complete one",
 	})
 }

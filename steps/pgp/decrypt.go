@@ -29,6 +29,9 @@ import (
 // stays. Decrypting again overwrites the output with the same content.
 type Decrypt struct {
 	Keys Keys // where keys are looked up
+	// KeepFree is how many bytes of the disk stay free while the plaintext is
+	// written; 0 means 16 MiB, and below 0 none.
+	KeepFree int64
 }
 
 // DecryptConfig is the configuration of pgp.decrypt.
@@ -88,7 +91,12 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 		return out, fmt.Errorf("output: %w", err)
 	}
 	defer w.Close()
-	if out, err = m.decrypt(ctx, w); err != nil {
+	to, err := onDisk(ctx, job, w, target, d.KeepFree, "pgp.Decrypt")
+	if err != nil {
+		return out, err
+	}
+	defer to.guard.End()
+	if out, err = m.decrypt(ctx, to); err != nil {
 		return DecryptOutput{}, m.explain(ctx, err)
 	}
 	if err := w.Commit(); err != nil {
@@ -169,6 +177,7 @@ type message struct {
 	ring     *ring
 	verifier *verifier // nil if signatures are not looked at
 	inner    *inner    // nil if the library decrypts
+	packets  *toll     // that the library reads
 	details  *openpgp.MessageDetails
 }
 
@@ -263,8 +272,11 @@ func (m *message) openAgain(ctx context.Context) error {
 	m.ring.src = m.src
 	err := guard(func() (err error) {
 		// The context is looked at above the buffer as well: see openInside.
-		packets := transfer.NewReader(ctx, m.src, nil)
-		m.details, err = openpgp.ReadMessage(packets, m.ring, nil, reading(decompressed(m.limit())))
+		m.packets = &toll{r: transfer.NewReader(ctx, m.src, nil)}
+		m.details, err = openpgp.ReadMessage(m.packets, m.ring, nil, reading(decompressed(m.limit())))
+		if m.packets.err != nil {
+			return m.packets.err
+		}
 		return damaged(err)
 	})
 	if err == nil && !m.details.IsEncrypted { // the second reading can't differ, but the file could
@@ -335,7 +347,8 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	var out DecryptOutput
 	buffered := bufio.NewWriterSize(w, bufSize)
 	to := &limited{w: buffered, left: m.limit()}
-	size, err := transfer.Copy(ctx, to, m.details.UnverifiedBody, func(int64) {
+	body := &toll{r: m.details.UnverifiedBody}
+	size, err := transfer.Copy(ctx, to, body, func(int64) {
 		m.job.Progress(m.read.Load(), m.size, m.cfg.InputPath)
 	})
 	switch {
@@ -343,6 +356,10 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 		return out, about("holds more than %d bytes; raise max_output_bytes if this is right", m.limit())
 	case to.err != nil:
 		return out, fmt.Errorf("output: %w", to.err)
+	case m.packets.err != nil:
+		return out, m.broken(ctx, m.packets.err)
+	case body.err != nil:
+		return out, m.broken(ctx, body.err)
 	case err != nil:
 		return out, m.broken(ctx, err)
 	}

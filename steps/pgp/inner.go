@@ -46,10 +46,10 @@ func (env *envelope) session(keys []*loaded) (cipher.Block, openpgp.Key) {
 	return nil, openpgp.Key{}
 }
 
-// An inner is what the encrypted data of a message hold: one compressed packet,
-// or packets that the library reads.
+// An inner is what the encrypted data of a message hold, or a message that is not
+// encrypted: one compressed packet, or packets that the library reads.
 type inner struct {
-	sealed *unsealer
+	sealed *unsealer     // nil if it is not encrypted
 	packet *packetReader // that is compressed; nil if none is
 	ahead  *aheadReader  // of what is in it
 	rest   *bufio.Reader // what follows it
@@ -60,23 +60,34 @@ type inner struct {
 func openInner(r io.Reader, c cipher.Block, limit int64) (*inner, error) {
 	in := &inner{sealed: newUnsealer(r, c)}
 	in.rest = bufio.NewReaderSize(in.sealed, bufSize)
+	return in, in.unpack(limit)
+}
+
+// openPlain is openInner for packets that are not encrypted.
+func openPlain(r io.Reader, limit int64) (*inner, error) {
+	in := &inner{rest: bufio.NewReaderSize(r, bufSize)}
+	return in, in.unpack(limit)
+}
+
+// unpack begins to unpack what is compressed.
+func (in *inner) unpack(limit int64) error {
 	first, err := in.rest.Peek(1)
 	if err != nil {
-		return in, early(err)
+		return early(err)
 	}
 	const oldFormat = 0x80
 	if old := first[0] >> 2 & 15; first[0] != newFormat|tagCompressed && (first[0]&newFormat != oldFormat || old != tagCompressed) {
-		return in, nil
+		return nil
 	}
 	if _, in.packet, err = readPacket(in.rest); err != nil {
-		return in, err
+		return err
 	}
 	content, err := unpacked(in.packet)
 	if err != nil {
-		return in, err
+		return err
 	}
 	in.ahead = readAhead(&packet.LimitReader{R: content, N: limit})
-	return in, nil
+	return nil
 }
 
 // Read implements io.Reader. It ends with io.EOF only if the integrity check
@@ -129,8 +140,11 @@ func (m *message) openInside(ctx context.Context, env *envelope, c cipher.Block,
 	err = guard(func() error {
 		// The context is looked at above the buffers as well: a few bytes in
 		// them can unpack to minutes of work.
-		packets := transfer.NewReader(ctx, m.inner, nil)
-		m.details, err = openpgp.ReadMessage(packets, m.ring, nil, reading(decompressed(m.limit())))
+		m.packets = &toll{r: transfer.NewReader(ctx, m.inner, nil)}
+		m.details, err = openpgp.ReadMessage(m.packets, m.ring, nil, reading(nested(m.cfg.MaxOutputBytes, m.limit())))
+		if m.packets.err != nil {
+			err = m.packets.err
+		}
 		return err
 	})
 	if err == nil && m.details.IsEncrypted {
@@ -157,7 +171,7 @@ func (m *message) broken(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return about("unpacks to more than %d bytes; raise max_output_bytes if this is right", m.limit())
+		return about("unpacks to more than %d bytes, or more than %d where compressed data are in others; raise max_output_bytes if this is right", m.limit(), nested(m.cfg.MaxOutputBytes, m.limit()))
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
 		return about("holds another encrypted message, not content")
 	}

@@ -45,6 +45,38 @@ const (
 	bufSize = 128 << 10
 )
 
+// A disk is a writer of a file that looks at the free space after every 16 MiB.
+type disk struct {
+	w     io.Writer
+	ctx   context.Context // that guard ends with the reason
+	guard *transfer.Guard
+	done  int64
+}
+
+// onDisk returns a writer to w, which is to be called target. It keeps keepFree
+// bytes of the disk free; 0 is the default, and less means none. The guard's End
+// must be called.
+func onDisk(ctx context.Context, job *courier.Context, w io.Writer, target string, keepFree int64, step string) (*disk, error) {
+	root, rel, err := job.Root(target)
+	if err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	ctx, guard := transfer.Space(keepFree, "KeepFree of "+step).Guard(ctx)
+	guard.Watch(root, filepath.Dir(rel))
+	return &disk{w: w, ctx: ctx, guard: guard}, nil
+}
+
+// Write implements io.Writer.
+func (d *disk) Write(p []byte) (int, error) {
+	n, err := d.w.Write(p)
+	d.done += int64(n)
+	d.guard.At(d.done)
+	if err == nil && d.ctx.Err() != nil {
+		err = context.Cause(d.ctx)
+	}
+	return n, err
+}
+
 // place returns the file that a step writes: output, or base in the attempt's
 // own directory if output is empty, or base in output if that is a directory
 // or ends with a slash.

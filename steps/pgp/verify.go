@@ -29,6 +29,9 @@ import (
 // gets its final name only if the signature is valid.
 type Verify struct {
 	Keys Keys // where keys are looked up
+	// KeepFree is how many bytes of the disk stay free while the content of a
+	// signed message is written; 0 means 16 MiB, and below 0 none.
+	KeepFree int64
 }
 
 // VerifyConfig is the configuration of pgp.verify.
@@ -101,7 +104,12 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 		return VerifyOutput{}, fmt.Errorf("output: %w", err)
 	}
 	defer w.Close()
-	out, err := c.outcome(ctx, w)
+	to, err := onDisk(ctx, job, w, target, v.KeepFree, "pgp.Verify")
+	if err != nil {
+		return VerifyOutput{}, err
+	}
+	defer to.guard.End()
+	out, err := c.outcome(ctx, to)
 	if err != nil || !out.IsValid {
 		return out, err
 	}
@@ -184,6 +192,8 @@ type checking struct {
 	verifier *verifier
 	src      *source // may be nil
 	content  *kept   // may be nil
+	inner    *inner  // may be nil
+	packets  *toll   // may be nil
 }
 
 // A kept reader keeps its error, which the library does not always pass on.
@@ -248,6 +258,7 @@ func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, err
 		return verdict{}, 0, fmt.Errorf("input: %w", err)
 	}
 	c.size = info.Size()
+	defer func() { c.inner.Close() }()
 	buffered := bufio.NewWriterSize(w, bufSize)
 	var details *openpgp.MessageDetails
 	var size int64
@@ -258,10 +269,15 @@ func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, err
 		}
 		details = content.details
 		to := &limited{w: content.to, left: c.limit()}
-		size, err = transfer.Copy(ctx, to, details.UnverifiedBody, func(done int64) {
+		body := &toll{r: details.UnverifiedBody}
+		size, err = transfer.Copy(ctx, to, body, func(done int64) {
 			c.job.Progress(min(done, c.size), c.size, c.cfg.InputPath)
 		})
 		switch {
+		case c.packets.failed() != nil:
+			return c.packets.err
+		case body.err != nil:
+			return body.err
 		case to.full:
 			return about("holds more than %d bytes; raise max_output_bytes if this is right", c.limit())
 		case to.err != nil:
@@ -361,8 +377,14 @@ func (c *checking) inline(ctx context.Context, w io.Writer) (opened, error) {
 	}
 	c.src = src
 	// The context is looked at above the buffer as well: see message.open.
-	d, err := openpgp.ReadMessage(transfer.NewReader(ctx, src, nil), c.ring, nil, reading(decompressed(c.limit())))
+	if c.inner, err = openPlain(src, decompressed(c.limit())); err != nil {
+		return opened{}, unreadable(err)
+	}
+	c.packets = &toll{r: transfer.NewReader(ctx, c.inner, nil)}
+	d, err := openpgp.ReadMessage(c.packets, c.ring, nil, reading(nested(c.cfg.MaxOutputBytes, c.limit())))
 	switch {
+	case c.packets.err != nil:
+		return opened{}, c.packets.err
 	case errors.Is(err, pgperrors.ErrKeyIncorrect) || err == nil && d.IsEncrypted:
 		return opened{}, about("is encrypted; pgp.decrypt decrypts it and checks its signature")
 	case err == io.EOF:

@@ -279,6 +279,11 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 		if made[dir] {
 			continue
 		}
+		if t.former { // a later step of that attempt may have removed it
+			if a, err := s.stat(ctx, f.remote); err == nil && identify(a) != f.was || errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
 		if err := s.makeDirectories(ctx, dir); err != nil {
 			return s.fault("move to", dir, err)
 		}
@@ -306,6 +311,9 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 			from: f.remote, to: t.archived(*f), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
 		}
 		err = move.run(ctx, s)
+		if err == nil {
+			err = remote.Produced(t.job, "sftp", t.cfg.ConnectionID, move.to)
+		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

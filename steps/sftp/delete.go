@@ -96,7 +96,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 				return s.fault("delete", cfg.RemotePath, err)
 			}
 			plan.Attempt = job.ExecutionAttempt()
-			if err := notes.write(plan); err != nil {
+			if err := errors.Join(job.HoldAll(), notes.write(plan)); err != nil {
 				return err
 			}
 		}

@@ -112,6 +112,9 @@ func (w *World) empty() error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(held, ".") {
+		return nil
+	}
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || p == ".":

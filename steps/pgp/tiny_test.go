@@ -1,0 +1,66 @@
+package pgp_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// tinyMessages are messages of many packets, or pieces of packets, that hold next
+// to nothing. Each of them has size bytes before it is compressed.
+func tinyMessages(t *testing.T, size int) map[string][]byte {
+	t.Helper()
+	repeat := func(text string) []byte { return []byte(strings.Repeat(text, size/len(text))) }
+	literal := append([]byte("\xcb\xe9b\x00\x00\x00\x00\x00"), bytes.Repeat([]byte("a"), 506)...) // the first piece has 512 bytes
+	all := map[string][]byte{
+		"packets": repeat("\xe8\x00"), "markers": repeat("\xca\x03PGP"), "old packets": repeat("\xb0\x00"), "padding": repeat("\xd5\x01x"),
+		"pieces":              append(append(literal, repeat("\xe0a")...), 1, 'a'),
+		"content and packets": append([]byte("\xcb\x07b\x00\x00\x00\x00\x00a"), repeat("\xe8\x00")...),
+	}
+	all["packets, compressed"] = packedOf(t, packet.CompressionZLIB, all["packets"])
+	all["pieces, compressed"] = packedOf(t, packet.CompressionZIP, all["pieces"])
+	all["packets, compressed twice"] = packedOf(t, packet.CompressionZIP, packedOf(t, packet.CompressionZIP, all["packets"], all["packets"]))
+	return all
+}
+
+// TestTinyPackets reads messages of 30 MB of empty packets, where each costs as
+// much time as a kilobyte of content: they are refused before they take long.
+func TestTinyPackets(t *testing.T) {
+	b := newBench(t)
+	us := b.key("us")
+	for name, message := range tinyMessages(t, 30<<20) {
+		within := func(what string, f func() (string, error), want string) {
+			t.Helper()
+			began := time.Now()
+			why, err := f()
+			if took := time.Since(began); took > 20*time.Second { // 1 s, and the machine may be busy
+				t.Errorf("%s of %s took %v", what, name, took)
+			}
+			if err != nil {
+				why += err.Error()
+			}
+			if !strings.Contains(why, want) || want == "" {
+				t.Errorf("%s of %s: %q, want %q", what, name, why, want)
+			}
+		}
+		want := "hold next to nothing"
+		if strings.HasSuffix(name, "twice") {
+			want = "raise max_output_bytes"
+		}
+		b.write("in.pgp", message)
+		within("pgp.verify", func() (string, error) {
+			out, err := b.verify(map[string]any{"input_path": "in.pgp", "output_path": "out"})
+			return out.Reason, err
+		}, want)
+		session, body := sealPackets(t, us, message)
+		b.write("in.pgp", append(session, packetOf(18, body)...))
+		within("pgp.decrypt", func() (string, error) {
+			_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "out"})
+			return "", err
+		}, want)
+		b.wantFiles("in.pgp")
+	}
+}
