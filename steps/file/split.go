@@ -31,7 +31,7 @@ type Split struct {
 type SplitConfig struct {
 	SourcePath      string         `json:"source_path" courier:"required,path" doc:"the file to split"`
 	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
-	PartBytes       int64          `json:"part_bytes" courier:"required" doc:"size of a part, but for the last; at least 1"`
+	PartBytes       int64          `json:"part_bytes" courier:"required" min:"1" doc:"size of a part, but for the last"`
 	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" enum:"json,text" doc:"json, or text for what sha256sum can check"`
 }
 

@@ -40,10 +40,10 @@ func (o *OnTimeout) UnmarshalText(text []byte) error {
 type WaitConfig struct {
 	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
 	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
-	MinFiles       int             `json:"min_files" default:"1" doc:"how many files a pattern must find"`
-	StableSeconds  float64         `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
-	PollSeconds    float64         `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
-	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
+	MinFiles       int             `json:"min_files" default:"1" min:"0" max:"1000000000" doc:"how many files a pattern must find"`
+	StableSeconds  float64         `json:"stable_seconds" default:"5" min:"0" max:"1000000000" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
+	PollSeconds    float64         `json:"poll_seconds" default:"1" min:"0" max:"1000000000" doc:"the time between two looks; less than 0.01 means that"`
+	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" min:"0" max:"1000000000" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
 	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" enum:"fail,continue" doc:"fail, or continue to complete with found false"`
 }
 
