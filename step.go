@@ -258,6 +258,9 @@ func configDecoder[C any](key string, s *Schema) func(config []byte, job *Contex
 		cfg := defaults
 		if len(config) > 0 {
 			if err := decodeStrict(config, &cfg); err != nil {
+				if named := s.checkRendered(config, job); named != nil {
+					err = named // an UnmarshalText does not know for which field it is called
+				}
 				return cfg, &ConfigError{Err: plainError(err)}
 			}
 		}

@@ -20,7 +20,7 @@ type Request struct {
 
 // RequestConfig is the configuration of http.request.
 type RequestConfig struct {
-	Method  string            `json:"method" default:"GET" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS"`
+	Method  string            `json:"method" default:"GET" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" doc:"method of the request"`
 	URL     string            `json:"url" courier:"required,url" doc:"where to, with https:// in front and without credentials"`
 	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, escaped as needed"`
 	Headers map[string]string `json:"headers,omitempty" doc:"headers of the request"`
