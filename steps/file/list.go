@@ -137,9 +137,6 @@ func (cfg ListConfig) check() error {
 	if !cfg.Recursive && strings.Contains(cfg.Pattern.String(), "/") {
 		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern.String())))
 	}
-	if cfg.MinAgeSeconds < 0 || cfg.MinAgeSeconds > 1e9 {
-		return courier.Permanent(fmt.Errorf("min_age_seconds %v must lie between 0 and 1e9", cfg.MinAgeSeconds))
-	}
 	return nil
 }
 

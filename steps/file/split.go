@@ -63,9 +63,6 @@ type splitting struct {
 // Execute splits. A second attempt writes the same again.
 func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfig) (out SplitOutput, err error) {
 	x := &splitting{job: job, format: cfg.ManifestFormat, partial: cfg.PartBytes, whole: sha256.New()}
-	if err := cfg.check(); err != nil {
-		return out, err
-	}
 	if x.dir, err = cfg.directory(job); err != nil {
 		return out, err
 	}
@@ -89,14 +86,6 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 	}
 	out.Parts, out.PartCount, out.Size, out.SHA256 = x.paths, x.count, x.done, x.sums.SHA256
 	return out, nil
-}
-
-// check refuses what makes no sense.
-func (cfg SplitConfig) check() error {
-	if cfg.PartBytes < 1 {
-		return courier.Permanent(fmt.Errorf("part_bytes: is %d; it must be at least 1", cfg.PartBytes))
-	}
-	return nil
 }
 
 // directory finds the place of the output.
@@ -230,11 +219,6 @@ func (x *splitting) manifest(ctx context.Context) (string, error) {
 
 // Validate checks the paths and the size.
 func (s Split) Validate(ctx context.Context, job *courier.Context, cfg SplitConfig) error {
-	if !job.Unresolved("part_bytes") {
-		if err := cfg.check(); err != nil {
-			return err
-		}
-	}
 	if err := checkPath(job, "source_path", cfg.SourcePath, false); err != nil {
 		return err
 	}
