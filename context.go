@@ -122,10 +122,12 @@ func (c *Context) Type() string { return c.cfg.Type }
 // nil outside loops. The caller must not change it.
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
-// Attempt is the number of this start of the step in its iteration, from 1, and
-// not used twice. In a loop that was started again the numbers count on from the
-// highest of the first pass, so a step that asks whether it was begun before
-// asks [Context.Repeated].
+// Attempt is the number of this start of the step in its iteration, from 1. It grows
+// with each start and is not used twice in an attempt of the execution, so it may be
+// part of the names of files. It does not count: in a loop that was started again the
+// numbers go on from the highest that any step had in any iteration before, and the
+// first start ever in an iteration may be attempt 2. A step that asks whether it was
+// begun before asks [Context.Repeated].
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
 // Repeated reports that the step was started before in this iteration, by an

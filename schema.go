@@ -165,7 +165,7 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 			p.Schema = &Schema{Type: "string"}
 		}
 		if p.Schema = ofKind(p.Schema, fieldKind(f)); p.Schema == nil {
-			continue // refused by unknownTag
+			continue // refused by malformedTag
 		}
 		p.Schema, _ = ofValues(p.Schema, f)
 		s.addGroups(f, p.Name)
@@ -230,54 +230,6 @@ func notJSON(t reflect.Type, depth int) reflect.Type {
 	return nil
 }
 
-// unknownTag tells of a tag named courier in t, or in what t contains, that means
-// nothing, and of a [Pattern] where no values can be told from the definition's
-// text; empty if there is none.
-func unknownTag(t reflect.Type, depth int) string {
-	if depth > maxSchemaDepth {
-		return ""
-	}
-	switch t.Kind() {
-	case reflect.Map:
-		if t.Key() == patternType || t.Elem() == patternType {
-			return fmt.Sprintf("%v: a Pattern can't be in a map; make it a field or a list", t)
-		}
-		return unknownTag(t.Elem(), depth+1)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return unknownTag(t.Elem(), depth+1)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if bad := badTag(f); bad != "" {
-				return bad
-			}
-			if f.IsExported() {
-				if tag := unknownTag(f.Type, depth+1); tag != "" {
-					return tag
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// badTag says what is wrong with the tag named courier of a field; empty if
-// nothing is.
-func badTag(f reflect.StructField) string {
-	for _, option := range tagOptions(f) {
-		if _, _, ok := groupOf(option); ok {
-			continue
-		}
-		if !slices.Contains([]string{"required", string(KindPath), string(KindURL)}, option) {
-			return fmt.Sprintf("field %s: the tag courier:%q is unknown; there are courier:\"required\", courier:\"path\", courier:\"url\", and one_of=NAME, any_of=NAME and at_most_one=NAME for groups of fields, and several words with commas between them", f.Name, f.Tag.Get("courier"))
-		}
-	}
-	if k := fieldKind(f); ofKind(schemaOf(f.Type, 0), k) == nil {
-		return fmt.Sprintf("field %s: the tag courier:%q is for strings and lists of strings, not for %v", f.Name, k, f.Type)
-	}
-	_, bad := ofValues(schemaOf(f.Type, 0), f)
-	return bad
-}
-
 // structOf returns the struct that t is or points to, or nil.
 func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
@@ -290,28 +242,54 @@ func structOf(t reflect.Type) reflect.Type {
 }
 
 // Check compares a JSON value with the schema and returns a problem for each
-// unknown or missing name and each value of a wrong type, with field names
-// below field. Values that are references are taken to fit.
+// unknown or missing name, each value of a wrong type or that is not permitted,
+// and each group with too few or too many fields, with field names below field.
+// Values that are references are taken to fit.
 func (s *Schema) Check(field string, v any) []Problem {
-	if str, ok := v.(string); ok && isReference(str) {
+	return s.check(field, v, schemaCheck{})
+}
+
+// A schemaCheck says what a value is that is compared with a schema. The zero
+// schemaCheck is for the text of a definition.
+type schemaCheck struct {
+	// rendered says that references and secrets have been replaced, so that every
+	// text means itself.
+	rendered bool
+	// unresolved reports whether a field is left out because its value is known
+	// only later; nil means that none is.
+	unresolved func(name string) bool
+}
+
+// open reports whether a value is a reference, so that nothing is known of it.
+func (c schemaCheck) open(v any) bool {
+	s, ok := v.(string)
+	return ok && !c.rendered && isReference(s)
+}
+
+// missing reports whether a field that is not there comes later.
+func (c schemaCheck) missing(name string) bool { return c.unresolved != nil && c.unresolved(name) }
+
+func (s *Schema) check(field string, v any, how schemaCheck) []Problem {
+	if how.open(v) {
 		return nil
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		if s.Type == "object" {
-			return s.checkObject(field, v)
+			return s.checkObject(field, v, how)
 		}
 	case []any:
 		if s.Type == "array" {
+			how.unresolved = nil
 			var all []Problem
 			for i, x := range v {
-				all = append(all, s.Items.Check(fmt.Sprintf("%s[%d]", field, i), x)...)
+				all = append(all, s.Items.checkItem(fmt.Sprintf("%s[%d]", field, i), x, how)...)
 			}
 			return all
 		}
 	}
 	if s.Type == "" || v == nil || s.Type == jsonType(v) || s.Type == "number" && jsonType(v) == "integer" {
-		return s.checkValue(field, v)
+		return s.checkValue(field, v, how)
 	}
 	given := typeNames[jsonType(v)]
 	if n, ok := v.(json.Number); ok {
@@ -320,8 +298,18 @@ func (s *Schema) Check(field string, v any) []Problem {
 	return []Problem{{Step: -1, Field: field, Message: fmt.Sprintf("must be %s, not %s", typeNames[s.Type], given)}}
 }
 
-func (s *Schema) checkObject(field string, v map[string]any) []Problem {
+// checkItem is check for an item of a list, for which empty text stands for no
+// default.
+func (s *Schema) checkItem(field string, v any, how schemaCheck) []Problem {
+	if v == "" && len(s.Enum) > 0 {
+		return []Problem{{Step: -1, Field: field, Message: "must be one of " + strings.Join(s.Enum, ", ") + ", not empty"}}
+	}
+	return s.check(field, v, how)
+}
+
+func (s *Schema) checkObject(field string, v map[string]any, how schemaCheck) []Problem {
 	var all []Problem
+	inner := schemaCheck{rendered: how.rendered}
 	given := make(map[string]bool, len(v))
 	for _, name := range sortedKeys(v) {
 		p, ok := s.Property(name)
@@ -335,14 +323,14 @@ func (s *Schema) checkObject(field string, v map[string]any) []Problem {
 			all = append(all, Problem{Step: -1, Field: field + "." + name, Message: "is given twice, in different letter case"})
 		}
 		given[p.Name] = v[name] != nil && v[name] != ""
-		all = append(all, p.Schema.Check(field+"."+name, v[name])...)
+		all = append(all, p.Schema.check(field+"."+name, v[name], inner)...)
 	}
 	for _, p := range s.Properties {
-		if p.Required && !given[p.Name] {
+		if p.Required && !given[p.Name] && !how.missing(p.Name) {
 			all = append(all, Problem{Step: -1, Field: field + "." + p.Name, Message: "is required"})
 		}
 	}
-	return append(all, s.checkGroups(field, v)...)
+	return append(all, s.checkGroups(field, v, how)...)
 }
 
 // isReference reports whether a config string is replaced as a whole.

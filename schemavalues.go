@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -50,71 +51,27 @@ func (s *Schema) addGroups(f reflect.StructField, field string) {
 	}
 }
 
-// ofValues returns s with the permitted values and bounds that the tags enum, min
-// and max of a field say; they go to the items of a list. It says what is wrong
-// with them.
-func ofValues(s *Schema, f reflect.StructField) (*Schema, string) {
-	enum, isEnum := f.Tag.Lookup("enum")
-	low, isMin := f.Tag.Lookup("min")
-	high, isMax := f.Tag.Lookup("max")
-	switch {
-	case !isEnum && !isMin && !isMax:
-		return s, ""
-	case s.Type == "array":
-		items, bad := ofValues(s.Items, f)
-		with := *s
-		with.Items = items
-		return &with, bad
-	}
-	with := *s
-	if isEnum {
-		with.Enum = strings.Split(enum, ",")
-		if s.Type != "string" {
-			return s, fmt.Sprintf("field %s: the tag enum is for strings and lists of strings, not for %v", f.Name, f.Type)
-		}
-		if slices.Contains(with.Enum, "") || len(slices.Compact(slices.Sorted(slices.Values(with.Enum)))) < len(with.Enum) {
-			return s, fmt.Sprintf("field %s: the tag enum:%q has an empty value, or one twice", f.Name, enum)
-		}
-		if d := f.Tag.Get("default"); d != "" && !slices.Contains(with.Enum, d) {
-			return s, fmt.Sprintf("field %s: the default %q is not among the values of enum:%q", f.Name, d, enum)
-		}
-	}
-	for _, b := range []struct {
-		given bool
-		text  string
-		to    *json.Number
-	}{{isMin, low, &with.Min}, {isMax, high, &with.Max}} {
-		if !b.given {
-			continue
-		}
-		if _, ok := new(big.Rat).SetString(b.text); !ok || s.Type != "integer" && s.Type != "number" {
-			return s, fmt.Sprintf("field %s: the tags min and max are numbers, for fields that are numbers; not %q for %v", f.Name, b.text, f.Type)
-		}
-		*b.to = json.Number(b.text)
-	}
-	if isMin && isMax && compareNumbers(with.Min, with.Max) > 0 {
-		return s, fmt.Sprintf("field %s: min:%q is more than max:%q", f.Name, low, high)
-	}
-	return &with, ""
-}
-
+// compareNumbers compares two numbers by their value. What is too large for exact
+// figures is compared as a float64.
 func compareNumbers(a, b json.Number) int {
 	x, okX := new(big.Rat).SetString(a.String())
 	y, okY := new(big.Rat).SetString(b.String())
-	if !okX || !okY {
-		return 0
+	if okX && okY {
+		return x.Cmp(y)
 	}
-	return x.Cmp(y)
+	f, _ := a.Float64() // with an error, infinite or 0
+	g, _ := b.Float64()
+	return cmp.Compare(f, g)
 }
 
 // checkValue reports a value that is not among those that are permitted. Text that
 // references have part in is taken to fit, and so is empty text, which stands for
 // the default.
-func (s *Schema) checkValue(field string, v any) []Problem {
+func (s *Schema) checkValue(field string, v any, how schemaCheck) []Problem {
 	message := ""
 	switch v := v.(type) {
 	case string:
-		if len(s.Enum) > 0 && v != "" && !strings.Contains(v, "${") && !slices.Contains(s.Enum, v) {
+		if len(s.Enum) > 0 && v != "" && (how.rendered || !strings.Contains(v, "${")) && !slices.Contains(s.Enum, v) {
 			message = fmt.Sprintf("%q is none of the possible values; %s", shorten(v, 60), DidYouMean(v, s.Enum))
 		}
 	case json.Number:
@@ -134,10 +91,10 @@ func (s *Schema) checkValue(field string, v any) []Problem {
 	return []Problem{{Step: -1, Field: field, Message: message}}
 }
 
-// checkGroups reports fields of which there are too few or too many. A reference
-// counts as given where one is needed; whether it is too many shows only when it
-// is resolved.
-func (s *Schema) checkGroups(field string, v map[string]any) []Problem {
+// checkGroups reports fields of which there are too few or too many. A reference,
+// or a field that comes later, counts as given where one is needed; whether it is
+// too many shows only when it is resolved.
+func (s *Schema) checkGroups(field string, v map[string]any, how schemaCheck) []Problem {
 	var all []Problem
 	for _, g := range s.Groups {
 		given, sure := 0, 0
@@ -147,18 +104,26 @@ func (s *Schema) checkGroups(field string, v map[string]any) []Problem {
 				continue
 			}
 			given++
-			if str, ok := x.(string); !ok || !isReference(str) {
+			if !how.open(x) {
 				sure++
 			}
 		}
-		names := strings.Join(g.Fields[:len(g.Fields)-1], ", ") + " and " + g.Fields[len(g.Fields)-1]
+		if slices.ContainsFunc(g.Fields, how.missing) {
+			given++
+		}
+		message := ""
 		switch {
 		case given == 0 && g.Kind == GroupOneOf:
-			all = append(all, Problem{Step: -1, Field: field, Message: "give one of " + names})
+			message = "give one of "
 		case given == 0 && g.Kind == GroupAnyOf:
-			all = append(all, Problem{Step: -1, Field: field, Message: "give at least one of " + names})
+			message = "give at least one of "
 		case sure > 1 && g.Kind != GroupAnyOf:
-			all = append(all, Problem{Step: -1, Field: field, Message: "give only one of " + names})
+			message = "give only one of "
+		}
+		if message != "" {
+			last := len(g.Fields) - 1
+			names := strings.Join(g.Fields[:last], ", ") + " and " + g.Fields[last]
+			all = append(all, Problem{Step: -1, Field: field, Message: message + names})
 		}
 	}
 	return all

@@ -17,7 +17,17 @@ import (
 // are structs that encoding/json can handle, struct{} for none.
 //
 // The fields of C may carry the tags courier:"required", default:"..." and
-// doc:"...". A default is the field's JSON text, or plain text for a string.
+// doc:"...". A default is the field's JSON text, or plain text for a string. The
+// tags enum:"A,B", min:"0" and max:"10" restrict the values of a field, or of the
+// items of a list, and courier:"one_of=NAME", "any_of=NAME" and "at_most_one=NAME"
+// say how many of the fields with the same NAME are given; see [Schema]. Empty text
+// in a field with enum means the default.
+//
+// These tags are checked when a job is defined, as far as values are known then,
+// and on the rendered configuration before each call of Execute, Validate, Cleanup
+// and Rollback by an engine or a [StepType], with a permanent [ConfigError] that
+// names the field. So a step does not check again what its tags say. Code that calls
+// the methods of a Step with a C of its own answers for its values.
 //
 // The fields of O, by their JSON names, become the values "<index>.<field>",
 // in the same transaction that marks the step completed. A field that is the path
@@ -185,11 +195,14 @@ func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType 
 		if bad := notJSON(typ, 0); bad != nil {
 			panic(fmt.Sprintf("courier: register %q: %v contains a %v, which JSON can't hold", key, typ, bad))
 		}
-		if tag := unknownTag(typ, 0); tag != "" {
-			panic(fmt.Sprintf("courier: register %q: %v: %s", key, typ, tag))
+		if bad := malformedTag(typ, 0); bad != "" {
+			panic(fmt.Sprintf("courier: register %q: %s", key, bad))
 		}
 		if form := schemaOf(typ, 0).Type; form != "" && form != "object" {
 			panic(fmt.Sprintf("courier: register %q: %v is %s in JSON; a configuration and an output are objects, so use a struct", key, typ, typeNames[form]))
+		}
+		if bad := schemaOf(typ, 0).badGroup(); bad != "" {
+			panic(fmt.Sprintf("courier: register %q: %v: %s", key, typ, bad))
 		}
 	}
 	t := &StepType{
@@ -234,16 +247,20 @@ func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType 
 }
 
 // configDecoder returns a function that decodes the JSON text of a configuration
-// strictly, after setting the defaults. Required fields that job, if not nil,
-// calls unresolved may be missing. It panics if a default is malformed.
+// strictly, after setting the defaults, and compares it with the schema, since the
+// values that references have put into it are in no definition. Fields that job, if
+// not nil, calls unresolved may be missing. It panics if a default is malformed.
 func configDecoder[C any](key string, s *Schema) func(config []byte, job *Context) (C, error) {
 	var defaults C
 	setDefaults(key, reflect.ValueOf(&defaults).Elem(), s)
-	required := requiredFields(s)
+	required, restricts := requiredFields(s), s.restricts()
 	return func(config []byte, job *Context) (C, error) {
 		cfg := defaults
 		if len(config) > 0 {
 			if err := decodeStrict(config, &cfg); err != nil {
+				if named := s.checkRendered(config, job); named != nil {
+					err = named // an UnmarshalText does not know for which field it is called
+				}
 				return cfg, &ConfigError{Err: plainError(err)}
 			}
 		}
@@ -254,12 +271,19 @@ func configDecoder[C any](key string, s *Schema) func(config []byte, job *Contex
 				return cfg, &ConfigError{Err: fmt.Errorf("%s: is required, but empty", p.Name)}
 			}
 		}
+		if restricts {
+			if err := s.checkRendered(config, job); err != nil {
+				return cfg, &ConfigError{Err: err}
+			}
+			s.fillDefaults(v)
+		}
 		return cfg, nil
 	}
 }
 
-// A ConfigError says that a step's configuration could not be decoded. It is
-// permanent: the same configuration fails again.
+// A ConfigError says that a step's configuration could not be decoded, or has a
+// value that its type does not permit. It is permanent: the same configuration
+// fails again.
 type ConfigError struct{ Err error }
 
 // Error begins with "config".

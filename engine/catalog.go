@@ -93,13 +93,27 @@ func (noCatalog) List(context.Context, store.Kind, string, int) ([]store.Definit
 	return nil, nil
 }
 
-// subscribed is the subscriptions of a bundle, for checks.
+// subscribed is the subscriptions of a bundle in place of those with the same names
+// in an Outbox, nil for none, for checks.
 type subscribed struct {
 	store.Outbox
 	list []store.Subscription
 }
 
-// Subscriptions returns all that were added.
-func (s *subscribed) Subscriptions(context.Context) ([]store.Subscription, error) {
-	return s.list, nil
+// Subscriptions returns all that were added, and the others that are saved.
+func (s *subscribed) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+	if s.Outbox == nil {
+		return s.list, nil
+	}
+	saved, err := s.Outbox.Subscriptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(s.list)
+	for _, x := range saved {
+		if !slices.ContainsFunc(s.list, func(y store.Subscription) bool { return y.Name == x.Name }) {
+			all = append(all, x)
+		}
+	}
+	return all, nil
 }

@@ -91,12 +91,35 @@ func (b Bundle) Err() error {
 // right. Check connects to nothing. What it can't know: the versions that a store
 // has, and whether receivers of webhooks may be reached.
 func Check(files []File, r *courier.Registry, opt *Options) Bundle {
-	c := newBundleCheck(r, opt)
+	c := newBundleCheck(noCatalog{}, r, opt)
+	c.catalog.anyVersion = true
+	return c.files(context.Background(), files)
+}
+
+// Check reads definitions and checks them as [Check] does, with the engine's step
+// types and options, as what is to be added to the store or take the place of what
+// has the same names: what they name must be among them or saved. Nothing is saved.
+// It is also the way to read one definition, by a [File] without a name, with all
+// that is wrong at once, by line and column: an error of [json.Unmarshal] has only
+// what is wrong with the form, and one of Define no places. The error is one of the
+// store or of ctx; what is wrong with the definitions is in the Bundle.
+func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
+	c := newBundleCheck(e.store, e.reg, &e.opt)
+	c.outbox.Outbox, _ = e.outbox() // without one there are no subscriptions
+	b := c.files(ctx, files)
+	if c.failed != nil {
+		return Bundle{}, fmt.Errorf("check definitions: %w", c.failed)
+	}
+	return b, nil
+}
+
+// files reads the definitions in files and checks them.
+func (c *bundleCheck) files(ctx context.Context, files []File) Bundle {
 	for _, f := range files {
 		sources, problems := courier.Sources(f.Name, f.Data)
 		c.Problems = append(c.Problems, problems...)
 		for _, s := range sources {
-			c.read(s)
+			c.read(ctx, s)
 		}
 	}
 	for _, x := range c.list {
@@ -119,14 +142,14 @@ type bundleCheck struct {
 	opt     Options // as they were given
 	seen    map[string]courier.Problem
 	list    []bundled
+	failed  error // of the store
 }
 
 // A bundled is a definition whose check is left for when all are read.
 type bundled struct{ check func() }
 
-func newBundleCheck(r *courier.Registry, opt *Options) *bundleCheck {
-	c := &bundleCheck{catalog: newCatalog(noCatalog{}), seen: make(map[string]courier.Problem)}
-	c.catalog.anyVersion = true
+func newBundleCheck(s store.Store, r *courier.Registry, opt *Options) *bundleCheck {
+	c := &bundleCheck{catalog: newCatalog(s), seen: make(map[string]courier.Problem)}
 	if opt != nil {
 		c.opt = *opt
 	}
@@ -173,8 +196,7 @@ func (c *bundleCheck) kindOf(s *courier.Source) string {
 }
 
 // read reads a definition, and puts it on the list of those to check.
-func (c *bundleCheck) read(s *courier.Source) {
-	ctx := context.Background()
+func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 	switch c.kindOf(s) {
 	case "job":
 		var j courier.Job
@@ -195,7 +217,10 @@ func (c *bundleCheck) read(s *courier.Source) {
 		c.catalog.add(store.Chain, x.Name, x)
 		c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
 			d, err := c.engine.checkChain(ctx, x)
-			return d.problems, append(d.warnings, pinned(&x)...), err
+			if c.catalog.anyVersion {
+				d.warnings = append(d.warnings, pinned(&x)...)
+			}
+			return d.problems, d.warnings, err
 		})
 	case "schedule":
 		var x courier.Schedule
@@ -246,6 +271,10 @@ func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier
 	}
 	c.list = append(c.list, bundled{func() {
 		problems, warnings, err := check()
+		if err != nil && !c.catalog.anyVersion && !errors.Is(err, courier.ErrInvalid) {
+			c.failed = cmp.Or(c.failed, err)
+			return
+		}
 		if err != nil { // of a definition that could not be read, which is reported there
 			problems = append(problems, courier.Problem{Step: -1, Message: plainMessage(err)})
 		}

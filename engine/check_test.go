@@ -266,3 +266,65 @@ func TestSubscribeWarnsOfAFunction(t *testing.T) {
 		}
 	}
 }
+
+// TestEngineCheck reads one definition from its bytes in one call: what is wrong with
+// its form, and with what it says, comes at once with line and column, what it names
+// may be saved, and nothing is.
+func TestEngineCheck(t *testing.T) {
+	ctx := t.Context()
+	mem := memstore.New()
+	e := engine.New(mem, exampleRegistry(), nil)
+	for _, name := range []string{"before", "loop"} {
+		if _, err := e.Define(ctx, courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.show", Config: m{"text": "a"}}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Subscribe(ctx, courier.Subscription{Name: "old", Kind: courier.SubscribeJob, Job: &courier.JobTarget{Name: "loop"}, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"before"}}); err != nil {
+		t.Fatal(err)
+	}
+	text := "{\"name\": \"new\", \"failure_policy\": null, \"depends_on\": [\"before\", \"befor\"],\n \"steps\": [\n  {\"tpye\": \"demo.show\"},\n  {\"type\": \"demo.show\", \"config\": {\"txet\": \"a\"}, \"timeout_seconds\": \"5\"}]}"
+	b, err := e.Check(ctx, []engine.File{{Data: []byte(text)}})
+	if err != nil || !errors.Is(b.Err(), courier.ErrInvalid) {
+		t.Fatal(err, b.Err())
+	}
+	var got []string
+	for _, p := range b.Problems {
+		got = append(got, p.String())
+	}
+	want := []string{
+		`line 1, column 66: depends_on[1].job: there is no job "befor"; did you mean "before"?`,
+		`line 3, column 12: step 0: unknown field "tpye"; did you mean "type"?`,
+		`line 4, column 35: step 1 (demo.show): config: unknown field "txet"; did you mean "text"?`,
+		`line 4, column 35: step 1 (demo.show): config.text: is required`,
+		`line 4, column 69: step 1: timeout_seconds: must be a number of seconds, not "5"`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("problems\n%s", strings.Join(got, "\n"))
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("problem %d is\n  %s, want\n  %s", i, got[i], want[i])
+		}
+	}
+	b, err = e.Check(ctx, []engine.File{{Data: []byte("{\n \"name\": \"a\" \"steps\": []}")}})
+	if err != nil || len(b.Problems) != 1 || b.Problems[0].Line != 2 || !errors.Is(b.Err(), courier.ErrInvalid) {
+		t.Errorf("%v, %v", b.Err(), err)
+	}
+	text = strings.NewReplacer(", \"befor\"", "", "{\"tpye\": \"demo.show\"},", "", "txet", "text", "\"5\"", "5").Replace(text)
+	b, err = e.Check(ctx, []engine.File{{Data: []byte(text)}, {Data: []byte(`{"name": "daily", "members": [{"job": "before", "version": 1}, {"job": "new"}, {"job": "before", "version": 2}]}`)}})
+	if err != nil || len(b.Problems) == 0 || !strings.Contains(b.Err().Error(), "version 2") || strings.Contains(b.Err().Error(), "version 1") || len(b.Jobs) != 1 {
+		t.Errorf("a version that is saved, one of the bundle and one that is not: %v, %v", b.Err(), err)
+	}
+	if d, err := e.Define(ctx, b.Jobs[0], nil); err != nil || d.Job.Version != 1 {
+		t.Errorf("what was checked is defined as %v, %v", d, err)
+	}
+	b, err = e.Check(ctx, []engine.File{{Data: []byte(`{"name": "again", "kind": "job", "job": {"name": "before"}, "events": ["JobFailed"], "jobs": ["loop"]}`)}})
+	if err != nil || len(b.Problems) != 1 || !strings.Contains(b.Err().Error(), "start each other for ever") {
+		t.Errorf("a circle with a subscription that is saved: %v, %v", b.Err(), err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if b, err := e.Check(gone, []engine.File{{Data: []byte(text)}}); !errors.Is(err, context.Canceled) || len(b.Jobs) != 0 {
+		t.Errorf("%v, %v", b, err)
+	}
+}

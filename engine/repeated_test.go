@@ -12,13 +12,14 @@ import (
 )
 
 // In a loop that is started again, a step is repeated only in the iterations to
-// which the first pass came: what it finds done elsewhere is not its own doing.
+// which the first pass came: what it finds done elsewhere is not its own doing. Its
+// attempts have numbers above all of the passes before, also where it never ran.
 func TestRepeatedInRestartedLoop(t *testing.T) {
 	h := couriertest.New(t, nil)
 	var got []string
 	fails := []int{4, 8, 10} // calls
 	f := func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		got = append(got, fmt.Sprintf("%s%v %v", job.Type(), job.Iteration(), job.Repeated()))
+		got = append(got, fmt.Sprintf("%s%v %v %d", job.Type(), job.Iteration(), job.Repeated(), job.Attempt()))
 		if slices.Contains(fails, len(got)) {
 			return nil, errors.New("boom")
 		}
@@ -43,10 +44,10 @@ func TestRepeatedInRestartedLoop(t *testing.T) {
 	}
 	r.RequireState(courier.Completed)
 	if want := []string{
-		"demo.a[0] false", "demo.b[0] false", "demo.a[1] false", "demo.b[1] false", // fails
-		"demo.a[0] true", "demo.b[0] true", "demo.a[1] true", "demo.b[1] true", // fails
-		"demo.a[0] true", "demo.b[0] true", // fails
-		"demo.a[0] true", "demo.b[0] true", "demo.a[1] true", "demo.b[1] true", "demo.a[2] false", "demo.b[2] false", "demo.c[0] false",
+		"demo.a[0] false 1", "demo.b[0] false 1", "demo.a[1] false 1", "demo.b[1] false 1", // fails
+		"demo.a[0] true 2", "demo.b[0] true 2", "demo.a[1] true 2", "demo.b[1] true 2", // fails
+		"demo.a[0] true 3", "demo.b[0] true 3", // fails
+		"demo.a[0] true 4", "demo.b[0] true 4", "demo.a[1] true 4", "demo.b[1] true 4", "demo.a[2] false 4", "demo.b[2] false 4", "demo.c[0] false 4",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the starts were\n%q\nwant\n%q", got, want)
 	}

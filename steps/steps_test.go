@@ -30,11 +30,15 @@ var update = flag.Bool("update", false, "write docs/step-types.md")
 
 func registry() *courier.Registry {
 	reg := new(courier.Registry)
+	registerAll(reg)
+	return reg
+}
+
+func registerAll(reg *courier.Registry) {
 	steps.Register(reg, &steps.Options{
 		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
 		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options),
 	})
-	return reg
 }
 
 func TestRegisterAddsAllFamilies(t *testing.T) {
@@ -155,9 +159,17 @@ func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schem
 		return
 	}
 	fmt.Fprintf(b, "\n| %s | type | |\n|---|---|---|\n", strings.ToLower(title))
+	rows(t, b, key+": the "+strings.ToLower(title), "", s)
+}
+
+// rows describes the fields of an object, and those of the objects in it, by their
+// names with prefix before them.
+func rows(t *testing.T, b *strings.Builder, where, prefix string, s *courier.Schema) {
+	t.Helper()
 	for _, p := range s.Properties {
+		name := prefix + p.Name
 		if p.Doc == "" {
-			t.Errorf("%s: the field %s of its %s has no doc tag", key, p.Name, strings.ToLower(title))
+			t.Errorf("%s: the field %s has no doc tag", where, name)
 		}
 		var more []string
 		if p.Required {
@@ -177,7 +189,10 @@ func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schem
 		if len(more) > 0 {
 			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, typeName(p.Schema), strings.ReplaceAll(note, "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, typeName(p.Schema), strings.ReplaceAll(note, "|", `\|`))
+		if p.Schema.Type == "object" {
+			rows(t, b, where, name+".", p.Schema)
+		}
 	}
 }
 
@@ -199,21 +214,86 @@ func values(s *courier.Schema) (all []string) {
 }
 
 // TestFixedValues: a text that has a default, or whose documentation begins with
-// its values, has them in its schema, where Define checks them.
+// its values, has them in its schema, where Define checks them, and each number has
+// a lower bound there.
 func TestFixedValues(t *testing.T) {
-	listed := regexp.MustCompile(`(^|: )[a-z0-9_.]+(, [a-z0-9_.]+)*,? or [a-z0-9_.]+($|[;:,.])`)
-	free := []string{"http.request.method", "http.download.method"}
+	listed := regexp.MustCompile(`(^|: )[A-Za-z0-9_.]+(, [A-Za-z0-9_.]+)*,? or [A-Za-z0-9_.]+($|[;:,.])`)
 	reg := registry()
-	for _, key := range reg.Keys() {
-		typ, _ := reg.Lookup(key)
-		for _, p := range typ.Config().Properties {
-			if p.Schema.Type != "string" || p.Schema.Kind != "" || len(p.Schema.Enum) > 0 || slices.Contains(free, key+"."+p.Name) {
-				continue
+	var look func(where string, s *courier.Schema)
+	look = func(where string, s *courier.Schema) {
+		for _, p := range s.Properties {
+			one, name := p.Schema, where+"."+p.Name
+			for one.Items != nil {
+				one = one.Items
 			}
-			if p.Default != "" || listed.MatchString(p.Doc) {
-				t.Errorf("%s: %s has no tag enum; default %q, %s", key, p.Name, p.Default, p.Doc)
+			look(name, one)
+			switch one.Type {
+			case "integer", "number":
+				if one.Min == "" {
+					t.Errorf("%s has no tag min", name)
+				}
+			case "string", "":
+				if one.Kind == "" && len(one.Enum) == 0 && (p.Default != "" || listed.MatchString(p.Doc)) {
+					t.Errorf("%s has no tag enum; default %q, %s", name, p.Default, p.Doc)
+				}
 			}
 		}
+	}
+	for _, key := range reg.Keys() {
+		typ, _ := reg.Lookup(key)
+		look(key, typ.Config())
+	}
+}
+
+// TestNamedTypesHaveFixedValues: a field of a configuration whose type is a text of
+// its own, as enumerations are, has the tag enum.
+func TestNamedTypesHaveFixedValues(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, fields := make(map[string]bool), make(map[string][]*ast.Field) // by package and type
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(x ast.Expr) string { return syntax.Name.Name + "." + types.ExprString(x) }
+		ast.Inspect(syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			switch typ := spec.Type.(type) {
+			case *ast.Ident:
+				texts[in(spec.Name)] = typ.Name == "string"
+			case *ast.StructType:
+				for _, f := range typ.Fields.List {
+					if strings.HasSuffix(spec.Name.Name, "Config") {
+						fields[in(f.Type)] = append(fields[in(f.Type)], f)
+					}
+				}
+			}
+			return true
+		})
+	}
+	found := 0
+	for typ, list := range fields {
+		for _, f := range list {
+			if !texts[typ] || f.Tag == nil {
+				continue
+			}
+			found++
+			if !strings.Contains(f.Tag.Value, `enum:"`) {
+				t.Errorf("%s of type %s has no tag enum: %s", f.Names[0], typ, f.Tag.Value)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d fields with a text type of their own were found", found)
 	}
 }
 

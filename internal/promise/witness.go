@@ -116,6 +116,7 @@ type shadow struct {
 	token      store.Token // of the last claim
 	first, seq int64       // audit entries: of the last claim, and the last one
 	done       map[string]bool
+	restart    int  // of a loop: the base of the last start
 	cancelled  bool // a cancel was taken
 	ended      bool // once, at least
 }
@@ -371,9 +372,10 @@ func obeys(t *store.Transition, r courier.RequestKind) bool {
 // started checks that an attempt may start.
 func (w *Witness) started(x *shadow, t *store.Transition) {
 	key := place(t.Start.Step, t.Start.Iteration)
-	if t.Marks.Base > 0 && t.Start.Attempt == t.Marks.Base+1 {
+	if t.Marks.Base > 0 && t.Marks.Base != x.restart {
 		clear(x.done) // the loop was started again; what is before it is not reached any more
 	}
+	x.restart = t.Marks.Base
 	if x.done[key] {
 		w.report(breach("P3", x.ID, "step %s was completed, and starts again as attempt %d", key, t.Start.Attempt))
 	}

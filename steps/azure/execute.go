@@ -23,12 +23,12 @@ type Execute struct {
 type ExecuteConfig struct {
 	ConnectionID    string          `json:"connection_id" courier:"required" doc:"the function app"`
 	FunctionName    string          `json:"function_name" courier:"required,url" doc:"the function"`
-	Trigger         string          `json:"trigger,omitempty" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
+	Trigger         string          `json:"trigger,omitempty" enum:"http,admin" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
 	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, a value; the admin endpoint gets it as text"`
 	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`
-	MaxWaitSec      float64         `json:"max_wait_sec" default:"3600" doc:"longest time to wait for completion"`
-	PollIntervalSec float64         `json:"poll_interval_sec" default:"5" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
-	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" doc:"how late telemetry may come: for so long a repetition looks for an earlier call before it calls again"`
+	MaxWaitSec      float64         `json:"max_wait_sec" default:"3600" min:"0.001" max:"2592000" doc:"longest time to wait for completion"`
+	PollIntervalSec float64         `json:"poll_interval_sec" default:"5" min:"0.1" max:"3600" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
+	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how late telemetry may come: for so long a repetition looks for an earlier call before it calls again"`
 	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"a function that fails is no failure of the step; see function_success"`
 	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"if telemetry shows several runs and can't tell which one was meant, take the first"`
 	Once            bool            `json:"once,omitempty" doc:"call at most once: where it can't be found out whether an earlier attempt has called, fail instead of calling again"`
@@ -71,20 +71,9 @@ type call struct {
 // names of functions, which go into queries and URLs.
 var functionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,126}$`)
 
-const maxWait = 30 * 24 * 60 * 60 // seconds
-
 func (cfg *ExecuteConfig) check() error {
-	switch {
-	case !functionName.MatchString(cfg.FunctionName):
+	if !functionName.MatchString(cfg.FunctionName) {
 		return errf("function_name: must begin with a letter and have letters, digits, _ and - only")
-	case cfg.MaxWaitSec <= 0 || cfg.MaxWaitSec > maxWait:
-		return errf("max_wait_sec: must be above 0 and at most %d", maxWait)
-	case cfg.PollIntervalSec < 0.1 || cfg.PollIntervalSec > 3600:
-		return errf("poll_interval_sec: must be between 0.1 and 3600")
-	case cfg.TelemetryDelay < 0 || cfg.TelemetryDelay > 86400:
-		return errf("telemetry_delay_seconds: must be between 0 and 86400")
-	case cfg.Trigger != "" && cfg.Trigger != "http" && cfg.Trigger != "admin":
-		return errf(`trigger: must be "http" or "admin"`)
 	}
 	return nil
 }

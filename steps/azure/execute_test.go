@@ -394,7 +394,7 @@ func TestBadConfig(t *testing.T) {
 			"max_wait_sec":               {"max_wait_sec": 0},
 			"poll_interval_sec":          {"poll_interval_sec": 0},
 			"telemetry_delay_seconds":    {"telemetry_delay_seconds": -1},
-			`must be "http" or "admin"`:  {"trigger": "timer"},
+			`trigger: "timer" is none`:   {"trigger": "timer"},
 			"did you mean":               {"connection_id": "htp"},
 			"needs its master_key":       {"trigger": "admin"},
 			"unknown field \"wait\"":     {"wait": true},

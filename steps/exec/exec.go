@@ -93,30 +93,25 @@ type Program struct {
 // Limits bound what a process may use; each process of the program's has its
 // own. 0 means no limit. They work on Linux; elsewhere a step with limits fails.
 type Limits struct {
-	CPUSeconds int64 `json:"cpu_seconds,omitempty" doc:"processor time"`
-	Memory     int64 `json:"memory_bytes,omitempty" doc:"address space"`
-	FileSize   int64 `json:"file_bytes,omitempty" doc:"size of a file that it writes"`
-	Files      int64 `json:"open_files,omitempty" doc:"open files"`
-	Processes  int64 `json:"processes,omitempty" doc:"processes of the user that it runs as"`
+	CPUSeconds int64 `json:"cpu_seconds,omitempty" min:"0" doc:"processor time"`
+	Memory     int64 `json:"memory_bytes,omitempty" min:"0" doc:"address space"`
+	FileSize   int64 `json:"file_bytes,omitempty" min:"0" doc:"size of a file that it writes"`
+	Files      int64 `json:"open_files,omitempty" min:"0" doc:"open files"`
+	Processes  int64 `json:"processes,omitempty" min:"0" doc:"processes of the user that it runs as"`
 }
 
 // lower returns the lower of each two limits.
-func (l Limits) lower(m Limits) (Limits, error) {
-	var err error
-	pick := func(a, b int64, name string) int64 {
-		switch {
-		case b < 0:
-			err = fmt.Errorf("limits: %s must not be negative", name)
-		case a == 0 || b != 0 && b < a:
+func (l Limits) lower(m Limits) Limits {
+	pick := func(a, b int64) int64 {
+		if a == 0 || b != 0 && b < a {
 			return b
 		}
 		return a
 	}
 	return Limits{
-		CPUSeconds: pick(l.CPUSeconds, m.CPUSeconds, "cpu_seconds"), Memory: pick(l.Memory, m.Memory, "memory_bytes"),
-		FileSize: pick(l.FileSize, m.FileSize, "file_bytes"), Files: pick(l.Files, m.Files, "open_files"),
-		Processes: pick(l.Processes, m.Processes, "processes"),
-	}, err
+		CPUSeconds: pick(l.CPUSeconds, m.CPUSeconds), Memory: pick(l.Memory, m.Memory), FileSize: pick(l.FileSize, m.FileSize),
+		Files: pick(l.Files, m.Files), Processes: pick(l.Processes, m.Processes),
+	}
 }
 
 // String tells which limits hold.

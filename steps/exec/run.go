@@ -34,7 +34,7 @@ type RunConfig struct {
 	StderrPath  string   `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
 	OutputFiles []string `json:"output_files,omitempty" courier:"path" doc:"files that the program writes; they must be there when it has ended, and a resume checks that they still are"`
 
-	SuccessCodes []int  `json:"success_codes,omitempty" doc:"exit codes that count as success; 0 by default"`
+	SuccessCodes []int  `json:"success_codes,omitempty" min:"0" max:"4294967295" doc:"exit codes that count as success; 0 by default"`
 	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`
 	Once         bool   `json:"once,omitempty" doc:"run at most once: return the outputs of a completed run again, and where a run was interrupted or failed, fail instead of running the program again"`
 }
@@ -158,9 +158,7 @@ func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
 	if r.env, err = r.program.environment(cfg.Env); err != nil {
 		return nil, courier.Permanent(err)
 	}
-	if r.limits, err = r.program.Limits.lower(cfg.Limits); err != nil {
-		return nil, courier.Permanent(err)
-	}
+	r.limits = r.program.Limits.lower(cfg.Limits)
 	if r.limits != (Limits{}) && !canLimit {
 		return nil, errf("limits: this system has none of this kind, only Linux has; leave them out")
 	}
@@ -173,8 +171,6 @@ func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
 	switch {
 	case len(cfg.Args) > maxArgs || size > maxArgBytes:
 		return nil, errf("args: more than %d arguments, or %d bytes; give the data by stdin", maxArgs, maxArgBytes)
-	case cfg.Stdin != "" && cfg.StdinPath != "":
-		return nil, errf("stdin and stdin_path: give one of them")
 	case cfg.StdoutPath != "" && cfg.StdoutPath == cfg.StderrPath:
 		return nil, errf("stdout_path and stderr_path: must not be the same file")
 	}

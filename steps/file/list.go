@@ -26,7 +26,7 @@ type ListConfig struct {
 	Exclude            courier.Pattern `json:"exclude,omitempty" doc:"leave out what matches; in the form of pattern"`
 	Recursive          bool            `json:"recursive,omitempty" doc:"list the directories in the directory too"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
-	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" doc:"leave out files modified within that time, which may be incomplete"`
+	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" min:"0" max:"1000000000" doc:"leave out files modified within that time, which may be incomplete"`
 	FailIfEmpty        bool            `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
 	Glob               *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
 }
@@ -136,9 +136,6 @@ func (cfg ListConfig) check() error {
 	}
 	if !cfg.Recursive && strings.Contains(cfg.Pattern.String(), "/") {
 		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern.String())))
-	}
-	if cfg.MinAgeSeconds < 0 || cfg.MinAgeSeconds > 1e9 {
-		return courier.Permanent(fmt.Errorf("min_age_seconds %v must lie between 0 and 1e9", cfg.MinAgeSeconds))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type Split struct {
 type SplitConfig struct {
 	SourcePath      string         `json:"source_path" courier:"required,path" doc:"the file to split"`
 	OutputDirectory string         `json:"output_directory,omitempty" courier:"path" doc:"the directory that the parts and the manifest go to; by default the attempt's own"`
-	PartBytes       int64          `json:"part_bytes" courier:"required" doc:"size of a part, but for the last; at least 1"`
+	PartBytes       int64          `json:"part_bytes" courier:"required" min:"1" doc:"size of a part, but for the last"`
 	ManifestFormat  ManifestFormat `json:"manifest_format" default:"json" enum:"json,text" doc:"json, or text for what sha256sum can check"`
 }
 
@@ -65,9 +65,6 @@ type splitting struct {
 // Execute splits. A second attempt writes the same again.
 func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfig) (out SplitOutput, err error) {
 	x := &splitting{job: job, format: cfg.ManifestFormat, partial: cfg.PartBytes, whole: sha256.New()}
-	if err := cfg.check(); err != nil {
-		return out, err
-	}
 	if x.dir, err = cfg.directory(job); err != nil {
 		return out, err
 	}
@@ -93,14 +90,6 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 	}
 	out.Parts, out.PartCount, out.Size, out.SHA256 = x.paths, x.count, x.done, x.sums.SHA256
 	return out, nil
-}
-
-// check refuses what makes no sense.
-func (cfg SplitConfig) check() error {
-	if cfg.PartBytes < 1 {
-		return courier.Permanent(fmt.Errorf("part_bytes: is %d; it must be at least 1", cfg.PartBytes))
-	}
-	return nil
 }
 
 // directory finds the place of the output.
@@ -235,11 +224,6 @@ func (x *splitting) manifest(ctx context.Context) (string, error) {
 
 // Validate checks the paths and the size.
 func (s Split) Validate(ctx context.Context, job *courier.Context, cfg SplitConfig) error {
-	if !job.Unresolved("part_bytes") {
-		if err := cfg.check(); err != nil {
-			return err
-		}
-	}
 	if err := checkPath(job, "source_path", cfg.SourcePath, false); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestHash(t *testing.T) {
 		cfg   m
 		words []string
 	}{
-		{m{}, []string{"!source_path or source_paths"}},
+		{m{}, []string{"!source_path and source_paths"}},
 		{m{"source_path": "A/none"}, []string{"no such file"}},
 		{m{"source_path": "A/*.none"}, []string{"there is no file to hash"}},
 		{m{"source_paths": []string{"A/in/a.csv", "A/y/a.csv"}}, []string{"!the same name in the manifest"}},
@@ -143,8 +143,8 @@ func TestSplitRefuses(t *testing.T) {
 		cfg   m
 		words []string
 	}{
-		{m{"source_path": "A/f", "part_bytes": 0}, []string{"!part_bytes: is 0"}},
-		{m{"source_path": "A/f", "part_bytes": -1}, []string{"!part_bytes: is -1"}},
+		{m{"source_path": "A/f", "part_bytes": 0}, []string{"!part_bytes: must be at least 1, not 0"}},
+		{m{"source_path": "A/f", "part_bytes": -1}, []string{"!part_bytes: must be at least 1, not -1"}},
 		{m{"source_path": "A/none", "part_bytes": 1}, []string{"no such file"}},
 		{m{"source_path": "A", "part_bytes": 1}, []string{"!is a directory"}},
 		{m{"source_path": "A/f", "part_bytes": 1, "output_directory": "A/f"}, []string{"!is a regular file"}},

@@ -40,10 +40,10 @@ func (o *OnTimeout) UnmarshalText(text []byte) error {
 type WaitConfig struct {
 	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
 	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
-	MinFiles       int             `json:"min_files" default:"1" doc:"how many files a pattern must find"`
-	StableSeconds  float64         `json:"stable_seconds" default:"5" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
-	PollSeconds    float64         `json:"poll_seconds" default:"1" doc:"the time between two looks, at least 0.01"`
-	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
+	MinFiles       int             `json:"min_files" default:"1" min:"0" max:"1000000000" doc:"how many files a pattern must find"`
+	StableSeconds  float64         `json:"stable_seconds" default:"5" min:"0" max:"1000000000" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
+	PollSeconds    float64         `json:"poll_seconds" default:"1" min:"0" max:"1000000000" doc:"the time between two looks; less than 0.01 means that"`
+	TimeoutSeconds float64         `json:"timeout_seconds" default:"3600" min:"0" max:"1000000000" doc:"for how long to wait at most; 0 leaves it to the step's timeout"`
 	OnTimeout      OnTimeout       `json:"on_timeout" default:"fail" enum:"fail,continue" doc:"fail, or continue to complete with found false"`
 }
 
@@ -62,9 +62,6 @@ const shortestPoll = 10 * time.Millisecond
 
 // Execute waits. It changes nothing, and so can be repeated.
 func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig) (WaitOutput, error) {
-	if err := cfg.check(); err != nil {
-		return WaitOutput{}, err
-	}
 	start := time.Now()
 	stable, poll, limit := seconds(cfg.StableSeconds), max(seconds(cfg.PollSeconds), shortestPoll), seconds(cfg.TimeoutSeconds)
 	var last []sighting
@@ -100,20 +97,6 @@ func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig)
 			return WaitOutput{}, err
 		}
 	}
-}
-
-// check refuses what makes no sense.
-func (cfg WaitConfig) check() error {
-	for _, f := range []struct {
-		name  string
-		value float64
-	}{{"stable_seconds", cfg.StableSeconds}, {"poll_seconds", cfg.PollSeconds}, {"timeout_seconds", cfg.TimeoutSeconds}, {"min_files", float64(cfg.MinFiles)}} {
-		const most = 1e9 // seconds are 31 years
-		if !(f.value >= 0 && f.value <= most) {
-			return courier.Permanent(fmt.Errorf("%s: is %v; it must be from 0 to %.0f", f.name, f.value, most))
-		}
-	}
-	return nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -207,8 +190,5 @@ func output(found []sighting, stable bool) WaitOutput {
 
 // Validate checks the path and the figures.
 func (w Wait) Validate(ctx context.Context, job *courier.Context, cfg WaitConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
 	return request{source: glob.Whole(cfg.Path, cfg.Glob), glob: cfg.Glob, ignoreMissing: true}.validateSource(job, "path")
 }

@@ -128,8 +128,8 @@ func TestWaitRefuses(t *testing.T) {
 	s.write(t, map[string]string{"A/d/1": "x"})
 	s.refuse(t, "file.wait", m{"path": "A/d"}, "!is a directory", "/*")
 	s.refuse(t, "file.wait", m{"path": "/etc/passwd"}, "!engine.Options.Roots")
-	s.refuse(t, "file.wait", m{"path": "A/1", "stable_seconds": -1}, "!stable_seconds: is -1")
-	s.refuse(t, "file.wait", m{"path": "A/1", "poll_seconds": 1e18}, "!poll_seconds: is 1e+18")
+	s.refuse(t, "file.wait", m{"path": "A/1", "stable_seconds": -1}, "!stable_seconds: must be at least 0")
+	s.refuse(t, "file.wait", m{"path": "A/1", "poll_seconds": 1e18}, "!poll_seconds: must be at most 1000000000")
 	s.refuse(t, "file.wait", m{"path": "A/[", "glob": true}, "!malformed")
 }
 

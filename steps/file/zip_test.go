@@ -116,7 +116,7 @@ func TestZipRefuses(t *testing.T) {
 		cfg   m
 		words []string
 	}{
-		{m{"output_path": "B/out.zip"}, []string{"!source_path or source_paths"}},
+		{m{"output_path": "B/out.zip"}, []string{"!source_path and source_paths"}},
 		{m{"source_path": "A/none", "output_path": "B/out.zip"}, []string{"no such file"}},
 		{m{"source_path": "A/none*", "output_path": "B/out.zip"}, []string{"no file to pack"}},
 		{m{"source_path": "A/empty", "output_path": "B/out.zip"}, []string{"no file to pack"}},

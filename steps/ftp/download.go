@@ -36,7 +36,7 @@ type DownloadConfig struct {
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" doc:"download only files whose size and time have not changed for so many seconds"`
+	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`

@@ -27,7 +27,7 @@ type ListConfig struct {
 	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
-	StableSeconds      int             `json:"stable_seconds,omitempty" min:"0" doc:"list only files whose size and time have not changed for so many seconds"`
+	StableSeconds      int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].

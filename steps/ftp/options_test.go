@@ -321,7 +321,7 @@ func TestTransferOptions(t *testing.T) {
 			{object{"after_transfer": "move"}, "move_to: is missing"},
 			{object{"move_to": "x"}, "after_transfer is \"keep\""},
 			{object{"preserve": "owner"}, "preserve"},
-			{object{"preserve": "all"}, "preserve: FTP knows no modes of files"},
+			{object{"preserve": "all"}, "preserve: \"all\" is none of the possible values"},
 			{object{"checksum": "md5"}, "checksum"},
 			{object{"done_file": "*"}, "done_file"},
 			{object{"done_file": "*.*"}, "done_file"},
@@ -340,7 +340,7 @@ func TestTransferOptions(t *testing.T) {
 			}
 		}
 		_, err := r.run(t.Context(), "ftp.list", object{"stable_seconds": 100_000})
-		wantError(t, err, true, "stable_seconds: 100000 is out of range")
+		wantError(t, err, true, "stable_seconds: must be at most 86400")
 		if len(r.net.Dials()) != 0 {
 			t.Error("it has connected nevertheless")
 		}

@@ -47,33 +47,24 @@ const (
 	defaultWait      = 60 * time.Second
 	defaultRetryWait = 60 * time.Second
 	defaultRedirects = 5
-	maxRedirects     = 10
-	maxSeconds       = 24 * 60 * 60
 	agent            = "courier"
 )
 
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-
 // prepare checks a configuration.
 func (s Request) prepare(job *courier.Context, cfg *RequestConfig) (*prepared, error) {
-	p := &prepared{job: job, cfg: cfg, opt: &s.Options, method: strings.ToUpper(cfg.Method), header: http.Header{}, mask: newMask(job, cfg)}
+	p := &prepared{job: job, cfg: cfg, opt: &s.Options, method: cfg.Method, header: http.Header{}, mask: newMask(job, cfg)}
 	var err error
 	switch {
-	case !slices.Contains(methods, p.method):
-		return nil, errf("method: %s is unknown; %s", safename.Quote(cfg.Method), courier.DidYouMean(p.method, methods))
 	case cfg.Resume && (cfg.OutputPath == "" || p.method != http.MethodGet):
 		return nil, errf("resume: needs the method GET and an output_path")
-	case cfg.Once && cfg.OutputPath != "":
-		return nil, errf("once: is for requests whose response becomes an output, without output_path")
-	case cfg.MaxBytes < 0:
-		return nil, errf("max_bytes: must not be negative")
 	}
 	if p.url, err = p.parseURL(); err != nil {
 		return nil, err
 	}
 	p.item = safehttp.Origin(p.url)
 	p.meter = &meter{job: job, item: p.item, total: -1}
-	for _, check := range []func() error{p.setTimes, p.setRedirects, p.setHash, p.setBody, p.setHeader, p.setAuth} {
+	p.setLimits()
+	for _, check := range []func() error{p.setHash, p.setBody, p.setHeader, p.setAuth} {
 		if err := check(); err != nil {
 			return nil, courier.Permanent(err)
 		}
@@ -105,33 +96,19 @@ func (p *prepared) parseURL() (*url.URL, error) {
 	return u, nil
 }
 
-func (p *prepared) setTimes() error {
-	p.wait, p.maxRetryWait = defaultWait, defaultRetryWait
-	s := p.cfg.TimeoutSeconds
-	if s < 0 || s > maxSeconds {
-		return fmt.Errorf("response_timeout_seconds: must be between 0 and %d", maxSeconds)
+// setLimits takes what bounds the exchange, with its defaults.
+func (p *prepared) setLimits() {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	p.wait, p.maxRetryWait, p.redirects = defaultWait, defaultRetryWait, defaultRedirects
+	if s := p.cfg.TimeoutSeconds; s > 0 {
+		p.wait = seconds(s)
 	}
-	if s > 0 {
-		p.wait = time.Duration(s * float64(time.Second))
+	if s := p.cfg.MaxRetryWaitSeconds; s != nil {
+		p.maxRetryWait = seconds(*s)
 	}
-	if r := p.cfg.MaxRetryWaitSeconds; r != nil {
-		if *r < 0 || *r > maxSeconds {
-			return fmt.Errorf("max_retry_wait_seconds: must be between 0 and %d", maxSeconds)
-		}
-		p.maxRetryWait = time.Duration(*r * float64(time.Second))
-	}
-	return nil
-}
-
-func (p *prepared) setRedirects() error {
-	p.redirects = defaultRedirects
 	if n := p.cfg.MaxRedirects; n != nil {
-		if *n < 0 || *n > maxRedirects {
-			return fmt.Errorf("max_redirects: must be between 0 and %d", maxRedirects)
-		}
 		p.redirects = *n
 	}
-	return nil
 }
 
 func (p *prepared) setHash() error {
@@ -144,24 +121,17 @@ func (p *prepared) setHash() error {
 
 // setBody takes the body that is no file.
 func (p *prepared) setBody() error {
-	cfg, typ, given := p.cfg, "", 0
-	if cfg.Body != "" {
-		given++
+	cfg, typ := p.cfg, ""
+	switch {
+	case cfg.Body != "":
 		p.body, typ = []byte(cfg.Body), "text/plain; charset=utf-8"
-	}
-	if len(cfg.JSON) > 0 && string(cfg.JSON) != "null" {
-		given++
+	case len(cfg.JSON) > 0 && string(cfg.JSON) != "null":
 		p.body, typ = cfg.JSON, "application/json"
-	}
-	if cfg.BodyPath != "" {
-		given++
+	case cfg.BodyPath != "":
 		typ = "application/octet-stream"
 		p.item = baseName(cfg.BodyPath)
 	}
-	switch {
-	case given > 1:
-		return errors.New("body, json and body_path: give one of them at most")
-	case given > 0 && (p.method == "GET" || p.method == "HEAD"):
+	if typ != "" && (p.method == "GET" || p.method == "HEAD") {
 		return fmt.Errorf("method: %s sends no body; use POST or PUT", p.method)
 	}
 	if cfg.ContentType != "" {

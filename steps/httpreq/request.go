@@ -20,7 +20,7 @@ type Request struct {
 
 // RequestConfig is the configuration of http.request.
 type RequestConfig struct {
-	Method  string            `json:"method" default:"GET" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS"`
+	Method  string            `json:"method" default:"GET" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" doc:"method of the request"`
 	URL     string            `json:"url" courier:"required,url" doc:"where to, with https:// in front and without credentials"`
 	Query   map[string]string `json:"query,omitempty" doc:"parameters that are added to the URL, escaped as needed"`
 	Headers map[string]string `json:"headers,omitempty" doc:"headers of the request"`
@@ -35,18 +35,18 @@ type RequestConfig struct {
 	BearerToken string `json:"bearer_token,omitempty" courier:"at_most_one=login" doc:"token for bearer authentication; give it as secret:NAME"`
 
 	ExpectedStatus []Status `json:"expected_status,omitempty" doc:"statuses that count as success, such as 200, \"2xx\" or \"200-204\"; 2xx by default"`
-	MaxRedirects   *int     `json:"max_redirects,omitempty" doc:"redirects to follow, 10 at most; 5 by default, 0 none"`
+	MaxRedirects   *int     `json:"max_redirects,omitempty" min:"0" max:"10" doc:"redirects to follow; 5 by default, 0 none"`
 
-	OutputPath      string   `json:"output_path,omitempty" courier:"path" doc:"file for the content of the response; an existing file is replaced when all of it has arrived"`
+	OutputPath      string   `json:"output_path,omitempty" courier:"path,at_most_one=receipt" doc:"file for the content of the response; an existing file is replaced when all of it has arrived"`
 	Resume          bool     `json:"resume,omitempty" doc:"continue an interrupted download where it ended, if the server can tell that the content is still the same"`
 	SHA256          string   `json:"sha256,omitempty" doc:"hash that the content of the response must have, as 64 hexadecimal digits"`
 	MaxBytes        int64    `json:"max_bytes,omitempty" min:"0" doc:"most bytes of content that are accepted; by default 1 MiB, and 10 GiB with output_path"`
 	ResponseHeaders []string `json:"response_headers,omitempty" doc:"headers of the response that become outputs"`
 
-	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" doc:"longest time until the server answers; 60 by default"`
-	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" doc:"longest time that the step waits where the server asks for it by Retry-After; 60 by default, 0 not at all"`
+	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" min:"0" max:"86400" doc:"longest time until the server answers; 60 by default"`
+	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest time that the step waits where the server asks for it by Retry-After; 60 by default, 0 not at all"`
 	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; by default one of the step's own where the method is not GET, HEAD or OPTIONS; none for no header"`
-	Once                bool     `json:"once,omitempty" doc:"send at most once: where an earlier attempt was interrupted after sending, fail instead of sending again"`
+	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once, for requests whose response becomes an output: where an earlier attempt was interrupted after sending, fail instead of sending again"`
 }
 
 // RequestOutput is the output of http.request.

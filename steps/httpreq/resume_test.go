@@ -229,7 +229,6 @@ func TestValidate(t *testing.T) {
 		"10.0.0.1 is not public":          {Method: "GET", URL: "http://10.0.0.1/"},
 		"body_path: path \"/etc/passwd\"": {Method: "PUT", URL: s.URL, BodyPath: "/etc/passwd"},
 		"output_path: path":               {Method: "GET", URL: s.URL, OutputPath: "/etc/x"},
-		"is unknown":                      {Method: "GOT", URL: s.URL},
 	} {
 		if err := step.Validate(t.Context(), job, cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%v, want %q", err, want)

@@ -41,7 +41,7 @@ type DecryptConfig struct {
 	PrivateKeyIDs  []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
 	Verify         Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
 	SignerKeyIDs   []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
-	MaxOutputBytes int64        `json:"max_output_bytes" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	MaxOutputBytes int64        `json:"max_output_bytes" min:"0" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // DecryptOutput is the output of pgp.decrypt.
@@ -65,9 +65,6 @@ type DecryptOutput struct {
 // Execute implements [courier.Step].
 func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg DecryptConfig) (DecryptOutput, error) {
 	var out DecryptOutput
-	if cfg.MaxOutputBytes < 0 {
-		return out, permanentf("max_output_bytes: must not be negative")
-	}
 	target, err := place(job, cfg.OutputPath, decryptedName(cfg.InputPath))
 	if err != nil {
 		return out, err
@@ -111,9 +108,6 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 // What was found out about the keys is logged.
 func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg DecryptConfig) error {
 	var errs []error
-	if cfg.MaxOutputBytes < 0 {
-		errs = append(errs, permanentf("max_output_bytes: must not be negative"))
-	}
 	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}

@@ -254,7 +254,7 @@ func TestBomb(t *testing.T) {
 		b.wantFiles("in.pgp")
 	}
 	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "max_output_bytes": -1})
-	wantFailure(t, err, "must not be negative")
+	wantFailure(t, err, "max_output_bytes: must be at least 0")
 }
 
 // TestManySignatures is a small message that unpacks to so many signatures that

@@ -43,12 +43,6 @@ const (
 	Armored Format = "armored"
 )
 
-// UnmarshalText refuses other values.
-func (f *Format) UnmarshalText(text []byte) (err error) {
-	*f, err = oneOf(text, Binary, Armored)
-	return err
-}
-
 // Compression is the compression inside a message.
 type Compression string
 
@@ -59,12 +53,6 @@ const (
 	CompressionZlib Compression = "zlib"
 )
 
-// UnmarshalText refuses other values.
-func (c *Compression) UnmarshalText(text []byte) (err error) {
-	*c, err = oneOf(text, CompressionNone, CompressionZip, CompressionZlib)
-	return err
-}
-
 // AEAD is when a message is encrypted in the way of RFC 9580.
 type AEAD string
 
@@ -73,12 +61,6 @@ const (
 	AEADAuto AEAD = "auto"
 	AEADOff  AEAD = "off"
 )
-
-// UnmarshalText refuses other values.
-func (a *AEAD) UnmarshalText(text []byte) (err error) {
-	*a, err = oneOf(text, AEADAuto, AEADOff)
-	return err
-}
 
 // EncryptOutput is the output of pgp.encrypt.
 type EncryptOutput struct {

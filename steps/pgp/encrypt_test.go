@@ -299,8 +299,8 @@ func TestEncryptRefuses(t *testing.T) {
 		want string
 	}{
 		{"no recipient", map[string]any{"recipient_key_ids": []string{}}, "recipient_key_ids: is required"},
-		{"format", map[string]any{"output_format": "ascii"}, `must be "binary" or "armored", not "ascii"`},
-		{"compression", map[string]any{"compression": "gzip"}, `must be "none", "zip" or "zlib"`},
+		{"format", map[string]any{"output_format": "ascii"}, `output_format: "ascii" is none of the possible values`},
+		{"compression", map[string]any{"compression": "gzip"}, `compression: "gzip" is none of the possible values`},
 		{"public key signs", map[string]any{"signing_key_id": "pub"}, "signing key: key \"pub\" (" + fpr(pub) + ") is a public key"},
 		{"unknown signer", map[string]any{"signing_key_id": "su"}, `did you mean "us"?`},
 		{"unknown field", map[string]any{"recipients": "x"}, `unknown field "recipients"`},

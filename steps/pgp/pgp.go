@@ -216,19 +216,3 @@ func checkInput(job *courier.Context, name string) error {
 func permanentf(format string, args ...any) error {
 	return courier.Permanent(fmt.Errorf(format, args...))
 }
-
-// oneOf checks the text of an enumerated field.
-func oneOf[T ~string](text []byte, allowed ...T) (T, error) {
-	if len(text) == 0 {
-		return "", nil // the default
-	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		if string(text) == string(a) {
-			return a, nil
-		}
-		names[i] = strconv.Quote(string(a))
-	}
-	last := len(names) - 1
-	return "", fmt.Errorf("must be %s or %s, not %q", strings.Join(names[:last], ", "), names[last], text)
-}

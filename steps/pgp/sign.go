@@ -41,12 +41,6 @@ const (
 	SignClearsign SignMode = "clearsign"
 )
 
-// UnmarshalText refuses other values.
-func (m *SignMode) UnmarshalText(text []byte) (err error) {
-	*m, err = oneOf(text, SignDetached, SignInline, SignClearsign)
-	return err
-}
-
 // SignOutput is the output of pgp.sign.
 type SignOutput struct {
 	SignatureFile      string    `json:"signature_file" file:"output_path" doc:"path of the signature or the signed message"`

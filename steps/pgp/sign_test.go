@@ -133,7 +133,7 @@ func TestSignRefuses(t *testing.T) {
 		{"a.txt", "public", "", "signing takes the private one"},
 		{"binary", "us", "clearsign", "its line 1 has a NUL byte"},
 		{"long", "us", "clearsign", "its line 2 is longer than 19000 bytes"},
-		{"a.txt", "us", "opaque", `must be "detached", "inline" or "clearsign"`},
+		{"a.txt", "us", "opaque", `mode: "opaque" is none of the possible values`},
 	} {
 		cfg := map[string]any{"input_path": c.input, "output_path": "final", "signing_key_id": c.key, "mode": c.mode}
 		_, err := b.sign(cfg)
@@ -393,14 +393,14 @@ func TestVerifyRefuses(t *testing.T) {
 	cfg := b.signed("a.txt", "us", "", "")
 	cfg["output_path"] = "final"
 	_, err := b.verify(cfg)
-	wantFailure(t, err, "a detached signature comes without content")
-	wantFailure(t, b.validate("pgp.verify", cfg), "a detached signature comes without content")
+	wantFailure(t, err, "give only one of detached_signature_path and output_path")
+	wantFailure(t, b.validate("pgp.verify", cfg), "give only one of detached_signature_path and output_path")
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "expected_signer_key_ids": []string{"nobody"}})
 	wantFailure(t, err, `signer: there is no key "nobody"`)
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "max_output_bytes": -1})
-	wantFailure(t, err, "must not be negative")
+	wantFailure(t, err, "max_output_bytes: must be at least 0")
 	_, err = b.verify(map[string]any{"input_path": "a.txt", "require": "signed"})
-	wantFailure(t, err, `must be "nothing" or "valid"`)
+	wantFailure(t, err, `require: "signed" is none of the possible values`)
 	for _, missing := range []map[string]any{{"input_path": "none"}, {"input_path": "a.txt", "detached_signature_path": "none"}} {
 		if _, err := b.verify(missing); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%v: %v", missing, err)

@@ -26,12 +26,6 @@ const (
 	VerifyRequired Verification = "required" // anything but a valid signature fails
 )
 
-// UnmarshalText refuses other values.
-func (v *Verification) UnmarshalText(text []byte) (err error) {
-	*v, err = oneOf(text, VerifyOptional, VerifyRequired, VerifyOff)
-	return err
-}
-
 // VerifyStatus is what was found out about a message's signature.
 type VerifyStatus string
 

@@ -37,11 +37,11 @@ type Verify struct {
 // VerifyConfig is the configuration of pgp.verify.
 type VerifyConfig struct {
 	InputPath             string      `json:"input_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
-	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
+	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path,at_most_one=content" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
 	ExpectedSignerKeyIDs  []string    `json:"expected_signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
 	Require               Requirement `json:"require" default:"nothing" enum:"nothing,valid" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
-	OutputPath            string      `json:"output_path" courier:"path" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
-	MaxOutputBytes        int64       `json:"max_output_bytes" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	OutputPath            string      `json:"output_path" courier:"path,at_most_one=content" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
+	MaxOutputBytes        int64       `json:"max_output_bytes" min:"0" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // Requirement is what pgp.verify asks for.
@@ -52,12 +52,6 @@ const (
 	RequireNothing Requirement = "nothing"
 	RequireValid   Requirement = "valid"
 )
-
-// UnmarshalText refuses other values.
-func (r *Requirement) UnmarshalText(text []byte) (err error) {
-	*r, err = oneOf(text, RequireNothing, RequireValid)
-	return err
-}
 
 // VerifyOutput is the output of pgp.verify.
 type VerifyOutput struct {
@@ -76,9 +70,6 @@ type VerifyOutput struct {
 
 // Execute implements [courier.Step].
 func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyConfig) (VerifyOutput, error) {
-	if err := cfg.check(); err != nil {
-		return VerifyOutput{}, err
-	}
 	in, err := job.Open(cfg.InputPath)
 	if err != nil {
 		return VerifyOutput{}, fmt.Errorf("input: %w", err)
@@ -120,25 +111,11 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 	return out, err
 }
 
-// check looks at what no type can.
-func (cfg *VerifyConfig) check() error {
-	switch {
-	case cfg.MaxOutputBytes < 0:
-		return permanentf("max_output_bytes: must not be negative")
-	case cfg.DetachedSignaturePath != "" && cfg.OutputPath != "":
-		return permanentf("output_path: a detached signature comes without content; leave it out, and use the input")
-	}
-	return nil
-}
-
 // Validate implements [courier.Validator]: the paths are allowed, absolute
 // inputs are there, and so are the keys of the signers.
 // What was found out about the keys is logged.
 func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyConfig) error {
 	var errs []error
-	if err := cfg.check(); err != nil {
-		errs = append(errs, err)
-	}
 	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}

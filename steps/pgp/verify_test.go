@@ -156,7 +156,7 @@ func TestVerifyValues(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
 	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "verify": "always"})
-	wantFailure(t, err, `must be "optional", "required" or "off", not "always"`)
+	wantFailure(t, err, `verify: "always" is none of the possible values`)
 	for name, want := range map[string]string{"expired": "expired on ", "nobody": "there is no key", "us": ""} {
 		if name == "expired" {
 			b.add(name, newEntity(t, name, func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 }))

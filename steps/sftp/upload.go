@@ -45,7 +45,7 @@ type UploadConfig struct {
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" doc:"upload only files whose size and time have not changed for so many seconds"`
+	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
