@@ -157,7 +157,7 @@ func (m *message) broken(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return about("unpacks to more than %d bytes; raise max_output_bytes if this is right", m.limit())
+		return about("unpacks to more than %d bytes; raise max_bytes if this is right", m.limit())
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
 		return about("holds another encrypted message, not content")
 	}
