@@ -46,7 +46,7 @@ var steps = []string{
 	`"type": "file.copy", "config": {"source_path": "DIR/in/*.csv", "destination_path": "DIR/out/new/directory/"}`,
 	`"type": "file.zip", "id": "zip", "config": {"source_path": "DIR/in"}`,
 	`"type": "file.unzip", "config": {"archive_path": "context:zip.archive_path", "output_directory": "DIR/out/unpacked"}`,
-	`"type": "file.unzip", "config": {"archive_path": "context:zip.archive_path", "output_directory": "DIR/out/there", "if_exists": "merge"}`,
+	`"type": "file.unzip", "config": {"archive_path": "context:zip.archive_path", "output_directory": "DIR/out/there", "if_exists": "overwrite"}`,
 	`"type": "pgp.encrypt", "id": "encrypt", "config": {"source_path": "DIR/in/a.csv", "recipient_key_ids": ["ada"]}`,
 	`"type": "pgp.decrypt", "config": {"source_path": "context:encrypt.encrypted_file", "output_path": "DIR/out/plain.csv"}`,
 	`"type": "sftp.download", "config": {"connection_id": "partner", "remote_path": "report.csv"}`,
