@@ -289,7 +289,7 @@ func syncFile(name string) error {
 
 // step runs pgp.encrypt or pgp.decrypt as an engine does.
 func (p *pgpWork) step(ctx context.Context, way, input, output string, form pgpForm) error {
-	cfg := map[string]any{"input_path": input, "output_path": output}
+	cfg := map[string]any{"source_path": input, "output_path": output}
 	if way == "encrypt" {
 		cfg["recipient_key_ids"] = []string{"bench"}
 		if form.aead {

@@ -120,7 +120,7 @@ func (p *pipeline) encrypted(ctx context.Context) error {
 	defer job.Close()
 	for _, step := range []struct{ name, config string }{
 		{"file.zip", `{"source_path": "source/*", "output_path": "archive"}`},
-		{"pgp.encrypt", fmt.Sprintf(`{"input_path": "archive", "output_path": %q, "recipient_key_ids": ["bench"]}`, p.lab.in("remote", "message"))},
+		{"pgp.encrypt", fmt.Sprintf(`{"source_path": "archive", "output_path": %q, "recipient_key_ids": ["bench"]}`, p.lab.in("remote", "message"))},
 	} {
 		typ, ok := reg.Lookup(step.name)
 		if !ok {
@@ -215,7 +215,7 @@ func (w pipelineWork) steps() (*courier.Registry, error) {
 // are large.
 const pipelineJob = `{"name": "pipeline", "steps": [
 	{"type": "sftp.download", "config": {"connection_id": "server", "remote_path": "message", "local_path": "message"}},
-	{"type": "pgp.decrypt", "config": {"input_path": "message", "output_path": "archive.zip"}},
+	{"type": "pgp.decrypt", "config": {"source_path": "message", "output_path": "archive.zip"}},
 	{"type": "file.delete", "config": {"path": "message"}},
 	{"type": "file.unzip", "config": {"archive_path": "archive.zip", "output_directory": "unpacked"}},
 	{"type": "file.delete", "config": {"path": "archive.zip"}},
@@ -223,10 +223,10 @@ const pipelineJob = `{"name": "pipeline", "steps": [
 ]}`
 
 const pgpJob = `{"name": "pgp", "steps": [
-	{"type": "pgp.encrypt", "config": {"input_path": "LOCAL/plain", "output_path": "message", "recipient_key_ids": ["bench"], "signing_key_id": "bench"}},
-	{"type": "pgp.decrypt", "config": {"input_path": "message", "output_path": "decrypted", "verify": "required"}},
-	{"type": "pgp.encrypt", "config": {"input_path": "decrypted", "output_path": "message", "recipient_key_ids": ["bench"], "output_format": "armored", "compression": "zlib"}},
-	{"type": "pgp.decrypt", "config": {"input_path": "message", "output_path": "TARGET/0"}}
+	{"type": "pgp.encrypt", "config": {"source_path": "LOCAL/plain", "output_path": "message", "recipient_key_ids": ["bench"], "signing_key_id": "bench"}},
+	{"type": "pgp.decrypt", "config": {"source_path": "message", "output_path": "decrypted", "verify": "required"}},
+	{"type": "pgp.encrypt", "config": {"source_path": "decrypted", "output_path": "message", "recipient_key_ids": ["bench"], "output_format": "armored", "compression": "zlib"}},
+	{"type": "pgp.decrypt", "config": {"source_path": "message", "output_path": "TARGET/0"}}
 ]}`
 
 // runPipeline is the process that is measured. Its output is the most memory

@@ -51,7 +51,7 @@ var spec = []courier.StepSpec{
 	forEach("context:0.file_list"),
 	with("sftp.download", m{"connection_id": "c1", "remote_path": "context:loop.current_item.name"}),
 	when("context:loop.current_item.size", "greater_than", "1048576"),
-	with("pgp.encrypt", m{"input_path": "context:2.downloaded_file", "recipient_key_ids": []any{"k1"}}),
+	with("pgp.encrypt", m{"source_path": "context:2.downloaded_file", "recipient_key_ids": []any{"k1"}}),
 	otherwise,
 	with("file.copy", m{"source_path": "context:2.downloaded_file", "destination_path": "/archive/"}),
 	end,

@@ -110,10 +110,10 @@ var birds = map[string]bird{
 	"ftp, password sent back":      {"ftp.list", object{"connection_id": "wrong"}, failed, "wrong name or"},
 	"ftp, password told later":     {"ftp.upload", object{"connection_id": "literal", "local_path": "$B/f", "remote_path": "tell"}, failed, "tell"},
 	"ftp, password when it ends":   {"ftp.delete", object{"connection_id": "literal", "remote_path": "bye"}, failed, "421"},
-	"pgp, decrypted":               {"pgp.decrypt", object{"input_path": "$B/f.pgp", "output_path": "f", "private_key_ids": []string{"us"}}, ok, ""},
-	"pgp, signed":                  {"pgp.sign", object{"input_path": "$B/f", "output_path": "f.sig", "signing_key_id": "us"}, ok, ""},
-	"pgp, wrong passphrase":        {"pgp.decrypt", object{"input_path": "$B/f.pgp", "private_key_ids": []string{"wrong"}}, failed, "passphrase"},
-	"pgp, not encrypted":           {"pgp.decrypt", object{"input_path": "$B/f", "private_key_ids": []string{"us"}}, failed, "OpenPGP"},
+	"pgp, decrypted":               {"pgp.decrypt", object{"source_path": "$B/f.pgp", "output_path": "f", "private_key_ids": []string{"us"}}, ok, ""},
+	"pgp, signed":                  {"pgp.sign", object{"source_path": "$B/f", "output_path": "f.sig", "signing_key_id": "us"}, ok, ""},
+	"pgp, wrong passphrase":        {"pgp.decrypt", object{"source_path": "$B/f.pgp", "private_key_ids": []string{"wrong"}}, failed, "passphrase"},
+	"pgp, not encrypted":           {"pgp.decrypt", object{"source_path": "$B/f", "private_key_ids": []string{"us"}}, failed, "OpenPGP"},
 	"http, token":                  {"http.request", object{"url": "http://web/say", "bearer_token": "secret:http-token", "headers": object{"X-Key": "secret:http-header"}}, ok, ""},
 	"http, password":               {"http.request", object{"url": "http://web/say", "username": user, "password": "secret:http-password", "query": object{"q": "secret:http-query"}}, ok, ""},
 	"http, token sent back":        {"http.request", object{"url": "http://web/tell/500", "bearer_token": "secret:http-token", "headers": object{"X-Key": "secret:http-header"}}, failed, "500"},
@@ -126,8 +126,8 @@ var birds = map[string]bird{
 	"azure, secret key":            {"azure_function.execute", object{"connection_id": "secret", "function_name": "say"}, ok, ""},
 	"azure, key sent back":         {"azure_function.execute", object{"connection_id": "literal", "function_name": "tell"}, failed, "it has failed"},
 	"azure, key as an output":      {"azure_function.execute", object{"connection_id": "literal", "function_name": "echo"}, ok, ""},
-	"azure, token sent back":       {"azure_function.execute", object{"connection_id": "admin", "function_name": "say", "max_wait_sec": 1}, failed, ""},
-	"azure, secret sent back":      {"azure_function.execute", object{"connection_id": "client", "function_name": "say", "max_wait_sec": 1}, failed, ""},
+	"azure, token sent back":       {"azure_function.execute", object{"connection_id": "admin", "function_name": "say", "timeout_seconds": 1}, failed, ""},
+	"azure, secret sent back":      {"azure_function.execute", object{"connection_id": "client", "function_name": "say", "timeout_seconds": 1}, failed, ""},
 	"exec, environment":            {"exec.run", object{"program": "sh", "args": []string{"-c", "test -n \"$TOKEN\" && cat >/dev/null"}, "env": object{"TOKEN": "secret:exec-env"}, "stdin": "secret:exec-stdin"}, ok, ""},
 	"exec, told when it fails":     {"exec.run", object{"program": "sh", "args": []string{"-c", "echo $TOKEN >&2; cat >&2; exit 3"}, "env": object{"TOKEN": "secret:exec-env"}, "stdin": "secret:exec-stdin"}, failed, "3"},
 	"exec, told as an output":      {"exec.run", object{"program": "sh", "args": []string{"-c", "echo $TOKEN"}, "env": object{"TOKEN": "secret:exec-env"}}, failed, ""},
@@ -370,7 +370,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Helper()
 		c.Run(c.job(t, typ, config), nil).RequireState(courier.Completed)
 	}
-	setup("pgp.encrypt", object{"input_path": "$B/f", "output_path": "$B/f.pgp", "recipient_key_ids": []string{"us", "wrong"}})
+	setup("pgp.encrypt", object{"source_path": "$B/f", "output_path": "$B/f.pgp", "recipient_key_ids": []string{"us", "wrong"}})
 	setup("file.zip", object{"source_path": "$B/f", "output_path": "$B/f.zip", "password": "secret:zip-password"})
 	for name, b := range birds {
 		t.Run(name, func(t *testing.T) {

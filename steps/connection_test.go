@@ -66,7 +66,7 @@ func TestConnectionReport(t *testing.T) {
 		{&reg, "http.request", object{"url": secure.URL + "/hush"}, []string{
 			"server=" + secure.URL, "address=127.0.0.1:", `tls="TLS 1.3"`, "cipher=TLS_", "certificate=", "subject=", "valid_until=", "round_trip="}},
 		{&s.reg, "azure_function.execute", object{"connection_id": "app", "function_name": "f"}, []string{"connection=app", "server=http://app.example.com", "tls=none", "telemetry=false", "round_trip="}},
-		{&s.reg, "pgp.sign", object{"input_path": "f", "signing_key_id": "us"}, []string{
+		{&s.reg, "pgp.sign", object{"source_path": "f", "signing_key_id": "us"}, []string{
 			"the key works", "key=us", "use=signature", "fingerprint=", "algorithm=", "expires=", "user=", "subkeys=", "private=true", "passphrase="}},
 		{&s.reg, "exec.run", object{"program": "sh"}, []string{"the program can be run", "program=sh", "path=/bin/sh", "file=/", "mode=-r", "limits="}},
 		{&s.reg, "file.copy", object{"source_path": "f", "destination_path": "g"}, []string{"the path can be used", "field=source_path path=f", "field=destination_path path=g"}},
@@ -164,7 +164,7 @@ func TestConnectionAdvice(t *testing.T) {
 		{"ftp.upload", object{"connection_id": "content", "local_path": "f", "remote_path": "f"}, []string{"4000", "firewall"}},
 		{"http.request", object{"url": "https://127.0.0.1/"}, []string{"127.0.0.1 is not public", "host application has to allow"}},
 		{"azure_function.execute", object{"connection_id": "private", "function_name": "f"}, []string{"127.0.0.1 is not public", "host application has to allow"}},
-		{"pgp.sign", object{"input_path": "f", "signing_key_id": "nobody"}, []string{`"nobody"`}},
+		{"pgp.sign", object{"source_path": "f", "signing_key_id": "nobody"}, []string{`"nobody"`}},
 		{"exec.run", object{"program": "gone"}, []string{`program "gone"`, "/nonexistent/program"}},
 		{"exec.run", object{"program": "other"}, []string{`"other"`, "gone"}},
 	} {

@@ -27,19 +27,19 @@ func writings(large string) []writing {
 	const limit = 100 << 10
 	return []writing{
 		{"sftp.download", "sftp.download", object{"connection_id": "sftp", "remote_path": "f", "local_path": "$B/f"}, limit, "B", "f", large, false},
-		{"sftp.download, resumable", "sftp.download", object{"connection_id": "sftp", "remote_path": "f", "local_path": "$B/f", "resume_partial": true}, limit, "B", "f", large, false},
+		{"sftp.download, resumable", "sftp.download", object{"connection_id": "sftp", "remote_path": "f", "local_path": "$B/f", "resume": true}, limit, "B", "f", large, false},
 		{"sftp.upload", "sftp.upload", object{"connection_id": "sftp", "local_path": "f", "remote_path": "up/f"}, limit, "sftp/up", "f", large, true},
 		{"ftp.download", "ftp.download", object{"connection_id": "ftp", "remote_path": "f", "local_path": "$B/f"}, limit, "B", "f", large, false},
-		{"ftp.download, resumable", "ftp.download", object{"connection_id": "ftp", "remote_path": "f", "local_path": "$B/f", "idempotency": "resume"}, limit, "B", "f", large, false},
+		{"ftp.download, resumable", "ftp.download", object{"connection_id": "ftp", "remote_path": "f", "local_path": "$B/f", "resume": true}, limit, "B", "f", large, false},
 		{"ftp.upload", "ftp.upload", object{"connection_id": "ftp", "local_path": "f", "remote_path": "up/f"}, limit, "ftp/up", "f", large, true},
 		{"http.request", "http.request", object{"url": "http://web.example.com/files/f", "output_path": "$B/f"}, limit, "B", "f", large, false},
 		{"http.request, resumable", "http.request", object{"url": "http://web.example.com/files/f", "output_path": "$B/f", "resume": true}, limit, "B", "f", large, false},
-		{"pgp.encrypt", "pgp.encrypt", object{"input_path": "f", "output_path": "$B/f", "recipient_key_ids": []string{"us"}}, limit, "B", "f", "", false},
-		{"pgp.encrypt, armored", "pgp.encrypt", object{"input_path": "f", "output_path": "$B/f", "recipient_key_ids": []string{"us"}, "output_format": "armored"}, limit, "B", "f", "", false},
-		{"pgp.decrypt", "pgp.decrypt", object{"input_path": "f.pgp", "output_path": "$B/f"}, limit, "B", "f", large, false},
-		{"pgp.sign", "pgp.sign", object{"input_path": "f", "output_path": "$B/f", "signing_key_id": "us"}, 50, "B", "f", "", false},
-		{"pgp.sign, inline", "pgp.sign", object{"input_path": "f", "output_path": "$B/f", "signing_key_id": "us", "mode": "inline"}, limit, "B", "f", "", false},
-		{"pgp.verify", "pgp.verify", object{"input_path": "f.signed", "output_path": "$B/f"}, limit, "B", "f", large, false},
+		{"pgp.encrypt", "pgp.encrypt", object{"source_path": "f", "output_path": "$B/f", "recipient_key_ids": []string{"us"}}, limit, "B", "f", "", false},
+		{"pgp.encrypt, armored", "pgp.encrypt", object{"source_path": "f", "output_path": "$B/f", "recipient_key_ids": []string{"us"}, "output_format": "armored"}, limit, "B", "f", "", false},
+		{"pgp.decrypt", "pgp.decrypt", object{"source_path": "f.pgp", "output_path": "$B/f"}, limit, "B", "f", large, false},
+		{"pgp.sign", "pgp.sign", object{"source_path": "f", "output_path": "$B/f", "signing_key_id": "us"}, 50, "B", "f", "", false},
+		{"pgp.sign, inline", "pgp.sign", object{"source_path": "f", "output_path": "$B/f", "signing_key_id": "us", "signature_type": "inline"}, limit, "B", "f", "", false},
+		{"pgp.verify", "pgp.verify", object{"source_path": "f.signed", "output_path": "$B/f"}, limit, "B", "f", large, false},
 		{"exec.run", "exec.run", object{"program": "sh", "args": []string{"-c", "yes | head -c 300000"}, "stdout_path": "$B/f"}, limit, "B", "f", strings.Repeat("y\n", 150_000), false},
 	}
 }
@@ -55,9 +55,9 @@ func (w *writing) site(t *testing.T, large string) *site {
 	}
 	switch w.key {
 	case "pgp.decrypt":
-		s.must("pgp.encrypt", object{"input_path": "f", "output_path": "f.pgp", "recipient_key_ids": []string{"us"}})
+		s.must("pgp.encrypt", object{"source_path": "f", "output_path": "f.pgp", "recipient_key_ids": []string{"us"}})
 	case "pgp.verify":
-		s.must("pgp.sign", object{"input_path": "f", "output_path": "f.signed", "signing_key_id": "us", "mode": "inline"})
+		s.must("pgp.sign", object{"source_path": "f", "output_path": "f.signed", "signing_key_id": "us", "signature_type": "inline"})
 	}
 	for _, name := range s.files("W") {
 		if err := os.Chmod(s.path("W/"+name), 0o644); err != nil {

@@ -61,8 +61,8 @@ func TestIdempotency(t *testing.T) {
 		"pgp.encrypt":  encryptsAgain,
 		"pgp.decrypt": func(t *testing.T) {
 			s := newSite(t, map[string]string{"W/f": noise(largeSize)})
-			s.must("pgp.encrypt", object{"input_path": "f", "output_path": "f.pgp", "recipient_key_ids": []string{"us"}})
-			overwritesLocally(t, s, "pgp.decrypt", object{"input_path": "f.pgp", "output_path": "$B/g"}, noise(largeSize))
+			s.must("pgp.encrypt", object{"source_path": "f", "output_path": "f.pgp", "recipient_key_ids": []string{"us"}})
+			overwritesLocally(t, s, "pgp.decrypt", object{"source_path": "f.pgp", "output_path": "$B/g"}, noise(largeSize))
 		},
 		"file.zip":    zipsAgain,
 		"file.unzip":  unpacksAgain,
@@ -112,19 +112,7 @@ func resumes(t *testing.T, key, server string, more object) {
 	s.left("B")
 	s.must(key, cfg)
 	s.has("B", "g", noise(largeSize))
-	var resumed bool
-	switch server {
-	case "ftp":
-		resumed = slices.ContainsFunc(s.ftp.Commands(), func(c string) bool { return strings.HasPrefix(c, "REST ") && c != "REST 0" })
-	case "sftp":
-		first := true
-		for _, op := range s.sftp.Ops() {
-			if op.Method == "read" && first {
-				resumed, first = op.Offset > 0, false
-			}
-		}
-	}
-	if !resumed {
+	if !s.resumed(server) {
 		t.Error("the next attempt began at the beginning")
 	}
 
@@ -141,6 +129,47 @@ func resumes(t *testing.T, key, server string, more object) {
 	s.write(server+"/f", "smaller")
 	s.must(key, cfg)
 	s.has("B", "g", "smaller")
+}
+
+// resumed reports whether the first download from a server here went on with
+// what an earlier attempt has left.
+func (s *site) resumed(server string) bool {
+	if server == "ftp" {
+		return slices.ContainsFunc(s.ftp.Commands(), func(c string) bool { return strings.HasPrefix(c, "REST ") && c != "REST 0" })
+	}
+	for _, op := range s.sftp.Ops() {
+		if op.Method == "read" {
+			return op.Offset > 0
+		}
+	}
+	return false
+}
+
+// TestResumeInAttempts: where each attempt has a directory of its own, the next
+// one goes on with what the last one has left in its own, too.
+func TestResumeInAttempts(t *testing.T) {
+	for _, server := range []string{"sftp", "ftp"} {
+		for _, cfg := range []object{
+			{"remote_path": "in/f"}, {"remote_path": "in/f", "resume": true}, {"remote_path": "in", "pattern": "*"}, {"remote_path": ".", "pattern": "**/*"},
+			{"remote_path": "in/f", "resume": false},
+		} {
+			s := newSite(t, map[string]string{server + "/in/f": noise(largeSize)})
+			cfg = with(cfg, "connection_id", server)
+			s.killed(server+".download", cfg)
+			out := s.must(server+".download", cfg)
+			if got, _ := out["downloaded_file"].(string); s.read("W/"+got) != noise(largeSize) {
+				t.Errorf("%s: the content of %q differs", server, got)
+			}
+			if s.resumed(server) == (cfg["resume"] == false) {
+				t.Errorf("%s: %v: the next attempt went on: %v", server, cfg, s.resumed(server))
+			}
+			for _, name := range s.files("W") {
+				if strings.HasSuffix(name, "part") {
+					t.Errorf("%s: %s is left", server, name)
+				}
+			}
+		}
+	}
 }
 
 // "Overwrite — to the same output path", of local files.
@@ -161,7 +190,7 @@ func overwritesLocally(t *testing.T, s *site, key string, cfg object, want strin
 // "Re-encryption produces functionally equivalent output".
 func encryptsAgain(t *testing.T) {
 	s := newSite(t, map[string]string{"W/f": noise(largeSize), "B/g": "old"})
-	cfg := object{"input_path": "f", "output_path": "$B/g", "recipient_key_ids": []string{"us"}}
+	cfg := object{"source_path": "f", "output_path": "$B/g", "recipient_key_ids": []string{"us"}}
 	s.killed("pgp.encrypt", cfg)
 	s.left("B")
 	if got := s.read("B/g"); got != "old" {
@@ -170,7 +199,7 @@ func encryptsAgain(t *testing.T) {
 	for range 2 {
 		s.must("pgp.encrypt", cfg)
 		s.has("B", "g", s.read("B/g"))
-		s.must("pgp.decrypt", object{"input_path": "$B/g", "output_path": "back"})
+		s.must("pgp.decrypt", object{"source_path": "$B/g", "output_path": "back"})
 		if s.read("W/back") != noise(largeSize) {
 			t.Error("it decrypts to something else")
 		}

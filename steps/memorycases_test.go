@@ -175,7 +175,7 @@ func deflated(s string, times int) string {
 }
 
 func pgpCases() []hostileCase {
-	verify, decrypt := object{"input_path": "in", "require": "valid"}, object{"input_path": "in"}
+	verify, decrypt := object{"source_path": "in", "require": "valid"}, object{"source_path": "in"}
 	const lots = 1 << 30
 	nested := func() string {
 		s := deflated("\x00", 1<<28)
@@ -185,7 +185,7 @@ func pgpCases() []hostileCase {
 		return s
 	}
 	return []hostileCase{
-		{"verify, bomb", "pgp.verify", object{"input_path": "in", "output_path": "out", "require": "valid"}, true, []string{"damaged"},
+		{"verify, bomb", "pgp.verify", object{"source_path": "in", "output_path": "out", "require": "valid"}, true, []string{"damaged"},
 			text(func() string {
 				return deflated(pgpPacket(11, lots, "b\x00\x00\x00\x00\x00")+strings.Repeat("\x00", 1<<20), 32)
 			})},

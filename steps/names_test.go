@@ -60,7 +60,7 @@ func sftpNames(t *testing.T, names []string) {
 	s := newSiteWith(t, sftpserver.Options{Names: func(string, []string) []string { return append(slices.Clone(names), "good.csv") }}, ftpserver.Options{})
 	s.write("sftp/good.csv", "good")
 	out := s.must("sftp.list", object{"connection_id": "sftp"})
-	if n, _ := out["skipped_count"].(float64); int(n) < len(hostile.Names())-10 {
+	if n, _ := out["unsafe_count"].(float64); int(n) < len(hostile.Names())-10 {
 		t.Errorf("%v of %d were skipped", n, len(names))
 	}
 	if _, err := s.next("sftp.download", object{"connection_id": "sftp", "remote_path": ".", "pattern": "good*", "local_path": "$B/"}); err != nil {
@@ -94,7 +94,7 @@ func ftpNames(t *testing.T, names []string) {
 		return true
 	}})
 	out, err := s.next("ftp.list", object{"connection_id": "ftp"})
-	if n, _ := out["skipped_count"].(float64); err != nil || int(n) < len(hostile.Names())-50 {
+	if n, _ := out["unsafe_count"].(float64); err != nil || int(n) < len(hostile.Names())-50 {
 		t.Errorf("%v of %d were skipped, %v", n, len(names), err)
 	}
 	list, _ := out["file_list"].([]any)
@@ -199,7 +199,7 @@ func pgpNames(t *testing.T, names []string) {
 		}
 		s.write("W/m.pgp", b.String())
 		for _, output := range []string{"$B/", "$B/plain"} {
-			if _, err := s.next("pgp.decrypt", object{"input_path": "m.pgp", "output_path": output}); err != nil {
+			if _, err := s.next("pgp.decrypt", object{"source_path": "m.pgp", "output_path": output}); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 		}

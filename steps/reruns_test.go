@@ -161,12 +161,12 @@ func packingReruns() map[string]rerunCase {
 		}}
 	}
 	all["encrypt and decrypt"] = rerunCase{takes: 3, files: source, steps: []object{
-		moved, step("pgp.encrypt", object{"input_path": "w/f", "output_path": "w/f.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}), remove("w/f"),
-		step("pgp.decrypt", object{"input_path": "w/f.pgp", "output_path": "$B/out/f"}), remove("w/f.pgp"),
+		moved, step("pgp.encrypt", object{"source_path": "w/f", "output_path": "w/f.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}), remove("w/f"),
+		step("pgp.decrypt", object{"source_path": "w/f.pgp", "output_path": "$B/out/f"}), remove("w/f.pgp"),
 	}}
 	all["sign and verify"] = rerunCase{takes: 5, files: source, steps: []object{
-		moved, step("pgp.sign", object{"input_path": "w/f", "output_path": "w/f.sig", "signing_key_id": "us"}),
-		step("pgp.verify", object{"input_path": "w/f", "detached_signature_path": "w/f.sig"}), remove("w/f.sig"),
+		moved, step("pgp.sign", object{"source_path": "w/f", "output_path": "w/f.sig", "signing_key_id": "us"}),
+		step("pgp.verify", object{"source_path": "w/f", "detached_signature_path": "w/f.sig"}), remove("w/f.sig"),
 		step("file.move", object{"source_path": "w/f", "destination_path": "$B/out/f"}),
 	}}
 	return all
@@ -185,9 +185,6 @@ func remoteReruns(p string) map[string]rerunCase {
 		return step(p+"."+verb, config)
 	}
 	rename := func(from, to string) object {
-		if p == "ftp" {
-			return on("rename", "remote_path", from, "new_path", to)
-		}
 		return on("rename", "source_path", from, "destination_path", to)
 	}
 	local := map[string]string{"B/1.csv": "one", "B/2.csv": "two", "B/new/below/f": "deep", p + "/in/": ""}

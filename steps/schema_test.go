@@ -114,8 +114,8 @@ func sound(t *testing.T, typ *courier.StepType, example json.RawMessage) map[str
 	return config
 }
 
-// with returns a configuration with other fields.
-func with(config, set map[string]any) map[string]any {
+// withFields returns a configuration with other fields.
+func withFields(config, set map[string]any) map[string]any {
 	config = maps.Clone(config)
 	maps.Copy(config, set)
 	maps.DeleteFunc(config, func(_ string, v any) bool { return v == nil })
@@ -157,7 +157,7 @@ func TestSchemaIsCheckedEverywhere(t *testing.T) {
 // reference.
 func checkDefined(t *testing.T, h *couriertest.Harness, typ *courier.StepType, base map[string]any, v violation) {
 	t.Helper()
-	bad := with(base, v.set)
+	bad := withFields(base, v.set)
 	if p := typ.Check(bad, true); !names(p, v) {
 		t.Errorf("Check reports %v", p)
 	}
@@ -200,7 +200,7 @@ func checkRendered(t *testing.T, h *couriertest.Harness, typ *courier.StepType, 
 			}
 		}
 	}
-	job := courier.Job{Name: "late", Params: params, Steps: []courier.StepSpec{{Type: typ.Key(), Config: with(base, set)}}}
+	job := courier.Job{Name: "late", Params: params, Steps: []courier.StepSpec{{Type: typ.Key(), Config: withFields(base, set)}}}
 	want := append([]string{"config: "}, v.naming...)
 	if v.field != "config" {
 		want = append(want, strings.TrimPrefix(strings.TrimSpace(v.field), "config.")+": ")

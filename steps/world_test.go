@@ -63,6 +63,8 @@ type world struct {
 	fconn ftp.Connection  // called "ftp"
 	// header may add to what the HTTP server answers, by the parameter n.
 	header func(h http.Header, n string)
+	// progress may watch the steps.
+	progress func(p courier.Progress)
 }
 
 // newWorld opens a world in dir, in which it makes what is missing. The
@@ -210,6 +212,9 @@ func (w *world) run(ctx context.Context, a attempt) (object, error) {
 		OnProgress: func(p courier.Progress) {
 			if a.DieAt > 0 && p.Done >= a.DieAt {
 				confined.Die()
+			}
+			if w.progress != nil {
+				w.progress(p)
 			}
 		},
 	})

@@ -92,9 +92,10 @@ func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office
 		return nil, err
 	}
 	o = &office{out: out, store: s, chain: data.Chain, sched: data.Schedule}
+	opened := o // o is nil where an error is returned
 	defer func() {
 		if err != nil {
-			o.close()
+			opened.close()
 		}
 	}()
 	if o.dirs, err = newDirs(); err != nil {

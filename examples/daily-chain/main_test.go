@@ -57,7 +57,7 @@ func TestOnce(t *testing.T) {
 	requireLines(t, out,
 		`dry run of chain "daily-partner-invoice-processing", version 1`,
 		`member "download": job "download-invoices", version 1`, "get (sftp.download)...ok", "the connection works",
-		`member "decrypt": job "decrypt-invoices", version 1, after "download"`, "0.1...decrypt (pgp.decrypt)...ok", "known only when it runs: input_path",
+		`member "decrypt": job "decrypt-invoices", version 1, after "download"`, "0.1...decrypt (pgp.decrypt)...ok", "known only when it runs: source_path",
 		`schedule "invoices-daily": At 02:30:00 every day, Europe/Berlin`, "next: ", "doesn't exist in Europe/Berlin; fires at 03:30",
 		"7 steps: 7 ok", "Starting it now", "download...completed...2 files downloaded", "move...completed...6 files moved", "6 invoices are in the processing directory")
 }

@@ -104,7 +104,7 @@ func (p *partner) put(ctx context.Context, day, key string) error {
 			return err
 		}
 		_, err := p.engine.Run(ctx, courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "pgp.encrypt", Config: map[string]any{
-			"input_path": plain, "output_path": filepath.Join(p.dir, "root", "outgoing", name+".pgp"), "recipient_key_ids": []string{key},
+			"source_path": plain, "output_path": filepath.Join(p.dir, "root", "outgoing", name+".pgp"), "recipient_key_ids": []string{key},
 		}}}}, nil)
 		if err != nil {
 			return fmt.Errorf("prepare the partner's files: %w", err)

@@ -137,7 +137,7 @@ func fillOutgoing(ctx context.Context, outgoing, work string, keys pgp.Keys) err
 	_, err := e.Run(ctx, courier.Job{Name: "partner", Params: map[string]any{"archives": nil, "outgoing": nil}, Steps: []courier.StepSpec{
 		{Type: "flow.foreach", Config: map[string]any{"source": "context:params.archives"}},
 		{Type: "pgp.encrypt", Config: map[string]any{
-			"input_path": "context:loop.current_item", "output_path": "${context:params.outgoing}/", "recipient_key_ids": []string{"us"},
+			"source_path": "context:loop.current_item", "output_path": "${context:params.outgoing}/", "recipient_key_ids": []string{"us"},
 		}},
 		{Type: "flow.end"},
 	}}, &engine.EnqueueOptions{Params: map[string]any{"archives": archives, "outgoing": outgoing}})

@@ -93,12 +93,12 @@ var Rooms = []Room{
 	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/reload"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/glob", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/glob", "internal/note", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sshdtest", Imports: []string{"internal/inetd"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/synced", Outside: true},
-	{Dir: "internal/transfer", Imports: []string{"."}},
+	{Dir: "internal/transfer", Imports: []string{".", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A Readiness says when remote files may be downloaded.
 type Readiness struct {
-	StableSeconds int             // for how long size and time have not changed
+	StableSeconds float64         // for how long size and time have not changed
 	DoneFile      courier.Pattern // name of the companion that a file must have; empty means none
 	Checksum      string          // a value of checksum: files that hold checksums are not files of their own
 }
@@ -100,7 +100,7 @@ func (r Readiness) Await(ctx context.Context, job *courier.Context, file string,
 	}
 	ok, err := same()
 	if err == nil && !ok {
-		err = fmt.Errorf("is not ready: it has changed within the %d seconds of stable_seconds", r.StableSeconds)
+		err = fmt.Errorf("is not ready: it has changed within the %v seconds of stable_seconds", r.StableSeconds)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ type Source struct {
 
 // FindReady is Find for those files whose size and time don't change within so
 // many seconds.
-func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds int) (files []Source, several bool, err error) {
+func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds float64) (files []Source, several bool, err error) {
 	files, several, err = q.Find(ctx, job)
 	if err != nil || len(files) == 0 || seconds == 0 {
 		return files, several, err
@@ -62,7 +62,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds in
 		}
 	}
 	if len(ready) == 0 && !q.IgnoreMissing || len(ready) < len(files) && !several {
-		return nil, several, fmt.Errorf("local_path: %s is not ready: it has changed within the %d seconds of stable_seconds", safename.Quote(q.LocalPath.String()), seconds)
+		return nil, several, fmt.Errorf("local_path: %s is not ready: it has changed within the %v seconds of stable_seconds", safename.Quote(q.LocalPath.String()), seconds)
 	}
 	return ready, several, nil
 }

@@ -26,11 +26,13 @@ func subject(family, connection, p string) string {
 }
 
 // HoldDownloads keeps local files whose remote ones go away; see
-// [courier.Context.Hold].
+// [courier.Context.Hold]. Local returns "" for a file whose remote one stays.
 func HoldDownloads[F any](job *courier.Context, files []F, local func(F) string) error {
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = local(f)
+	var names []string
+	for _, f := range files {
+		if name := local(f); name != "" {
+			names = append(names, name)
+		}
 	}
 	return job.Hold(names...)
 }

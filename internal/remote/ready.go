@@ -14,17 +14,17 @@ import (
 const maxStable = 24 * 60 * 60
 
 // CheckStable reports what is wrong with a value of stable_seconds.
-func CheckStable(seconds int) error {
+func CheckStable(seconds float64) error {
 	if seconds < 0 || seconds > maxStable {
-		return fmt.Errorf("stable_seconds: %d is out of range; %d at most", seconds, maxStable)
+		return fmt.Errorf("stable_seconds: %v is out of range; %d at most", seconds, maxStable)
 	}
 	return nil
 }
 
 // WaitStable waits for so many seconds, and keeps the stall timeout from firing
 // meanwhile.
-func WaitStable(ctx context.Context, job *courier.Context, seconds int, item string) error {
-	left := time.Duration(seconds) * time.Second
+func WaitStable(ctx context.Context, job *courier.Context, seconds float64, item string) error {
+	left := time.Duration(seconds * float64(time.Second))
 	for ; left > 0; left -= beatEvery {
 		job.Progress(0, -1, item)
 		if err := sleep(ctx, min(left, beatEvery)); err != nil {

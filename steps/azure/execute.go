@@ -26,8 +26,8 @@ type ExecuteConfig struct {
 	Trigger         string          `json:"trigger,omitempty" enum:"http,admin" doc:"http for an HTTP trigger, or admin for another one by the admin endpoint; by default http if the connection has a function key"`
 	InputPayload    json.RawMessage `json:"input_payload,omitempty" doc:"the input, a value; the admin endpoint gets it as text"`
 	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`
-	MaxWaitSec      float64         `json:"max_wait_sec" default:"3600" min:"0.001" max:"2592000" doc:"longest time to wait for completion"`
-	PollIntervalSec float64         `json:"poll_interval_sec" default:"5" min:"0.1" max:"3600" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
+	TimeoutSeconds  float64         `json:"timeout_seconds" default:"3600" min:"0.001" max:"2592000" doc:"longest time to wait for completion"`
+	PollSeconds     float64         `json:"poll_seconds" default:"5" min:"0.1" max:"3600" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
 	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how late telemetry may come: for so long a repetition looks for an earlier call before it calls again"`
 	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"a function that fails is no failure of the step; see function_success"`
 	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"if telemetry shows several runs and can't tell which one was meant, take the first"`
@@ -135,7 +135,7 @@ func (s Execute) Execute(ctx context.Context, job *courier.Context, cfg ExecuteC
 	if err != nil {
 		return ExecuteOutput{}, ended(ctx, err)
 	}
-	c.until = time.Now().Add(time.Duration(cfg.MaxWaitSec * float64(time.Second)))
+	c.until = time.Now().Add(time.Duration(cfg.TimeoutSeconds * float64(time.Second)))
 	const margin = 5 * time.Second
 	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(c.until) {
 		c.until = d.Add(-margin) // so that the error is ours, and says more

@@ -199,7 +199,7 @@ func TestResume(t *testing.T) {
 	in(t, func(b *bench) { // the end does not come in time, and a resume waits on
 		b.cloud.polls = 100
 		cfg := conf("http", "durable")
-		cfg["max_wait_sec"] = 60
+		cfg["timeout_seconds"] = 60
 		b.fails(cfg, true, "it may still run; a resume goes on waiting")
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -306,7 +306,7 @@ func TestAdmin(t *testing.T) {
 	in(t, func(b *bench) { // telemetry never comes
 		b.cloud.late = 24 * time.Hour
 		cfg := conf("admin", "nightly")
-		cfg["max_wait_sec"] = 600
+		cfg["timeout_seconds"] = 600
 		b.fails(cfg, true, "its end was not seen")
 		b.fails(cfg, true, "its end was not seen")
 		b.called(1)
@@ -391,8 +391,8 @@ func TestBadConfig(t *testing.T) {
 		for want, change := range map[string]object{
 			"function_name: must begin":  {"function_name": `x" or true`},
 			"function_name: is required": {"function_name": ""},
-			"max_wait_sec":               {"max_wait_sec": 0},
-			"poll_interval_sec":          {"poll_interval_sec": 0},
+			"timeout_seconds":            {"timeout_seconds": 0},
+			"poll_seconds":               {"poll_seconds": 0},
 			"telemetry_delay_seconds":    {"telemetry_delay_seconds": -1},
 			`trigger: "timer" is none`:   {"trigger": "timer"},
 			"did you mean":               {"connection_id": "htp"},

@@ -20,7 +20,7 @@ var errNothing = errors.New("telemetry shows no run")
 // giveUp is the error of a run whose end did not come in time. It may have run
 // or may still do so, so it is not called again by itself.
 func (c *call) giveUp(last error) error {
-	text := fmt.Sprintf("function %q: its end was not seen in max_wait_sec, or in the step's time; it may still run; a resume goes on waiting (operation %s)", c.cfg.FunctionName, c.trace)
+	text := fmt.Sprintf("function %q: its end was not seen in timeout_seconds, or in the step's time; it may still run; a resume goes on waiting (operation %s)", c.cfg.FunctionName, c.trace)
 	if last != nil {
 		text += "; the last answer: " + last.Error()
 	}
@@ -62,7 +62,7 @@ func (c *call) followDurable(ctx context.Context) (*ExecuteOutput, error) {
 	if code := u.Query().Get("code"); code != "" {
 		c.job.AddSecret("code", code)
 	}
-	interval := time.Duration(c.cfg.PollIntervalSec * float64(time.Second))
+	interval := time.Duration(c.cfg.PollSeconds * float64(time.Second))
 	for {
 		r, err := c.session.do(ctx, http.MethodGet, u, http.Header{"Accept": {"application/json"}}, nil)
 		if ctx.Err() != nil {
@@ -162,7 +162,7 @@ const (
 // followTelemetry asks for the request that the call made, until there is one.
 // When time is up the error is none, or says that the end was not seen.
 func (c *call) followTelemetry(ctx context.Context, until time.Time, none error) (*ExecuteOutput, error) {
-	wait := max(minQueryWait, time.Duration(c.cfg.PollIntervalSec*float64(time.Second)))
+	wait := max(minQueryWait, time.Duration(c.cfg.PollSeconds*float64(time.Second)))
 	for {
 		rows, err := c.query(ctx, c.kql())
 		if ctx.Err() != nil {

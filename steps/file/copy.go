@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Copy is the step type file.copy. The zero Copy has the default limits.
@@ -23,7 +24,7 @@ type Copy struct {
 type CopyConfig struct {
 	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"the copy's path; an existing directory or a path that ends in / gets a copy under the source's name"`
-	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists" doc:"overwrite, or skip_if_exists to leave a destination that exists as it is"`
+	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions of the copy as octal digits; those of the source by default"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to copy is no error"`
@@ -38,8 +39,9 @@ type CopyOutput struct {
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 
-// reasonExists is the reason of what was skipped.
-const reasonExists = "file_exists"
+// keepsOthers reports whether a file that exists, and that the step has not made,
+// is left as it is.
+func (cfg CopyConfig) keepsOthers() bool { return cfg.IfExists == Skip || cfg.IfExists == Fail }
 
 // Execute copies. A second attempt copies again, and so replaces what the
 // first one copied by the same.
@@ -50,7 +52,7 @@ func (c Copy) Execute(ctx context.Context, job *courier.Context, cfg CopyConfig)
 		return out, err
 	}
 	own := &copies{}
-	if cfg.Idempotency == SkipIfExists {
+	if cfg.keepsOthers() {
 		if own, err = openCopies(ctx, job); err != nil {
 			return out, err
 		}
@@ -72,7 +74,7 @@ func (c Copy) Execute(ctx context.Context, job *courier.Context, cfg CopyConfig)
 	if len(pairs) > 0 {
 		out.CopiedFile = out.CopiedFiles[0]
 		if len(out.SkippedFiles) == len(pairs) {
-			out.Skipped, out.Reason = true, reasonExists
+			out.Skipped, out.Reason = true, transfer.ReasonExists
 		}
 	}
 	return out, nil
@@ -80,18 +82,12 @@ func (c Copy) Execute(ctx context.Context, job *courier.Context, cfg CopyConfig)
 
 // one copies one file, or skips it.
 func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p pair, own *copies) (skipped bool, err error) {
-	there, err := p.dst.replaceable()
-	if err != nil {
-		return false, err
+	made, skipped, err := cfg.look(p.dst, own)
+	if skipped || err != nil {
+		return skipped, err
 	}
-	if there != nil && own.journal != nil {
-		made := own.made[p.dst.name]
-		if !made.Copy.is(there) {
-			return true, nil
-		}
-		if made.Attempt == job.ExecutionAttempt() {
-			return false, fault(p.dst.name, job.Wrote(p.dst.name))
-		}
+	if made != nil && made.Attempt == job.ExecutionAttempt() {
+		return false, fault(p.dst.name, job.Wrote(p.dst.name))
 	}
 	if err := p.itself(); err != nil {
 		return false, err
@@ -101,7 +97,11 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return false, err
 	}
 	defer w.Close()
-	if own.journal != nil {
+	if cfg.keepsOthers() {
+		// Another file may have come while the copy was written.
+		if _, skipped, err := cfg.look(p.dst, own); skipped || err != nil {
+			return skipped, err
+		}
 		if err := own.note(p.dst.name, w, job.ExecutionAttempt()); err != nil {
 			return false, err
 		}
@@ -110,6 +110,24 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return false, fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, fault(p.dst.name, err))
 	}
 	return false, nil
+}
+
+// look decides what if_exists says about what is at dst. It returns the note about
+// it if an attempt of this step has made it, and nil if it may be replaced anyhow.
+func (cfg CopyConfig) look(dst place, own *copies) (made *copyNote, skip bool, err error) {
+	there, err := dst.replaceable()
+	if err != nil || there == nil || !cfg.keepsOthers() {
+		return nil, false, err
+	}
+	for _, made := range own.made[dst.name] {
+		if made.Copy.is(there) {
+			return &made, false, nil
+		}
+	}
+	if cfg.IfExists == Fail {
+		return nil, false, transfer.ErrExists(dst.name)
+	}
+	return nil, true, nil
 }
 
 func (cfg CopyConfig) request() request {
@@ -130,7 +148,7 @@ func (c Copy) Cleanup(ctx context.Context, job *courier.Context, cfg CopyConfig)
 // retry does not take them for files of others that it should leave alone.
 type copies struct {
 	journal *journal
-	made    map[string]copyNote // by target
+	made    map[string][]copyNote // by target
 }
 
 // A copyNote says that the target will be the file with that identity.
@@ -146,14 +164,14 @@ func openCopies(ctx context.Context, job *courier.Context) (*copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &copies{journal: j, made: make(map[string]copyNote)}
+	c := &copies{journal: j, made: make(map[string][]copyNote)}
 	for _, line := range j.lines {
 		var n copyNote
 		if err := json.Unmarshal(line, &n); err != nil {
 			j.Close()
 			return nil, err
 		}
-		c.made[n.Target] = n
+		c.made[n.Target] = append(c.made[n.Target], n)
 	}
 	return c, nil
 }

@@ -111,11 +111,11 @@ func TestCopyRefuses(t *testing.T) {
 func TestCopySkip(t *testing.T) {
 	s := newSite(t)
 	s.write(t, map[string]string{"A/1": "new", "A/2": "new", "B/1": "old"})
-	out := s.run(t, "file.copy", m{"source_path": "A/1", "destination_path": "B", "idempotency": "skip_if_exists"})
+	out := s.run(t, "file.copy", m{"source_path": "A/1", "destination_path": "B", "if_exists": "skip"})
 	equal(t, out, "copied_file", "/b/1")
 	equal(t, out, "skipped", true)
 	equal(t, out, "reason", "file_exists")
-	out = s.run(t, "file.copy", m{"source_path": "A/*", "destination_path": "B", "idempotency": "skip_if_exists"})
+	out = s.run(t, "file.copy", m{"source_path": "A/*", "destination_path": "B", "if_exists": "skip"})
 	equal(t, out, "copied_files", []string{"/b/1", "/b/2"})
 	equal(t, out, "skipped_files", []string{"/b/1"})
 	equal(t, out, "skipped", false)

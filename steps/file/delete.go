@@ -32,10 +32,10 @@ type Delete struct {
 
 // DeleteConfig is the configuration of file.delete.
 type DeleteConfig struct {
-	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
-	Recursive      bool            `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
-	FailIfNotFound bool            `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
-	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	Path          courier.Pattern `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
+	Recursive     bool            `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
+	Glob          *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // DeleteOutput is the output of file.delete.
@@ -218,7 +218,7 @@ func (r *remover) resume(ctx context.Context) error {
 // All else is as it was decided.
 func (r *remover) renew(ctx context.Context) error {
 	former := r.plan
-	r.cfg.FailIfNotFound = false
+	r.cfg.IgnoreMissing = true
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
@@ -282,8 +282,8 @@ func (r *remover) makePlan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 && r.cfg.FailIfNotFound {
-		return fmt.Errorf("%q: %w; fail_if_not_found is set", trim(r.cfg.Path.String()), fs.ErrNotExist)
+	if len(found) == 0 && !r.cfg.IgnoreMissing {
+		return courier.Permanent(fmt.Errorf("%q: nothing to delete; if that is in order, set ignore_missing: %w", trim(r.cfg.Path.String()), fs.ErrNotExist))
 	}
 	total := 0
 	left := limits.MaxPathBytes

@@ -125,8 +125,8 @@ func TestDeleteRefuses(t *testing.T) {
 	s := newSite(t)
 	s.write(t, map[string]string{"A/f": "f", "A/d/1": "1", "A/d/2": "2", "A/d/3/4": "4"})
 	s.refuse(t, "file.delete", m{"path": "A/d"}, "!is a directory; set recursive")
-	s.refuse(t, "file.delete", m{"path": "A/none", "fail_if_not_found": true}, "fail_if_not_found is set")
-	s.refuse(t, "file.delete", m{"path": "A/none*", "fail_if_not_found": true}, "fail_if_not_found is set")
+	s.refuse(t, "file.delete", m{"path": "A/none", "ignore_missing": false}, "set ignore_missing")
+	s.refuse(t, "file.delete", m{"path": "A/none*", "ignore_missing": false}, "set ignore_missing")
 	r := registry(file.Limits{MaxDeletes: 3})
 	for _, cfg := range []m{{"path": "A/d", "recursive": true}, {"path": "A/**"}, {"path": "A/*", "recursive": true}} {
 		s.refuseWith(t, r, "file.delete", cfg, "!more than 3 files")

@@ -28,7 +28,7 @@ func ExampleZip() {
 	defer job.Close()
 
 	packed, err := file.Zip{}.Execute(context.Background(), job, file.ZipConfig{SourcePath: "*.csv", OutputPath: "out.zip"})
-	fmt.Println(packed.ArchivePath, packed.Entries, err)
+	fmt.Println(packed.ArchivePath, packed.EntryCount, err)
 	unpacked, err := file.Unzip{}.Execute(context.Background(), job, file.UnzipConfig{ArchivePath: packed.ArchivePath, OutputDirectory: "out"})
 	fmt.Println(unpacked.ExtractedFiles, err)
 	// Output:

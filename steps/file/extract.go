@@ -76,7 +76,7 @@ func (x *extraction) acceptable(a contents) error {
 		return fault(x.dst.name, err)
 	case !info.IsDir():
 		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dst.name, kind(info.Mode())))
-	case x.ifExists == Merge:
+	case x.ifExists == Overwrite:
 		return a.check(x.roomAlong)
 	}
 	d, err := x.dst.openDir()
@@ -90,7 +90,7 @@ func (x *extraction) acceptable(a contents) error {
 	}
 	for _, name := range names {
 		if _, base := sideOf(x.dst); x.dst.rel != "." || !x.job.IsSideName(base, name) {
-			return courier.Permanent(fmt.Errorf("output directory %q exists and is not empty; name another one, or set if_exists to merge", x.dst.name))
+			return courier.Permanent(fmt.Errorf("output directory %q exists and is not empty; name another one, or set if_exists to overwrite", x.dst.name))
 		}
 	}
 	return nil
@@ -140,8 +140,8 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a directory of that name; nothing was published", to.name, kind(info.Mode())))
 	case !info.Mode().IsRegular():
 		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a file of that name; nothing was published", to.name, kind(info.Mode())))
-	case x.ifExists != Merge:
-		return true, courier.Permanent(fmt.Errorf("%q exists; set if_exists to merge to have it replaced", to.name))
+	case x.ifExists != Overwrite:
+		return true, courier.Permanent(fmt.Errorf("%q exists; set if_exists to overwrite to have it replaced", to.name))
 	}
 	return true, nil
 }

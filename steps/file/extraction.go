@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // An unzipNote is the first line of the journal: everything is
@@ -72,8 +73,19 @@ type contents interface {
 	unpack(ctx context.Context, u *unpacker) error
 }
 
+// checkIfExists refuses Skip: an archive is published as a whole.
+func (x *extraction) checkIfExists() error {
+	if x.ifExists == "" {
+		return nil
+	}
+	return transfer.CheckIfExists(string(x.ifExists), transfer.IfExistsOverwrite, transfer.IfExistsFail)
+}
+
 // run is Execute of the step.
 func (x *extraction) run(ctx context.Context) (out UnzipOutput, err error) {
+	if err := x.checkIfExists(); err != nil {
+		return out, err
+	}
 	if x.journal, err = openJournal(ctx, x.job, x.verb); err != nil {
 		return out, err
 	}
@@ -120,7 +132,7 @@ func (x *extraction) read(ctx context.Context) (err error) {
 		return x.locate()
 	}
 	if x.note.Own {
-		x.ifExists = Merge
+		x.ifExists = Overwrite
 	}
 	for _, line := range x.journal.lines[1:] {
 		var mark publishedMark
@@ -169,7 +181,7 @@ func (x *extraction) renew(ctx context.Context) error {
 	if err := x.locate(); err != nil || !ours || x.dst.name != former.Directory {
 		return err
 	}
-	x.former, x.ifExists = &former, Merge
+	x.former, x.ifExists = &former, Overwrite
 	return nil
 }
 
@@ -305,6 +317,9 @@ func (x *extraction) result() (UnzipOutput, error) {
 
 // validate checks the paths.
 func (x *extraction) validate() error {
+	if err := x.checkIfExists(); err != nil {
+		return err
+	}
 	if err := checkPath(x.job, "archive_path", x.archive, false); err != nil {
 		return err
 	}

@@ -258,11 +258,11 @@ func TestRegister(t *testing.T) {
 		}
 	}
 	for key, cfg := range map[string]m{
-		"file.copy":   {"source_path": "a", "destination_path": "b", "idempotency": "resume"},
+		"file.copy":   {"source_path": "a", "destination_path": "b", "if_exists": "resume"},
 		"file.move":   {"source_path": "a", "destination_path": "b", "mode": "4755"},
 		"file.rename": {"source_path": "a"},
 		"file.delete": {"path": ""},
-		"file.unzip":  {"archive_path": "a", "if_exists": "overwrite"},
+		"file.unzip":  {"archive_path": "a", "if_exists": "skip"},
 		"file.tar":    {"source_path": "a", "format": "tar.bz2"},
 		"file.untar":  {"archive_path": "a", "format": "zip"},
 		"file.hash":   {"source_path": "a", "algorithm": "crc32"},
@@ -303,7 +303,7 @@ func TestZeroContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	zip, err := (file.Zip{}).Execute(t.Context(), &other, file.ZipConfig{SourcePaths: []courier.Pattern{"there.txt", "sub"}})
-	if err != nil || zip.ArchivePath != "archive.zip" || zip.Entries != 2 {
+	if err != nil || zip.ArchivePath != "archive.zip" || zip.EntryCount != 2 {
 		t.Fatalf("%+v, %v", zip, err)
 	}
 	var third courier.Context

@@ -221,7 +221,7 @@ func TestHostileTars(t *testing.T) {
 			if c.words != nil {
 				s.refuse(t, "file.untar", cfg, c.words...)
 				os.Mkdir(s.path("A/d"), 0o755)
-				cfg["if_exists"] = "merge"
+				cfg["if_exists"] = "overwrite"
 				s.refuse(t, "file.untar", cfg, c.words...)
 				return
 			}

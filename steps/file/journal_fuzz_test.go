@@ -103,7 +103,7 @@ func FuzzRetry(f *testing.F) {
 		ctx := t.Context()
 		switch verb {
 		case "copy":
-			cfg := CopyConfig{SourcePath: "a.txt", DestinationPath: "b.txt", Idempotency: SkipIfExists}
+			cfg := CopyConfig{SourcePath: "a.txt", DestinationPath: "b.txt", IfExists: Skip}
 			Copy{}.Cleanup(ctx, job, cfg)
 			Copy{}.Execute(ctx, job, cfg)
 		case "move":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Move is the step type file.move, also called file.rename. The zero Move has
@@ -33,7 +34,7 @@ type Move struct {
 type MoveConfig struct {
 	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
-	Idempotency     Idempotency     `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists" doc:"overwrite, or skip_if_exists to leave both files as they are if the destination exists"`
+	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip, which leaves both files as they are, or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
@@ -79,7 +80,7 @@ func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig)
 	if n := len(out.MovedFiles); n > 0 {
 		out.MovedFile = out.MovedFiles[0]
 		if len(out.SkippedFiles) == n {
-			out.Skipped, out.Reason = true, reasonExists
+			out.Skipped, out.Reason = true, transfer.ReasonExists
 		}
 	}
 	return out, nil
@@ -161,9 +162,14 @@ func (m *mover) one(ctx context.Context, it *move) error {
 	}
 	if there, err := it.dst.replaceable(); err != nil {
 		return err
-	} else if there != nil && m.cfg.Idempotency == SkipIfExists && !it.own.is(there) {
-		it.state = skipped
-		return m.mark(it, false)
+	} else if there != nil && !it.own.is(there) {
+		switch m.cfg.IfExists {
+		case Skip:
+			it.state = skipped
+			return m.mark(it, false)
+		case Fail:
+			return transfer.ErrExists(it.dst.name)
+		}
 	}
 	if err := (pair{match{place: it.src}, it.dst}).itself(); err != nil {
 		return err

@@ -95,13 +95,13 @@ func TestMoveRefuses(t *testing.T) {
 func TestMoveSkip(t *testing.T) {
 	s := newSite(t)
 	s.write(t, map[string]string{"A/1": "new", "A/2": "new", "B/1": "old"})
-	out := s.run(t, "file.move", m{"source_path": "A/*", "destination_path": "B", "idempotency": "skip_if_exists"})
+	out := s.run(t, "file.move", m{"source_path": "A/*", "destination_path": "B", "if_exists": "skip"})
 	equal(t, out, "moved_files", []string{"/b/1", "/b/2"})
 	equal(t, out, "skipped_files", []string{"/b/1"})
 	if got := s.read(t, "A/1") + s.read(t, "A/2") + s.read(t, "B/1") + s.read(t, "B/2"); got != "new-oldnew" {
 		t.Errorf("files hold %q", got)
 	}
-	out = s.run(t, "file.move", m{"source_path": "A/1", "destination_path": "B", "idempotency": "skip_if_exists"})
+	out = s.run(t, "file.move", m{"source_path": "A/1", "destination_path": "B", "if_exists": "skip"})
 	equal(t, out, "skipped", true)
 	equal(t, out, "reason", "file_exists")
 }

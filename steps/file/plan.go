@@ -15,19 +15,27 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Idempotency says what becomes of a target that exists already.
-type Idempotency string
+// IfExists says what a step does about a target that exists already. The empty
+// IfExists is the default of the step: Overwrite for file.copy and file.move, Fail
+// for file.unzip and file.untar.
+type IfExists string
 
-// The ways to deal with a target that exists. The empty Idempotency stands for
-// Overwrite.
+// The values of IfExists.
 const (
-	Overwrite    Idempotency = "overwrite"      // it is replaced
-	SkipIfExists Idempotency = "skip_if_exists" // it stays, and the file is not copied or moved
+	// Overwrite replaces the existing file. file.unzip and file.untar replace the
+	// files that the archive has too, and leave the others in the directory.
+	Overwrite IfExists = transfer.IfExistsOverwrite
+	// Skip leaves the existing file, and doesn't copy or move the source. file.unzip
+	// and file.untar refuse it.
+	Skip IfExists = transfer.IfExistsSkip
+	// Fail is a permanent error. For file.unzip and file.untar an empty directory is
+	// none that exists.
+	Fail IfExists = transfer.IfExistsFail
 )
 
-// UnmarshalText refuses everything but the two values.
-func (i *Idempotency) UnmarshalText(text []byte) error {
-	return oneOf(i, string(text), "", Overwrite, SkipIfExists)
+// UnmarshalText refuses everything but the three values and the empty text.
+func (i *IfExists) UnmarshalText(text []byte) error {
+	return oneOf(i, string(text), "", Overwrite, Skip, Fail)
 }
 
 func oneOf[S ~string](to *S, given string, values ...S) error {

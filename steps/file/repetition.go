@@ -4,7 +4,7 @@ package file
 // Cleanup and Rollback do, for the documentation of the types.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"copy": {
-		"overwrites: a copy gets its name when it is complete; with idempotency skip_if_exists a destination that was there stays, and one that this step made is known by its notes",
+		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays, and one that this step made is recognized by its notes",
 		"removes unfinished copies; keeps complete ones",
 	},
 	"move": {

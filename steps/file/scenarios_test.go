@@ -34,7 +34,7 @@ func archiveScenarios() []scenario {
 		{"tar", "file.tar", m{"source_path": "A/in", "output_path": "B/out/", "format": "tar.gz"}, large, nil},
 		{"tar over", "file.tar", m{"source_path": "A/in", "output_path": "B/out/t", "format": "tar.zst"}, few, put("B/out/t", "old")},
 		{"untar", "file.untar", m{"archive_path": "in.tgz", "output_directory": "B/out/new"}, few, put("W/in.tgz", gzipped(packed))},
-		{"untar merge", "file.untar", m{"archive_path": "in.tar", "output_directory": "B/out", "if_exists": "merge"}, few, put("W/in.tar", tarOf(few))},
+		{"untar merge", "file.untar", m{"archive_path": "in.tar", "output_directory": "B/out", "if_exists": "overwrite"}, few, put("W/in.tar", tarOf(few))},
 		{"gzip", "file.gzip", m{"source_path": "A/f", "output_path": "B/new/"}, map[string]string{"A/f": big()}, nil},
 		{"gunzip", "file.gunzip", m{"source_path": "A/f.gz", "output_path": "B/"}, map[string]string{"A/f.gz": gzipped(medium())}, nil},
 		{"zstd", "file.zstd", m{"source_path": "A/f", "output_path": "B/f"}, map[string]string{"A/f": big()}, nil},

@@ -38,8 +38,8 @@ type SplitConfig struct {
 // SplitOutput is the output of file.split.
 type SplitOutput struct {
 	ManifestPath string   `json:"manifest_path" file:"output_directory" doc:"path of the manifest"`
-	Parts        []string `json:"parts" file:"output_directory" doc:"paths of the parts, in their order"`
-	PartCount    int      `json:"part_count" doc:"length of parts"`
+	PartFiles    []string `json:"part_files" file:"output_directory" doc:"paths of the parts, in their order"`
+	PartCount    int      `json:"part_count" doc:"length of part_files"`
 	Size         int64    `json:"size" doc:"of the file, in bytes"`
 	SHA256       string   `json:"sha256" doc:"of the file, in hexadecimal digits"`
 }
@@ -88,7 +88,7 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 	if out.ManifestPath, err = x.manifest(ctx); err != nil {
 		return out, err
 	}
-	out.Parts, out.PartCount, out.Size, out.SHA256 = x.paths, x.count, x.done, x.sums.SHA256
+	out.PartFiles, out.PartCount, out.Size, out.SHA256 = x.paths, x.count, x.done, x.sums.SHA256
 	return out, nil
 }
 

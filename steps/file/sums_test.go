@@ -113,7 +113,7 @@ func TestSplitJoin(t *testing.T) {
 				out := s.run(t, "file.split", m{"source_path": "A/a file", "output_directory": "B", "part_bytes": c.size, "manifest_format": format})
 				equal(t, out, "part_count", c.parts)
 				equal(t, out, "size", len(c.content))
-				parts := out["parts"].([]any)
+				parts := out["part_files"].([]any)
 				var joined strings.Builder
 				for _, p := range parts {
 					joined.WriteString(s.read(t, "B/"+filepath.Base(p.(string))))

@@ -68,7 +68,7 @@ func (cfg TarConfig) packing(limits Limits) packing {
 // TarOutput is the output of file.tar.
 type TarOutput struct {
 	ArchivePath string `json:"archive_path" file:"output_path" doc:"path of the archive"`
-	Entries     int    `json:"entries" doc:"files and empty directories in the archive"`
+	EntryCount  int    `json:"entry_count" doc:"files and empty directories in the archive"`
 	Size        int64  `json:"size" doc:"of the archive, in bytes"`
 }
 
@@ -77,7 +77,7 @@ func (t Tar) Execute(ctx context.Context, job *courier.Context, cfg TarConfig) (
 	made, err := cfg.packing(t.Limits).archive(ctx, job, func(a *archiveFile, items []packed) error {
 		return a.through(cfg.Format.compression(), func(w io.Writer) error { return a.tar(ctx, w, items) })
 	})
-	return TarOutput{ArchivePath: made.path, Entries: made.entries, Size: made.size}, err
+	return TarOutput{ArchivePath: made.path, EntryCount: made.entries, Size: made.size}, err
 }
 
 // Validate checks the paths.

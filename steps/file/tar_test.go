@@ -31,7 +31,7 @@ func TestTar(t *testing.T) {
 				}
 				out := s.run(t, "file.tar", m{"source_path": "A/in", "output_path": "B/", "format": format})
 				equal(t, out, "archive_path", "/b/in."+format)
-				equal(t, out, "entries", 8)
+				equal(t, out, "entry_count", 8)
 				archive := "B/in." + format
 				if i == 0 {
 					first = s.read(t, archive)

@@ -32,7 +32,7 @@ type UntarConfig struct {
 	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
 	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
 	Format          TarFormat `json:"format,omitempty" enum:"tar,tar.gz,tar.zst" doc:"tar, tar.gz or tar.zst; by default the content decides"`
-	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"fail,merge" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
+	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
 }
 
 // UntarOutput is the output of file.untar.
@@ -222,7 +222,7 @@ func (t *tarball) entry(ctx context.Context, u *unpacker, h *tar.Header, r io.Re
 	if err != nil || name == "" {
 		return err
 	}
-	if u.ifExists == Merge {
+	if u.ifExists == Overwrite {
 		if err := u.roomAlong(name, dir); err != nil {
 			return err
 		}

@@ -24,26 +24,11 @@ type Unzip struct {
 	before func(effect string) // for tests: called before each effect
 }
 
-// IfExists says what becomes of a directory that exists already.
-type IfExists string
-
-// The ways to deal with a directory that exists. The empty IfExists stands for
-// Fail.
-const (
-	Fail  IfExists = "fail"  // unless it is empty
-	Merge IfExists = "merge" // its files stay, but for those that the archive has too
-)
-
-// UnmarshalText refuses everything but the two values.
-func (i *IfExists) UnmarshalText(text []byte) error {
-	return oneOf(i, string(text), "", Fail, Merge)
-}
-
 // UnzipConfig is the configuration of file.unzip.
 type UnzipConfig struct {
 	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
 	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
-	IfExists        IfExists `json:"if_exists" default:"fail" enum:"fail,merge" doc:"fail if the directory exists and is not empty, or merge to replace the files that the archive has too"`
+	IfExists        IfExists `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
 	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; with it, entries that are not encrypted are refused"`
 }
 

@@ -31,9 +31,9 @@ func TestUnzip(t *testing.T) {
 		{"new directory", m{"archive_path": "B/x.zip", "output_directory": "A/new/deep"}, nil, "A/new/deep", nil},
 		{"in the workspace", m{"archive_path": "B/x.zip", "output_directory": "out/"}, nil, "W/out", nil},
 		{"empty directory", m{"archive_path": "B/x.zip", "output_directory": "A/"}, nil, "A", nil},
-		{"merge", m{"archive_path": "B/x.zip", "output_directory": "A/d", "if_exists": "merge"}, map[string]string{"A/d/a": "old", "A/d/in/c": "kept", "A/d/k": "kept"}, "A/d", map[string]string{"in/c": "kept", "k": "kept"}},
-		{"merge into a root", m{"archive_path": "B/x.zip", "output_directory": "B", "if_exists": "merge"}, nil, "B", map[string]string{"x.zip": archive}},
-		{"merge into nothing", m{"archive_path": "B/x.zip", "output_directory": "A/d", "if_exists": "merge"}, nil, "A/d", nil},
+		{"merge", m{"archive_path": "B/x.zip", "output_directory": "A/d", "if_exists": "overwrite"}, map[string]string{"A/d/a": "old", "A/d/in/c": "kept", "A/d/k": "kept"}, "A/d", map[string]string{"in/c": "kept", "k": "kept"}},
+		{"merge into a root", m{"archive_path": "B/x.zip", "output_directory": "B", "if_exists": "overwrite"}, nil, "B", map[string]string{"x.zip": archive}},
+		{"merge into nothing", m{"archive_path": "B/x.zip", "output_directory": "A/d", "if_exists": "overwrite"}, nil, "A/d", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t)
@@ -89,9 +89,9 @@ func TestUnzipRefuses(t *testing.T) {
 		{m{"archive_path": "B/x.zip", "output_directory": "A/f"}, []string{"!is a regular file"}},
 		{m{"archive_path": "B/x.zip", "output_directory": "A/f/g"}, []string{"not a directory"}},
 		{m{"archive_path": "B/x.zip", "output_directory": "/tmp/x"}, []string{"!engine.Options.Roots"}},
-		{m{"archive_path": "B/x.zip", "output_directory": "A/e", "if_exists": "merge"}, []string{"!the archive has a directory of that name"}},
-		{m{"archive_path": "B/x.zip", "output_directory": "A/h", "if_exists": "merge"}, []string{"!the archive has a file of that name"}},
-		{m{"archive_path": "B/x.zip", "output_directory": "A/l", "if_exists": "merge"}, []string{"!is a symbolic link"}},
+		{m{"archive_path": "B/x.zip", "output_directory": "A/e", "if_exists": "overwrite"}, []string{"!the archive has a directory of that name"}},
+		{m{"archive_path": "B/x.zip", "output_directory": "A/h", "if_exists": "overwrite"}, []string{"!the archive has a file of that name"}},
+		{m{"archive_path": "B/x.zip", "output_directory": "A/l", "if_exists": "overwrite"}, []string{"!is a symbolic link"}},
 		{m{"archive_path": "B/none.zip"}, []string{"no such file"}},
 		{m{"archive_path": "B"}, []string{"!is a directory"}},
 		{m{"archive_path": "/etc/passwd"}, []string{"!engine.Options.Roots"}},
@@ -212,10 +212,10 @@ func b2i(b bool) int {
 func TestHostileArchives(t *testing.T) {
 	for _, c := range hostileArchives() {
 		t.Run(c.name, func(t *testing.T) {
-			for _, exists := range []string{"fail", "merge"} {
+			for _, exists := range []string{"fail", "overwrite"} {
 				s := newSite(t)
 				s.write(t, map[string]string{"B/x.zip": string(c.zip), "A/d/kept": "kept"})
-				cfg := m{"archive_path": "B/x.zip", "output_directory": "A/" + map[string]string{"fail": "new", "merge": "d"}[exists], "if_exists": exists}
+				cfg := m{"archive_path": "B/x.zip", "output_directory": "A/" + map[string]string{"fail": "new", "overwrite": "d"}[exists], "if_exists": exists}
 				if c.words != nil {
 					s.refuse(t, "file.unzip", cfg, c.words...)
 					continue
@@ -330,7 +330,7 @@ func TestSymlinkRace(t *testing.T) {
 		{"file.move", m{"source_path": "A/x/f", "destination_path": "B/moved"}},
 		{"file.zip", m{"source_path": "A/x", "output_path": "B/x.zip"}},
 		{"file.zip", m{"source_path": "src", "output_path": "A/x/x.zip"}},
-		{"file.unzip", m{"archive_path": "in.zip", "output_directory": "A/x", "if_exists": "merge"}},
+		{"file.unzip", m{"archive_path": "in.zip", "output_directory": "A/x", "if_exists": "overwrite"}},
 		{"file.unzip", m{"archive_path": "in.zip", "output_directory": "A/x/sub"}},
 		{"file.list", m{"path": "A", "recursive": true}},
 		{"file.delete", m{"path": "A/x/**"}},
@@ -410,7 +410,7 @@ func TestUnzipCancelled(t *testing.T) {
 	for n := 1; ; n++ {
 		s := newSite(t)
 		s.write(t, map[string]string{"W/in.zip": archiveOf(map[string]string{"A/f": "1", "A/g": "2"}), "A/d/x": "x"})
-		cfg := m{"archive_path": "in.zip", "output_directory": "A/d", "if_exists": "merge"}
+		cfg := m{"archive_path": "in.zip", "output_directory": "A/d", "if_exists": "overwrite"}
 		if !s.kill(t, "file.unzip", cfg, n) {
 			return
 		}

@@ -49,12 +49,12 @@ type WaitConfig struct {
 
 // WaitOutput is the output of file.wait.
 type WaitOutput struct {
-	Found     bool     `json:"found" doc:"whether the files are there and stable; false only after a timeout"`
-	TimedOut  bool     `json:"timed_out" doc:"the opposite of found"`
-	File      string   `json:"file,omitempty" doc:"path of the file, the first if there are several"`
-	Files     []string `json:"files" doc:"paths of the files in their order; after a timeout those that are there, stable or not"`
-	FileCount int      `json:"file_count" doc:"length of files"`
-	Size      int64    `json:"size" doc:"of all files together, in bytes"`
+	Found      bool     `json:"found" doc:"whether the files are there and stable; false only after a timeout"`
+	TimedOut   bool     `json:"timed_out" doc:"the opposite of found"`
+	FoundFile  string   `json:"found_file,omitempty" doc:"path of the file, the first if there are several"`
+	FoundFiles []string `json:"found_files" doc:"paths of the files in their order; after a timeout those that are there, stable or not"`
+	FileCount  int      `json:"file_count" doc:"length of found_files"`
+	Size       int64    `json:"size" doc:"of all files together, in bytes"`
 }
 
 // shortestPoll keeps a slip in a definition from keeping a core busy.
@@ -177,13 +177,13 @@ func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error)
 }
 
 func output(found []sighting, stable bool) WaitOutput {
-	out := WaitOutput{Found: stable, TimedOut: !stable, Files: []string{}, FileCount: len(found)}
+	out := WaitOutput{Found: stable, TimedOut: !stable, FoundFiles: []string{}, FileCount: len(found)}
 	for _, s := range found {
-		out.Files = append(out.Files, s.name)
+		out.FoundFiles = append(out.FoundFiles, s.name)
 		out.Size += s.Size
 	}
 	if len(found) > 0 {
-		out.File = found[0].name
+		out.FoundFile = found[0].name
 	}
 	return out
 }

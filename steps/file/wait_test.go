@@ -87,8 +87,8 @@ func TestWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, out, "found", true)
-			equal(t, out, "files", c.files)
-			equal(t, out, "file", c.files[0])
+			equal(t, out, "found_files", c.files)
+			equal(t, out, "found_file", c.files[0])
 			if took != c.took {
 				t.Errorf("took %v, want %v", took, c.took)
 			}

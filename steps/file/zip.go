@@ -47,7 +47,7 @@ func (cfg ZipConfig) packing(limits Limits) packing {
 // ZipOutput is the output of file.zip.
 type ZipOutput struct {
 	ArchivePath string `json:"archive_path" file:"output_path" doc:"path of the archive"`
-	Entries     int    `json:"entries" doc:"files and empty directories in the archive"`
+	EntryCount  int    `json:"entry_count" doc:"files and empty directories in the archive"`
 	Size        int64  `json:"size" doc:"of the archive, in bytes"`
 }
 
@@ -56,7 +56,7 @@ func (z Zip) Execute(ctx context.Context, job *courier.Context, cfg ZipConfig) (
 	made, err := cfg.packing(z.Limits).archive(ctx, job, func(w *archiveFile, items []packed) error {
 		return w.zip(ctx, items, cfg.Password)
 	})
-	return ZipOutput{ArchivePath: made.path, Entries: made.entries, Size: made.size}, err
+	return ZipOutput{ArchivePath: made.path, EntryCount: made.entries, Size: made.size}, err
 }
 
 // Validate checks the paths.

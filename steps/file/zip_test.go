@@ -74,7 +74,7 @@ func TestZip(t *testing.T) {
 			}
 			want := strings.NewReplacer("A/", "/a/", "B/", "/b/", "W/", "").Replace(c.path)
 			equal(t, out, "archive_path", want)
-			equal(t, out, "entries", len(got))
+			equal(t, out, "entry_count", len(got))
 			if info, err := os.Stat(s.path(c.path)); err != nil || out["size"] != float64(info.Size()) {
 				t.Errorf("size %v, file %v, %v", out["size"], info, err)
 			}
@@ -135,7 +135,7 @@ func TestZipRefuses(t *testing.T) {
 		s.refuse(t, "file.zip", c.cfg, c.words...)
 	}
 	s.refuseWith(t, registry(file.Limits{MaxFiles: 2}), "file.zip", m{"source_path": "A/in/*"}, "!more than 2 files")
-	equal(t, s.run(t, "file.zip", m{"source_paths": []string{"A/x/link", "A/x/f"}}), "entries", 2)
+	equal(t, s.run(t, "file.zip", m{"source_paths": []string{"A/x/link", "A/x/f"}}), "entry_count", 2)
 }
 
 // Other programs take the archives, and file.unzip theirs.

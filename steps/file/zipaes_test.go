@@ -53,7 +53,7 @@ func TestZipPassword(t *testing.T) {
 	files := packable()
 	s.write(t, files)
 	out := s.run(t, "file.zip", m{"source_path": "A/in", "output_path": "B/out.zip", "password": password})
-	equal(t, out, "entries", 6)
+	equal(t, out, "entry_count", 6)
 	if b := s.read(t, "B/out.zip"); strings.Contains(b, medium()[:100]) || strings.Contains(b, password) {
 		t.Error("the archive holds what it should hide")
 	}

@@ -61,7 +61,7 @@ func TestActive(t *testing.T) {
 				r := newActive(t, address, opt)
 				r.putLocal("f", content(300_000))
 				r.put("dir/keep", nil)
-				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/", "idempotency": "resume"}))
+				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/", "resume": true}))
 				r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir/f", "local_path": "g"}))
 				out := r.must(r.run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
 				if r.getLocal("g") != string(content(300_000)) || out["file_count"] != 2. {

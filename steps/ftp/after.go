@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // note writes down what is downloaded, where the sources go away.
@@ -18,7 +19,12 @@ func (t *downloading) note() error {
 	if t.cfg.AfterTransfer == remote.AfterKeep || len(t.Files) == 0 {
 		return nil
 	}
-	err := remote.HoldDownloads(t.job, t.Files, func(f remoteFile) string { return f.Local })
+	err := remote.HoldDownloads(t.job, t.Files, func(f remoteFile) string {
+		if f.Skipped {
+			return ""
+		}
+		return f.Local
+	})
 	if err != nil {
 		return err
 	}
@@ -55,6 +61,9 @@ func (t *downloading) holds(ctx context.Context, files []remoteFile) (held bool,
 	err = use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 		held = true
 		for _, f := range files {
+			if f.Skipped {
+				continue
+			}
 			_, there := localIs(t.job, f.Local, f.Size)
 			n, err := s.stat(ctx, f.Remote)
 			switch {
@@ -128,6 +137,9 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 }
 
 func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) error {
+	if f.Skipped {
+		return nil // nobody knows what the local file is
+	}
 	_, there := localIs(t.job, f.Local, f.Size)
 	if !there && t.Attempt < t.job.ExecutionAttempt() {
 		t.job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", safename.Quote(f.Local))
@@ -137,9 +149,6 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) er
 	}
 	if err := t.job.Wrote(f.Local); err != nil {
 		return err
-	}
-	if f.Skipped == "file_exists" {
-		return nil // nobody knows what the local file is
 	}
 	n, err := s.stat(ctx, f.Remote)
 	switch {
@@ -155,7 +164,7 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) er
 	case path.Clean(t.archived(f)) == path.Clean(f.Remote):
 		return nil
 	default:
-		m := moving{job: t.job, from: f.Remote, to: t.archived(f), size: f.Size, replace: true, what: "the downloaded file"}
+		m := moving{job: t.job, from: f.Remote, to: t.archived(f), size: f.Size, ifExists: transfer.IfExistsOverwrite, what: "the downloaded file"}
 		err = m.run(ctx, s)
 		if err == nil {
 			err = remote.Produced(t.job, "ftp", t.cfg.ConnectionID, m.to)
@@ -198,14 +207,13 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 }
 
 func (cfg DownloadConfig) clean(job *courier.Context) error {
-	resume := cfg.Idempotency != idempotencySkip
 	switch {
 	case cfg.LocalPath == "":
 		return cleanAttempts(job)
 	case remote.IsLocalDirectory(job, cfg.LocalPath):
-		return cleanDirectory(job, cfg.LocalPath, resume && job.Cancelled())
+		return cleanDirectory(job, cfg.LocalPath, job.Cancelled())
 	}
-	if resume && job.Cancelled() {
+	if job.Cancelled() {
 		if err := removePart(job, cfg.LocalPath); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Delete is the step "ftp.delete". It deletes a file, or those files below a
@@ -27,14 +28,16 @@ type DeleteConfig struct {
 	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file, or with pattern the directory; taken from the login directory unless it begins with a slash"`
 	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
-	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to delete is no error"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
 type DeleteOutput struct {
-	DeletedFiles []string `json:"deleted_files" doc:"remote paths of the files"`
-	FileCount    int      `json:"file_count" doc:"length of deleted_files"`
+	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
+	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
+	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
+	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
 }
 
 var (
@@ -110,7 +113,9 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	for _, it := range plan.Items {
 		out.DeletedFiles = append(out.DeletedFiles, it.Path)
 	}
-	out.FileCount = len(out.DeletedFiles)
+	if out.DeletedCount = len(plan.Items); out.DeletedCount > 0 {
+		out.DeletedFile, out.Existed = out.DeletedFiles[0], true
+	}
 	return out, nil
 }
 
@@ -174,7 +179,7 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 	if cfg.Pattern == "" {
 		n, err := s.stat(ctx, cfg.RemotePath)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
+		case isMissing(err) && cfg.IgnoreMissing:
 			return files, nil
 		case err == nil && n.isDir:
 			err = courier.Permanent(errors.New("is a directory; to delete files in it set pattern, to remove it use ftp.rmdir"))
@@ -182,11 +187,13 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 		return append(files, plannedDeletion{cfg.RemotePath, n.id()}), s.fault("delete", cfg.RemotePath, err)
 	}
 	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 && !cfg.IgnoreMissing {
-		return nil, s.fault("delete", cfg.RemotePath, courier.Permanent(fmt.Errorf("the directory has no files that match %s; if that is in order, set ignore_missing", safename.Quote(cfg.Pattern.String()))))
+	switch {
+	case isMissing(err) && cfg.IgnoreMissing:
+		return files, nil
+	case err != nil:
+		return nil, s.fault("delete", cfg.RemotePath, err)
+	case len(found) == 0 && !cfg.IgnoreMissing:
+		return nil, s.fault("delete", cfg.RemotePath, remote.NothingFound(cfg.Pattern, 0))
 	}
 	for _, f := range found {
 		job.Progress(0, -1, f.Path)
@@ -231,16 +238,17 @@ type Rename struct {
 
 // RenameConfig is the configuration of [Rename].
 type RenameConfig struct {
-	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath   string `json:"remote_path" courier:"required,path" doc:"what to rename; taken from the login directory unless it begins with a slash"`
-	NewPath      string `json:"new_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / gets it under its name"`
-	Idempotency  string `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists,fail_if_exists" doc:"what to do if there is a file with the new path: overwrite, skip_if_exists to leave both as they are, or fail_if_exists"`
+	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
+	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
+	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
+	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
 }
 
 // RenameOutput is the output of [Rename].
 type RenameOutput struct {
-	RenamedFile string `json:"renamed_file" doc:"the new path"`
-	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because the new path was taken"`
+	RenamedFile string `json:"renamed_file,omitempty" doc:"the new remote path, unless there was nothing to rename"`
+	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
 	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 
@@ -250,8 +258,8 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("new_path", cfg.NewPath), checkTarget(cfg.RemotePath),
-		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail))
+	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
+		checkTarget("source_path", cfg.SourcePath), transfer.CheckIfExists(cfg.IfExists))
 }
 
 // A renaming is what is written down before the renaming.
@@ -281,7 +289,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	}
 	err := use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) (err error) {
 		out, err = s.renameStep(ctx, job, cfg)
-		return s.fault("rename", cfg.RemotePath, err)
+		return s.fault("rename", cfg.SourcePath, err)
 	})
 	return out, err
 }
@@ -293,10 +301,13 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 	if err != nil {
 		return RenameOutput{}, err
 	}
-	known = known && was.From == cfg.RemotePath && was.Path == cfg.NewPath
-	from, err := s.stat(ctx, cfg.RemotePath)
+	known = known && was.From == cfg.SourcePath && was.Path == cfg.DestinationPath
+	from, err := s.stat(ctx, cfg.SourcePath)
 	gone := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !(gone && known) {
+	switch {
+	case isMissing(err) && !known && cfg.IgnoreMissing:
+		return RenameOutput{}, nil
+	case err != nil && !(gone && known):
 		return RenameOutput{}, err
 	}
 	if known {
@@ -312,14 +323,14 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 	if err := ledger.write(now); err != nil {
 		return now.output(), err
 	}
-	if path.Clean(now.To) != path.Clean(cfg.RemotePath) {
-		err = s.rename(ctx, cfg.RemotePath, now.To)
+	if path.Clean(now.To) != path.Clean(cfg.SourcePath) {
+		err = s.rename(ctx, cfg.SourcePath, now.To)
 		if isReply(err) {
 			_, e := s.stat(ctx, now.To)
 			switch {
 			case e == nil:
 				if err = s.remove(ctx, now.To); err == nil {
-					err = s.rename(ctx, cfg.RemotePath, now.To)
+					err = s.rename(ctx, cfg.SourcePath, now.To)
 				}
 			case !isReply(e) && !errors.Is(e, fs.ErrNotExist):
 				err = e // the step was interrupted, or the session is lost
@@ -339,7 +350,7 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 func (r renaming) output() RenameOutput {
 	out := RenameOutput{RenamedFile: r.To, Skipped: r.Skipped}
 	if r.Skipped {
-		out.Reason = "file_exists"
+		out.Reason = transfer.ReasonExists
 	}
 	return out
 }
@@ -363,7 +374,7 @@ func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg Rena
 	if !former {
 		return was.Done && there, nil // what has come since stays
 	}
-	remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, cfg.RemotePath)
+	remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, cfg.SourcePath)
 	if err != nil {
 		return false, err
 	}
@@ -375,21 +386,23 @@ func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg Rena
 // may be replaced.
 func (s *session) planRename(ctx context.Context, job *courier.Context, cfg RenameConfig, from node, over bool) (renaming, error) {
 	now := renaming{
-		From: cfg.RemotePath, Path: cfg.NewPath, To: cfg.NewPath, Dir: from.isDir, Size: from.size, Time: from.modified,
+		From: cfg.SourcePath, Path: cfg.DestinationPath, To: cfg.DestinationPath, Dir: from.isDir, Size: from.size, Time: from.modified,
 		Over: over, Attempt: job.ExecutionAttempt(),
 	}
-	target, err := s.stat(ctx, cfg.NewPath)
-	if strings.HasSuffix(cfg.NewPath, "/") || err == nil && target.isDir {
-		now.To = remote.Join(cfg.NewPath, path.Base(cfg.RemotePath))
+	target, err := s.stat(ctx, cfg.DestinationPath)
+	if strings.HasSuffix(cfg.DestinationPath, "/") || err == nil && target.isDir {
+		now.To = remote.Join(cfg.DestinationPath, path.Base(cfg.SourcePath))
 		target, err = s.stat(ctx, now.To)
 	}
 	switch exists := err == nil; {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return now, err
-	case exists && path.Clean(now.To) == path.Clean(cfg.RemotePath):
-	case exists && !over && cfg.Idempotency == idempotencySkip:
+	case exists && path.Clean(now.To) == path.Clean(cfg.SourcePath):
+	case exists && !over && cfg.IfExists == transfer.IfExistsSkip:
 		now.Skipped = true
-	case exists && (!over && cfg.Idempotency == idempotencyFail || target.isDir || from.isDir):
+	case exists && !over && cfg.IfExists == transfer.IfExistsFail:
+		return now, transfer.ErrExists(now.To)
+	case exists && (target.isDir || from.isDir):
 		return now, courier.Permanent(fmt.Errorf("%s exists: %w", safename.Quote(now.To), fs.ErrExist))
 	}
 	return now, nil
@@ -397,14 +410,17 @@ func (s *session) planRename(ctx context.Context, job *courier.Context, cfg Rena
 
 // Validate logs in and checks that there is something to rename.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	if job.Unresolved("remote_path") || job.Unresolved("new_path") {
+	if job.Unresolved("source_path") || job.Unresolved("destination_path") {
 		return test(ctx, job, r.Connections, cfg.ConnectionID, nil)
 	}
 	if err := cfg.check(); err != nil {
 		return err
 	}
 	return test(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		_, err := s.stat(ctx, cfg.RemotePath)
-		return s.fault("rename", cfg.RemotePath, err)
+		_, err := s.stat(ctx, cfg.SourcePath)
+		if isMissing(err) && cfg.IgnoreMissing {
+			return nil
+		}
+		return s.fault("rename", cfg.SourcePath, err)
 	})
 }

@@ -100,11 +100,11 @@ func (s *session) statByListing(ctx context.Context, path string) (node, error) 
 
 // isDirectory tries to go to a directory, and back.
 func (s *session) isDirectory(ctx context.Context, path string) (bool, error) {
-	if err := s.enter(ctx, path); err != nil {
-		if isReply(err) {
-			return false, nil
-		}
-		return false, err
+	err := s.enter(ctx, path)
+	if r, ok := errors.AsType[*replyError](err); ok && (r.code >= 500 || r.missing) {
+		return false, nil
+	} else if err != nil {
+		return false, err // also a refusal for now, which says nothing of what is there
 	}
 	return true, s.leave(ctx)
 }
@@ -159,6 +159,14 @@ func missing(err error) error {
 		r.missing = true
 	}
 	return err
+}
+
+// isMissing reports whether err says that there is nothing, for ignore_missing. The
+// code of such a reply also stands for what the account may not look at, and for
+// what is busy; as far as the words tell that, it is no missing path.
+func isMissing(err error) bool {
+	r, ok := errors.AsType[*replyError](err)
+	return errors.Is(err, fs.ErrNotExist) && (!ok || !r.passing() && !r.denied())
 }
 
 // unsupported reports that the server doesn't know a command.

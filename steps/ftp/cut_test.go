@@ -95,7 +95,7 @@ func (c cut) test(t *testing.T, at int64) {
 		}
 		return l
 	})
-	key, cfg := "ftp.download", object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+	key, cfg := "ftp.download", object{"remote_path": "f", "local_path": "f", "resume": true}
 	if c.up {
 		key = "ftp.upload"
 		r.putLocal("f", content(cutSize))
@@ -222,7 +222,7 @@ func TestInterrupted(t *testing.T) {
 	for _, key := range []string{"ftp.download", "ftp.upload"} {
 		bubble(t, func(t *testing.T) {
 			at := int64(100_000)
-			cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+			cfg := object{"remote_path": "f", "local_path": "f", "resume": true}
 			r := newRig(t, ftpserver.Options{})
 			r.net.SetLink(func(int, int) memnet.Link {
 				return memnet.Link{Up: memnet.Flow{Buffer: underWay}, Down: memnet.Flow{Buffer: underWay}}

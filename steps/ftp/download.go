@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Download is the step "ftp.download". It downloads one file, or those files
@@ -25,18 +26,19 @@ type DownloadConfig struct {
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
-	Idempotency   string          `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists,resume" doc:"overwrite, which goes on where an earlier attempt or a lost connection ended; skip_if_exists to leave local files that exist as they are; or resume to leave also files that have the size and time of the remote ones, and to go on with small files too; across attempts, going on needs local_path"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the local file exists: overwrite, skip or fail"`
 	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
 	ParallelFiles int             `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to download at a time; the connection's max_sessions is the most"`
 
-	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded"`
+	Resume         *bool           `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then; by default for files of 1 MiB or more; true for files of any size; false begins anew"`
+	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded, whoever has written it"`
 	Preserve       string          `json:"preserve" default:"times" enum:"none,times" doc:"what the local file takes over: none or times; FTP tells no modes"`
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
@@ -46,27 +48,20 @@ type DownloadConfig struct {
 type DownloadOutput struct {
 	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
 	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
-	FileCount       int       `json:"file_count" doc:"length of downloaded_files"`
-	Size            int64     `json:"size" doc:"bytes of all files"`
-	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
-	SkippedCount    int       `json:"skipped_count" doc:"entries of the directory left out because they can't be used or understood"`
-	NotReadyCount   int       `json:"not_ready_count" doc:"files of the directory left out because of stable_seconds or done_file"`
+	SkippedFiles    []string  `json:"skipped_files" doc:"those of downloaded_files that were there already and were left as they are"`
 	Skipped         bool      `json:"skipped" doc:"whether nothing was downloaded because everything was there already"`
-	Reason          string    `json:"reason,omitempty" doc:"file_exists or already_complete when skipped is true"`
+	Reason          string    `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+	FileCount       int       `json:"file_count" doc:"how many files were downloaded"`
+	Size            int64     `json:"size" doc:"of what was downloaded, in bytes"`
+	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
+	UnsafeCount     int       `json:"unsafe_count" doc:"entries of the directory left out because they can't be used or understood"`
+	NotReadyCount   int       `json:"not_ready_count" doc:"files of the directory left out because of stable_seconds or done_file"`
 }
 
 var (
 	_ courier.Step[DownloadConfig, DownloadOutput] = Download{}
 	_ courier.Validator[DownloadConfig]            = Download{}
 	_ courier.Cleaner[DownloadConfig]              = Download{}
-)
-
-// The values of idempotency.
-const (
-	idempotencyOverwrite = "overwrite"
-	idempotencySkip      = "skip_if_exists"
-	idempotencyFail      = "fail_if_exists"
-	idempotencyResume    = "resume"
 )
 
 func (cfg DownloadConfig) search() remote.Search {
@@ -77,25 +72,22 @@ func (cfg DownloadConfig) after() remote.After {
 	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
 }
 
-func (cfg DownloadConfig) resumes() bool { return cfg.Idempotency == idempotencyResume }
-
 // keeps reports whether the unfinished local file of a remote one of size bytes
 // is kept for another attempt. Of a small one that costs more than it saves.
 func (cfg DownloadConfig) keeps(size int64) bool {
-	return cfg.resumes() || cfg.Idempotency == idempotencyOverwrite && size >= remote.WorthKeeping
+	if cfg.Resume != nil {
+		return *cfg.Resume
+	}
+	return size >= remote.WorthKeeping
 }
 
 func (cfg DownloadConfig) check() error {
-	var size, place error
+	var size error
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	if cfg.resumes() && cfg.LocalPath == "" {
-		place = errors.New("idempotency: resume needs local_path, since each attempt has a directory of its own")
-	}
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, place, checkParallel(cfg.ParallelFiles),
-		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyResume),
-		checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, checkParallel(cfg.ParallelFiles),
+		transfer.CheckIfExists(cfg.IfExists), checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
 		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
 }
 
@@ -124,7 +116,7 @@ type remoteFile struct {
 	Local    string    `json:"local"` // as outputs have it
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified,omitzero"`
-	Skipped  string    `json:"skipped,omitempty"` // the reason
+	Skipped  bool      `json:"skipped,omitempty"` // it was there already and was left as it is
 
 	local string // as the Context takes it
 }
@@ -133,7 +125,7 @@ type remoteFile struct {
 // moved.
 type downloaded struct {
 	Files    []remoteFile `json:"files"`
-	Skipped  int          `json:"skipped"`
+	Unsafe   int          `json:"unsafe"`
 	NotReady int          `json:"not_ready"`
 	At       time.Time    `json:"at"` // when all was downloaded
 
@@ -193,21 +185,21 @@ func (t *downloading) all(ctx context.Context) error {
 }
 
 func (all downloaded) output() DownloadOutput {
-	out := DownloadOutput{DownloadedFiles: []string{}, FileCount: len(all.Files), SkippedCount: all.Skipped, NotReadyCount: all.NotReady}
-	skipped := 0
+	out := DownloadOutput{DownloadedFiles: []string{}, SkippedFiles: []string{}, UnsafeCount: all.Unsafe, NotReadyCount: all.NotReady}
 	for _, f := range all.Files {
 		out.DownloadedFiles = append(out.DownloadedFiles, f.Local)
-		out.Size += f.Size
-		if f.Skipped != "" {
-			skipped++
-			out.Reason = f.Skipped
+		if f.Skipped {
+			out.SkippedFiles = append(out.SkippedFiles, f.Local)
+			continue
 		}
+		out.FileCount++
+		out.Size += f.Size
 	}
 	if len(all.Files) == 1 {
 		out.DownloadedFile, out.Modified = all.Files[0].Local, all.Files[0].Modified
 	}
-	if out.Skipped = skipped > 0 && skipped == len(all.Files); !out.Skipped {
-		out.Reason = ""
+	if len(all.Files) > 0 && out.FileCount == 0 {
+		out.Skipped, out.Reason = true, transfer.ReasonExists
 	}
 	return out
 }

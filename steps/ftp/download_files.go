@@ -15,7 +15,7 @@ func (t *downloading) find(ctx context.Context, s *session) error {
 	fault := func(err error) error { return s.fault("download", cfg.RemotePath, err) }
 	n, err := s.stat(ctx, cfg.RemotePath)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
+	case isMissing(err) && cfg.IgnoreMissing:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return fault(remote.NotAFile(cfg.RemotePath, err))
@@ -74,7 +74,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	t.Files, t.Skipped, t.NotReady = make([]remoteFile, len(found)), skipped, notReady
+	t.Files, t.Unsafe, t.NotReady = make([]remoteFile, len(found)), skipped, notReady
 	for i, f := range found {
 		t.Files[i] = remoteFile{Remote: f.Path, Below: f.Below, local: targets[i], Size: f.Size}
 	}

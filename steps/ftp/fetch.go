@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
@@ -37,7 +36,7 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 		return err
 	}
 	now := proof{Server: s.addr, Path: f.Remote, Size: n.size, Modified: n.modified, Boot: remote.Boot()}
-	if done, err := t.there(f, now); done || err != nil {
+	if done, err := t.there(ctx, f, now); done || err != nil {
 		return err
 	}
 	ctx, guard := s.c.limits().Capped(cfg.MaxBytes).Slowed(cfg.BandwidthLimit).Guard(ctx)
@@ -62,26 +61,42 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 	}
 	if cfg.remembers(n.size) {
 		now.Complete = true
-		if err := noteOn(job, f.local).write(now); err != nil {
+		if err := cfg.noteOn(job, f).write(now); err != nil {
 			return err
 		}
 	}
-	if err := m.While(w.Commit); err != nil {
+	err = m.While(func() (err error) {
+		f.Skipped, err = t.target(f).Commit(ctx, w)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
 	m.Finish()
-	return nil
+	if !f.Skipped {
+		return nil
+	}
+	if part, ok := w.(*partFile); ok {
+		part.discard()
+	}
+	now.Complete = false
+	return cfg.noteOn(job, f).write(now)
+}
+
+// target is where the file goes.
+func (t *downloading) target(f *remoteFile) remote.Target {
+	return remote.Target{Job: t.job, Family: "ftp", Local: f.local, IfExists: t.cfg.IfExists}
 }
 
 // remembers reports whether a file that is there may count as downloaded, so
 // that it matters who has written it.
 func (cfg DownloadConfig) remembers(size int64) bool {
-	return cfg.Idempotency != idempotencyOverwrite || cfg.SkipIfSame || cfg.keeps(size)
+	return cfg.IfExists != transfer.IfExistsOverwrite || cfg.SkipIfSame || cfg.keeps(size)
 }
 
 // there reports whether the local file need not be downloaded. That an earlier
 // attempt of this step has written it doesn't count as having been there.
-func (t *downloading) there(f *remoteFile, now proof) (bool, error) {
+func (t *downloading) there(ctx context.Context, f *remoteFile, now proof) (bool, error) {
 	job, cfg := t.job, t.cfg
 	if !cfg.remembers(now.Size) {
 		return false, nil
@@ -95,7 +110,7 @@ func (t *downloading) there(f *remoteFile, now proof) (bool, error) {
 	}
 	var then proof
 	if job.Repeated() {
-		known, err := noteOn(job, f.local).read(&then)
+		known, err := cfg.noteOn(job, f).read(&then)
 		if err != nil {
 			return false, err
 		}
@@ -103,15 +118,11 @@ func (t *downloading) there(f *remoteFile, now proof) (bool, error) {
 			return true, job.Wrote(f.local)
 		}
 	}
-	if cfg.Idempotency == idempotencySkip {
-		f.Skipped, f.Size, f.Modified = "file_exists", info.Size(), time.Time{}
-		return true, nil
+	if cfg.SkipIfSame && info.Mode().IsRegular() && info.Size() == now.Size && !now.Modified.IsZero() && info.ModTime().Equal(now.Modified) {
+		return true, job.Wrote(f.local)
 	}
-	if (cfg.resumes() || cfg.SkipIfSame) && info.Mode().IsRegular() && info.Size() == now.Size && !now.Modified.IsZero() && info.ModTime().Equal(now.Modified) {
-		f.Skipped = "already_complete"
-		return true, nil
-	}
-	return false, nil
+	f.Skipped, err = t.target(f).Skips(ctx)
+	return f.Skipped, err
 }
 
 // copyTo writes the content of a remote file from offset on to w. It fails if

@@ -2,8 +2,6 @@ package ftp
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"path"
 	"time"
 
@@ -27,14 +25,14 @@ type ListConfig struct {
 	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
-	StableSeconds      int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"list only files whose size and time have not changed for so many seconds"`
+	StableSeconds      float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].
 type ListOutput struct {
-	FileList     []File `json:"file_list" doc:"the files, in the order of their paths"`
-	FileCount    int    `json:"file_count" doc:"length of file_list"`
-	SkippedCount int    `json:"skipped_count" doc:"entries left out because they can't be used or understood"`
+	FileList    []File `json:"file_list" doc:"the files, in the order of their paths"`
+	FileCount   int    `json:"file_count" doc:"length of file_list"`
+	UnsafeCount int    `json:"unsafe_count" doc:"entries left out because they can't be used or understood"`
 	// NotReadyCount is 0 unless stable_seconds is set.
 	NotReadyCount int `json:"not_ready_count" doc:"files left out because of stable_seconds"`
 }
@@ -96,7 +94,7 @@ type Stat struct {
 type StatConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	RemotePath    string `json:"remote_path" courier:"required,path" doc:"file or directory; taken from the login directory unless it begins with a slash"`
-	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"that there is nothing is no error; look at exists"`
+	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is nothing is no error; see exists"`
 }
 
 // StatOutput is the output of [Stat].
@@ -122,7 +120,7 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 	}
 	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
 		n, err := s.stat(ctx, cfg.RemotePath)
-		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
+		if isMissing(err) && cfg.IgnoreMissing {
 			return nil
 		}
 		if err != nil {

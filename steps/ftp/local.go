@@ -12,15 +12,16 @@ import (
 	"github.com/courierhq/courier/internal/remote"
 )
 
-// cleanAttempts cleans the directories of all attempts so far.
+// cleanAttempts cleans the directories of all attempts so far. It keeps what the
+// next attempt goes on with, unless the execution is cancelled.
 func cleanAttempts(job *courier.Context) error {
 	dir := job.Dir()
 	if dir == "." {
-		return cleanDirectory(job, dir, true)
+		return cleanDirectory(job, dir, job.Cancelled())
 	}
 	var errs []error
 	for n := job.Attempt(); n >= 1; n-- {
-		errs = append(errs, cleanDirectory(job, path.Join(path.Dir(dir), strconv.Itoa(n)), true))
+		errs = append(errs, cleanDirectory(job, path.Join(path.Dir(dir), strconv.Itoa(n)), job.Cancelled()))
 	}
 	return errors.Join(errs...)
 }

@@ -100,12 +100,13 @@ type RmdirConfig struct {
 	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the directory, taken from the login directory unless it begins with a slash"`
 	Recursive     bool   `json:"recursive,omitempty" doc:"remove everything in it too; without this it must be empty"`
-	IgnoreMissing bool   `json:"ignore_missing,omitempty" doc:"that there is no such directory is no error"`
+	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is no such directory is no error"`
 }
 
 // RmdirOutput is the output of [Rmdir].
 type RmdirOutput struct {
-	RemovedDirectory string `json:"removed_directory" doc:"the directory"`
+	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
+	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
 }
 
 var (
@@ -114,21 +115,24 @@ var (
 )
 
 func (cfg RmdirConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget(cfg.RemotePath))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget("remote_path", cfg.RemotePath))
 }
 
 // checkTarget refuses to remove what can only be meant by mistake.
-func checkTarget(p string) error {
+func checkTarget(field, p string) error {
 	if clean := path.Clean(p); clean == "." || clean == "/" || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasSuffix(clean, "/..") {
-		return errors.New("remote_path: is the login directory, the root directory or one above; name what is to be removed")
+		return fmt.Errorf("%s: is the login directory, the root directory or one above; name what is in it", field)
 	}
 	return nil
 }
 
-// A rmdirNote says that an attempt has removed the directory.
+// A rmdirNote says that an attempt is about to remove the directory, or was done
+// with that.
 type rmdirNote struct {
-	Removed string `json:"removed"`
-	Attempt int    `json:"attempt"` // of the execution
+	Directory string `json:"directory"`
+	Existed   bool   `json:"existed"`
+	Done      bool   `json:"done"`
+	Attempt   int    `json:"attempt"` // of the execution
 }
 
 // Execute removes the directory. If an earlier attempt may have done that, it
@@ -142,21 +146,33 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 	if _, err := ledger.read(&note); err != nil {
 		return out, err
 	}
-	if note.Removed == cfg.RemotePath {
-		if note.Attempt == job.ExecutionAttempt() {
-			return out, nil
+	if note.Directory != cfg.RemotePath {
+		note = rmdirNote{Directory: cfg.RemotePath}
+	}
+	if note.Done {
+		remade := false
+		if note.Attempt < job.ExecutionAttempt() {
+			var err error
+			if remade, err = remote.Remade(job, "ftp", cfg.ConnectionID, cfg.RemotePath); err != nil {
+				return out, err
+			}
 		}
-		if remade, err := remote.Remade(job, "ftp", cfg.ConnectionID, cfg.RemotePath); err != nil || !remade {
-			return out, err
+		if !remade {
+			out.Existed = note.Existed
+			return out, nil
 		}
 	}
 	err := use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
 		n, err := s.stat(ctx, cfg.RemotePath)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && (cfg.IgnoreMissing || job.Repeated()):
+		case isMissing(err) && (cfg.IgnoreMissing || note.Existed || job.NoteDir() == "" && job.Repeated()):
 			return nil
 		case err == nil && !n.isDir:
 			err = courier.Permanent(errors.New("is not a directory"))
+		}
+		if err == nil {
+			note.Existed, note.Done, note.Attempt = true, false, job.ExecutionAttempt()
+			err = ledger.write(note)
 		}
 		if err == nil {
 			r := &removal{job: job, recursive: cfg.Recursive}
@@ -164,10 +180,12 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		}
 		return s.fault("remove directory", cfg.RemotePath, err)
 	})
-	if err == nil {
-		err = ledger.write(rmdirNote{cfg.RemotePath, job.ExecutionAttempt()})
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	out.Existed = note.Existed
+	note.Done, note.Attempt = true, job.ExecutionAttempt()
+	return out, ledger.write(note)
 }
 
 // A removal is one of a directory.

@@ -192,7 +192,7 @@ func TestChecksum(t *testing.T) {
 			return sends("RETR", func(conn net.Conn) error { _, err := conn.Write(content(300_001)[1:]); return err })(c, verb, argument)
 		}})
 		r.put("in/x", content(300_000))
-		cfg := object{"remote_path": "in/x", "checksum": "sidecar", "local_path": "x", "idempotency": "resume"}
+		cfg := object{"remote_path": "in/x", "checksum": "sidecar", "local_path": "x", "resume": true}
 		_, err := r.run(t.Context(), "ftp.download", cfg)
 		wantError(t, err, true, `checksum in "in/x.sha256"`, "550")
 		sum := sha256.Sum256(content(300_000))
@@ -239,9 +239,9 @@ func TestSkipIfSame(t *testing.T) {
 		if err := os.Chtimes(filepath.Join(r.remote, "x"), at, at); err != nil {
 			t.Fatal(err)
 		}
-		for n := range 2 {
+		for range 2 {
 			out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x", "skip_if_same": true}))
-			if out["file_count"] != 1. || out["size"] != 1000. || out["skipped"] != (n == 1) {
+			if out["file_count"] != 1. || out["size"] != 1000. || out["skipped"] != false {
 				t.Errorf("%v", out)
 			}
 			out = r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "x", "remote_path": "y", "skip_if_same": true, "preserve": "times"}))
@@ -266,7 +266,7 @@ func TestAfterUpload(t *testing.T) {
 		r.putLocal("out/a", []byte("a"))
 		r.putLocal("out/sub/b", []byte("b"))
 		r.put("in/a", nil)
-		cfg := object{"local_path": "out/**", "remote_path": "in", "idempotency": "skip_if_exists", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
+		cfg := object{"local_path": "out/**", "remote_path": "in", "if_exists": "skip", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
 		r.must(r.run(t.Context(), "ftp.upload", cfg))
 		wantTree(t, r.remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b")
 		if r.getLocal("sent/sub/b") != "b" || r.getLocal("out/a") != "a" {
@@ -345,4 +345,36 @@ func TestTransferOptions(t *testing.T) {
 			t.Error("it has connected nevertheless")
 		}
 	})
+}
+
+// TestRefusedIsNotMissing: a server that refuses to look, for now or for lack of rights,
+// has not said that there is nothing.
+func TestRefusedIsNotMissing(t *testing.T) {
+	for _, c := range []struct {
+		verb, reply string
+		missing     bool
+	}{
+		{"MLST", "550 No such file or directory", true},
+		{"MLST", "550 Could not get it", true},
+		{"MLST", "550 no such file, or access is denied", true},
+		{"MLST", "550 Permission denied", false},
+		{"MLST", "550 file busy, try again later", false},
+		{"CWD", "550 Failed to change directory", true},
+		{"CWD", "451 local error", false},
+		{"CWD", "421 going down", false},
+	} {
+		for key, says := range map[string]string{"ftp.stat": "exists", "ftp.delete": "existed", "ftp.rmdir": "existed"} {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, ftpserver.Options{NoMLSD: c.verb == "CWD", Answer: on2(c.verb, func(conn *ftpserver.Conn) bool {
+					conn.Reply(c.reply)
+					return true
+				})})
+				r.put("x/y", nil)
+				out, err := r.run(t.Context(), key, object{"remote_path": "x"})
+				if (err == nil) != c.missing || c.missing && out[says] != false {
+					t.Errorf("%s, %s: %v, %v", c.reply, key, out, err)
+				}
+			})
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -18,6 +19,7 @@ import (
 type destination interface {
 	io.Writer
 	io.ReaderAt
+	Stat() (fs.FileInfo, error)
 	Commit() error
 	Close() error
 }
@@ -49,12 +51,15 @@ func (cfg DownloadConfig) begin(job *courier.Context, f *remoteFile, now proof) 
 	}
 	p := &partFile{job: job, root: root, name: f.local, rel: rel, part: filepath.Join(filepath.Dir(rel), partName(job, filepath.Base(rel)))}
 	var then proof
-	n := noteOn(job, f.local)
+	n := cfg.noteOn(job, f)
 	known, err := n.read(&then)
 	if err != nil {
 		return nil, 0, err
 	}
 	if known && then.equal(now) && then.Boot != "" && then.Boot == now.Boot {
+		if cfg.LocalPath == "" {
+			p.adopt(f.Below)
+		}
 		if offset, err := p.reopen(now.Size); err == nil {
 			return p, offset, nil
 		}
@@ -67,6 +72,30 @@ func (cfg DownloadConfig) begin(job *courier.Context, f *remoteFile, now proof) 
 	}
 	p.File, err = root.OpenFile(p.part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	return p, 0, err
+}
+
+// noteOn returns the note about a file, which is the same for all attempts, also
+// where each writes to a directory of its own.
+func (cfg DownloadConfig) noteOn(job *courier.Context, f *remoteFile) slip {
+	if cfg.LocalPath == "" {
+		return noteOn(job, "below the attempt: "+f.Below)
+	}
+	return noteOn(job, f.local)
+}
+
+// adopt takes the part of an earlier attempt, which had a directory of its own, if
+// there is one.
+func (p *partFile) adopt(below string) {
+	dir := p.job.Dir()
+	if _, err := p.root.Lstat(p.part); err == nil || dir == "." {
+		return
+	}
+	for n := p.job.Attempt() - 1; n >= 1; n-- {
+		old := path.Join(path.Dir(dir), strconv.Itoa(n), path.Dir(below), filepath.Base(p.part))
+		if p.root.Rename(filepath.FromSlash(old), p.part) == nil {
+			return
+		}
+	}
 }
 
 // reopen opens the file at its end, which lies below size.

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // maxReconnects is how often a renaming connects again to learn the outcome.
@@ -21,16 +22,19 @@ type moving struct {
 	job      *courier.Context
 	from, to string
 	size     int64  // of the file
-	replace  bool   // a file that has the name already
+	ifExists string // what to do if there is a file called to
 	what     string // for errors, such as "the complete file"
 
-	aside string // remote path of the file that was there before; empty unless it was moved
+	skipped bool   // there was a file called to, and ifExists is "skip"
+	aside   string // remote path of the file that was there before; empty unless it was moved
 }
 
 // publish gives the side file its final name.
 func (p *putting) publish(ctx context.Context, s *session) error {
-	m := moving{job: p.job, from: p.side, to: p.file.final, size: p.file.size, replace: p.cfg.replaces(), what: "the complete file"}
-	return m.run(ctx, s)
+	m := moving{job: p.job, from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file"}
+	err := m.run(ctx, s)
+	p.file.skipped = m.skipped
+	return err
 }
 
 func (m *moving) run(ctx context.Context, s *session) error {
@@ -80,10 +84,13 @@ func (m *moving) try(ctx context.Context, s *session, look bool) error {
 			return err
 		}
 	}
-	if !m.replace {
+	if m.ifExists != transfer.IfExistsOverwrite {
 		// Between this look and the renaming another may still come first.
-		if _, err := s.stat(ctx, m.to); err == nil {
-			return errExists
+		if _, err := s.stat(ctx, m.to); err == nil && m.ifExists == transfer.IfExistsSkip {
+			m.skipped = true
+			return nil
+		} else if err == nil {
+			return transfer.ErrExists("")
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -102,7 +109,7 @@ func (m *moving) try(ctx context.Context, s *session, look bool) error {
 	if e != nil && !isReply(e) {
 		return e
 	}
-	if e != nil || n.isDir || !m.replace {
+	if e != nil || n.isDir || m.ifExists != transfer.IfExistsOverwrite {
 		return fmt.Errorf("renaming %s: %w", m.what, err)
 	}
 	return m.swap(ctx, s)

@@ -44,18 +44,18 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size, Guard: guard}
 	dir, name := remote.Split(p.file.final)
 	p.side = remote.Join(dir, p.job.SideName(name))
-	if p.cfg.resumes() {
+	if p.cfg.Resume {
 		p.side = remote.Join(dir, partName(p.job, name))
 	}
 	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
 	err = p.write(ctx, s, before)
-	keep := err != nil && p.cfg.resumes() && !isWrong(err)
+	keep := err != nil && p.cfg.Resume && !isWrong(err)
 	if err == nil {
 		err = remote.Unchanged(src, before)
 	}
-	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == remote.ChecksumReadBack) {
+	if err == nil && p.cfg.Checksum == remote.ChecksumReadBack {
 		err = p.readBack(ctx, s)
 	}
 	if err == nil && remote.Times(p.cfg.Preserve) {
@@ -65,10 +65,10 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		err = p.publish(ctx, s)
 		keep = false
 	}
+	if (err != nil || p.file.skipped) && !keep && s.cause() == nil {
+		s.remove(ctx, p.side) // where that is no longer possible, Cleanup will
+	}
 	if err != nil {
-		if !keep && s.cause() == nil {
-			s.remove(ctx, p.side) // where that is no longer possible, Cleanup will
-		}
 		return s.fault("upload", p.file.final, err)
 	}
 	p.meter.Finish()
@@ -88,7 +88,7 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 		return false, courier.Permanent(errors.New("is a directory"))
 	case p.cfg.SkipIfSame && n.size == local.Size() && !n.modified.IsZero() && n.modified.Unix() == local.ModTime().Unix():
 		return true, nil
-	case p.cfg.replaces():
+	case p.cfg.IfExists == transfer.IfExistsOverwrite:
 		return false, nil
 	}
 	if p.job.Repeated() {
@@ -98,11 +98,11 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 			return same, err
 		}
 	}
-	if p.cfg.Idempotency == idempotencySkip {
+	if p.cfg.IfExists == transfer.IfExistsSkip {
 		p.file.skipped = true
 		return true, nil
 	}
-	return false, errExists
+	return false, transfer.ErrExists("")
 }
 
 // errDifferent ends a comparison.
@@ -213,7 +213,7 @@ func (p *putting) complete(ctx context.Context, s *session, offset int64) error 
 // begin returns how much of the side file the server has from an earlier
 // attempt, of the same local file as it is now.
 func (p *putting) begin(ctx context.Context, s *session, info fs.FileInfo) (int64, error) {
-	if !p.cfg.resumes() {
+	if !p.cfg.Resume {
 		return 0, nil
 	}
 	var then proof

@@ -12,19 +12,19 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"",
 	},
 	"download": {
-		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; of a file of 1 MiB or more, and with idempotency resume of any, the next attempt goes on where the last one stopped, if a note proves that the source is the same",
-		"removes the unfinished local files of earlier attempts but those with which the next one goes on; keeps complete files",
+		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; of a file of 1 MiB or more, and with resume of any, the next attempt goes on where the last one stopped, if a note proves that the remote file still has its size and time; with if_exists skip or fail a file that an earlier attempt has written is recognized by its notes; what after_transfer does to a remote file is noted down first and done once",
+		"removes the unfinished local files of earlier attempts and moves back what was set aside on the server; keeps complete files, and unfinished ones with which the next one goes on until the execution is cancelled",
 	},
 	"upload": {
-		"overwrites: a side file is renamed over the final name when its size has been compared; with idempotency resume the next attempt goes on where the last one stopped, if a note proves that the source is the same",
-		"removes the side files of earlier attempts on the server but those with which the next one goes on; keeps complete files",
+		"overwrites: a side file is renamed over the final name when its size has been compared; with if_exists skip or fail a second attempt compares contents; with resume the next attempt goes on where the last one stopped, if a note proves that the source is the same",
+		"removes the side files of earlier attempts on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {
 		"checks and skips: a directory that is there is what was asked for",
 		"",
 	},
 	"rmdir": {
-		"checks and skips: what is gone is done",
+		"checks and skips: what is gone is done; what is removed is noted down first, and what has come since stays",
 		"",
 	},
 	"delete": {

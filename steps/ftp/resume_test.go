@@ -30,7 +30,7 @@ func TestOtherSource(t *testing.T) {
 		} {
 			t.Run(key+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+					cfg := object{"remote_path": "f", "local_path": "f", "resume": true}
 					r := newRig(t, ftpserver.Options{})
 					r.net.SetLink(func(int, int) memnet.Link { // the server has most of what was sent
 						return memnet.Link{Up: memnet.Flow{Buffer: underWay}, Down: memnet.Flow{Buffer: underWay}}
@@ -67,7 +67,7 @@ func TestOtherSource(t *testing.T) {
 // it got from the attempt before: what it has is not what it will have.
 func TestLateWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+		cfg := object{"remote_path": "f", "local_path": "f", "resume": true}
 		late := false
 		var r *rig
 		r = newRig(t, ftpserver.Options{Answer: on2("APPE", func(*ftpserver.Conn) bool {
@@ -101,7 +101,7 @@ func TestLateWriter(t *testing.T) {
 // TestNoRestart goes on with a server that can't: from the beginning.
 func TestNoRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cfg := object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}
+		cfg := object{"remote_path": "f", "local_path": "f", "resume": true}
 		r := newRig(t, ftpserver.Options{NoRest: true})
 		r.put("f", content(cutSize))
 		if !(cut{kind: "killed"}).kill(t, r, 1<<20, "ftp.download", cfg) {
@@ -119,26 +119,27 @@ func TestSkip(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
 		r.put("f", content(1000))
-		out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}))
+		out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "resume": true}))
 		if out["skipped"] != false {
 			t.Errorf("first: %v", out)
 		}
-		out = r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "idempotency": "resume"}))
-		if out["skipped"] != true || out["reason"] != "already_complete" {
-			t.Errorf("second: %v", out)
+		r.putLocal("f", content(1000))
+		out = r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "resume": true}))
+		if out["skipped"] != false || out["file_count"] != 1. {
+			t.Errorf("a file of the same size is left by resume: %v", out)
 		}
 		r.putLocal("f", []byte("mine"))
-		out = r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "idempotency": "skip_if_exists"}))
+		out = r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f", "if_exists": "skip"}))
 		if out["skipped"] != true || out["reason"] != "file_exists" || r.getLocal("f") != "mine" {
 			t.Errorf("skip: %v", out)
 		}
-		out = r.must(r.run(t.Context(), "ftp.upload", object{"remote_path": "f", "local_path": "f", "idempotency": "skip_if_exists"}))
+		out = r.must(r.run(t.Context(), "ftp.upload", object{"remote_path": "f", "local_path": "f", "if_exists": "skip"}))
 		if out["skipped"] != true || r.get("f") != string(content(1000)) {
 			t.Errorf("upload: %v", out)
 		}
-		_, err := r.run(t.Context(), "ftp.upload", object{"remote_path": "f", "local_path": "f", "idempotency": "fail_if_exists"})
+		_, err := r.run(t.Context(), "ftp.upload", object{"remote_path": "f", "local_path": "f", "if_exists": "fail"})
 		wantError(t, err, true, "exists")
-		_, err = r.run(t.Context(), "ftp.rename", object{"remote_path": "f", "new_path": "f/../f", "idempotency": "fail_if_exists"})
+		_, err = r.run(t.Context(), "ftp.rename", object{"source_path": "f", "destination_path": "f/../f", "if_exists": "fail"})
 		if err != nil {
 			t.Error(err)
 		}

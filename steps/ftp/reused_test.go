@@ -26,7 +26,7 @@ func TestReusedSession(t *testing.T) {
 		"ftp.mkdir":    {"remote_path": "new/sub"},
 		"ftp.rmdir":    {"remote_path": "empty"},
 		"ftp.delete":   {"remote_path": "dir/a"},
-		"ftp.rename":   {"remote_path": "dir/a", "new_path": "dir/z"},
+		"ftp.rename":   {"source_path": "dir/a", "destination_path": "dir/z"},
 	}
 	ends := map[string]func(server *ftpserver.Conn, client *memnet.Conn){
 		"closed": func(server *ftpserver.Conn, _ *memnet.Conn) { server.Close() },

@@ -107,7 +107,7 @@ func (r *rig) tour() {
 		}
 	}
 	r.must(r.run(ctx, "ftp.mkdir", object{"remote_path": r.at("a/b c")}))
-	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve": "times", "verify_content": true}))
+	out := r.must(r.run(ctx, "ftps.upload", object{"local_path": "out/*", "remote_path": r.at("a/b c/"), "preserve": "times", "checksum": "read_back"}))
 	if out["file_count"] != 3.0 {
 		t.Errorf("upload: %v", out)
 	}
@@ -118,7 +118,7 @@ func (r *rig) tour() {
 		t.Error("uploaded content differs")
 	}
 	out = r.must(r.run(ctx, "ftp.list", object{"remote_path": r.at("a"), "pattern": "**"}))
-	if out["file_count"] != 3.0 || out["skipped_count"] != 0.0 {
+	if out["file_count"] != 3.0 || out["unsafe_count"] != 0.0 {
 		t.Errorf("list: %v", out)
 	}
 	out = r.must(r.run(ctx, "ftp.stat", object{"remote_path": r.at("a/b c/big")}))
@@ -129,17 +129,17 @@ func (r *rig) tour() {
 	if out["is_directory"] != true {
 		t.Errorf("stat: %v", out)
 	}
-	out = r.must(r.run(ctx, "ftp.stat", object{"remote_path": r.at("a/none"), "ignore_missing": true}))
+	out = r.must(r.run(ctx, "ftp.stat", object{"remote_path": r.at("a/none")}))
 	if out["exists"] != false {
 		t.Errorf("stat: %v", out)
 	}
-	_, err := r.run(ctx, "ftp.stat", object{"remote_path": r.at("a/none")})
+	_, err := r.run(ctx, "ftp.stat", object{"remote_path": r.at("a/none"), "ignore_missing": false})
 	wantError(t, err, true, "a/none", "the server refuses")
 	out = r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a"), "pattern": "**/*", "local_path": "in/"}))
 	if out["file_count"] != 3.0 || r.getLocal("in/b c/big") != string(content(size)) || r.getLocal("in/b c/empty") != "" {
 		t.Errorf("download: %v", out)
 	}
-	r.must(r.run(ctx, "ftp.rename", object{"remote_path": r.at("a/b c/big"), "new_path": r.at("a/b c/empty")}))
+	r.must(r.run(ctx, "ftp.rename", object{"source_path": r.at("a/b c/big"), "destination_path": r.at("a/b c/empty")}))
 	r.must(r.run(ctx, "ftp.delete", object{"remote_path": r.at("a/b c"), "pattern": "*.txt"}))
 	wantTree(t, r.remote, "a/b c/empty")
 	r.must(r.run(ctx, "ftp.download", object{"remote_path": r.at("a/b c/empty"), "local_path": "moved", "after_transfer": "delete"}))
@@ -188,7 +188,7 @@ func TestResumeServers(t *testing.T) {
 			t.Run(w.name+" "+key, func(t *testing.T) {
 				t.Parallel()
 				r, s := newReal(t, w)
-				cfg := object{"local_path": "file", "remote_path": r.at("file"), "idempotency": "resume"}
+				cfg := object{"local_path": "file", "remote_path": r.at("file"), "resume": true}
 				if key == "ftp.upload" {
 					r.putLocal("file", content(size))
 				} else if err := s.Write("file", content(size)); err != nil {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Upload is the step "ftp.upload". It uploads one file, or all that a pattern
@@ -34,18 +34,18 @@ type UploadConfig struct {
 	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
 	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern, such as out/*.csv, or out/** for all directories below too"`
 	RemotePath    string          `json:"remote_path,omitempty" courier:"path" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name, with the directories that the pattern has found; by default the login directory"`
-	Idempotency   string          `json:"idempotency" default:"overwrite" enum:"overwrite,skip_if_exists,fail_if_exists,resume" doc:"overwrite; skip_if_exists to leave remote files that exist as they are; fail_if_exists; or resume to overwrite, and to go on where an earlier attempt or a lost connection ended"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the remote file exists: overwrite, skip or fail"`
 	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
-	VerifyContent bool            `json:"verify_content,omitempty" doc:"read each file back and compare it before it gets its name; its size is always compared"`
 	ParallelFiles int             `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
 
+	Resume         bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
 	Preserve       string          `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back reads each file back and compares it before it gets its name; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
@@ -67,21 +67,13 @@ var (
 	_ courier.Cleaner[UploadConfig]            = Upload{}
 )
 
-func (cfg UploadConfig) resumes() bool { return cfg.Idempotency == idempotencyResume }
-
-// replaces reports whether a remote file that exists is replaced.
-func (cfg UploadConfig) replaces() bool {
-	return cfg.Idempotency == idempotencyOverwrite || cfg.Idempotency == idempotencyResume
-}
-
 func (cfg UploadConfig) after() remote.After {
 	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
 }
 
 func (cfg UploadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
-		remote.OneOf("idempotency", cfg.Idempotency, idempotencyOverwrite, idempotencySkip, idempotencyFail, idempotencyResume),
-		checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(),
+		transfer.CheckIfExists(cfg.IfExists), checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(),
 		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
@@ -163,7 +155,7 @@ func (t *uploading) all(ctx context.Context) error {
 		return err
 	}
 	err = remote.InParallel(ctx, len(t.files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
-		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.resumes(), func() error {
+		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.Resume, func() error {
 			return t.use(ctx, func(s *session) error {
 				p := putting{job: t.job, cfg: t.cfg, file: &t.files[i], limit: t.limit}
 				return p.run(ctx, s)
@@ -193,7 +185,7 @@ func (out *UploadOutput) add(files []localFile) {
 		out.UploadedFile = files[0].final
 	}
 	if out.FileCount == 0 {
-		out.Skipped, out.Reason = true, "file_exists"
+		out.Skipped, out.Reason = true, transfer.ReasonExists
 	}
 }
 
@@ -220,8 +212,8 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		switch {
 		case err == nil && n.isDir:
 			return nil
-		case err == nil && cfg.Idempotency == idempotencyFail:
-			return s.fault("upload to", cfg.RemotePath, errExists)
+		case err == nil && cfg.IfExists == transfer.IfExistsFail:
+			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
 		case err == nil:
 			return nil
 		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):
@@ -238,6 +230,3 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		return s.fault("upload to", dir, err)
 	})
 }
-
-// errExists is the refusal to replace a file.
-var errExists = courier.Permanent(fmt.Errorf("exists, and idempotency is %q: %w", idempotencyFail, os.ErrExist))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // find finds the files to upload, those that are ready.
@@ -144,7 +145,7 @@ func (s *session) putText(ctx context.Context, job *courier.Context, final, text
 	if err != nil {
 		return err
 	}
-	m := moving{job: job, from: side, to: final, size: int64(len(text)), replace: true, what: "the complete file"}
+	m := moving{job: job, from: side, to: final, size: int64(len(text)), ifExists: transfer.IfExistsOverwrite, what: "the complete file"}
 	return m.run(ctx, s)
 }
 
@@ -207,6 +208,6 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 			return err
 		}
 		t := &uploading{cfg: cfg, files: files}
-		return s.removeLeftovers(ctx, job, t.written(), job.Attempt(), cfg.resumes() && job.Cancelled())
+		return s.removeLeftovers(ctx, job, t.written(), job.Attempt(), cfg.Resume && job.Cancelled())
 	})
 }

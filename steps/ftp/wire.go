@@ -61,6 +61,22 @@ func (e *replyError) passing() bool {
 	return false
 }
 
+// denied reports whether the words are about rights, and not about what is there.
+func (e *replyError) denied() bool {
+	text := strings.ToLower(e.text)
+	for _, word := range []string{"no such", "not found", "not exist", "cannot find", "can't find"} {
+		if strings.Contains(text, word) {
+			return false
+		}
+	}
+	for _, word := range []string{"permission", "denied", "not permitted", "not allowed", "forbidden", "privilege"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
 func isReply(err error) bool {
 	_, ok := errors.AsType[*replyError](err)
 	return ok

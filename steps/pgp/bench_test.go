@@ -19,7 +19,7 @@ func BenchmarkSteps(b *testing.B) {
 			b.SetBytes(mib << 20)
 			for b.Loop() {
 				if _, err := w.encrypt(map[string]any{
-					"input_path": "a.bin", "output_path": c.name, "recipient_key_ids": []string{"us"},
+					"source_path": "a.bin", "output_path": c.name, "recipient_key_ids": []string{"us"},
 					"signing_key_id": c.signer, "output_format": c.format,
 				}); err != nil {
 					b.Fatal(err)
@@ -29,7 +29,7 @@ func BenchmarkSteps(b *testing.B) {
 		b.Run("decrypt/"+c.name, func(b *testing.B) {
 			b.SetBytes(mib << 20)
 			for b.Loop() {
-				if _, err := w.decrypt(map[string]any{"input_path": c.name, "output_path": "b.bin", "verify": c.verify}); err != nil {
+				if _, err := w.decrypt(map[string]any{"source_path": c.name, "output_path": "b.bin", "verify": c.verify}); err != nil {
 					b.Fatal(err)
 				}
 			}

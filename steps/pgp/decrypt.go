@@ -36,12 +36,12 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	InputPath      string       `json:"input_path" courier:"required,path" doc:"The encrypted file."`
-	OutputPath     string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
-	PrivateKeyIDs  []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
-	Verify         Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
-	SignerKeyIDs   []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
-	MaxOutputBytes int64        `json:"max_output_bytes" min:"0" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	SourcePath    string       `json:"source_path" courier:"required,path" doc:"The encrypted file."`
+	OutputPath    string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
+	PrivateKeyIDs []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
+	Verify        Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
+	SignerKeyIDs  []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	MaxBytes      int64        `json:"max_bytes" min:"0" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // DecryptOutput is the output of pgp.decrypt.
@@ -65,11 +65,11 @@ type DecryptOutput struct {
 // Execute implements [courier.Step].
 func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg DecryptConfig) (DecryptOutput, error) {
 	var out DecryptOutput
-	target, err := place(job, cfg.OutputPath, decryptedName(cfg.InputPath))
+	target, err := place(job, cfg.OutputPath, decryptedName(cfg.SourcePath))
 	if err != nil {
 		return out, err
 	}
-	in, err := job.Open(cfg.InputPath)
+	in, err := job.Open(cfg.SourcePath)
 	if err != nil {
 		return out, fmt.Errorf("input: %w", err)
 	}
@@ -108,7 +108,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 // What was found out about the keys is logged.
 func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg DecryptConfig) error {
 	var errs []error
-	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
+	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}
 	l := loader{job: job, keys: d.Keys}
@@ -143,7 +143,7 @@ func (d *Decrypt) Validate(ctx context.Context, job *courier.Context, cfg Decryp
 
 // Cleanup implements [courier.Cleaner].
 func (d *Decrypt) Cleanup(_ context.Context, job *courier.Context, cfg DecryptConfig) error {
-	return cleanup(job, cfg.OutputPath, decryptedName(cfg.InputPath))
+	return cleanup(job, cfg.OutputPath, decryptedName(cfg.SourcePath))
 }
 
 // decryptedName is the default name of a decrypted file.
@@ -188,7 +188,7 @@ func (m *message) explain(ctx context.Context, err error) error {
 		err = m.src.err
 	}
 	if _, ok := errors.AsType[messageError](err); ok {
-		return permanentf("input %q: %w; nothing was written under the output's name", m.cfg.InputPath, err)
+		return permanentf("input %q: %w; nothing was written under the output's name", m.cfg.SourcePath, err)
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (m *message) hostErr() error {
 }
 
 // limit is the largest size of the plaintext.
-func (m *message) limit() int64 { return limitFor(m.cfg.MaxOutputBytes, m.size) }
+func (m *message) limit() int64 { return limitFor(m.cfg.MaxBytes, m.size) }
 
 // limitFor is the largest size of what comes out of a file of a size, unless
 // the configuration sets one.
@@ -233,7 +233,7 @@ func (m *message) open(ctx context.Context) error {
 	}
 	keys, err := env.openers(ctx, &m.keys, m.cfg.PrivateKeyIDs)
 	if err != nil {
-		return fmt.Errorf("input %q: %w", m.cfg.InputPath, err)
+		return fmt.Errorf("input %q: %w", m.cfg.SourcePath, err)
 	}
 	m.ring = &ring{start: env.start}
 	trials := 0
@@ -343,11 +343,11 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	to := &limited{w: buffered, left: m.limit()}
 	body := &toll{r: m.details.UnverifiedBody}
 	size, err := transfer.Copy(ctx, to, body, func(int64) {
-		m.job.Progress(m.read.Load(), m.size, m.cfg.InputPath)
+		m.job.Progress(m.read.Load(), m.size, m.cfg.SourcePath)
 	})
 	switch {
 	case to.full:
-		return out, about("holds more than %d bytes; raise max_output_bytes if this is right", m.limit())
+		return out, about("holds more than %d bytes; raise max_bytes if this is right", m.limit())
 	case to.err != nil:
 		return out, fmt.Errorf("output: %w", to.err)
 	case m.packets.err != nil:
@@ -375,7 +375,7 @@ func (m *message) decrypt(ctx context.Context, w io.Writer) (DecryptOutput, erro
 	if err := buffered.Flush(); err != nil {
 		return out, fmt.Errorf("output: %w", err)
 	}
-	m.job.Progress(m.size, m.size, m.cfg.InputPath)
+	m.job.Progress(m.size, m.size, m.cfg.SourcePath)
 	out = DecryptOutput{Size: size, VerifyStatus: found.status, OriginalName: harmless(m.details.LiteralData.FileName)}
 	if len(found.signers) > 0 {
 		out.SignerFingerprints = found.signers

@@ -42,7 +42,7 @@ func TestDamage(t *testing.T) {
 			try := func(what string, changed []byte) {
 				t.Helper()
 				b.write("in.pgp", changed)
-				_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final"})
+				_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final"})
 				if err == nil && bytes.Equal(b.read("final"), data) {
 					os.Remove(filepath.Join(b.dir, "final"))
 					harmless++
@@ -102,7 +102,7 @@ func TestDamageKeepsWhatWasThere(t *testing.T) {
 	message[len(message)-1]++
 	b.write("in.pgp", message)
 	b.write("final", []byte("before"))
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final"})
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final"})
 	wantFailure(t, err, `input "in.pgp": is damaged, cut short or was changed`, "nothing was written under the output's name")
 	if got := string(b.read("final")); got != "before" {
 		t.Errorf("final = %q", got)
@@ -148,7 +148,7 @@ func TestDecryptKeys(t *testing.T) {
 		{"short id", "ours.pgp", []string{"DEADBEEF"}, "easily forged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := b.decrypt(map[string]any{"input_path": c.input, "output_path": "final", "private_key_ids": c.ids})
+			out, err := b.decrypt(map[string]any{"source_path": c.input, "output_path": "final", "private_key_ids": c.ids})
 			if c.want != "" {
 				wantFailure(t, err, c.want)
 				return
@@ -162,9 +162,9 @@ func TestDecryptKeys(t *testing.T) {
 	if err := b.keys.Add("", pgp.Key{Data: public(t, them)}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.decrypt(map[string]any{"input_path": "theirs.pgp"})
+	_, err = b.decrypt(map[string]any{"source_path": "theirs.pgp"})
 	wantFailure(t, err, "("+fpr(them)+") is there without its private part")
-	err = b.validate("pgp.decrypt", map[string]any{"input_path": "theirs.pgp", "private_key_ids": []string{fpr(them), "nobody"}})
+	err = b.validate("pgp.decrypt", map[string]any{"source_path": "theirs.pgp", "private_key_ids": []string{fpr(them), "nobody"}})
 	wantFailure(t, err, "key "+fpr(them)+" is there without its private part", `there is no key "nobody"`)
 }
 
@@ -178,7 +178,7 @@ func TestManyTrials(t *testing.T) {
 		hidden := bytes.Clone(message[:length])
 		copy(hidden[3:], make([]byte, 8))
 		b.write("in.pgp", append(bytes.Repeat(hidden, n+1), message[length:]...))
-		_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}})
+		_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}})
 		wantFailure(t, err, want)
 	}
 }
@@ -210,8 +210,8 @@ func TestPassphrases(t *testing.T) {
 			b.reg = courier.Registry{}
 			pgp.Register(&b.reg, b.keys)
 			b.secrets = map[string]string{"vault/us": c.secret}
-			decrypt := map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}}
-			encrypt := map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
+			decrypt := map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}}
+			encrypt := map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
 			for what, err := range map[string]error{
 				"decrypt":          second(b.decrypt(decrypt)),
 				"encrypt":          second(b.encrypt(encrypt)),
@@ -242,7 +242,7 @@ func TestBomb(t *testing.T) {
 	}
 	b.write("in.pgp", message)
 	for limit, ok := range map[int64]bool{0: true, size: true, size - 1: false, 1000: false, 1: false} {
-		_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final", "max_output_bytes": limit})
+		_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final", "max_bytes": limit})
 		if ok {
 			if err != nil {
 				t.Errorf("limit %d: %v", limit, err)
@@ -250,11 +250,11 @@ func TestBomb(t *testing.T) {
 			os.Remove(filepath.Join(b.dir, "final"))
 			continue
 		}
-		wantFailure(t, err, fmt.Sprintf("holds more than %d bytes; raise max_output_bytes", limit))
+		wantFailure(t, err, fmt.Sprintf("holds more than %d bytes; raise max_bytes", limit))
 		b.wantFiles("in.pgp")
 	}
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "max_output_bytes": -1})
-	wantFailure(t, err, "max_output_bytes: must be at least 0")
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "max_bytes": -1})
+	wantFailure(t, err, "max_bytes: must be at least 0")
 }
 
 // TestManySignatures is a small message that unpacks to so many signatures that
@@ -267,12 +267,12 @@ func TestManySignatures(t *testing.T) {
 		signers[i] = us
 	}
 	b.write("in.pgp", signedBy(t, us, nil, signers[:32]...))
-	if out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final"}); err != nil || len(out.SignerFingerprints) != 1 {
+	if out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final"}); err != nil || len(out.SignerFingerprints) != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	b.remove("final")
 	b.write("in.pgp", signedBy(t, us, nil, signers...))
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "verify": "off"})
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "off"})
 	wantFailure(t, err, "has more than 32 signatures")
 
 	key := noise(32)
@@ -294,7 +294,7 @@ func TestManySignatures(t *testing.T) {
 	}
 	b.write("in.pgp", out.Bytes())
 	start := time.Now()
-	_, err = b.decrypt(map[string]any{"input_path": "in.pgp"})
+	_, err = b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "has more than 32 signatures")
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("took %v", d)
@@ -318,12 +318,12 @@ func TestDecryptPlaces(t *testing.T) {
 		{"a.tar.pgp", "b", "b"},
 	} {
 		b.write(c.input, message)
-		out, err := b.decrypt(map[string]any{"input_path": c.input, "output_path": c.output})
+		out, err := b.decrypt(map[string]any{"source_path": c.input, "output_path": c.output})
 		if err != nil || out.DecryptedFile != c.want {
 			t.Errorf("%q to %q: %q, %v, want %q", c.input, c.output, out.DecryptedFile, err, c.want)
 		}
 	}
-	_, err := b.decrypt(map[string]any{"input_path": "a.tar.pgp", "output_path": "a.tar.pgp"})
+	_, err := b.decrypt(map[string]any{"source_path": "a.tar.pgp", "output_path": "a.tar.pgp"})
 	wantFailure(t, err, "is the input itself")
 }
 
@@ -338,7 +338,7 @@ func TestOriginalName(t *testing.T) {
 		"a\x00b": "", "a\nb": "", "_CONSOLE": "", "nul": "", "LPT1.txt": "", "a\u202Efdp.exe": "", "x\xff": "",
 	} {
 		b.write("in.pgp", seal(t, []byte("x"), us, &openpgp.EncryptParams{Hints: &openpgp.FileHints{FileName: name}}))
-		out, err := b.decrypt(map[string]any{"input_path": "in.pgp"})
+		out, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 		if err != nil || out.OriginalName != want || out.DecryptedFile != "2/1/in" {
 			t.Errorf("%q: %+v, %v, want %q", name, out, err, want)
 		}
@@ -351,9 +351,9 @@ func TestNoKeys(t *testing.T) {
 	b.reg = courier.Registry{}
 	pgp.Register(&b.reg, nil)
 	b.write("in.pgp", seal(t, []byte("x"), newEntity(t, "x", nil), nil))
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp"})
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "no keys are configured")
-	_, err = b.encrypt(map[string]any{"input_path": "in.pgp", "recipient_key_ids": []string{"x"}})
+	_, err = b.encrypt(map[string]any{"source_path": "in.pgp", "recipient_key_ids": []string{"x"}})
 	wantFailure(t, err, "no keys are configured")
 }
 
@@ -362,16 +362,16 @@ func TestValidateInput(t *testing.T) {
 	b.key("us")
 	absent := filepath.Join(b.dir, "absent")
 	for input, ok := range map[string]bool{"made/later.pgp": true, absent: false, "/etc/passwd": false} {
-		err := b.validate("pgp.decrypt", map[string]any{"input_path": input})
+		err := b.validate("pgp.decrypt", map[string]any{"source_path": input})
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", input, err)
 		}
-		err = b.validate("pgp.encrypt", map[string]any{"input_path": input, "recipient_key_ids": []string{"us"}})
+		err = b.validate("pgp.encrypt", map[string]any{"source_path": input, "recipient_key_ids": []string{"us"}})
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", input, err)
 		}
 	}
-	if err := b.validate("pgp.decrypt", map[string]any{"input_path": absent}); !errors.Is(err, os.ErrNotExist) {
+	if err := b.validate("pgp.decrypt", map[string]any{"source_path": absent}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error = %v, want ErrNotExist", err)
 	}
 }

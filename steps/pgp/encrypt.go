@@ -25,7 +25,7 @@ type Encrypt struct {
 
 // EncryptConfig is the configuration of pgp.encrypt.
 type EncryptConfig struct {
-	InputPath       string      `json:"input_path" courier:"required,path" doc:"The file to encrypt."`
+	SourcePath      string      `json:"source_path" courier:"required,path" doc:"The file to encrypt."`
 	OutputPath      string      `json:"output_path" courier:"path" doc:"The encrypted file, or with a slash at its end the directory for it. Default: the input's name with .pgp, in the attempt's own directory."`
 	RecipientKeyIDs []string    `json:"recipient_key_ids" courier:"required" doc:"The keys that can decrypt the file, one or more: names, fingerprints or key ids."`
 	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file. Default: the file is not signed."`
@@ -74,7 +74,7 @@ type EncryptOutput struct {
 // Execute implements [courier.Step].
 func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg EncryptConfig) (EncryptOutput, error) {
 	var out EncryptOutput
-	target, err := place(job, cfg.OutputPath, baseName(cfg.InputPath)+".pgp")
+	target, err := place(job, cfg.OutputPath, baseName(cfg.SourcePath)+".pgp")
 	if err != nil {
 		return out, err
 	}
@@ -82,7 +82,7 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 	if err != nil {
 		return out, err
 	}
-	out.EncryptedFile, out.Size, err = produce(job, cfg.InputPath, target, func(w io.Writer, in *os.File) error {
+	out.EncryptedFile, out.Size, err = produce(job, cfg.SourcePath, target, func(w io.Writer, in *os.File) error {
 		return write(ctx, job, cfg, w, in, to, key)
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 // What was found out about the keys is logged.
 func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg EncryptConfig) error {
 	var errs []error
-	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
+	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}
 	if job.Unresolved("recipient_key_ids") {
@@ -128,7 +128,7 @@ func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg Encryp
 
 // Cleanup implements [courier.Cleaner].
 func (e *Encrypt) Cleanup(_ context.Context, job *courier.Context, cfg EncryptConfig) error {
-	return cleanup(job, cfg.OutputPath, baseName(cfg.InputPath)+".pgp")
+	return cleanup(job, cfg.OutputPath, baseName(cfg.SourcePath)+".pgp")
 }
 
 // load finds the keys; key is nil if nobody signs.
@@ -166,7 +166,7 @@ func write(ctx context.Context, job *courier.Context, cfg EncryptConfig, w io.Wr
 	if err := m.open(text); err != nil {
 		return outputError(err)
 	}
-	if err := copyInput(ctx, job, cfg.InputPath, m.content, in); err != nil {
+	if err := copyInput(ctx, job, cfg.SourcePath, m.content, in); err != nil {
 		return err
 	}
 	if err := m.close(); err != nil {

@@ -28,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 						copy(data[size/2:], bytes.Repeat([]byte("same "), size/10))
 						b.write("in/report.csv", data)
 						sealed, err := b.encrypt(map[string]any{
-							"input_path": "in/report.csv", "output_path": "out/", "recipient_key_ids": []string{"them"},
+							"source_path": "in/report.csv", "output_path": "out/", "recipient_key_ids": []string{"them"},
 							"signing_key_id": signer, "output_format": format, "compression": compression,
 						})
 						if err != nil {
@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 						if compression != "none" && size == 300_001 && len(message) > 250_000*4/3 {
 							t.Errorf("%d bytes made %d: nothing was compressed", size, len(message))
 						}
-						out, err := b.decrypt(map[string]any{"input_path": sealed.EncryptedFile})
+						out, err := b.decrypt(map[string]any{"source_path": sealed.EncryptedFile})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -75,7 +75,7 @@ func TestManyRecipients(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("partner-%d", i), fpr(e)) // each under two of its ids
 		prints = append(prints, fpr(e))
 	}
-	out, err := b.encrypt(map[string]any{"input_path": "a.txt", "recipient_key_ids": ids})
+	out, err := b.encrypt(map[string]any{"source_path": "a.txt", "recipient_key_ids": ids})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestManyRecipients(t *testing.T) {
 		t.Errorf("recipients = %s, want %s", got, want)
 	}
 	for i := range 5 {
-		got, err := b.decrypt(map[string]any{"input_path": out.EncryptedFile, "private_key_ids": []string{fmt.Sprintf("partner-%d", i)}})
+		got, err := b.decrypt(map[string]any{"source_path": out.EncryptedFile, "private_key_ids": []string{fmt.Sprintf("partner-%d", i)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestUnfitRecipients(t *testing.T) {
 	b.add("small", small)
 	ahead := b.add("ahead", newEntity(t, "ahead", func(c *packet.Config) { c.Time = past(-48 * time.Hour) }))
 
-	cfg := map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{
+	cfg := map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{
 		"good", "expired", "revoked", "weak", "sign-only", "sub", "small", "ahead", "godo",
 	}}
 	for name, err := range map[string]error{
@@ -180,7 +180,7 @@ func TestEncryptPlaces(t *testing.T) {
 		"new/file":   "new/file",
 		"in/./b.pgp": "in/b.pgp",
 	} {
-		out, err := b.encrypt(map[string]any{"input_path": "in/a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})
+		out, err := b.encrypt(map[string]any{"source_path": "in/a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})
 		if err != nil || out.EncryptedFile != want {
 			t.Errorf("output_path %q: %q, %v, want %q", output, out.EncryptedFile, err, want)
 		}
@@ -194,7 +194,7 @@ func TestEncryptPlaces(t *testing.T) {
 		"../a":           "leads out of the workspace",
 		"/etc/a":         "outside the workspace",
 	} {
-		_, err := b.encrypt(map[string]any{"input_path": "in/a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})
+		_, err := b.encrypt(map[string]any{"source_path": "in/a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("output_path %q: %v, want %q", output, err, want)
 		}
@@ -212,11 +212,11 @@ func TestInputByAnotherName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := b.encrypt(map[string]any{"input_path": "link.txt", "output_path": "a.txt", "recipient_key_ids": []string{"us"}})
+	_, err := b.encrypt(map[string]any{"source_path": "link.txt", "output_path": "a.txt", "recipient_key_ids": []string{"us"}})
 	wantFailure(t, err, `output "a.txt": is the input itself`)
-	_, err = b.decrypt(map[string]any{"input_path": "link.pgp", "output_path": "m.pgp"})
+	_, err = b.decrypt(map[string]any{"source_path": "link.pgp", "output_path": "m.pgp"})
 	wantFailure(t, err, `output "m.pgp": is the input itself`)
-	if _, err := b.encrypt(map[string]any{"input_path": "link.txt", "recipient_key_ids": []string{"us"}}); err != nil {
+	if _, err := b.encrypt(map[string]any{"source_path": "link.txt", "recipient_key_ids": []string{"us"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -248,7 +248,7 @@ func TestForm(t *testing.T) {
 				} else if name == "aead" {
 					version = 2
 				}
-				out, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{name}, "signing_key_id": name, "compression": compression, "aead": aead})
+				out, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{name}, "signing_key_id": name, "compression": compression, "aead": aead})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -276,7 +276,7 @@ func TestForm(t *testing.T) {
 						break
 					}
 				}
-				got, err := b.decrypt(map[string]any{"input_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{name}})
+				got, err := b.decrypt(map[string]any{"source_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{name}})
 				if err != nil || !bytes.Equal(b.read("b.txt"), data) {
 					t.Errorf("%+v, %v", got, err)
 				}
@@ -304,9 +304,9 @@ func TestEncryptRefuses(t *testing.T) {
 		{"public key signs", map[string]any{"signing_key_id": "pub"}, "signing key: key \"pub\" (" + fpr(pub) + ") is a public key"},
 		{"unknown signer", map[string]any{"signing_key_id": "su"}, `did you mean "us"?`},
 		{"unknown field", map[string]any{"recipients": "x"}, `unknown field "recipients"`},
-		{"directory", map[string]any{"input_path": "."}, "is a directory"},
+		{"directory", map[string]any{"source_path": "."}, "is a directory"},
 	} {
-		cfg := map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{"us"}}
+		cfg := map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{"us"}}
 		for k, v := range c.cfg {
 			cfg[k] = v
 		}
@@ -319,7 +319,7 @@ func TestEncryptRefuses(t *testing.T) {
 func TestEncryptMissingInput(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
-	_, err := b.encrypt(map[string]any{"input_path": "gone", "recipient_key_ids": []string{"us"}})
+	_, err := b.encrypt(map[string]any{"source_path": "gone", "recipient_key_ids": []string{"us"}})
 	if err == nil || !strings.Contains(err.Error(), "input: ") {
 		t.Errorf("error = %v, want one about the input", err)
 	}
@@ -328,25 +328,25 @@ func TestEncryptMissingInput(t *testing.T) {
 // TestValidateUnresolved leaves alone what is known only at run time.
 func TestValidateUnresolved(t *testing.T) {
 	job := courier.NewContext(courier.ContextConfig{Workspace: t.TempDir(), Unresolved: []string{
-		"input_path", "output_path", "recipient_key_ids", "signing_key_id", "private_key_ids", "signer_key_ids",
+		"source_path", "output_path", "recipient_key_ids", "signing_key_id", "private_key_ids", "signer_key_ids",
 	}})
 	defer job.Close()
 	keys := new(pgp.Keyring)
 	ids := []string{"nobody"}
 	if err := (&pgp.Encrypt{Keys: keys}).Validate(t.Context(), job, pgp.EncryptConfig{
-		InputPath: "/nowhere", OutputPath: "/nowhere", RecipientKeyIDs: ids, SigningKeyID: "nobody",
+		SourcePath: "/nowhere", OutputPath: "/nowhere", RecipientKeyIDs: ids, SigningKeyID: "nobody",
 	}); err != nil {
 		t.Error(err)
 	}
 	if err := (&pgp.Decrypt{Keys: keys}).Validate(t.Context(), job, pgp.DecryptConfig{
-		InputPath: "/nowhere", OutputPath: "/nowhere", PrivateKeyIDs: ids, SignerKeyIDs: ids,
+		SourcePath: "/nowhere", OutputPath: "/nowhere", PrivateKeyIDs: ids, SignerKeyIDs: ids,
 	}); err != nil {
 		t.Error(err)
 	}
 	job = courier.NewContext(courier.ContextConfig{Workspace: t.TempDir()})
 	defer job.Close()
 	err := (&pgp.Encrypt{Keys: keys}).Validate(t.Context(), job, pgp.EncryptConfig{
-		InputPath: "/nowhere", OutputPath: "/nowhere", RecipientKeyIDs: ids, SigningKeyID: "nobody",
+		SourcePath: "/nowhere", OutputPath: "/nowhere", RecipientKeyIDs: ids, SigningKeyID: "nobody",
 	})
 	wantFailure(t, err, `path "/nowhere": lies outside`, `recipients: there is no key "nobody"`, `signing key: there is no key "nobody"`)
 }

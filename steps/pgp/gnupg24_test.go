@@ -116,7 +116,7 @@ func TestDecryptGnuPG24(t *testing.T) {
 		"smallest chunks":       {chunk: 0, partial: 9},
 	} {
 		b.write("m.pgp", o.to(t, us, inside(t, partner, content)))
-		out, err := b.decrypt(map[string]any{"input_path": "m.pgp", "output_path": "m", "verify": "required", "signer_key_ids": []string{"partner"}})
+		out, err := b.decrypt(map[string]any{"source_path": "m.pgp", "output_path": "m", "verify": "required", "signer_key_ids": []string{"partner"}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -150,7 +150,7 @@ func TestDecryptGnuPG24(t *testing.T) {
 		}
 		b.write("m.pgp", message)
 		os.Remove(b.dir + "/bad")
-		_, err := b.decrypt(map[string]any{"input_path": "m.pgp", "output_path": "bad"})
+		_, err := b.decrypt(map[string]any{"source_path": "m.pgp", "output_path": "bad"})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
 		}
@@ -216,7 +216,7 @@ func TestEncryptToGnuPG24(t *testing.T) {
 	b := newBench(t)
 	b.add("us", resigned(t, newEntity(t, "us", func(c *packet.Config) { c.Time = func() time.Time { return time.Now().Add(-time.Hour) } })))
 	b.write("a.txt", []byte("content"))
-	if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}); err != nil {
+	if _, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}); err != nil {
 		t.Fatal(err)
 	}
 	packets := packet.NewOpaqueReader(bytes.NewReader(b.read("a.pgp")))
@@ -234,7 +234,7 @@ func TestEncryptToGnuPG24(t *testing.T) {
 	if !bytes.Equal(tags, []byte{1, 18}) {
 		t.Errorf("the message has the packets %v, want 1 and 18", tags)
 	}
-	out, err := b.decrypt(map[string]any{"input_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{"us"}})
+	out, err := b.decrypt(map[string]any{"source_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{"us"}})
 	if err != nil || out.VerifyStatus != pgp.StatusValid || string(b.read("b.txt")) != "content" {
 		t.Errorf("%v, %v", out.VerifyStatus, err)
 	}

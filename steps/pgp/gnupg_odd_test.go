@@ -47,7 +47,7 @@ func TestGnuPGOddities(t *testing.T) {
 			}
 			b.write("in.pgp", message)
 			before := b.files()
-			out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"curve"}, "output_path": "out"})
+			out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"curve"}, "output_path": "out"})
 			if c.want != "" {
 				wantFailure(t, err, c.want)
 				b.wantFiles(before...)

@@ -151,7 +151,7 @@ func TestFromGnuPG(t *testing.T) {
 				data = nil
 			}
 			b.write("in.pgp", g.run(data, append(c.args, "-e")...))
-			out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "private_key_ids": c.ids})
+			out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": c.ids})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +207,7 @@ func TestToGnuPG(t *testing.T) {
 							data := noise(size)
 							b.write("a.txt", data)
 							out, err := b.encrypt(map[string]any{
-								"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": to,
+								"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": to,
 								"signing_key_id": signer, "output_format": format, "compression": compression,
 							})
 							if err != nil {
@@ -286,12 +286,12 @@ func TestSignaturesOfGnuPG(t *testing.T) {
 	for _, who := range []string{"rsa", "curve", "p384"} {
 		for _, args := range [][]string{{"--detach-sign"}, {"-a", "--detach-sign"}, {"-t", "--detach-sign"}, {"--sign"}, {"-a", "--sign"}, {"-z", "0", "--sign"}, {"--textmode", "--sign"}, {"--clearsign"}} {
 			b.write("signed", g.run(content, append([]string{"-u", who}, args...)...))
-			cfg := map[string]any{"input_path": "signed", "output_path": "content"}
+			cfg := map[string]any{"source_path": "signed", "output_path": "content"}
 			if args[len(args)-1] == "--detach-sign" {
-				cfg = map[string]any{"input_path": "a.txt", "detached_signature_path": "signed"}
+				cfg = map[string]any{"source_path": "a.txt", "detached_signature_path": "signed"}
 			}
 			out, err := b.verify(cfg)
-			if err != nil || !out.IsValid || out.SignerFingerprint != g.fingerprint(who) {
+			if err != nil || !out.Valid || out.SignerFingerprint != g.fingerprint(who) {
 				t.Errorf("%s, %q: %+v, %v", who, args, out, err)
 				continue
 			}
@@ -359,7 +359,7 @@ func TestSizesWithGnuPG(t *testing.T) {
 		case 2:
 			compression, args = "zlib", nil
 		}
-		if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{to}, "output_format": format, "compression": compression}); err != nil {
+		if _, err := b.encrypt(map[string]any{"source_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{to}, "output_format": format, "compression": compression}); err != nil {
 			t.Fatal(err)
 		}
 		if got := g.run(b.read("a.pgp"), "--decrypt"); !bytes.Equal(got, data) {
@@ -371,7 +371,7 @@ func TestSizesWithGnuPG(t *testing.T) {
 			file  []string
 		}{{"a pipe", data, nil}, {"a file", nil, []string{filepath.Join(b.dir, "a.bin")}}} {
 			b.write("g.pgp", g.run(from.input, append(append(args, "-r", to, "--output", "-", "--encrypt"), from.file...)...))
-			if _, err := b.decrypt(map[string]any{"input_path": "g.pgp", "output_path": "b.bin"}); err != nil || !bytes.Equal(b.read("b.bin"), data) {
+			if _, err := b.decrypt(map[string]any{"source_path": "g.pgp", "output_path": "b.bin"}); err != nil || !bytes.Equal(b.read("b.bin"), data) {
 				t.Errorf("%d bytes from %s of GnuPG: %v", size, from.how, err)
 			}
 		}

@@ -215,9 +215,9 @@ func hostileContents(t *testing.T, us, partner *openpgp.Entity) []hostileMessage
 		{"damaged compressed data", wrong, content(broken)},
 		{"cut compressed data", wrong, content(packetOf(8, []byte{2, 0x78, 0x9c, 1, 2}))},
 		{"40 layers", wrong, content(nested)},
-		{"bomb, zlib", "max_output_bytes", content(bomb)},
-		{"bomb, zip", "max_output_bytes", content(packedOf(t, packet.CompressionZIP, long...))},
-		{"bomb in a bomb", "max_output_bytes", content(packedOf(t, packet.CompressionZIP, bomb))},
+		{"bomb, zlib", "max_bytes", content(bomb)},
+		{"bomb, zip", "max_bytes", content(packedOf(t, packet.CompressionZIP, long...))},
+		{"bomb in a bomb", "max_bytes", content(packedOf(t, packet.CompressionZIP, bomb))},
 		{"bomb of markers", "hold next to nothing", content(packedOf(t, packet.CompressionZLIB, many([]byte("\xca\x03PGP"), 3)...))},
 		{"bomb of a name", "", content(packedOf(t, packet.CompressionZLIB, name...))},
 		{"bomb of a signature", "", content(packedOf(t, packet.CompressionZLIB, sig...))},
@@ -333,7 +333,7 @@ func TestHostileMessages(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.TB = t
 			b.write("in.pgp", c.message)
-			cfg := map[string]any{"input_path": "in.pgp", "output_path": "final", "max_output_bytes": 1 << 20}
+			cfg := map[string]any{"source_path": "in.pgp", "output_path": "final", "max_bytes": 1 << 20}
 			if strings.Contains(c.name, "signed") || strings.Contains(c.name, "AEAD") {
 				cfg["verify"] = "required"
 			}

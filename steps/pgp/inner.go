@@ -141,7 +141,7 @@ func (m *message) openInside(ctx context.Context, env *envelope, c cipher.Block,
 		// The context is looked at above the buffers as well: a few bytes in
 		// them can unpack to minutes of work.
 		m.packets = &toll{r: transfer.NewReader(ctx, m.inner, nil)}
-		m.details, err = openpgp.ReadMessage(m.packets, m.ring, nil, reading(nested(m.cfg.MaxOutputBytes, m.limit())))
+		m.details, err = openpgp.ReadMessage(m.packets, m.ring, nil, reading(nested(m.cfg.MaxBytes, m.limit())))
 		if m.packets.err != nil {
 			err = m.packets.err
 		}
@@ -171,7 +171,7 @@ func (m *message) broken(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return about("unpacks to more than %d bytes, or more than %d where compressed data are in others; raise max_output_bytes if this is right", m.limit(), nested(m.cfg.MaxOutputBytes, m.limit()))
+		return about("unpacks to more than %d bytes, or more than %d where compressed data are in others; raise max_bytes if this is right", m.limit(), nested(m.cfg.MaxBytes, m.limit()))
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
 		return about("holds another encrypted message, not content")
 	}

@@ -131,9 +131,9 @@ func TestAmbiguousID(t *testing.T) {
 		wantFailure(t, err, "2 keys fit this id; give the fingerprint", fpr(us), fpr(thief))
 	}
 	b.write("in.pgp", seal(t, []byte("x"), us, nil))
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp"})
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "2 keys fit this id")
-	if _, err := b.decrypt(map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}}); err != nil {
+	if _, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -283,11 +283,11 @@ func TestGenerateKeyInBubble(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.write("a.txt", []byte("a"))
-		if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"b"}, "signing_key_id": "b"}); err != nil {
+		if _, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"b"}, "signing_key_id": "b"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(24 * time.Hour)
-		out, err := b.decrypt(map[string]any{"input_path": "a.pgp", "signer_key_ids": []string{"b"}})
+		out, err := b.decrypt(map[string]any{"source_path": "a.pgp", "signer_key_ids": []string{"b"}})
 		if err != nil || out.SignedAt.Year() != 2000 {
 			t.Errorf("%+v, %v", out, err)
 		}

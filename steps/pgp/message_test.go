@@ -92,7 +92,7 @@ func TestNotAMessage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.write("in.pgp", []byte(c.data))
-			_, err := b.decrypt(map[string]any{"input_path": "in.pgp"})
+			_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 			wantFailure(t, err, c.want, `input "in.pgp": `)
 			b.wantFiles("in.pgp")
 		})
@@ -167,7 +167,7 @@ func TestArmorForms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.write("in.asc", []byte(form))
-			out, err := b.decrypt(map[string]any{"input_path": "in.asc"})
+			out, err := b.decrypt(map[string]any{"source_path": "in.asc"})
 			if err != nil {
 				t.Fatal(err)
 			}

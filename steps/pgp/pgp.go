@@ -186,7 +186,7 @@ func produce(job *courier.Context, input, target string, write func(w io.Writer,
 // checkPaths is what Validate can tell about the paths of a step. A relative
 // input is made by an earlier step, so only an absolute one can be there.
 func checkPaths(job *courier.Context, input, output string) error {
-	if !job.Unresolved("input_path") {
+	if !job.Unresolved("source_path") {
 		if err := checkInput(job, input); err != nil {
 			return fmt.Errorf("input: %w", err)
 		}

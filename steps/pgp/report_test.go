@@ -43,10 +43,10 @@ func TestReport(t *testing.T) {
 		{"pgp.sign", map[string]any{"signing_key_id": "locked"}, []string{"key=locked use=signature", "passphrase=right"}},
 		{"pgp.decrypt", map[string]any{"private_key_ids": []string{"locked", "old"}, "signer_key_ids": []string{"us"}}, []string{
 			"key=locked use=decryption", "passphrase=right", "key=us use=verification", "key=old use=decryption fingerprint=" + fpr(old), `but="expired`}},
-		{"pgp.verify", map[string]any{"expected_signer_key_ids": []string{"rsa"}}, []string{"key=rsa use=verification"}},
+		{"pgp.verify", map[string]any{"signer_key_ids": []string{"rsa"}}, []string{"key=rsa use=verification"}},
 	} {
 		b.log = bytes.Buffer{}
-		c.cfg["input_path"] = "made/later"
+		c.cfg["source_path"] = "made/later"
 		if err := b.validate(c.key, c.cfg); err != nil {
 			t.Errorf("%s: %v", c.key, err)
 		}

@@ -85,10 +85,10 @@ func TestLarge(t *testing.T) {
 	for format, mib := range map[string]int{"binary": 32, "armored": 12} {
 		b.writeLarge("a.bin", mib)
 		watch("encrypt "+format, int64(mib), func() error {
-			return second(b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}))
+			return second(b.encrypt(map[string]any{"source_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": format}))
 		})
 		watch("decrypt "+format, int64(mib), func() error {
-			return second(b.decrypt(map[string]any{"input_path": "a.pgp", "output_path": "b.bin", "signer_key_ids": []string{"us"}}))
+			return second(b.decrypt(map[string]any{"source_path": "a.pgp", "output_path": "b.bin", "signer_key_ids": []string{"us"}}))
 		})
 		if !sameFiles(t, filepath.Join(b.dir, "a.bin"), filepath.Join(b.dir, "b.bin")) {
 			t.Error("the content differs")
@@ -113,14 +113,14 @@ func TestCancel(t *testing.T) {
 	us := newEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
 	b.add("us", us)
 	b.writeLarge("a.bin", 8)
-	if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}}); err != nil {
+	if _, err := b.encrypt(map[string]any{"source_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.encrypt(map[string]any{"input_path": "a.bin", "output_path": "a.asc", "recipient_key_ids": []string{"us"}, "output_format": "armored"}); err != nil {
+	if _, err := b.encrypt(map[string]any{"source_path": "a.bin", "output_path": "a.asc", "recipient_key_ids": []string{"us"}, "output_format": "armored"}); err != nil {
 		t.Fatal(err)
 	}
 	b.write("zeros", make([]byte, 8<<20))
-	if _, err := b.encrypt(map[string]any{"input_path": "zeros", "output_path": "bomb.pgp", "recipient_key_ids": []string{"us"}, "compression": "zlib"}); err != nil {
+	if _, err := b.encrypt(map[string]any{"source_path": "zeros", "output_path": "bomb.pgp", "recipient_key_ids": []string{"us"}, "compression": "zlib"}); err != nil {
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(b.files())
@@ -129,7 +129,7 @@ func TestCancel(t *testing.T) {
 		{"pgp.encrypt", "a.bin"}, {"pgp.encrypt", "zeros"},
 		{"pgp.decrypt", "a.pgp"}, {"pgp.decrypt", "a.asc"}, {"pgp.decrypt", "bomb.pgp"},
 	} {
-		cfg := map[string]any{"input_path": c.input, "output_path": "final"}
+		cfg := map[string]any{"source_path": c.input, "output_path": "final"}
 		if c.key == "pgp.encrypt" {
 			cfg["recipient_key_ids"], cfg["compression"] = []string{"us"}, "zip"
 		}
@@ -186,7 +186,7 @@ func TestCancelEmptyWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err = run[pgp.DecryptOutput](ctx, b, "pgp.decrypt", map[string]any{"input_path": "in.pgp"})
+	_, err = run[pgp.DecryptOutput](ctx, b, "pgp.decrypt", map[string]any{"source_path": "in.pgp"})
 	if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d > time.Second {
 		t.Errorf("%v after %v", err, d)
 	}
@@ -218,9 +218,9 @@ func TestKilled(t *testing.T) {
 				}
 				w.File.Close() // without discarding it
 			}
-			cfg := map[string]any{"input_path": "a.txt", "output_path": output}
+			cfg := map[string]any{"source_path": "a.txt", "output_path": output}
 			if key == "pgp.decrypt" {
-				cfg["input_path"] = "a.txt.pgp"
+				cfg["source_path"] = "a.txt.pgp"
 			} else {
 				cfg["recipient_key_ids"] = []string{"us"}
 			}
@@ -247,7 +247,7 @@ func TestInputGrows(t *testing.T) {
 	}})
 	defer job.Close()
 	typ, _ := b.reg.Lookup("pgp.encrypt")
-	_, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"input_path": "a.bin", "recipient_key_ids": []string{"us"}}))
+	_, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"source_path": "a.bin", "recipient_key_ids": []string{"us"}}))
 	if err == nil || !strings.Contains(err.Error(), "changed while it was read") || courier.IsPermanent(err) {
 		t.Errorf("error = %v", err)
 	}
@@ -264,8 +264,8 @@ func TestFileSystemFails(t *testing.T) {
 	long := strings.Repeat("n", 300)
 	for _, output := range []string{"a.txt/final", long} {
 		for _, err := range []error{
-			second(b.encrypt(map[string]any{"input_path": "a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})),
-			second(b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": output})),
+			second(b.encrypt(map[string]any{"source_path": "a.txt", "output_path": output, "recipient_key_ids": []string{"us"}})),
+			second(b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": output})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "output: ") || courier.IsPermanent(err) {
 				t.Errorf("%.20s: %v", output, err)
@@ -304,10 +304,10 @@ func TestSecretsStaySecret(t *testing.T) {
 		b.write("in.pgp", message)
 		b.write("damaged.pgp", damaged)
 		b.write("a.txt", []byte("a"))
-		decrypt := map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{"us"}}
-		encrypt := map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
+		decrypt := map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{"us"}}
+		encrypt := map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
 		for _, input := range []string{"in.pgp", "damaged.pgp", "a.txt", "nothing"} {
-			decrypt["input_path"] = input
+			decrypt["source_path"] = input
 			out, err := b.decrypt(decrypt)
 			fmt.Fprintf(&said, "%+v %v %+v\n", out, err, err)
 		}
@@ -317,10 +317,10 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Error(err)
 		}
 		for _, f := range signForms[4:] {
-			sign := map[string]any{"input_path": "a.txt", "output_path": "signed", "signing_key_id": "us", "mode": f.mode, "output_format": f.format}
+			sign := map[string]any{"source_path": "a.txt", "output_path": "signed", "signing_key_id": "us", "signature_type": f.mode, "output_format": f.format}
 			signed, err := b.sign(sign)
 			fmt.Fprintf(&said, "%+v %v %v\n", signed, err, b.validate("pgp.sign", sign))
-			for _, verify := range []map[string]any{{"input_path": "a.txt", "detached_signature_path": "signed"}, {"input_path": "damaged.pgp"}} {
+			for _, verify := range []map[string]any{{"source_path": "a.txt", "detached_signature_path": "signed"}, {"source_path": "damaged.pgp"}} {
 				found, err := b.verify(verify)
 				fmt.Fprintf(&said, "%+v %v %v\n", found, err, b.validate("pgp.verify", verify))
 			}
@@ -370,9 +370,9 @@ func TestParallel(t *testing.T) {
 				Secrets: func(context.Context, courier.SecretRequest) (string, error) { return "p", nil },
 			})
 			defer job.Close()
-			key, cfg := "pgp.decrypt", map[string]any{"input_path": "in.pgp", "signer_key_ids": []string{"us"}}
+			key, cfg := "pgp.decrypt", map[string]any{"source_path": "in.pgp", "signer_key_ids": []string{"us"}}
 			if i%2 == 1 {
-				key, cfg = "pgp.encrypt", map[string]any{"input_path": "in.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
+				key, cfg = "pgp.encrypt", map[string]any{"source_path": "in.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}
 			}
 			typ, _ := b.reg.Lookup(key)
 			if _, err := typ.Execute(t.Context(), job, mustJSON(t, cfg)); err != nil {
@@ -413,7 +413,7 @@ func FuzzDecrypt(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		b.TB = t
 		b.write("in.pgp", message)
-		out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final", "private_key_ids": []string{"us"}, "verify": "optional"})
+		out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final", "private_key_ids": []string{"us"}, "verify": "optional"})
 		if err != nil {
 			if len(b.files()) != 1 {
 				t.Errorf("files = %q after %v", b.files(), err)

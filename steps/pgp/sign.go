@@ -24,29 +24,29 @@ type Sign struct {
 
 // SignConfig is the configuration of pgp.sign.
 type SignConfig struct {
-	InputPath    string   `json:"input_path" courier:"required,path" doc:"The file to sign."`
-	OutputPath   string   `json:"output_path" courier:"path" doc:"The signature or the signed message, or with a slash at its end the directory for it. Default: the input's name with .sig if mode is detached, otherwise with .signed, in the attempt's own directory."`
-	SigningKeyID string   `json:"signing_key_id" courier:"required" doc:"The private key that signs: its name, fingerprint or key id."`
-	Mode         SignMode `json:"mode" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`
-	OutputFormat Format   `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file. What clearsign makes is always one."`
+	SourcePath    string        `json:"source_path" courier:"required,path" doc:"The file to sign."`
+	OutputPath    string        `json:"output_path" courier:"path" doc:"The signature or the signed message, or with a slash at its end the directory for it. Default: the input's name with .sig if signature_type is detached, otherwise with .signed, in the attempt's own directory."`
+	SigningKeyID  string        `json:"signing_key_id" courier:"required" doc:"The private key that signs: its name, fingerprint or key id."`
+	SignatureType SignatureType `json:"signature_type" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`
+	OutputFormat  Format        `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file. What clearsign makes is always one."`
 }
 
-// SignMode is where a signature stands.
-type SignMode string
+// SignatureType is where a signature stands.
+type SignatureType string
 
-// The values of [SignMode].
+// The values of [SignatureType].
 const (
-	SignDetached  SignMode = "detached"
-	SignInline    SignMode = "inline"
-	SignClearsign SignMode = "clearsign"
+	SignDetached  SignatureType = "detached"
+	SignInline    SignatureType = "inline"
+	SignClearsign SignatureType = "clearsign"
 )
 
 // SignOutput is the output of pgp.sign.
 type SignOutput struct {
-	SignatureFile      string    `json:"signature_file" file:"output_path" doc:"path of the signature or the signed message"`
-	Size               int64     `json:"size" doc:"of that file, in bytes"`
-	SignerFingerprint  string    `json:"signer_fingerprint" doc:"the key that signed"`
-	SignatureTimestamp time.Time `json:"signature_timestamp" doc:"the time in the signature"`
+	SignatureFile     string    `json:"signature_file" file:"output_path" doc:"path of the signature or the signed message"`
+	Size              int64     `json:"size" doc:"of that file, in bytes"`
+	SignerFingerprint string    `json:"signer_fingerprint" doc:"the key that signed"`
+	SignedAt          time.Time `json:"signed_at" doc:"the time in the signature"`
 }
 
 // Execute implements [courier.Step].
@@ -61,8 +61,8 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 		return out, err
 	}
 	var sig *signer
-	file, size, err := produce(job, cfg.InputPath, target, func(w io.Writer, in *os.File) (err error) {
-		if sig, err = newSigner(key, cfg.Mode == SignClearsign); err != nil {
+	file, size, err := produce(job, cfg.SourcePath, target, func(w io.Writer, in *os.File) (err error) {
+		if sig, err = newSigner(key, cfg.SignatureType == SignClearsign); err != nil {
 			return err
 		}
 		return (&signing{job: job, cfg: cfg, in: in, sig: sig}).write(ctx, w)
@@ -78,7 +78,7 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 // What was found out about the keys is logged.
 func (s *Sign) Validate(ctx context.Context, job *courier.Context, cfg SignConfig) error {
 	var errs []error
-	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
+	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}
 	if !job.Unresolved("signing_key_id") {
@@ -103,10 +103,10 @@ func (s *Sign) Cleanup(_ context.Context, job *courier.Context, cfg SignConfig) 
 
 // signedName is the default name of what is made from the input.
 func signedName(cfg SignConfig) string {
-	if cfg.Mode == SignInline || cfg.Mode == SignClearsign {
-		return baseName(cfg.InputPath) + ".signed"
+	if cfg.SignatureType == SignInline || cfg.SignatureType == SignClearsign {
+		return baseName(cfg.SourcePath) + ".signed"
 	}
-	return baseName(cfg.InputPath) + ".sig"
+	return baseName(cfg.SourcePath) + ".sig"
 }
 
 func (s *Sign) load(ctx context.Context, l *loader, cfg SignConfig) (*loaded, error) {
@@ -130,11 +130,11 @@ func (s *signing) write(ctx context.Context, w io.Writer) error {
 	buffered := bufio.NewWriterSize(w, bufSize)
 	var err error
 	switch {
-	case s.cfg.Mode == SignClearsign:
+	case s.cfg.SignatureType == SignClearsign:
 		err = s.clear(ctx, buffered)
 	case s.cfg.OutputFormat == Armored:
 		kind := armorSignature
-		if s.cfg.Mode == SignInline {
+		if s.cfg.SignatureType == SignInline {
 			kind = armorMessage
 		}
 		text := newArmorWriter(buffered, kind)
@@ -157,9 +157,9 @@ func outputError(err error) error {
 	return nil
 }
 
-// packets writes the signature, and with mode inline what it covers.
+// packets writes the signature, and with signature_type inline what it covers.
 func (s *signing) packets(ctx context.Context, w io.Writer) error {
-	if s.cfg.Mode != SignInline {
+	if s.cfg.SignatureType != SignInline {
 		if err := s.copy(ctx, s.sig); err != nil {
 			return err
 		}
@@ -207,12 +207,12 @@ func (s *signing) clear(ctx context.Context, w *bufio.Writer) error {
 // explain tells what is wrong with the input from what is wrong with the output.
 func (s *signing) explain(err error) error {
 	if m, ok := err.(messageError); ok {
-		return permanentf("input %q: %w", s.cfg.InputPath, m)
+		return permanentf("input %q: %w", s.cfg.SourcePath, m)
 	}
 	return err
 }
 
 // copy reads the whole input.
 func (s *signing) copy(ctx context.Context, w io.Writer) error {
-	return copyInput(ctx, s.job, s.cfg.InputPath, w, s.in)
+	return copyInput(ctx, s.job, s.cfg.SourcePath, w, s.in)
 }

@@ -33,14 +33,14 @@ var signForms = []struct{ mode, format string }{
 // signed signs a file, and returns the configuration that verifies it.
 func (b *bench) signed(file, key, mode, format string) map[string]any {
 	b.Helper()
-	out, err := b.sign(map[string]any{"input_path": file, "output_path": "signed", "signing_key_id": key, "mode": mode, "output_format": format})
+	out, err := b.sign(map[string]any{"source_path": file, "output_path": "signed", "signing_key_id": key, "signature_type": mode, "output_format": format})
 	if err != nil {
 		b.Fatalf("sign %s %s: %v", mode, format, err)
 	}
 	if mode == "inline" || mode == "clearsign" {
-		return map[string]any{"input_path": out.SignatureFile}
+		return map[string]any{"source_path": out.SignatureFile}
 	}
-	return map[string]any{"input_path": file, "detached_signature_path": out.SignatureFile}
+	return map[string]any{"source_path": file, "detached_signature_path": out.SignatureFile}
 }
 
 // TestSignVerify goes through all forms, sizes and kinds of keys.
@@ -72,8 +72,8 @@ func TestSignVerify(t *testing.T) {
 					cfg["output_path"] = "content"
 				}
 				out, err := b.verify(cfg)
-				if err != nil || !out.IsValid || out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != fpr(e) || out.Reason != "" ||
-					out.SignatureTimestamp == nil || time.Since(*out.SignatureTimestamp) > time.Minute {
+				if err != nil || !out.Valid || out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != fpr(e) || out.Reason != "" ||
+					out.SignedAt == nil || time.Since(*out.SignedAt) > time.Minute {
 					t.Fatalf("%s, %s, %+v: %+v, %v", name, what, f, out, err)
 				}
 				if inline && out.VerifiedFile != "content" || !inline && out.VerifiedFile != "" {
@@ -99,12 +99,12 @@ func TestSignNames(t *testing.T) {
 	us := b.key("us")
 	b.write("a.txt", []byte("a\n"))
 	for mode, want := range map[string]string{"detached": "2/1/a.txt.sig", "inline": "2/1/a.txt.signed", "clearsign": "2/1/a.txt.signed"} {
-		out, err := b.sign(map[string]any{"input_path": "a.txt", "signing_key_id": fpr(us), "mode": mode})
+		out, err := b.sign(map[string]any{"source_path": "a.txt", "signing_key_id": fpr(us), "signature_type": mode})
 		if err != nil || out.SignatureFile != want || out.SignerFingerprint != fpr(us) || out.Size != int64(len(b.read(want))) {
 			t.Errorf("%s: %+v, %v", mode, out, err)
 		}
 	}
-	out, err := b.verify(map[string]any{"input_path": "2/1/a.txt.signed", "output_path": "content/"})
+	out, err := b.verify(map[string]any{"source_path": "2/1/a.txt.signed", "output_path": "content/"})
 	if err != nil || out.VerifiedFile != "content/a.txt" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -133,9 +133,9 @@ func TestSignRefuses(t *testing.T) {
 		{"a.txt", "public", "", "signing takes the private one"},
 		{"binary", "us", "clearsign", "its line 1 has a NUL byte"},
 		{"long", "us", "clearsign", "its line 2 is longer than 19000 bytes"},
-		{"a.txt", "us", "opaque", `mode: "opaque" is none of the possible values`},
+		{"a.txt", "us", "opaque", `signature_type: "opaque" is none of the possible values`},
 	} {
-		cfg := map[string]any{"input_path": c.input, "output_path": "final", "signing_key_id": c.key, "mode": c.mode}
+		cfg := map[string]any{"source_path": c.input, "output_path": "final", "signing_key_id": c.key, "signature_type": c.mode}
 		_, err := b.sign(cfg)
 		wantFailure(t, err, c.want)
 		if c.input == "a.txt" && c.mode == "" {
@@ -143,7 +143,7 @@ func TestSignRefuses(t *testing.T) {
 		}
 		b.wantFiles(before...)
 	}
-	_, err := b.sign(map[string]any{"input_path": "a.txt", "output_path": "./a.txt", "signing_key_id": "us"})
+	_, err := b.sign(map[string]any{"source_path": "a.txt", "output_path": "./a.txt", "signing_key_id": "us"})
 	wantFailure(t, err, "is the input itself")
 }
 
@@ -158,7 +158,7 @@ func TestSignLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.write("a.txt", []byte("a\n"))
-	cfg := map[string]any{"input_path": "a.txt", "output_path": "a.sig", "signing_key_id": "us"}
+	cfg := map[string]any{"source_path": "a.txt", "output_path": "a.sig", "signing_key_id": "us"}
 	if _, err := b.sign(cfg); err == nil || courier.IsPermanent(err) || !strings.Contains(err.Error(), "the vault is shut") {
 		t.Errorf("the vault is shut: %v", err)
 	}
@@ -224,7 +224,7 @@ func TestVerifyStatus(t *testing.T) {
 		{"expected", by(nil, partner), []string{"us", fpr(partner)}, pgp.StatusValid, "", []*openpgp.Entity{partner}},
 		{"two signers", by(nil, partner, us), nil, pgp.StatusValid, "", []*openpgp.Entity{partner, us}},
 		{"one of two is expected", by(nil, stranger, partner), []string{"partner"}, pgp.StatusValid, "", []*openpgp.Entity{partner}},
-		{"not expected", by(nil, us), []string{"partner"}, pgp.StatusUnknownSigner, "which is not among expected_signer_key_ids (partner)", nil},
+		{"not expected", by(nil, us), []string{"partner"}, pgp.StatusUnknownSigner, "which is not among signer_key_ids (partner)", nil},
 		{"stranger", by(nil, stranger), nil, pgp.StatusUnknownSigner, fmt.Sprintf("signed by the key id %016X", stranger.PrimaryKey.KeyId), nil},
 		{"expired", by(past(47*time.Hour+30*time.Minute), expired), nil, pgp.StatusExpiredKey, fpr(expired) + ") expired on ", nil},
 		{"revoked", byRevoked, []string{"revoked"}, pgp.StatusRevokedKey, `key "revoked" (` + fpr(revoked) + ") is revoked", nil},
@@ -237,24 +237,24 @@ func TestVerifyStatus(t *testing.T) {
 			b.write("message", c.form.inline)
 			b.write("sig.asc", armoredAs(t, "PGP SIGNATURE", c.form.detached))
 			for _, cfg := range []map[string]any{
-				{"input_path": "content", "detached_signature_path": "sig"},
-				{"input_path": "content", "detached_signature_path": "sig.asc"},
-				{"input_path": "message", "output_path": "final"},
+				{"source_path": "content", "detached_signature_path": "sig"},
+				{"source_path": "content", "detached_signature_path": "sig.asc"},
+				{"source_path": "message", "output_path": "final"},
 			} {
-				cfg["expected_signer_key_ids"] = c.expected
+				cfg["signer_key_ids"] = c.expected
 				out, err := b.verify(cfg)
-				if err != nil || out.VerifyStatus != c.status || out.IsValid != (c.status == pgp.StatusValid) || !strings.Contains(out.Reason, c.reason) || (out.Reason == "") != out.IsValid {
+				if err != nil || out.VerifyStatus != c.status || out.Valid != (c.status == pgp.StatusValid) || !strings.Contains(out.Reason, c.reason) || (out.Reason == "") != out.Valid {
 					t.Errorf("%v: %+v, %v; want %s, %s", cfg, out, err, c.status, c.reason)
 				}
 				var want []string
 				for _, e := range c.signers {
 					want = append(want, fpr(e))
 				}
-				if len(out.SignerFingerprints) != len(want) || out.IsValid && out.SignerFingerprint != out.SignerFingerprints[0] || !out.IsValid && (out.SignerFingerprint != "" || out.SignatureTimestamp != nil) {
+				if len(out.SignerFingerprints) != len(want) || out.Valid && out.SignerFingerprint != out.SignerFingerprints[0] || !out.Valid && (out.SignerFingerprint != "" || out.SignedAt != nil) {
 					t.Errorf("%v: signers %v, want %v", cfg, out.SignerFingerprints, want)
 				}
 				cfg["require"] = "valid"
-				if out.IsValid {
+				if out.Valid {
 					if _, err := b.verify(cfg); err != nil {
 						t.Errorf("%v: %v", cfg, err)
 					}
@@ -289,7 +289,7 @@ func TestVerifyDamage(t *testing.T) {
 			if err != nil {
 				t.Errorf("%+v, %s: %v", f, what, err)
 			}
-			if !out.IsValid {
+			if !out.Valid {
 				if out.Reason == "" || out.SignerFingerprint != "" {
 					t.Errorf("%+v, %s: %+v", f, what, out)
 				}
@@ -364,7 +364,7 @@ func TestVerifyMisleading(t *testing.T) {
 		{"endless line", begin + "\n" + strings.Repeat("a", 200<<10), "longer than 128 KiB"},
 	} {
 		b.write("in", []byte(c.content))
-		out, err := b.verify(map[string]any{"input_path": "in", "output_path": "final"})
+		out, err := b.verify(map[string]any{"source_path": "in", "output_path": "final"})
 		if err != nil || out.VerifyStatus != pgp.StatusInvalid || !strings.Contains(out.Reason, c.want) {
 			t.Errorf("%s: %+v, %v, want %q", c.name, out, err, c.want)
 		}
@@ -377,7 +377,7 @@ func TestVerifyMisleading(t *testing.T) {
 		{"large", "\xca\xff\x00\x20\x00\x00" + strings.Repeat("PGP", 1<<20), "is larger than 1024 KiB"},
 	} {
 		b.write("in", []byte(c.sig))
-		out, err := b.verify(map[string]any{"input_path": "a.txt", "detached_signature_path": "in"})
+		out, err := b.verify(map[string]any{"source_path": "a.txt", "detached_signature_path": "in"})
 		if err != nil || out.VerifyStatus != pgp.StatusInvalid || !strings.Contains(out.Reason, c.want) {
 			t.Errorf("%s: %+v, %v, want %q", c.name, out, err, c.want)
 		}
@@ -395,13 +395,13 @@ func TestVerifyRefuses(t *testing.T) {
 	_, err := b.verify(cfg)
 	wantFailure(t, err, "give only one of detached_signature_path and output_path")
 	wantFailure(t, b.validate("pgp.verify", cfg), "give only one of detached_signature_path and output_path")
-	_, err = b.verify(map[string]any{"input_path": "a.txt", "expected_signer_key_ids": []string{"nobody"}})
+	_, err = b.verify(map[string]any{"source_path": "a.txt", "signer_key_ids": []string{"nobody"}})
 	wantFailure(t, err, `signer: there is no key "nobody"`)
-	_, err = b.verify(map[string]any{"input_path": "a.txt", "max_output_bytes": -1})
-	wantFailure(t, err, "max_output_bytes: must be at least 0")
-	_, err = b.verify(map[string]any{"input_path": "a.txt", "require": "signed"})
+	_, err = b.verify(map[string]any{"source_path": "a.txt", "max_bytes": -1})
+	wantFailure(t, err, "max_bytes: must be at least 0")
+	_, err = b.verify(map[string]any{"source_path": "a.txt", "require": "signed"})
 	wantFailure(t, err, `require: "signed" is none of the possible values`)
-	for _, missing := range []map[string]any{{"input_path": "none"}, {"input_path": "a.txt", "detached_signature_path": "none"}} {
+	for _, missing := range []map[string]any{{"source_path": "none"}, {"source_path": "a.txt", "detached_signature_path": "none"}} {
 		if _, err := b.verify(missing); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%v: %v", missing, err)
 		}

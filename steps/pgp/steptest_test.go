@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 			b := newBench(t)
 			b.key("us")
 			b.write("a.txt", []byte(data))
-			if _, err := b.encrypt(map[string]any{"input_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}); err != nil {
+			if _, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}); err != nil {
 				t.Fatal(err)
 			}
 			message := string(b.read("a.pgp"))
@@ -46,11 +46,11 @@ func TestContract(t *testing.T) {
 					}
 					if c.key == "pgp.decrypt" {
 						w.Write("a.pgp", message)
-						w.Config = map[string]any{"input_path": "a.pgp", "output_path": c.output, "verify": "required"}
+						w.Config = map[string]any{"source_path": "a.pgp", "output_path": c.output, "verify": "required"}
 						return
 					}
 					w.Write("a.txt", data)
-					w.Config = map[string]any{"input_path": "a.txt", "output_path": c.output, "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}
+					w.Config = map[string]any{"source_path": "a.txt", "output_path": c.output, "recipient_key_ids": []string{"us"}, "signing_key_id": "us", "output_format": c.format}
 				},
 				Content: func(name string, content []byte) string {
 					text := string(content)
@@ -111,7 +111,7 @@ func contractOfSignatures(t *testing.T) []string {
 					}
 					w.Write("a.txt", text)
 					if c.key == "pgp.sign" {
-						w.Config = map[string]any{"input_path": "a.txt", "output_path": c.output, "signing_key_id": "us", "mode": c.mode, "output_format": c.format}
+						w.Config = map[string]any{"source_path": "a.txt", "output_path": c.output, "signing_key_id": "us", "signature_type": c.mode, "output_format": c.format}
 						return
 					}
 					w.Write("signed", signed)
@@ -128,11 +128,11 @@ func contractOfSignatures(t *testing.T) []string {
 					defer one.Unlock()
 					b.write("signed", content)
 					out, err := b.verify(verify)
-					return fmt.Sprintf("valid %v by %s, %v", out.IsValid, fpr(us), err)
+					return fmt.Sprintf("valid %v by %s, %v", out.Valid, fpr(us), err)
 				},
 				Outputs: func(_ *steptest.World, out map[string]any) {
 					if c.key == "pgp.sign" {
-						delete(out, "signature_timestamp")
+						delete(out, "signed_at")
 						delete(out, "size") // two signatures of one content have not one size
 					}
 				},
@@ -147,7 +147,7 @@ func contractOfSignatures(t *testing.T) []string {
 // opened is the plaintext of a message, or why it has none.
 func (b *bench) opened(message []byte) string {
 	b.write("check.pgp", message)
-	out, err := b.decrypt(map[string]any{"input_path": "check.pgp", "output_path": "check", "verify": "required"})
+	out, err := b.decrypt(map[string]any{"source_path": "check.pgp", "output_path": "check", "verify": "required"})
 	if err != nil {
 		return fmt.Sprintf("%d bytes that are no message: %v", len(message), err)
 	}

@@ -48,17 +48,17 @@ func TestTinyPackets(t *testing.T) {
 		}
 		want := "hold next to nothing"
 		if strings.HasSuffix(name, "twice") {
-			want = "raise max_output_bytes"
+			want = "raise max_bytes"
 		}
 		b.write("in.pgp", message)
 		within("pgp.verify", func() (string, error) {
-			out, err := b.verify(map[string]any{"input_path": "in.pgp", "output_path": "out"})
+			out, err := b.verify(map[string]any{"source_path": "in.pgp", "output_path": "out"})
 			return out.Reason, err
 		}, want)
 		session, body := sealPackets(t, us, message)
 		b.write("in.pgp", append(session, packetOf(18, body)...))
 		within("pgp.decrypt", func() (string, error) {
-			_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "out"})
+			_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "out"})
 			return "", err
 		}, want)
 		b.wantFiles("in.pgp")

@@ -13,7 +13,7 @@ const (
 )
 
 // maxNested is how much may unpack from compressed data where the library unpacks
-// them by itself, which are those in other compressed data, unless max_output_bytes
+// them by itself, which are those in other compressed data, unless max_bytes
 // says something else. There nobody counts the packets.
 const maxNested = 32 << 20
 

@@ -36,12 +36,12 @@ type Verify struct {
 
 // VerifyConfig is the configuration of pgp.verify.
 type VerifyConfig struct {
-	InputPath             string      `json:"input_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
+	SourcePath            string      `json:"source_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
 	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path,at_most_one=content" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
-	ExpectedSignerKeyIDs  []string    `json:"expected_signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	SignerKeyIDs          []string    `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
 	Require               Requirement `json:"require" default:"nothing" enum:"nothing,valid" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`
 	OutputPath            string      `json:"output_path" courier:"path,at_most_one=content" doc:"Where the content of a signed message is written if its signature is valid, or with a slash at its end the directory for it. Default: it is not written."`
-	MaxOutputBytes        int64       `json:"max_output_bytes" min:"0" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
+	MaxBytes              int64       `json:"max_bytes" min:"0" doc:"The largest size of the content of a compressed message. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 
 // Requirement is what pgp.verify asks for.
@@ -56,12 +56,12 @@ const (
 // VerifyOutput is the output of pgp.verify.
 type VerifyOutput struct {
 	VerifyStatus VerifyStatus `json:"verify_status" doc:"valid, invalid, unknown_signer, expired_key or revoked_key"`
-	IsValid      bool         `json:"is_valid" doc:"whether verify_status is valid"`
+	Valid        bool         `json:"valid" doc:"whether verify_status is valid"`
 	// Reason says what is wrong, for people.
 	Reason string `json:"reason,omitempty" doc:"why the signature is not valid"`
-	// The first valid signature. Both are missing unless IsValid.
-	SignerFingerprint  string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
-	SignatureTimestamp *time.Time `json:"signature_timestamp,omitempty" doc:"when that signature says it was made"`
+	// The first valid signature. Both are missing unless Valid.
+	SignerFingerprint string     `json:"signer_fingerprint,omitempty" doc:"key of the first valid signature"`
+	SignedAt          *time.Time `json:"signed_at,omitempty" doc:"when that signature says it was made"`
 	// SignerFingerprints are the keys of all valid signatures.
 	SignerFingerprints []string `json:"signer_fingerprints,omitempty" doc:"keys of all valid signatures"`
 	VerifiedFile       string   `json:"verified_file,omitempty" doc:"path of the content, if output_path is given and the signature is valid"`
@@ -70,20 +70,20 @@ type VerifyOutput struct {
 
 // Execute implements [courier.Step].
 func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyConfig) (VerifyOutput, error) {
-	in, err := job.Open(cfg.InputPath)
+	in, err := job.Open(cfg.SourcePath)
 	if err != nil {
 		return VerifyOutput{}, fmt.Errorf("input: %w", err)
 	}
 	defer in.Close()
-	c := &checking{job: job, cfg: cfg, in: in, signed: cfg.InputPath, ring: new(ring)}
-	c.verifier = &verifier{keys: &loader{job: job, keys: v.Keys}, ids: cfg.ExpectedSignerKeyIDs, field: "expected_signer_key_ids", ring: c.ring}
+	c := &checking{job: job, cfg: cfg, in: in, signed: cfg.SourcePath, ring: new(ring)}
+	c.verifier = &verifier{keys: &loader{job: job, keys: v.Keys}, ids: cfg.SignerKeyIDs, field: "signer_key_ids", ring: c.ring}
 	if err := c.verifier.prepare(ctx); err != nil {
 		return VerifyOutput{}, err
 	}
 	if cfg.OutputPath == "" {
 		return c.outcome(ctx, io.Discard)
 	}
-	target, err := place(job, cfg.OutputPath, verifiedName(cfg.InputPath))
+	target, err := place(job, cfg.OutputPath, verifiedName(cfg.SourcePath))
 	if err != nil {
 		return VerifyOutput{}, err
 	}
@@ -101,7 +101,7 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 	}
 	defer to.guard.End()
 	out, err := c.outcome(ctx, to)
-	if err != nil || !out.IsValid {
+	if err != nil || !out.Valid {
 		return out, err
 	}
 	if err := w.Commit(); err != nil {
@@ -116,7 +116,7 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 // What was found out about the keys is logged.
 func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyConfig) error {
 	var errs []error
-	if err := checkPaths(job, cfg.InputPath, cfg.OutputPath); err != nil {
+	if err := checkPaths(job, cfg.SourcePath, cfg.OutputPath); err != nil {
 		errs = append(errs, err)
 	}
 	if sig := cfg.DetachedSignaturePath; sig != "" && !job.Unresolved("detached_signature_path") {
@@ -124,9 +124,9 @@ func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyC
 			errs = append(errs, fmt.Errorf("signature: %w", err))
 		}
 	}
-	if !job.Unresolved("expected_signer_key_ids") {
+	if !job.Unresolved("signer_key_ids") {
 		l := &loader{job: job, keys: v.Keys}
-		signers, err := l.loadAll(ctx, cfg.ExpectedSignerKeyIDs, toVerify)
+		signers, err := l.loadAll(ctx, cfg.SignerKeyIDs, toVerify)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("signer: %w", err))
 		}
@@ -143,7 +143,7 @@ func (v *Verify) Cleanup(_ context.Context, job *courier.Context, cfg VerifyConf
 	if cfg.OutputPath == "" {
 		return nil
 	}
-	return cleanup(job, cfg.OutputPath, verifiedName(cfg.InputPath))
+	return cleanup(job, cfg.OutputPath, verifiedName(cfg.SourcePath))
 }
 
 // verifiedName is the name of the content in a directory.
@@ -207,14 +207,14 @@ func (c *checking) outcome(ctx context.Context, w io.Writer) (VerifyOutput, erro
 	if err != nil {
 		return VerifyOutput{}, err
 	}
-	out := VerifyOutput{VerifyStatus: found.status, IsValid: found.status == StatusValid, Reason: found.why}
+	out := VerifyOutput{VerifyStatus: found.status, Valid: found.status == StatusValid, Reason: found.why}
 	switch found.status {
 	case StatusValid:
-		out.SignerFingerprints, out.SignerFingerprint, out.SignatureTimestamp, out.Size = found.signers, found.signers[0], new(found.at), size
+		out.SignerFingerprints, out.SignerFingerprint, out.SignedAt, out.Size = found.signers, found.signers[0], new(found.at), size
 	case StatusUnsigned, StatusUnsafe:
 		out.VerifyStatus = StatusInvalid
 	}
-	if c.cfg.Require == RequireValid && !out.IsValid {
+	if c.cfg.Require == RequireValid && !out.Valid {
 		return VerifyOutput{}, permanentf("signature of %q: is not accepted (%s): %s; require is \"valid\"%s", c.signed, out.VerifyStatus, found.why, c.nothing())
 	}
 	return out, nil
@@ -248,7 +248,7 @@ func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, err
 		to := &limited{w: content.to, left: c.limit()}
 		body := &toll{r: details.UnverifiedBody}
 		size, err = transfer.Copy(ctx, to, body, func(done int64) {
-			c.job.Progress(min(done, c.size), c.size, c.cfg.InputPath)
+			c.job.Progress(min(done, c.size), c.size, c.cfg.SourcePath)
 		})
 		switch {
 		case c.packets.failed() != nil:
@@ -256,7 +256,7 @@ func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, err
 		case body.err != nil:
 			return body.err
 		case to.full:
-			return about("holds more than %d bytes; raise max_output_bytes if this is right", c.limit())
+			return about("holds more than %d bytes; raise max_bytes if this is right", c.limit())
 		case to.err != nil:
 			return outputError(to.err)
 		}
@@ -268,7 +268,7 @@ func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, err
 	if err := buffered.Flush(); err != nil {
 		return verdict{}, 0, outputError(err)
 	}
-	c.job.Progress(c.size, c.size, c.cfg.InputPath)
+	c.job.Progress(c.size, c.size, c.cfg.SourcePath)
 	return c.verifier.verdict(details), size, nil
 }
 
@@ -277,7 +277,7 @@ func (c *checking) limit() int64 {
 	if c.cfg.DetachedSignaturePath != "" {
 		return math.MaxInt64
 	}
-	return limitFor(c.cfg.MaxOutputBytes, c.size)
+	return limitFor(c.cfg.MaxBytes, c.size)
 }
 
 // An opened file is one whose signature is checked as it is read.
@@ -358,7 +358,7 @@ func (c *checking) inline(ctx context.Context, w io.Writer) (opened, error) {
 		return opened{}, unreadable(err)
 	}
 	c.packets = &toll{r: transfer.NewReader(ctx, c.inner, nil)}
-	d, err := openpgp.ReadMessage(c.packets, c.ring, nil, reading(nested(c.cfg.MaxOutputBytes, c.limit())))
+	d, err := openpgp.ReadMessage(c.packets, c.ring, nil, reading(nested(c.cfg.MaxBytes, c.limit())))
 	switch {
 	case c.packets.err != nil:
 		return opened{}, c.packets.err
@@ -383,7 +383,7 @@ func unreadable(err error) error {
 	case errors.As(err, &message):
 		return message
 	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return about("unpacks to more than is allowed; raise max_output_bytes if this is right")
+		return about("unpacks to more than is allowed; raise max_bytes if this is right")
 	case errors.As(err, &malformed):
 		return about("holds something besides one complete message, or is cut short")
 	case errors.As(err, &unsupported):

@@ -99,7 +99,7 @@ func TestSignatures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.write("in.pgp", c.message)
 			for _, verify := range []string{"", "off", "optional", "required"} {
-				out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "output_path": "final", "verify": verify, "signer_key_ids": c.signers})
+				out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final", "verify": verify, "signer_key_ids": c.signers})
 				want, status := c.optional, c.status
 				if verify == "required" || verify == "" && len(c.signers) > 0 {
 					want = c.required
@@ -146,7 +146,7 @@ func TestTwoSignersAreListed(t *testing.T) {
 	b := newBench(t)
 	us, one, two := b.key("us"), b.key("one"), b.key("two")
 	b.write("in.pgp", signedBy(t, us, nil, one, two))
-	out, err := b.decrypt(map[string]any{"input_path": "in.pgp", "verify": "required"})
+	out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "required"})
 	if err != nil || len(out.SignerFingerprints) != 2 || out.SignerFingerprints[0] != out.SignerFingerprint {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -155,13 +155,13 @@ func TestTwoSignersAreListed(t *testing.T) {
 func TestVerifyValues(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
-	_, err := b.decrypt(map[string]any{"input_path": "in.pgp", "verify": "always"})
+	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "always"})
 	wantFailure(t, err, `verify: "always" is none of the possible values`)
 	for name, want := range map[string]string{"expired": "expired on ", "nobody": "there is no key", "us": ""} {
 		if name == "expired" {
 			b.add(name, newEntity(t, name, func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 }))
 		}
-		err := b.validate("pgp.decrypt", map[string]any{"input_path": "in.pgp", "signer_key_ids": []string{name}})
+		err := b.validate("pgp.decrypt", map[string]any{"source_path": "in.pgp", "signer_key_ids": []string{name}})
 		if want == "" {
 			if err != nil {
 				t.Error(err)
@@ -171,7 +171,7 @@ func TestVerifyValues(t *testing.T) {
 		wantFailure(t, err, "signer: ", want)
 	}
 	b.write("in.pgp", nil)
-	_, err = b.decrypt(map[string]any{"input_path": "in.pgp"})
+	_, err = b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "is empty")
 }
 
@@ -200,9 +200,9 @@ func TestVaultFails(t *testing.T) {
 		pgp.Register(&b.reg, brokenKeys{b.keys, bad})
 		var err error
 		if bad != "partner" {
-			err = second(b.decrypt(map[string]any{"input_path": "in.pgp"}))
+			err = second(b.decrypt(map[string]any{"source_path": "in.pgp"}))
 		} else {
-			err = second(b.encrypt(map[string]any{"input_path": "a.txt", "recipient_key_ids": []string{"us", "partner"}}))
+			err = second(b.encrypt(map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{"us", "partner"}}))
 		}
 		if err == nil || !strings.Contains(err.Error(), "the vault is shut") || courier.IsPermanent(err) {
 			t.Errorf("%s: %v", bad, err)
@@ -225,7 +225,7 @@ func TestKeysAreAskedOnce(t *testing.T) {
 	for i := range 5 {
 		job := courier.NewContext(courier.ContextConfig{Execution: "e", Iteration: []int{i}, Workspace: b.dir, Resources: &kept})
 		defer job.Close()
-		if _, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"input_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{fpr(us)}})); err != nil {
+		if _, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{fpr(us)}})); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // isLost reports whether err ends a connection, so that another may do better.
@@ -71,7 +72,7 @@ type downloadNote struct {
 	Pattern    string           `json:"pattern"`
 	LocalPath  string           `json:"local_path"`
 	Files      []downloadedFile `json:"files"`
-	Skipped    int              `json:"skipped"`
+	Unsafe     int              `json:"unsafe"`
 	NotReady   int              `json:"not_ready"`
 	At         time.Time        `json:"at"`
 	Attempt    int              `json:"attempt"` // of the execution
@@ -83,6 +84,8 @@ type downloadedFile struct {
 	Local  string   `json:"local"`
 	Was    identity `json:"was"`
 	Timed  bool     `json:"timed"` // the server tells the time
+
+	Skipped bool `json:"skipped,omitempty"` // the local file is another's
 }
 
 func (t *downloading) remembers() bool {
@@ -97,15 +100,20 @@ func (t *downloading) note(ctx context.Context) error {
 	}
 	notes, err := t.openNotes(ctx)
 	if err == nil && t.cfg.AfterTransfer != remote.AfterKeep {
-		err = remote.HoldDownloads(t.job, t.files, func(f remoteFile) string { return f.local })
+		err = remote.HoldDownloads(t.job, t.files, func(f remoteFile) string {
+			if f.skipped {
+				return ""
+			}
+			return f.local
+		})
 	}
 	if err != nil {
 		return err
 	}
 	t.at = time.Now()
-	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.skipped, t.notReady, t.at, t.job.ExecutionAttempt()}
+	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.unsafe, t.notReady, t.at, t.job.ExecutionAttempt()}
 	for _, f := range t.files {
-		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero()})
+		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, !f.mtime.IsZero(), f.skipped})
 	}
 	return notes.write(n)
 }
@@ -124,9 +132,9 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	if found, err := notes.read(&n); err != nil || !found || n.RemotePath != t.cfg.RemotePath || n.Pattern != t.cfg.Pattern.String() || n.LocalPath != t.cfg.LocalPath {
 		return false, err
 	}
-	t.skipped, t.notReady, t.at = n.Skipped, n.NotReady, n.At
+	t.unsafe, t.notReady, t.at = n.Unsafe, n.NotReady, n.At
 	for _, f := range n.Files {
-		r := remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: int64(f.Was.Size), was: f.Was}
+		r := remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: int64(f.Was.Size), was: f.Was, skipped: f.Skipped}
 		if f.Timed {
 			r.mtime = attrs{flags: attrTimes, mtime: f.Was.Modified}.modified()
 		}
@@ -151,6 +159,9 @@ func (t *downloading) openNotes(ctx context.Context) (*notebook, error) {
 // one that is still there has to be downloaded again.
 func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
 	for _, f := range t.files {
+		if f.skipped {
+			continue
+		}
 		info, err := t.job.Stat(f.local)
 		there := err == nil && info.Mode().IsRegular() && info.Size() == f.size
 		var source attrs
@@ -190,7 +201,11 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		return t.claimFormer(ctx)
 	}
 	for i := range t.files {
-		if !t.own(&t.files[i]) {
+		if f := &t.files[i]; f.skipped {
+			if _, err := t.job.Stat(f.local); errors.Is(err, fs.ErrNotExist) && t.cfg.AfterTransfer == remote.AfterKeep {
+				return false, nil // what was in the way is gone
+			}
+		} else if !t.own(f) {
 			if t.cfg.AfterTransfer == remote.AfterKeep {
 				return false, nil
 			}
@@ -215,6 +230,9 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		}
 	}
 	for _, f := range t.files {
+		if f.skipped {
+			continue
+		}
 		if err := t.job.Wrote(f.local); err != nil {
 			return false, err
 		}
@@ -293,6 +311,9 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 }
 
 func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) error {
+	if f.skipped {
+		return nil // nobody knows what the local file is
+	}
 	a, err := s.stat(ctx, f.remote)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -308,7 +329,7 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 	} else {
 		move := renaming{
 			connections: t.Connections, job: t.job, id: t.cfg.ConnectionID,
-			from: f.remote, to: t.archived(*f), size: f.size, ifExists: ifExistsOverwrite, what: "the downloaded file",
+			from: f.remote, to: t.archived(*f), size: f.size, ifExists: transfer.IfExistsOverwrite, what: "the downloaded file",
 		}
 		err = move.run(ctx, s)
 		if err == nil {

@@ -74,9 +74,9 @@ func (c cut) test(t *testing.T, at int64) {
 	k.rig = newRig(t, sftpserver.Options{FaultAfter: moved(&k.written, "write")})
 	k.net.SetLink(k.link)
 	k.conn.Dial = k.dial
-	key, cfg := "sftp.download", object{"remote_path": "f", "local_path": "g", "resume_partial": true}
+	key, cfg := "sftp.download", object{"remote_path": "f", "local_path": "g", "resume": true}
 	if c.up {
-		key, cfg = "sftp.upload", object{"local_path": "f", "remote_path": "g", "resume_partial": true}
+		key, cfg = "sftp.upload", object{"local_path": "f", "remote_path": "g", "resume": true}
 		k.putLocal("f", content(cutSize))
 		k.put("g", []byte(cutPrelude))
 	} else {

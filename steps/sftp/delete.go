@@ -3,14 +3,12 @@ package sftp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync/atomic"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Delete is the step "sftp.delete". It deletes one file, or those files of a
@@ -26,12 +24,12 @@ type Delete struct {
 
 // DeleteConfig is the configuration of [Delete].
 type DeleteConfig struct {
-	ConnectionID   string          `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string          `json:"remote_path" courier:"required,path" doc:"the file to delete, or with pattern the directory; taken from the login directory unless it begins with a slash"`
-	Pattern        courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files whose names match, such as *.csv or {a,b}-*"`
-	Glob           *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
-	FailIfNotFound bool            `json:"fail_if_not_found,omitempty" doc:"nothing to delete is an error"`
-	OnUnsafeName   string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about names in the directory that can't be used: skip or fail"`
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to delete, or with pattern the directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files whose names match, such as *.csv or {a,b}-*"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about names in the directory that can't be used: skip or fail"`
 }
 
 // DeleteOutput is the output of [Delete].
@@ -88,7 +86,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	err = use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
 		if former := plan; !noted || plan.Attempt < job.ExecutionAttempt() {
 			again := cfg
-			again.FailIfNotFound = cfg.FailIfNotFound && !noted
+			again.IgnoreMissing = cfg.IgnoreMissing || noted
 			if plan, err = s.planDeletion(ctx, job, again); err == nil && noted {
 				plan, err = s.renewDeletion(job, former, plan)
 			}
@@ -125,7 +123,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 	if cfg.Pattern == "" {
 		a, err := s.lstat(ctx, cfg.RemotePath)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound:
+		case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
 			return plan, nil
 		case err != nil:
 			return plan, err
@@ -136,11 +134,13 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		return plan, nil
 	}
 	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
+		return plan, nil
+	case err != nil:
 		return plan, err
-	}
-	if len(found) == 0 && cfg.FailIfNotFound {
-		return plan, courier.Permanent(fmt.Errorf("no file matches %s, and fail_if_not_found is set: %w", safename.Quote(cfg.Pattern.String()), fs.ErrNotExist))
+	case len(found) == 0 && !cfg.IgnoreMissing:
+		return plan, remote.NothingFound(cfg.Pattern, 0)
 	}
 	plan.Items = make([]plannedDeletion, len(found))
 	return plan, remote.InParallel(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
@@ -216,7 +216,7 @@ func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteCo
 		}
 		a, err := s.lstat(ctx, cfg.RemotePath)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound:
+		case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
 			return nil
 		case err == nil && a.isDir():
 			err = courier.Permanent(errors.New("is a directory; set pattern to delete files in it, or use sftp.rmdir"))

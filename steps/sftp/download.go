@@ -28,17 +28,18 @@ type DownloadConfig struct {
 	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
 	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the local file exists: overwrite, skip or fail"`
 	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about names in the directory that can't be used: skip or fail"`
 
-	ResumePartial  *bool           `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then, and leave what an attempt of this step has completed; by default true; false begins anew"`
+	Resume         *bool           `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has the size and time it had then; by default for files of 1 MiB or more; true for files of any size; false begins anew"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a local file that has the size and time of the remote one already counts as downloaded, whoever has written it"`
 	Preserve       string          `json:"preserve" default:"times" enum:"none,times,modes,all" doc:"what the local file takes over: none, times, modes or all"`
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
@@ -47,11 +48,14 @@ type DownloadConfig struct {
 // DownloadOutput is the output of [Download].
 type DownloadOutput struct {
 	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
-	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths"`
-	FileCount       int       `json:"file_count" doc:"length of downloaded_files"`
-	Size            int64     `json:"size" doc:"bytes of all files"`
+	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
+	SkippedFiles    []string  `json:"skipped_files" doc:"those of downloaded_files that were there already and were left as they are"`
+	Skipped         bool      `json:"skipped" doc:"whether nothing was downloaded because everything was there already"`
+	Reason          string    `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+	FileCount       int       `json:"file_count" doc:"how many files were downloaded"`
+	Size            int64     `json:"size" doc:"of what was downloaded, in bytes"`
 	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
-	SkippedCount    int       `json:"skipped_count" doc:"entries of the directory left out because their names can't be used"`
+	UnsafeCount     int       `json:"unsafe_count" doc:"entries of the directory left out because their names can't be used"`
 	NotReadyCount   int       `json:"not_ready_count" doc:"files of the directory left out because of stable_seconds or done_file"`
 }
 
@@ -71,13 +75,13 @@ func (cfg DownloadConfig) after() remote.After {
 }
 
 // resumes reports whether an attempt goes on where another one stopped.
-func (cfg DownloadConfig) resumes() bool { return cfg.ResumePartial == nil || *cfg.ResumePartial }
+func (cfg DownloadConfig) resumes() bool { return cfg.Resume == nil || *cfg.Resume }
 
 // keeps reports whether the unfinished local file of a remote one of size bytes
 // is kept for another attempt. Of a small one that costs more than it saves.
 func (cfg DownloadConfig) keeps(size int64) bool {
-	if cfg.ResumePartial != nil {
-		return *cfg.ResumePartial
+	if cfg.Resume != nil {
+		return *cfg.Resume
 	}
 	return size >= remote.WorthKeeping
 }
@@ -87,7 +91,7 @@ func (cfg DownloadConfig) check() error {
 	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
 		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
 	}
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size,
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, transfer.CheckIfExists(cfg.IfExists),
 		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
 		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
@@ -102,6 +106,8 @@ type remoteFile struct {
 	mtime  time.Time
 	was    identity
 	plain  bool // a regular file when it was found: opening it doesn't block the server
+
+	skipped bool // it was there already and was left as it is
 }
 
 // A downloading is one execution of the step.
@@ -112,7 +118,7 @@ type downloading struct {
 	limit *remote.Limiter
 
 	files    []remoteFile
-	skipped  int
+	unsafe   int
 	notReady int
 	at       time.Time // when all was downloaded
 	former   bool      // files are those of an earlier attempt of the execution
@@ -121,7 +127,7 @@ type downloading struct {
 // Execute downloads the files. An existing local file is replaced when its
 // successor is complete.
 func (d Download) Execute(ctx context.Context, job *courier.Context, cfg DownloadConfig) (DownloadOutput, error) {
-	out := DownloadOutput{DownloadedFiles: []string{}}
+	out := DownloadOutput{DownloadedFiles: []string{}, SkippedFiles: []string{}}
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
@@ -139,7 +145,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err != nil {
 		return out, err
 	}
-	out.SkippedCount, out.NotReadyCount = t.skipped, t.notReady
+	out.UnsafeCount, out.NotReadyCount = t.unsafe, t.notReady
 	return out, out.add(job, t.files)
 }
 
@@ -181,10 +187,18 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 			return err
 		}
 		out.DownloadedFiles = append(out.DownloadedFiles, p)
+		if f.skipped {
+			out.SkippedFiles = append(out.SkippedFiles, p)
+			continue
+		}
+		out.FileCount++
 		out.Size += f.size
 	}
-	if out.FileCount = len(files); out.FileCount == 1 {
+	if len(files) == 1 {
 		out.DownloadedFile, out.Modified = out.DownloadedFiles[0], files[0].mtime
+	}
+	if len(files) > 0 && out.FileCount == 0 {
+		out.Skipped, out.Reason = true, transfer.ReasonExists
 	}
 	return nil
 }
@@ -204,8 +218,8 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *c
 	if err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	if t.cfg.SkipIfSame && t.isSame(f) {
-		return t.job.Wrote(f.local)
+	if done, err := t.there(ctx, f); done || err != nil {
+		return err
 	}
 	ctx, guard := t.limits(s).Guard(ctx)
 	defer guard.End()
@@ -218,7 +232,21 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *c
 	if err := t.copyTo(ctx, s, c, f, before, w, m); err != nil {
 		return s.fault("download", f.remote, err)
 	}
-	return t.publish(f, before, w, m)
+	return t.publish(ctx, f, before, w, m)
+}
+
+// target is where the file goes.
+func (t *downloading) target(f *remoteFile) remote.Target {
+	return remote.Target{Job: t.job, Family: "sftp", Local: f.local, IfExists: t.cfg.IfExists}
+}
+
+// there reports whether the local file need not be downloaded.
+func (t *downloading) there(ctx context.Context, f *remoteFile) (done bool, err error) {
+	if t.cfg.SkipIfSame && t.isSame(f) {
+		return true, t.job.Wrote(f.local)
+	}
+	f.skipped, err = t.target(f).Skips(ctx)
+	return f.skipped, err
 }
 
 // describe completes the description of a file by what the server tells.
@@ -238,12 +266,19 @@ func (t *downloading) describe(f *remoteFile, a attrs) error {
 }
 
 // publish gives the local file its final name.
-func (t *downloading) publish(f *remoteFile, before attrs, w local, m *remote.Meter) error {
+func (t *downloading) publish(ctx context.Context, f *remoteFile, before attrs, w local, m *remote.Meter) error {
 	t.preserve(f, before, w)
-	if err := m.While(w.Commit); err != nil {
+	err := m.While(func() (err error) {
+		f.skipped, err = t.target(f).Commit(ctx, w)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
 	m.Finish()
+	if p, ok := w.(*partial); ok && f.skipped {
+		return p.restart() // nothing is left for another attempt to go on with
+	}
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // Cleanup removes the unfinished local files of earlier attempts, other than
-// those that resume_partial keeps. It needs a connection only where a file may
+// those that resume keeps. It needs a connection only where a file may
 // have been moved aside on the server.
 func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	if err := cfg.clean(job); err != nil || !cfg.after().Moves() {
@@ -48,7 +48,7 @@ func (cfg DownloadConfig) clean(job *courier.Context) error {
 }
 
 // Rollback is Cleanup. If the execution is cancelled, it removes what
-// resume_partial has kept, too.
+// resume has kept, too.
 func (d Download) Rollback(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
 	err := d.Cleanup(ctx, job, cfg)
 	if !cfg.resumes() || !job.Cancelled() {

@@ -76,7 +76,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	t.files, t.skipped, t.notReady = make([]remoteFile, len(found)), skipped, notReady
+	t.files, t.unsafe, t.notReady = make([]remoteFile, len(found)), skipped, notReady
 	for i, f := range found {
 		t.files[i] = remoteFile{remote: f.Path, below: f.Below, local: targets[i], size: f.Size, plain: f.Regular}
 	}

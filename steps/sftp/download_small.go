@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // isQuick reports whether a file is one to fetch with as few round trips as
 // possible: small, and without anything special to be done about it.
 func (t *downloading) isQuick(f *remoteFile, c *client) bool {
 	return f.plain && f.size <= min(smallFile, int64(c.readChunk)) && t.limit == nil &&
-		!t.cfg.keeps(f.size) && !t.cfg.SkipIfSame && t.cfg.Checksum == remote.ChecksumNone
+		!t.cfg.keeps(f.size) && !t.cfg.SkipIfSame && t.cfg.IfExists == transfer.IfExistsOverwrite && t.cfg.Checksum == remote.ChecksumNone
 }
 
 // fetchAtOnce downloads a small file in two round trips. It does nothing if the
@@ -52,7 +53,7 @@ func (t *downloading) fetchAtOnce(ctx context.Context, s *session, f *remoteFile
 	if _, err := w.Write(data); err != nil {
 		return false, s.fault("download", f.remote, err)
 	}
-	return true, t.publish(f, before, w, m)
+	return true, t.publish(ctx, f, before, w, m)
 }
 
 // statAndOpen looks at a file and opens it for reading.

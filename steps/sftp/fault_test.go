@@ -91,7 +91,7 @@ func (tr trial) after(r *rig, what string) {
 func trials(size int) map[string]trial {
 	upload := object{"local_path": "source", "remote_path": "dir/target"}
 	return map[string]trial{
-		"download over":                {key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume_partial": false}, size: size, old: "old"},
+		"download over":                {key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume": false}, size: size, old: "old"},
 		"upload over":                  {key: "sftp.upload", cfg: upload, size: size, old: "old"},
 		"upload without posix-rename":  {key: "sftp.upload", cfg: upload, size: size, opt: sftpserver.Options{NoPosixRename: true, NoFsync: true}},
 		"upload over, no posix-rename": {key: "sftp.upload", cfg: upload, size: size, old: "old", opt: sftpserver.Options{NoPosixRename: true}},
@@ -181,7 +181,7 @@ func (tr trial) disturb(t *testing.T, n int, fault error, after bool) string {
 	}
 	switch {
 	case err == nil && errors.Is(fault, sftpserver.ErrSkip) && (strings.HasPrefix(what, "write") || strings.HasPrefix(what, "remove")):
-		return what // lies that only verify_content, and nobody, finds out
+		return what // lies that only read_back, and nobody, finds out
 	case err == nil:
 		tr.after(r, what)
 		return what
@@ -305,8 +305,8 @@ func TestSilentLoss(t *testing.T) {
 	})
 }
 
-// TestVerifyContent finds a hole that the size doesn't show.
-func TestVerifyContent(t *testing.T) {
+// TestReadBack finds a hole that the size doesn't show.
+func TestReadBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		lossy := true
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
@@ -316,7 +316,7 @@ func TestVerifyContent(t *testing.T) {
 			return nil
 		}})
 		r.putLocal("x", content(600_000))
-		cfg := object{"local_path": "x", "verify_content": true}
+		cfg := object{"local_path": "x", "checksum": "read_back"}
 		_, err := r.run(t.Context(), "sftp.upload", cfg)
 		wantError(t, err, false, "the server has other content than was sent")
 		wantTree(t, r.remote)

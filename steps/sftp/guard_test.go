@@ -65,7 +65,7 @@ func TestMaxBytes(t *testing.T) {
 			}
 			return false
 		}})
-		cfg := object{"remote_path": "/x", "local_path": "x", "resume_partial": false}
+		cfg := object{"remote_path": "/x", "local_path": "x", "resume": false}
 		_, err := r.run(t.Context(), "sftp.download", cfg)
 		wantError(t, err, true, "has 1125899906842624 bytes, and max_bytes allows 1099511627776")
 		r.conn.MaxBytes = -1

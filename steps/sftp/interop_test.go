@@ -29,7 +29,7 @@ func TestInterop(t *testing.T) {
 		name := fmt.Sprint(size)
 		r.putLocal(name, content(size))
 		for range 2 { // the second time the file is there
-			out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": name, "remote_path": "dir", "verify_content": true}))
+			out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": name, "remote_path": "dir", "checksum": "read_back"}))
 			if out["uploaded_file"] != "dir/"+name || r.get("dir/"+name) != string(content(size)) {
 				t.Errorf("upload of %d bytes: %v", size, out)
 			}

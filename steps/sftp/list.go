@@ -23,14 +23,14 @@ type ListConfig struct {
 	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about names that can't be used: skip or fail"`
-	StableSeconds      int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"list only files whose size and time have not changed for so many seconds"`
+	StableSeconds      float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"list only files whose size and time have not changed for so many seconds"`
 }
 
 // ListOutput is the output of [List].
 type ListOutput struct {
-	FileList     []File `json:"file_list" doc:"the files, in the order of their paths"`
-	FileCount    int    `json:"file_count" doc:"length of file_list"`
-	SkippedCount int    `json:"skipped_count" doc:"entries left out because their names can't be used"`
+	FileList    []File `json:"file_list" doc:"the files, in the order of their paths"`
+	FileCount   int    `json:"file_count" doc:"length of file_list"`
+	UnsafeCount int    `json:"unsafe_count" doc:"entries left out because their names can't be used"`
 	// NotReadyCount is 0 unless stable_seconds is set.
 	NotReadyCount int `json:"not_ready_count" doc:"files left out because of stable_seconds"`
 }

@@ -350,7 +350,7 @@ func TestJumpSilent(t *testing.T) {
 	r.put("x", content(64<<20))
 	r.onProgress = func(p courier.Progress) { silent.Store(true) }
 	within(t, 20*time.Second, func() {
-		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y", "resume_partial": false})
+		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y", "resume": false})
 		wantError(t, err, false, "connection is lost")
 	})
 	silent.Store(false)

@@ -78,14 +78,14 @@ func TestRmdir(t *testing.T) {
 		wantError(t, err, true, `remove directory "tree": the directory is not empty; set recursive`)
 		_, err = r.run(t.Context(), "sftp.rmdir", object{"remote_path": "elsewhere/keep"})
 		wantError(t, err, true, "is not a directory")
-		_, err = r.run(t.Context(), "sftp.rmdir", object{"remote_path": "none", "fail_if_not_found": true})
+		_, err = r.run(t.Context(), "sftp.rmdir", object{"remote_path": "none", "ignore_missing": false})
 		wantError(t, err, true, `remove directory "none": no such file`)
 		for _, p := range []string{"/", "//", ".", "..", "a/..", "a/../b", "./x", "/a/."} {
 			_, err = r.run(t.Context(), "sftp.rmdir", object{"remote_path": p, "recursive": true})
 			wantError(t, err, true, "remote_path")
 		}
 		out := r.must(r.run(t.Context(), "sftp.rmdir", object{"remote_path": "tree/", "recursive": true}))
-		if out["removed_directory"] != "tree" {
+		if out["removed_directory"] != "tree" || out["existed"] != true {
 			t.Errorf("%v", out)
 		}
 		wantTree(t, r.remote, "elsewhere/keep")
@@ -99,7 +99,7 @@ func TestRmdirAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.put("tree/old", nil)
-		cfg := object{"remote_path": "tree", "recursive": true, "fail_if_not_found": true}
+		cfg := object{"remote_path": "tree", "recursive": true, "ignore_missing": false}
 		r.must(r.run(t.Context(), "sftp.rmdir", cfg))
 		r.must(r.run(t.Context(), "sftp.rmdir", cfg))
 		r.put("tree/new", nil)
@@ -162,10 +162,10 @@ func TestDelete(t *testing.T) {
 		if out["existed"] != false || out["deleted_count"] != 0. || fmt.Sprint(out["deleted_files"]) != "[]" {
 			t.Errorf("%v", out)
 		}
-		_, err := r.run(t.Context(), "sftp.delete", object{"remote_path": "none2", "fail_if_not_found": true})
+		_, err := r.run(t.Context(), "sftp.delete", object{"remote_path": "none2", "ignore_missing": false})
 		wantError(t, err, true, `delete "none2": no such file`)
-		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in", "pattern": "*.none", "fail_if_not_found": true})
-		wantError(t, err, true, `no file matches "*.none"`)
+		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in", "pattern": "*.none", "ignore_missing": false})
+		wantError(t, err, true, `no files that match "*.none"`, "ignore_missing")
 		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in"})
 		wantError(t, err, true, "is a directory", "sftp.rmdir")
 		_, err = r.run(t.Context(), "sftp.delete", object{"remote_path": "in", "pattern": "a/../b"})
@@ -187,7 +187,7 @@ func TestDeleteAgain(t *testing.T) {
 			return nil
 		}})
 		r.put("in/a", []byte("old"))
-		cfg := object{"remote_path": "in", "pattern": "*", "fail_if_not_found": true}
+		cfg := object{"remote_path": "in", "pattern": "*", "ignore_missing": false}
 		_, err := r.run(t.Context(), "sftp.delete", cfg)
 		wantError(t, err, false, "connection is lost")
 		r.put("in/a", []byte("newer"))
@@ -219,9 +219,9 @@ func TestStat(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]object{
-			"dir/file": {"exists": true, "size": 1234., "mode": "0640", "is_directory": false, "modified": "2024-05-06T07:08:09Z"},
-			"dir":      {"exists": true, "size": 0., "mode": "0700", "is_directory": true},
-			"none":     {"exists": false, "size": 0., "is_directory": false},
+			"dir/file": {"name": "file", "path": "dir/file", "exists": true, "size": 1234., "mode": "0640", "is_directory": false, "modified": "2024-05-06T07:08:09Z"},
+			"dir":      {"name": "dir", "path": "dir", "exists": true, "size": 0., "mode": "0700", "is_directory": true},
+			"none":     {"name": "none", "path": "none", "exists": false, "size": 0., "is_directory": false},
 		} {
 			out := r.must(r.run(t.Context(), "sftp.stat", object{"remote_path": path}))
 			if path == "dir" {
@@ -231,7 +231,7 @@ func TestStat(t *testing.T) {
 				t.Errorf("%s: %v, want %v", path, out, want)
 			}
 		}
-		_, err := r.run(t.Context(), "sftp.stat", object{"remote_path": "none", "fail_if_not_found": true})
+		_, err := r.run(t.Context(), "sftp.stat", object{"remote_path": "none", "ignore_missing": false})
 		wantError(t, err, true, `look at "none": no such file`)
 		_, err = r.run(t.Context(), "sftp.stat", object{"remote_path": "lies"})
 		wantError(t, err, true, "which no file has")
@@ -265,7 +265,7 @@ func TestRename(t *testing.T) {
 				t.Errorf("%v", out)
 			}
 			_, err := rename("dir/a", "dir/x", "fail")
-			wantError(t, err, true, `rename "dir/a": the new name is taken`)
+			wantError(t, err, true, `rename "dir/a": "dir/x" exists, and if_exists is "fail"; remove it`)
 			r.must(rename("dir/a", "dir/x", ""))
 			if r.get("dir/x") != "a" {
 				t.Errorf("dir/x = %q", r.get("dir/x"))

@@ -66,8 +66,8 @@ func TestOpenSSH(t *testing.T) {
 	for _, f := range out["file_list"].([]any) {
 		names = append(names, f.(object)["name"].(string))
 	}
-	if want := []string{"0.bin", "1.bin", "100000.bin", "10485760.bin", "alias", "größe 見積.csv"}; !reflect.DeepEqual(names, want) || out["skipped_count"] != 2. {
-		t.Errorf("list = %q, %v skipped, want %q and 2", names, out["skipped_count"], want)
+	if want := []string{"0.bin", "1.bin", "100000.bin", "10485760.bin", "alias", "größe 見積.csv"}; !reflect.DeepEqual(names, want) || out["unsafe_count"] != 2. {
+		t.Errorf("list = %q, %v skipped, want %q and 2", names, out["unsafe_count"], want)
 	}
 	// An existing file is replaced, or not.
 	_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "1.bin", "remote_path": "in/0.bin", "if_exists": "fail"})
@@ -146,7 +146,7 @@ func TestOpenSSHCut(t *testing.T) {
 		cfg object
 	}{
 		{"sftp.upload", object{"local_path": "x", "remote_path": "up"}},
-		{"sftp.download", object{"remote_path": "y", "local_path": "down", "resume_partial": false}},
+		{"sftp.download", object{"remote_path": "y", "local_path": "down", "resume": false}},
 	} {
 		cut := false
 		r.onProgress = func(p courier.Progress) {

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/remote"
 )
 
-// The names of what resume_partial keeps: the part of a file that is there, and
+// The names of what resume keeps: the part of a file that is there, and
 // what is known of the source.
 const (
 	partSuffix = ".part"
@@ -35,6 +35,7 @@ func partName(job *courier.Context, base string) string {
 type local interface {
 	io.Writer
 	io.ReaderAt
+	Stat() (fs.FileInfo, error)
 	Chmod(mode fs.FileMode) error
 	Commit() error
 	Close() error // discards the file, or keeps it for the next attempt
@@ -235,7 +236,7 @@ func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, 
 	return end, nil
 }
 
-// removeParts removes what resume_partial has kept of the local file called
+// removeParts removes what resume has kept of the local file called
 // name.
 func removeParts(job *courier.Context, name string) error {
 	root, rel, err := job.Root(name)
@@ -247,7 +248,7 @@ func removeParts(job *courier.Context, name string) error {
 	return p.remove()
 }
 
-// removeAllParts removes what resume_partial has kept in the directories.
+// removeAllParts removes what resume has kept in the directories.
 func removeAllParts(job *courier.Context, dirs ...string) error {
 	var errs []error
 	for _, dir := range dirs {

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A putting is the upload of one file.
@@ -25,7 +26,7 @@ type putting struct {
 	src   *os.File
 	meter *remote.Meter
 	side  string      // remote path until the file is complete
-	part  *uploadPart // of resume_partial; nil without
+	part  *uploadPart // of resume; nil without
 }
 
 func (p *putting) run(ctx context.Context, s *session) error {
@@ -47,7 +48,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.fault("upload", p.file.final, err)
 	}
-	if p.cfg.ResumePartial && p.job.StepDir() != "" {
+	if p.cfg.Resume && p.job.StepDir() != "" {
 		if p.part, err = p.openPart(ctx, s); err != nil {
 			return s.fault("upload", p.file.final, err)
 		}
@@ -57,7 +58,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 	if err == nil {
 		err = remote.Unchanged(src, before)
 	}
-	if err == nil && (p.cfg.VerifyContent || p.cfg.Checksum == remote.ChecksumReadBack) {
+	if err == nil && p.cfg.Checksum == remote.ChecksumReadBack {
 		err = p.readBack(ctx, s)
 	}
 	if err == nil {
@@ -96,14 +97,14 @@ func (p *putting) publish(ctx context.Context, s *session) error {
 // A small file that will replace what is there is sent without looking: what
 // can't be replaced shows when it is renamed.
 func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
-	if p.cfg.IfExists == ifExistsOverwrite && !p.cfg.SkipIfSame && s.canReplace() && p.file.size <= defaultChunk {
+	if p.cfg.IfExists == transfer.IfExistsOverwrite && !p.cfg.SkipIfSame && s.canReplace() && p.file.size <= defaultChunk {
 		return false, nil
 	}
 	a, err := s.stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
-	case errors.Is(err, fs.ErrPermission) && p.cfg.IfExists == ifExistsOverwrite:
+	case errors.Is(err, fs.ErrPermission) && p.cfg.IfExists == transfer.IfExistsOverwrite:
 		return false, nil // perhaps files may only be written here
 	case err != nil:
 		return false, err
@@ -112,7 +113,7 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 	case p.cfg.SkipIfSame && a.isFile() && a.flags&attrSize != 0 && a.size == uint64(local.Size()) &&
 		!a.modified().IsZero() && a.modified().Unix() == local.ModTime().Unix():
 		return true, nil
-	case p.cfg.IfExists == ifExistsOverwrite:
+	case p.cfg.IfExists == transfer.IfExistsOverwrite:
 		return false, nil
 	}
 	if p.job.Repeated() {
@@ -122,11 +123,11 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 			return same, err
 		}
 	}
-	if p.cfg.IfExists == ifExistsSkip {
+	if p.cfg.IfExists == transfer.IfExistsSkip {
 		p.file.skipped = true
 		return true, nil
 	}
-	return false, courier.Permanent(fmt.Errorf("exists, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+	return false, transfer.ErrExists("")
 }
 
 // errDifferent ends a comparison.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Rename is the step "sftp.rename". It gives a remote file or directory another
@@ -31,12 +31,13 @@ type RenameConfig struct {
 	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
 	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
-	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip or fail"`
+	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
+	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
 }
 
 // RenameOutput is the output of [Rename].
 type RenameOutput struct {
-	RenamedFile string `json:"renamed_file" doc:"the new remote path"`
+	RenamedFile string `json:"renamed_file,omitempty" doc:"the new remote path, unless there was nothing to rename"`
 	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
 	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
@@ -49,7 +50,7 @@ var (
 
 func (cfg RenameConfig) check() error {
 	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
-		remote.OneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail))
+		transfer.CheckIfExists(cfg.IfExists))
 }
 
 // A renameNote is what sftp.rename notes down before it renames.
@@ -91,13 +92,17 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 				noted = false
 			}
 			if own == renameOver {
-				ifExists = ifExistsOverwrite
+				ifExists = transfer.IfExistsOverwrite
 			}
 		}
 		if !noted {
 			again := cfg
 			again.IfExists = ifExists
-			if note, err = s.planRename(ctx, again); err != nil {
+			note, err = s.planRename(ctx, again)
+			switch {
+			case cfg.IgnoreMissing && note.Was == (identity{}) && errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
 				return s.fault("rename", cfg.SourcePath, err)
 			}
 			note.Attempt, note.Over = job.ExecutionAttempt(), ifExists != cfg.IfExists
@@ -106,7 +111,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 			}
 		}
 		if note.Over {
-			ifExists = ifExistsOverwrite
+			ifExists = transfer.IfExistsOverwrite
 		}
 		done, err := note.Skipped, error(nil)
 		if noted && !done {
@@ -137,7 +142,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 		return s.fault("rename", cfg.SourcePath, err)
 	})
 	if out.Skipped {
-		out.Reason = "file_exists"
+		out.Reason = transfer.ReasonExists
 	}
 	return out, err
 }
@@ -184,14 +189,14 @@ func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote,
 	}
 	there, err := s.lstat(ctx, note.Target)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && cfg.IfExists == ifExistsOverwrite:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && cfg.IfExists == transfer.IfExistsOverwrite:
 		return note, nil
 	case err != nil:
 		return note, err
-	case cfg.IfExists == ifExistsSkip:
+	case cfg.IfExists == transfer.IfExistsSkip:
 		note.Skipped = true
-	case cfg.IfExists == ifExistsFail:
-		return note, courier.Permanent(fmt.Errorf("the new name is taken, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+	case cfg.IfExists == transfer.IfExistsFail:
+		return note, transfer.ErrExists(note.Target)
 	case there.isDir() != a.isDir():
 		return note, courier.Permanent(errors.New("a directory can't replace a file, nor a file a directory"))
 	}
@@ -248,6 +253,9 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 			return nil
 		}
 		_, err := s.lstat(ctx, cfg.SourcePath)
+		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
+			return nil
+		}
 		return s.fault("rename", cfg.SourcePath, err)
 	})
 }

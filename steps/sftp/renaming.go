@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A renaming gives a remote file another name, once, whatever happens to the
@@ -78,7 +78,7 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 			return err
 		}
 	}
-	overwrite := r.ifExists == ifExistsOverwrite
+	overwrite := r.ifExists == transfer.IfExistsOverwrite
 	replace := overwrite && s.canReplace()
 	c := s.client
 	if r.via != nil && !look {
@@ -109,11 +109,11 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 		return courier.Permanent(errors.New("is a directory"))
 	case overwrite:
 		return r.swap(ctx, s)
-	case r.ifExists == ifExistsSkip:
+	case r.ifExists == transfer.IfExistsSkip:
 		r.skipped = true
 		return nil
 	}
-	return courier.Permanent(fmt.Errorf("has come to exist meanwhile, and if_exists is %q: %w", ifExistsFail, os.ErrExist))
+	return fmt.Errorf("it has come meanwhile: %w", transfer.ErrExists(r.to))
 }
 
 // send renames and looks if the old name is gone, in one round trip.

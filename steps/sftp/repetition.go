@@ -12,12 +12,12 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"",
 	},
 	"download": {
-		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; of a file of 1 MiB or more, and with resume_partial of any, the next attempt goes on where the last one stopped, if a note proves that the remote file still has its size and time; what after_transfer does to a remote file is noted down first and done once",
+		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; of a file of 1 MiB or more, and with resume of any, the next attempt goes on where the last one stopped, if a note proves that the remote file still has its size and time; with if_exists skip or fail a file that an earlier attempt has written is recognized by its notes; what after_transfer does to a remote file is noted down first and done once",
 		"removes the unfinished local files of earlier attempts and moves back what was set aside on the server; keeps complete files, and unfinished ones with which the next one goes on until the execution is cancelled",
 	},
 	"upload": {
-		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail a second attempt compares contents; with resume_partial it goes on where the last one stopped; what after_transfer does to a local file is noted down first and done once",
-		"removes the side files of earlier attempts on the server; keeps complete files, and with resume_partial unfinished ones until the execution is cancelled",
+		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail a second attempt compares contents; with resume it goes on where the last one stopped; what after_transfer does to a local file is noted down first and done once",
+		"removes the side files of earlier attempts on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {
 		"checks and skips: a directory that is there is what was asked for",

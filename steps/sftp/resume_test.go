@@ -33,7 +33,7 @@ const aChunk = 255 << 10
 // itself, and less than one packet is sent twice for each cut.
 func TestResumeDownload(t *testing.T) {
 	const size = 2 << 20
-	cfg := object{"remote_path": "dir/source", "local_path": "target", "resume_partial": true}
+	cfg := object{"remote_path": "dir/source", "local_path": "target", "resume": true}
 	for n := int64(5000); n < size+size/4; n += 100_000 {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{})
@@ -102,7 +102,7 @@ func TestResumeOnce(t *testing.T) {
 				return nil
 			}})
 			r.put("source", content(size))
-			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "source", "local_path": "x", "resume_partial": true}))
+			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "source", "local_path": "x", "resume": true}))
 			if r.getLocal("x") != string(content(size)) {
 				t.Error("the content differs")
 			}
@@ -138,7 +138,7 @@ func TestResumeChanged(t *testing.T) {
 				r := newRig(t, sftpserver.Options{Fault: nil})
 				r.put("source", content(size))
 				down := int64(600_000)
-				cfg := object{"remote_path": "source", "resume_partial": true}
+				cfg := object{"remote_path": "source", "resume": true}
 				r.net.SetLink(func(i int) memnet.Link {
 					if i > 1 {
 						return memnet.Link{Refuse: errors.New("down")}
@@ -167,9 +167,9 @@ func TestResumeCancelled(t *testing.T) {
 		r.put("dir/source", content(1<<20))
 		down := int64(600_000)
 		for _, cfg := range []object{
-			{"remote_path": "dir/source", "resume_partial": true},
-			{"remote_path": "dir/source", "resume_partial": true, "local_path": "target"},
-			{"remote_path": "dir", "resume_partial": true, "local_path": "in/"},
+			{"remote_path": "dir/source", "resume": true},
+			{"remote_path": "dir/source", "resume": true, "local_path": "target"},
+			{"remote_path": "dir", "resume": true, "local_path": "in/"},
 		} {
 			dialed := 0
 			r.net.SetLink(func(int) memnet.Link {
@@ -389,7 +389,7 @@ func TestPreserve(t *testing.T) {
 	}
 }
 
-// TestResumeModes gives files the modes that they have without resume_partial.
+// TestResumeModes gives files the modes that they have without resume.
 func TestResumeModes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
@@ -401,7 +401,7 @@ func TestResumeModes(t *testing.T) {
 				name := fmt.Sprintf("%sx%d", dir, i)
 				typ, _ := r.reg.Lookup("sftp.download")
 				job := courier.NewContext(courier.ContextConfig{Execution: "e", Workspace: r.work, Roots: []string{outside}, Resources: r.res})
-				if _, err := typ.Execute(t.Context(), job, configOf(object{"remote_path": "x", "local_path": name, "resume_partial": resume})); err != nil {
+				if _, err := typ.Execute(t.Context(), job, configOf(object{"remote_path": "x", "local_path": name, "resume": resume})); err != nil {
 					t.Fatal(err)
 				}
 				info, err := job.Stat(name)

@@ -44,7 +44,7 @@ func TestResumeUpload(t *testing.T) {
 				r := newRig(t, opt)
 				r.putLocal("x", content(size))
 				r.put("dir/x", []byte("old"))
-				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "dir/x", "resume_partial": true}))
+				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "dir/x", "resume": true}))
 				if r.get("dir/x") != string(content(size)) {
 					t.Error("the content differs")
 				}
@@ -60,7 +60,7 @@ func TestResumeUpload(t *testing.T) {
 // TestResumeUploadCut cuts the connection at many bytes, for two attempts.
 func TestResumeUploadCut(t *testing.T) {
 	const size = 1 << 20
-	cfg := object{"local_path": "x", "remote_path": "dir/x", "resume_partial": true}
+	cfg := object{"local_path": "x", "remote_path": "dir/x", "resume": true}
 	for n := int64(4000); n < size+size/4; n += 90_000 {
 		bubble(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{})
@@ -118,7 +118,7 @@ func TestResumeUploadHole(t *testing.T) {
 					return nil
 				}})
 				r.putLocal("x", content(size))
-				cfg := object{"local_path": "x", "resume_partial": true}
+				cfg := object{"local_path": "x", "resume": true}
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("killed"))
 				defer cancel()
 				_, err := r.run(ctx, "sftp.upload", cfg)
@@ -165,7 +165,7 @@ func TestResumeUploadChanged(t *testing.T) {
 			return nil
 		}})
 		r.putLocal("x", content(1<<20))
-		cfg := object{"local_path": "x", "resume_partial": true}
+		cfg := object{"local_path": "x", "resume": true}
 		_, err := r.run(t.Context(), "sftp.upload", cfg)
 		wantError(t, err, false, `upload "x"`)
 		first := tree(t, r.remote)

@@ -25,15 +25,16 @@ type Rmdir struct {
 
 // RmdirConfig is the configuration of [Rmdir].
 type RmdirConfig struct {
-	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string `json:"remote_path" courier:"required,path" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
-	Recursive      bool   `json:"recursive,omitempty" doc:"remove all that is in it too; otherwise it must be empty"`
-	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is no such directory is an error"`
+	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
+	Recursive     bool   `json:"recursive,omitempty" doc:"remove all that is in it too; otherwise it must be empty"`
+	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is no such directory is no error"`
 }
 
 // RmdirOutput is the output of [Rmdir].
 type RmdirOutput struct {
 	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
+	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
 }
 
 var (
@@ -57,10 +58,13 @@ func (cfg RmdirConfig) check() error {
 	return nil
 }
 
-// A rmdirNote says that an attempt has removed the directory.
+// A rmdirNote says that an attempt is about to remove the directory, or was done
+// with that.
 type rmdirNote struct {
-	Removed string `json:"removed"`
-	Attempt int    `json:"attempt"` // of the execution
+	Directory string `json:"directory"`
+	Existed   bool   `json:"existed"`
+	Done      bool   `json:"done"`
+	Attempt   int    `json:"attempt"` // of the execution
 }
 
 // Execute removes the directory.
@@ -77,47 +81,62 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 	if _, err := notes.read(&note); err != nil {
 		return RmdirOutput{}, err
 	}
-	if note.Removed == out.RemovedDirectory {
+	if note.Directory != out.RemovedDirectory {
+		note = rmdirNote{Directory: out.RemovedDirectory}
+	}
+	if note.Done {
 		remade := false
 		if note.Attempt < job.ExecutionAttempt() {
 			remade, err = remote.Remade(job, "sftp", cfg.ConnectionID, out.RemovedDirectory)
 		}
 		if err != nil || !remade {
+			out.Existed = note.Existed
 			return out, err
 		}
 	}
 	err = use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		err := s.removeDirectory(ctx, job, out.RemovedDirectory, cfg.Recursive)
-		if errors.Is(err, fs.ErrNotExist) && (!cfg.FailIfNotFound || job.Repeated()) {
-			err = nil
+		err := s.checkRemovable(ctx, out.RemovedDirectory)
+		if errors.Is(err, fs.ErrNotExist) && (cfg.IgnoreMissing || note.Existed) {
+			return nil
+		}
+		if err == nil {
+			note.Existed, note.Done, note.Attempt = true, false, job.ExecutionAttempt()
+			err = notes.write(note)
+		}
+		if err == nil {
+			err = remote.IgnoreMissing(s.removeDirectory(ctx, job, out.RemovedDirectory, cfg.Recursive))
 		}
 		return s.fault("remove directory", out.RemovedDirectory, err)
 	})
 	if err == nil {
-		err = notes.write(rmdirNote{out.RemovedDirectory, job.ExecutionAttempt()})
+		note.Done, note.Attempt = true, job.ExecutionAttempt()
+		err = notes.write(note)
 	}
 	if err != nil {
 		return RmdirOutput{}, err
 	}
+	out.Existed = note.Existed
 	return out, nil
+}
+
+// checkRemovable reports why dir can't be removed: it is missing, or no directory.
+func (s *session) checkRemovable(ctx context.Context, dir string) error {
+	a, err := s.lstat(ctx, dir)
+	if err == nil && !a.isDir() && a.mode&modeType != 0 {
+		err = courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
+	}
+	return err
 }
 
 // removeDirectory removes dir.
 func (s *session) removeDirectory(ctx context.Context, job *courier.Context, dir string, recursive bool) error {
-	a, err := s.lstat(ctx, dir)
-	if err != nil {
-		return err
-	}
-	if !a.isDir() && a.mode&modeType != 0 {
-		return courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
-	}
 	if recursive {
 		c := clearing{session: s, job: job}
 		if err := c.clear(ctx, dir, 1); err != nil {
 			return err
 		}
 	}
-	err = s.rmdir(ctx, dir)
+	err := s.rmdir(ctx, dir)
 	if !isStatus(err) || errors.Is(err, fs.ErrNotExist) || recursive {
 		return err
 	}
@@ -237,12 +256,9 @@ func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg RmdirConf
 		if job.Unresolved("remote_path") {
 			return nil
 		}
-		a, err := s.lstat(ctx, trimSlashes(cfg.RemotePath))
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound:
+		err := s.checkRemovable(ctx, trimSlashes(cfg.RemotePath))
+		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
 			return nil
-		case err == nil && !a.isDir() && a.mode&modeType != 0:
-			err = courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
 		}
 		return s.fault("remove directory", cfg.RemotePath, err)
 	})

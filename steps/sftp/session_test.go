@@ -71,9 +71,9 @@ func TestKeepAlive(t *testing.T) {
 				r.net.SetLink(func(int) memnet.Link { return memnet.Link{Down: memnet.Flow{StallAfter: &n}} })
 				r.conn.KeepAlive = &keepAlive
 				start := time.Now()
-				_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "resume_partial": resume})
+				_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "resume": resume})
 				if took := time.Since(start); took > tries*(limit+time.Second) || took < tries*(limit-time.Second) {
-					t.Errorf("keep-alive %v, resume_partial %v: the end came after %v, want %v", keepAlive, resume, took, tries*limit)
+					t.Errorf("keep-alive %v, resume %v: the end came after %v, want %v", keepAlive, resume, took, tries*limit)
 				}
 				if keepAlive > 0 {
 					wantError(t, err, false, "nothing has come from the server for too long")
@@ -93,7 +93,7 @@ func TestOperationTimeout(t *testing.T) {
 				r := newRig(t, sftpserver.Options{Fault: failing(method, "", sftpserver.ErrHang)})
 				r.put("x", content(100))
 				r.conn.OperationTimeout = 90 * time.Second
-				key, cfg := "sftp.download", object{"remote_path": "x", "resume_partial": resume}
+				key, cfg := "sftp.download", object{"remote_path": "x", "resume": resume}
 				switch method {
 				case "list", "readdir":
 					key, cfg, tries = "sftp.list", nil, 1
@@ -391,7 +391,7 @@ func TestValidate(t *testing.T) {
 			{"sftp.rmdir", object{"remote_path": "dir/file"}, []string{"files are for sftp.delete"}},
 			{"sftp.rmdir", object{"remote_path": "/"}, []string{"is not removed"}},
 			{"sftp.delete", object{"remote_path": "dir/file"}, nil},
-			{"sftp.delete", object{"remote_path": "none", "fail_if_not_found": true}, []string{`delete "none": no such file`}},
+			{"sftp.delete", object{"remote_path": "none", "ignore_missing": false}, []string{`delete "none": no such file`}},
 			{"sftp.delete", object{"remote_path": "dir"}, []string{"is a directory"}},
 			{"sftp.delete", object{"remote_path": "none", "pattern": "*"}, []string{`list "none": no such file`}},
 			{"sftp.rename", object{"source_path": "dir/file", "destination_path": "x"}, nil},

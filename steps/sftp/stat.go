@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -18,14 +19,16 @@ type Stat struct {
 
 // StatConfig is the configuration of [Stat].
 type StatConfig struct {
-	ConnectionID   string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath     string `json:"remote_path" courier:"required,path" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
-	FailIfNotFound bool   `json:"fail_if_not_found,omitempty" doc:"that there is nothing is an error"`
+	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
+	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is nothing is no error; see exists"`
 }
 
 // StatOutput is the output of [Stat].
 type StatOutput struct {
 	Exists      bool      `json:"exists" doc:"whether there is a file or directory"`
+	Name        string    `json:"name" doc:"name within its directory"`
+	Path        string    `json:"path" doc:"remote path, as configured"`
 	Size        int64     `json:"size" doc:"bytes of the file; 0 for a directory"`
 	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
 	Mode        string    `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server tells them"`
@@ -39,37 +42,37 @@ var (
 
 // Execute looks. It changes nothing.
 func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig) (StatOutput, error) {
-	var out StatOutput
+	out := StatOutput{Path: cfg.RemotePath, Name: path.Base(cfg.RemotePath)}
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return out, err
 	}
 	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
 		a, err := s.stat(ctx, cfg.RemotePath)
-		if errors.Is(err, fs.ErrNotExist) && !cfg.FailIfNotFound {
+		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
 			return nil
 		}
 		if err == nil {
-			out, err = describe(a)
+			err = out.describe(a)
 		}
 		return s.fault("look at", cfg.RemotePath, err)
 	})
 	return out, err
 }
 
-func describe(a attrs) (StatOutput, error) {
-	out := StatOutput{Exists: true, Modified: a.modified(), IsDirectory: a.isDir()}
+func (out *StatOutput) describe(a attrs) error {
+	out.Exists, out.Modified, out.IsDirectory = true, a.modified(), a.isDir()
 	if a.flags&attrPermissions != 0 {
 		out.Mode = fmt.Sprintf("%04o", a.mode&0o7777)
 	}
 	if out.IsDirectory {
-		return out, nil
+		return nil
 	}
 	size, err := a.fileSize()
 	if err != nil {
-		return StatOutput{}, courier.Permanent(err)
+		return courier.Permanent(err)
 	}
 	out.Size = size
-	return out, nil
+	return nil
 }
 
 // Validate logs in. Whether there is something is for Execute to find out.

@@ -30,7 +30,7 @@ func TestRoundTrip(t *testing.T) {
 		file := func(name string, size float64) object {
 			return object{"name": name, "path": "/incoming/" + name, "size": size, "modified": "2024-02-29T12:30:45Z", "is_directory": false}
 		}
-		want := object{"file_list": []any{file("a.csv", 0), file("b.csv", 100_000)}, "file_count": 2., "skipped_count": 0., "not_ready_count": 0.}
+		want := object{"file_list": []any{file("a.csv", 0), file("b.csv", 100_000)}, "file_count": 2., "unsafe_count": 0., "not_ready_count": 0.}
 		if !reflect.DeepEqual(out, want) {
 			t.Errorf("list = %v, want %v", out, want)
 		}
@@ -39,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 			name := map[int]string{0: "a.csv", 100_000: "b.csv"}[size]
 			out = r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "/incoming/" + name, "expected_size": size}))
 			want := object{"downloaded_file": "3/1/" + name, "downloaded_files": []any{"3/1/" + name}, "file_count": 1., "size": float64(size),
-				"modified": "2024-02-29T12:30:45Z", "skipped_count": 0., "not_ready_count": 0.}
+				"modified": "2024-02-29T12:30:45Z", "unsafe_count": 0., "not_ready_count": 0., "skipped": false, "skipped_files": []any{}}
 			if !reflect.DeepEqual(out, want) {
 				t.Errorf("download = %v, want %v", out, want)
 			}

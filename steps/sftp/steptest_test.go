@@ -41,24 +41,28 @@ func TestContract(t *testing.T) {
 	all["rename unless there"] = trial{key: "sftp.rename", size: 100,
 		cfg: object{"source_path": "dir/source", "destination_path": "dir/new", "if_exists": "fail"}}
 	const big = 600_000
-	all["download resume"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume_partial": true}, size: big, old: "old"}
-	all["download resume here"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "resume_partial": true}, size: big}
+	all["download resume"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "local_path": "target", "resume": true}, size: big, old: "old"}
+	all["download resume here"] = trial{key: "sftp.download", cfg: object{"remote_path": "dir/source", "resume": true}, size: big}
+	for _, ifExists := range []string{"skip", "fail"} {
+		all["download or "+ifExists] = trial{key: "sftp.download", size: 1000, cfg: object{"remote_path": "dir/source", "local_path": "new", "if_exists": ifExists, "resume": false}}
+		all["download or "+ifExists+", resume"] = trial{key: "sftp.download", size: big, cfg: object{"remote_path": "dir/source", "local_path": "new", "if_exists": ifExists, "resume": true}}
+	}
 	all["download and delete"] = trial{key: "sftp.download", size: 1000,
 		cfg: object{"remote_path": "dir", "after_transfer": "delete", "preserve": "all", "skip_if_same": true, "checksum": "read_back"}}
 	all["download and move"] = trial{key: "sftp.download", size: 1000,
 		cfg: object{"remote_path": "dir/source", "local_path": "in/", "after_transfer": "move", "move_to": "archive/new", "done_file": "other"}}
 	all["download and move, no posix-rename"] = trial{key: "sftp.download", size: 1000, opt: sftpserver.Options{NoPosixRename: true},
-		cfg: object{"remote_path": "dir/source", "after_transfer": "move", "move_to": "dir/old", "resume_partial": true}}
+		cfg: object{"remote_path": "dir/source", "after_transfer": "move", "move_to": "dir/old", "resume": true}}
 	all["download and archive"] = trial{key: "sftp.download", size: 1000,
 		cfg: object{"remote_path": "dir", "local_path": "in/", "after_transfer": "archive", "move_to": "old/new", "skip_if_same": true}}
 	all["upload and archive"] = trial{key: "sftp.upload", size: 1000,
 		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "archive", "move_to": "sent"}}
 	all["upload resume"] = trial{key: "sftp.upload", size: big, old: "old",
-		cfg: object{"local_path": "source", "remote_path": "dir/target", "resume_partial": true, "preserve": "all"}}
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "resume": true, "preserve": "all"}}
 	all["upload and delete"] = trial{key: "sftp.upload", size: 1000,
 		cfg: object{"local_path": "source*", "remote_path": "dir", "after_transfer": "delete", "done_file": "*.done", "checksum": "sidecar"}}
 	all["upload and move"] = trial{key: "sftp.upload", size: 1000, old: "old",
-		cfg: object{"local_path": "source", "remote_path": "dir/target", "after_transfer": "move", "move_to": "sent", "resume_partial": true}}
+		cfg: object{"local_path": "source", "remote_path": "dir/target", "after_transfer": "move", "move_to": "sent", "resume": true}}
 	all["download tree"] = trial{key: "sftp.download", size: 1000,
 		cfg: object{"remote_path": ".", "pattern": "dir/**", "after_transfer": "move", "move_to": "gone"}}
 	var keys []string

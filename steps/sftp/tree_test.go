@@ -35,8 +35,8 @@ func TestTrees(t *testing.T) {
 			for _, f := range out["file_list"].([]any) {
 				got = append(got, f.(object)["path"].(string))
 			}
-			if !reflect.DeepEqual(got, want) || out["skipped_count"] != 0. {
-				t.Errorf("pattern %q lists %q, want %q; %v", pattern, got, want, out["skipped_count"])
+			if !reflect.DeepEqual(got, want) || out["unsafe_count"] != 0. {
+				t.Errorf("pattern %q lists %q, want %q; %v", pattern, got, want, out["unsafe_count"])
 			}
 		}
 		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "pattern": "**/*.csv"}))
@@ -66,7 +66,7 @@ func TestTreeArchive(t *testing.T) {
 		for _, name := range []string{"in/a", "in/a.done", "in/sub/b.csv", "in/sub/b.csv.done", "in/sub/c.csv"} {
 			r.put(name, []byte(name))
 		}
-		cfg := object{"remote_path": "in", "pattern": "**/*", "done_file": "*.done", "after_transfer": "archive", "move_to": "old", "resume_partial": true}
+		cfg := object{"remote_path": "in", "pattern": "**/*", "done_file": "*.done", "after_transfer": "archive", "move_to": "old", "resume": true}
 		out := r.must(r.run(t.Context(), "sftp.download", cfg))
 		if out["file_count"] != 2. || out["not_ready_count"] != 1. {
 			t.Errorf("%v", out)
@@ -96,7 +96,7 @@ func TestTreeHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out["file_count"] != 1. || out["skipped_count"] != 4. {
+		if out["file_count"] != 1. || out["unsafe_count"] != 4. {
 			t.Errorf("%v", out)
 		}
 		wantTree(t, r.work, "in/good")

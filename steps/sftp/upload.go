@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -37,15 +37,14 @@ type UploadConfig struct {
 	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the remote file exists: overwrite, skip or fail"`
 	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
-	VerifyContent bool            `json:"verify_content,omitempty" doc:"read each file back and compare it before it gets its name; its size is always compared"`
 
-	ResumePartial  bool            `json:"resume_partial,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
+	Resume         bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
 	Preserve       string          `json:"preserve" default:"none" enum:"none,times,modes,all" doc:"what the remote file takes over: none, times, modes or all"`
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back is verify_content; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back reads each file back and compares it before it gets its name; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  int             `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
@@ -68,20 +67,13 @@ var (
 	_ courier.Rollbacker[UploadConfig]         = Upload{}
 )
 
-// The values of if_exists.
-const (
-	ifExistsOverwrite = "overwrite"
-	ifExistsSkip      = "skip"
-	ifExistsFail      = "fail"
-)
-
 func (cfg UploadConfig) after() remote.After {
 	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
 }
 
 func (cfg UploadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
-		remote.OneOf("if_exists", cfg.IfExists, ifExistsOverwrite, ifExistsSkip, ifExistsFail),
+		transfer.CheckIfExists(cfg.IfExists),
 		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
 		cfg.after().Check(), remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
@@ -161,7 +153,7 @@ func (t *uploading) all(ctx context.Context) error {
 		}
 		return t.note(ctx)
 	}
-	if !t.cfg.ResumePartial {
+	if !t.cfg.Resume {
 		return f()
 	}
 	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
@@ -214,7 +206,7 @@ func (out *UploadOutput) add(files []localFile) {
 		out.UploadedFile = files[0].final
 	}
 	if out.FileCount == 0 {
-		out.Skipped, out.Reason = true, "file_exists"
+		out.Skipped, out.Reason = true, transfer.ReasonExists
 	}
 }
 
@@ -241,8 +233,8 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		switch {
 		case err == nil && a.isDir():
 			return nil
-		case err == nil && cfg.IfExists == ifExistsFail:
-			return s.fault("upload to", cfg.RemotePath, courier.Permanent(fmt.Errorf("exists, and if_exists is %q: %w", ifExistsFail, os.ErrExist)))
+		case err == nil && cfg.IfExists == transfer.IfExistsFail:
+			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
 		case err == nil:
 			return nil
 		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):

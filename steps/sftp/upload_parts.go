@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // An uploadPart is what an interrupted upload of one file has left on the
@@ -210,13 +211,13 @@ func (t *uploading) putText(ctx context.Context, s *session, final, text string)
 	}
 	r := renaming{
 		connections: t.Connections, job: t.job, id: t.cfg.ConnectionID,
-		from: side, to: final, size: int64(len(text)), ifExists: ifExistsOverwrite, what: "the complete file",
+		from: side, to: final, size: int64(len(text)), ifExists: transfer.IfExistsOverwrite, what: "the complete file",
 	}
 	return r.run(ctx, s)
 }
 
 func (t *uploading) remembers() bool {
-	return t.cfg.ResumePartial || t.cfg.AfterTransfer != remote.AfterKeep
+	return t.cfg.Resume || t.cfg.AfterTransfer != remote.AfterKeep
 }
 
 // openNotes opens the notes about what is uploaded. Where the sources go, they last
@@ -308,10 +309,10 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 }
 
 // Rollback is Cleanup. If the execution is cancelled, it removes what
-// resume_partial has kept, too.
+// resume has kept, too.
 func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
 	err := u.Cleanup(ctx, job, cfg)
-	if !cfg.ResumePartial || !job.Cancelled() || job.StepDir() == "" {
+	if !cfg.Resume || !job.Cancelled() || job.StepDir() == "" {
 		return err
 	}
 	var parts []string

@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// A Target is the local file that a download writes. Attempts of one step note
+// down which files they have put there, so that a later attempt doesn't take
+// them for files of others. Without a workspace the notes last as long as the
+// context.
+type Target struct {
+	Job      *courier.Context
+	Family   string // of the step type, such as "sftp"; part of the notes' names
+	Local    string // path as the Context takes it
+	IfExists string
+}
+
+// A targetNote lists the files that attempts of the step have put at a target,
+// or were about to.
+type targetNote struct {
+	Local string          `json:"local"`
+	Files []LocalIdentity `json:"files"`
+}
+
+type keptTarget struct{ note targetNote }
+
+// Close does nothing.
+func (*keptTarget) Close() error { return nil }
+
+// Skips reports whether the target is to be left as it is: if_exists is "skip",
+// and a file is there that no attempt of this step has written. Where if_exists
+// is "fail", such a file is an error.
+func (t Target) Skips(ctx context.Context) (bool, error) {
+	if t.IfExists == transfer.IfExistsOverwrite {
+		return false, nil
+	}
+	skips, _, err := t.look(ctx)
+	return skips, err
+}
+
+// look is Skips. It also returns the identity of the file at the target, if an
+// attempt of this step has written it.
+func (t Target) look(ctx context.Context) (skips bool, own []LocalIdentity, err error) {
+	root, rel, err := t.Job.Root(t.Local)
+	if err != nil {
+		return false, nil, err
+	}
+	info, err := root.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil, nil
+	} else if err != nil {
+		return false, nil, fmt.Errorf("local file %s: %w", safename.Quote(t.Local), err)
+	}
+	var n targetNote
+	if _, err := t.read(ctx, &n); err != nil {
+		return false, nil, err
+	}
+	switch now := Identify(info); {
+	case n.Local == t.Local && slices.Contains(n.Files, now):
+		return false, []LocalIdentity{now}, nil
+	case t.IfExists == transfer.IfExistsSkip:
+		return true, nil, nil
+	}
+	return false, nil, fmt.Errorf("local file: %w", transfer.ErrExists(t.Local))
+}
+
+// Commit publishes w at the target. If a file of others has come there since
+// Skips has looked, it does what if_exists says about that, and reports whether
+// w was skipped; w is not closed then.
+func (t Target) Commit(ctx context.Context, w interface {
+	Stat() (fs.FileInfo, error)
+	Commit() error
+}) (skipped bool, err error) {
+	if t.IfExists == transfer.IfExistsOverwrite {
+		return false, w.Commit()
+	}
+	skipped, own, err := t.look(ctx)
+	if skipped || err != nil {
+		return skipped, err
+	}
+	info, err := w.Stat()
+	if err != nil {
+		return false, err
+	}
+	if err := t.write(ctx, targetNote{t.Local, append(own, Identify(info))}); err != nil {
+		return false, err
+	}
+	return false, w.Commit()
+}
+
+func (t Target) name() string {
+	sum := sha256.Sum256([]byte(t.Local))
+	return t.Family + "-target-" + hex.EncodeToString(sum[:8])
+}
+
+// kept is where the note is without a workspace.
+func (t Target) kept(ctx context.Context) (*keptTarget, error) {
+	key := fmt.Sprintf("%s-%d-%s", t.name(), t.Job.Step(), courier.FormatIteration(t.Job.Iteration()))
+	return courier.Keep(ctx, t.Job, key, func(context.Context) (*keptTarget, error) { return &keptTarget{}, nil })
+}
+
+func (t Target) read(ctx context.Context, n *targetNote) (bool, error) {
+	if t.Job.NoteDir() != "" {
+		return note.ReadIn(t.Job, t.Job.NoteDir(), t.name(), n)
+	}
+	k, err := t.kept(ctx)
+	if err == nil {
+		*n = k.note
+	}
+	return err == nil, err
+}
+
+func (t Target) write(ctx context.Context, n targetNote) error {
+	if t.Job.NoteDir() != "" {
+		return note.WriteIn(t.Job, t.Job.NoteDir(), t.name(), n)
+	}
+	k, err := t.kept(ctx)
+	if err == nil {
+		k.note = n
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package transfer
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// The values of the configuration key if_exists.
+const (
+	IfExistsOverwrite = "overwrite" // the existing file is replaced
+	IfExistsSkip      = "skip"      // the existing file stays, and the step reports it as skipped
+	IfExistsFail      = "fail"      // the step fails with ErrExists
+)
+
+// ReasonExists is the output reason of a step that has skipped all files.
+const ReasonExists = "file_exists"
+
+// CheckIfExists reports a value of if_exists that is none of values, or of all
+// three if there are no values.
+func CheckIfExists(value string, values ...string) error {
+	if len(values) == 0 {
+		values = []string{IfExistsOverwrite, IfExistsSkip, IfExistsFail}
+	}
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return courier.Permanent(fmt.Errorf("if_exists: %s is unknown; %s", safename.Quote(value), courier.DidYouMean(value, values)))
+}
+
+// ErrExists is the permanent error for the existing file called name where
+// if_exists is "fail". It wraps [fs.ErrExist]. An empty name stands for an error
+// that is about to get the name.
+func ErrExists(name string) error {
+	if name != "" {
+		name = safename.Quote(name) + " "
+	}
+	return courier.Permanent(fmt.Errorf("%sexists, and if_exists is %q; remove it, name another path, or set if_exists to %q: %w",
+		name, IfExistsFail, IfExistsOverwrite, fs.ErrExist))
+}
