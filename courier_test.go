@@ -215,8 +215,22 @@ func TestDefinitionErrorIsShort(t *testing.T) {
 		err.Problems = append(err.Problems, courier.Problem{Step: i, Type: "x.y", Field: "config", Message: "bad"})
 	}
 	s := err.Error()
-	if len(s) > 4000 || !strings.Contains(s, "100000 problems") || !strings.Contains(s, "and 99980 more") || !errors.Is(err, courier.ErrInvalid) {
+	if len(s) > 4000 || !strings.Contains(s, "100000 problems (nothing was saved):") || !strings.Contains(s, "and 99980 more") || !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("got %d bytes: %.300s", len(s), s)
+	}
+}
+
+func TestProblemBeginsWithItsPlace(t *testing.T) {
+	for want, p := range map[string]courier.Problem{
+		"bad":                         {Step: -1, Message: "bad"},
+		"f.json: name: bad":           {Step: -1, File: "f.json", Field: "name", Message: "bad"},
+		"f.json:1:2: name: bad":       {Step: -1, File: "f.json", Line: 1, Column: 2, Field: "name", Message: "bad"},
+		"line 1, column 2: name: bad": {Step: -1, Line: 1, Column: 2, Field: "name", Message: "bad"},
+		`step 0 "a" (x.y): x: bad`:    {ID: "a", Type: "x.y", Field: "x", Message: "bad"},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

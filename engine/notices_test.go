@@ -465,3 +465,24 @@ func TestSubscribedJob(t *testing.T) {
 		}
 	})
 }
+
+// TestSubscribedJobThatCantStart: what would be refused again is not tried again.
+func TestSubscribedJobThatCantStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m mailbox
+		e := told(t, memstore.New(), &m, func(o *engine.Options) { o.MaxParams = 64 }) // too little for an event
+		sub := courier.Subscription{
+			Name: "repair", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
+			Job: &courier.JobTarget{Name: "good"},
+		}
+		if _, err := e.Subscribe(t.Context(), sub); err != nil {
+			t.Fatal(err)
+		}
+		enqueued(t, e, "bad")
+		time.Sleep(time.Hour)
+		list, err := e.Deliveries(t.Context(), &engine.DeliveryFilter{State: courier.DeliveryFailed})
+		if err != nil || len(list) != 1 || list[0].Attempts != 1 || !strings.Contains(list[0].LastErr, "MaxParams") {
+			t.Errorf("after an hour %+v, %v", list, err)
+		}
+	})
+}

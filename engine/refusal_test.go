@@ -236,9 +236,10 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 		refuse func(*store.Transition) bool
 		trace  []string
 		step   int
+		warned int // how often the log tells of it
 	}{
-		"outputs":  {func(t *store.Transition) bool { return len(t.Ended) > 0 && len(t.Ended[0].Outputs) > 0 }, []string{"0 demo.b completed", "1 demo.a failed"}, 1},
-		"attempts": {func(t *store.Transition) bool { return len(t.Ended) > 0 && t.Ended[len(t.Ended)-1].Step == 1 }, []string{"0 demo.b completed"}, 1},
+		"outputs":  {func(t *store.Transition) bool { return len(t.Ended) > 0 && len(t.Ended[0].Outputs) > 0 }, []string{"0 demo.b completed", "1 demo.a failed"}, 1, 1},
+		"attempts": {func(t *store.Transition) bool { return len(t.Ended) > 0 && t.Ended[len(t.Ended)-1].Step == 1 }, []string{"0 demo.b completed"}, 1, 2},
 	}
 	for name, tt := range refusals {
 		for _, asked := range []courier.RequestKind{"", courier.RequestCancel} {
@@ -272,6 +273,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						t.Errorf("failure %+v", f)
 					}
 					log.count(t, 1, "level=INFO", "execution failed", "reason=store", "step=1")
+					log.count(t, tt.warned, "level=WARN", "the store refuses progress for good", "string too long for the row")
 					log.count(t, 0, "it is tried again")
 					log.count(t, 0, "execution lost")
 					if err := storetest.CheckExecution(t.Context(), h.Store, id); err != nil {

@@ -194,20 +194,24 @@ func (w *walker) list(d *os.File, below string, wanted bool) (dirs []string, err
 }
 
 // open opens the directory below. What was a directory in the listing above and
-// is a link by now has changed, and counts as gone.
+// is a link or a file by now has changed, and counts as gone.
 func (w *walker) open(below string) (*os.File, error) {
 	rel := filepath.Join(w.dir.Rel, filepath.FromSlash(below))
 	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|openDirectory, 0)
-	if err != nil {
-		return nil, err
-	}
 	if below == "" {
-		return d, nil
+		return d, err
+	}
+	gone := &fs.PathError{Op: "open", Path: rel, Err: fs.ErrNotExist}
+	if err != nil { // the link may lead out of the root
+		if now, e := w.dir.Root.Lstat(rel); e == nil && !now.IsDir() {
+			err = gone
+		}
+		return nil, err
 	}
 	open, err := d.Stat()
 	if err == nil {
 		if now, e := w.dir.Root.Lstat(rel); e != nil || !os.SameFile(open, now) {
-			err = &fs.PathError{Op: "open", Path: rel, Err: fs.ErrNotExist}
+			err = gone
 		}
 	}
 	if err != nil {

@@ -2,10 +2,13 @@ package glob_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/courierhq/courier"
@@ -45,6 +48,156 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	for p, good := range map[courier.Pattern]bool{
+		"*.csv": true, "in/**/x?.{csv,txt}": true, "../in/*.csv": true, "in/[ab]*": true, "in/x..y*": true,
+		"": false, "in/": false, "in/[a*": false, "in/{a*": false, "in/*/../x": false, "**/..": false,
+		"*{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}": false,
+	} {
+		err := glob.Check(p)
+		if (err == nil) != good || err != nil && !courier.IsPermanent(err) {
+			t.Errorf("Check(%q) = %v", p, err)
+		}
+	}
+}
+
+func TestDepth(t *testing.T) {
+	for rest, want := range map[string]int{"*": 1, "*/x": 2, "a*/b/c": 3, "**": -1, "*/**/x": -1} {
+		if got := glob.Depth(rest); got != want {
+			t.Errorf("Depth(%q) = %d, want %d", rest, got, want)
+		}
+	}
+	if !glob.Match("*/x?", "a/xy") || glob.Match("*", "a/b") || !glob.Match("**/b", "b") {
+		t.Error("Match does not do as doublestar")
+	}
+}
+
+// A tree is a directory with files, and a context whose roots have it.
+type tree struct {
+	t     *testing.T
+	path  string
+	dir   glob.Dir
+	job   *courier.Context
+	calls int // of Progress
+}
+
+func newTree(t *testing.T, files ...string) *tree {
+	t.Helper()
+	f := &tree{t: t, path: t.TempDir()}
+	for _, n := range files {
+		p := filepath.Join(f.path, n)
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.job = courier.NewContext(courier.ContextConfig{
+		Execution: "x", Workspace: t.TempDir(), Roots: []string{f.path}, OnProgress: func(courier.Progress) { f.calls++ },
+	})
+	t.Cleanup(func() { f.job.Close() })
+	root, rel, err := f.job.Root(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dir = glob.Dir{Root: root, Rel: rel, Name: "in"}
+	return f
+}
+
+// walk returns what Walk visits, sorted, after calling visit for each.
+func (f *tree) walk(ctx context.Context, depth int, visit func(below string) error) ([]string, error) {
+	var found []string
+	err := glob.Walk(ctx, f.job, f.dir, depth, func(below string, _ fs.FileMode) error {
+		found = append(found, below)
+		if visit == nil {
+			return nil
+		}
+		return visit(below)
+	})
+	slices.Sort(found)
+	return found, err
+}
+
+func TestWalkDepth(t *testing.T) {
+	f := newTree(t, "a", "d/b", "d/e/c", "d/e/f/g")
+	for depth, want := range map[int][]string{
+		1: {"a", "d"}, 2: {"a", "d", "d/b", "d/e"}, 3: {"a", "d", "d/b", "d/e", "d/e/c", "d/e/f"},
+		-1: {"a", "d", "d/b", "d/e", "d/e/c", "d/e/f", "d/e/f/g"},
+	} {
+		if got, err := f.walk(t.Context(), depth, nil); err != nil || !slices.Equal(got, want) {
+			t.Errorf("depth %d: %q, %v, want %q", depth, got, err, want)
+		}
+	}
+}
+
+// A walk ends with the error of visit, with the cause of the end of its context,
+// and with the error about a directory as Fault makes it. A directory that is
+// gone, or is a link by now, was never there.
+func TestWalkEnds(t *testing.T) {
+	bad, cause := errors.New("bad"), errors.New("cause")
+	f := newTree(t, "d/a", "d/b")
+	if got, err := f.walk(t.Context(), -1, func(string) error { return bad }); err != bad || len(got) != 1 {
+		t.Errorf("visit fails: %q, %v", got, err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	got, err := f.walk(ctx, -1, func(string) error { cancel(cause); return nil })
+	if err != cause || len(got) != 1 {
+		t.Errorf("cancelled on the way: %q, %v", got, err)
+	}
+	if got, err := f.walk(ctx, -1, nil); err != cause || len(got) != 0 {
+		t.Errorf("cancelled before: %q, %v", got, err)
+	}
+
+	var where string
+	f.dir.Fault = func(below string, err error) error {
+		where = below
+		return fmt.Errorf("seen: %w", err)
+	}
+	f.dir.Rel = filepath.Join(f.dir.Rel, "missing")
+	if _, err := f.walk(t.Context(), -1, nil); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "seen: ") || where != "" {
+		t.Errorf("no such directory: %v at %q", err, where)
+	}
+	f.dir.Fault = nil
+	if _, err := f.walk(t.Context(), -1, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such directory, without Fault: %v", err)
+	}
+
+	for how, change := range map[string]func(path string) error{
+		"removed": os.RemoveAll,
+		"a link":  func(path string) error { return errors.Join(os.Rename(path, path+"2"), os.Symlink("d2", path)) },
+		"a link that leads out": func(path string) error {
+			return errors.Join(os.RemoveAll(path), os.Symlink(filepath.Dir(filepath.Dir(path)), path))
+		},
+		"a file": func(path string) error { return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)) },
+	} {
+		f := newTree(t, "d/a", "e/b")
+		got, err := f.walk(t.Context(), -1, func(below string) error {
+			if below == "d" {
+				return change(filepath.Join(f.path, "d"))
+			}
+			return nil
+		})
+		got = slices.DeleteFunc(got, func(below string) bool { return strings.HasPrefix(below, "d2") }) // listed or not
+		if err != nil || !slices.Equal(got, []string{"d", "e", "e/b"}) {
+			t.Errorf("a directory is %s: %q, %v", how, got, err)
+		}
+	}
+}
+
+// A walk reports progress after a thousand entries, so that it does not count as
+// stalled, in however many directories they are.
+func TestWalkProgress(t *testing.T) {
+	var files []string
+	for i := range 2100 {
+		files = append(files, fmt.Sprintf("%d/%d", i%3, i))
+	}
+	f := newTree(t, files...)
+	if got, err := f.walk(t.Context(), -1, nil); err != nil || len(got) != 2103 || f.calls != 1 {
+		t.Errorf("%d entries, %d calls of Progress, %v", len(got), f.calls, err)
+	}
+}
+
 // Links are named as links, and nothing behind them.
 func TestWalkFollowsNoLinks(t *testing.T) {
 	dir := t.TempDir()
@@ -77,6 +230,7 @@ func TestWalkFollowsNoLinks(t *testing.T) {
 		}
 		return nil
 	})
+	slices.Sort(other)
 	if err != nil || !slices.Equal(regular, []string{"own.csv"}) || !slices.Equal(other, []string{"dir", "file"}) {
 		t.Errorf("found %q and %q, %v", regular, other, err)
 	}

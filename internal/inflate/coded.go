@@ -82,12 +82,20 @@ func (r *Reader) match(e uint32) error {
 	if from < r.start {
 		return r.corrupt()
 	}
-	for range length {
-		r.out[r.end] = r.out[from]
-		r.end++
-		from++
-	}
+	repeat(r.out[from:r.end+length], r.end-from)
+	r.end += length
 	return nil
+}
+
+// short is up to how many bytes quick copies without a call.
+const short = 32
+
+// repeat fills b with repetitions of its first n bytes. Each copy doubles what
+// is there, so that a short period takes few copies.
+func repeat(b []byte, n int) {
+	for ; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
 }
 
 // quick is coded for as long as there are room and input for any symbol. It
@@ -152,16 +160,19 @@ func (r *Reader) quick() {
 		n -= uint(e&entryBits + d&entryBits)
 		to := end
 		end += length
-		if dist >= 8 {
+		switch {
+		case length > short:
+			repeat(out[from:end], dist)
+		case dist >= 8:
 			for ; to < end; to += 8 {
 				binary.LittleEndian.PutUint64(out[to:], binary.LittleEndian.Uint64(out[from:]))
 				from += 8
 			}
-			continue
-		}
-		for ; to < end; to++ {
-			out[to] = out[from]
-			from++
+		default:
+			for ; to < end; to++ {
+				out[to] = out[from]
+				from++
+			}
 		}
 	}
 	r.pos, r.bits, r.n, r.end = pos, bits, n, end

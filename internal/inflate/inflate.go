@@ -1,6 +1,13 @@
 // Package inflate unpacks the deflate format of RFC 1951, and the zlib format
-// of RFC 1950 around it, about twice as fast as the reader of the standard
-// library. It accepts and refuses exactly what that one does.
+// of RFC 1950 around it. It accepts and refuses exactly what the standard
+// library does.
+//
+// BenchmarkReader compares it with compress/flate and with the package of
+// klauspost/compress. Measured on amd64, on a busy machine: text, logs and JSON
+// take 2.3 to 3.5 times the speed of compress/flate and 1.1 to 4 times that of
+// klauspost/compress; zeros and periods of 2 to 40 bytes are as fast as with
+// either, or up to 1.6 times as fast; stored blocks, as of random data, are
+// copied at 0.6 to 1.0 of the speed.
 package inflate
 
 import (

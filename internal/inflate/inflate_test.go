@@ -36,7 +36,15 @@ func contents() map[string][]byte {
 	for range size {
 		skewed = append(skewed, byte(r.ExpFloat64()*3)) // has words of 15 bits
 	}
+	var periods []byte // matches of all lengths that overlap themselves
+	for n := range raced.Or(20, 60) {
+		for _, times := range []int{2, 3, 9, 40} {
+			periods = append(periods, bytes.Repeat(random[n:2*n+1], times)...)
+			periods = append(periods, random[n : 2*n+1][:r.IntN(n+1)]...)
+		}
+	}
 	return map[string][]byte{
+		"periods": periods,
 		"nothing": nil, "a byte": {7}, "random": random, "two letters": few, "lines": lines, "skewed": skewed,
 		"zeros": make([]byte, 4*size), "short period": bytes.Repeat([]byte("abc"), size/2),
 		"far": append(append(random[:32<<10:32<<10], random[:32<<10]...), random[:100]...),
@@ -253,23 +261,6 @@ func TestZlib(t *testing.T) {
 	for head, want := range map[string]error{"\x78\xf9": zlib.ErrDictionary, "\x88\x1c": zlib.ErrHeader, "\x79\x18": zlib.ErrHeader} {
 		if _, err := NewZlibReader(bufio.NewReader(strings.NewReader(head))); err != want {
 			t.Errorf("%x: %v", head, err)
-		}
-	}
-}
-
-func BenchmarkNext(b *testing.B) {
-	data := contents()["lines"]
-	packed := pack(b, data, nil, 6, true)
-	b.SetBytes(int64(len(data)))
-	var r Reader
-	for b.Loop() {
-		r.ResetBytes(packed, nil)
-		for {
-			if _, err := r.Next(); err == io.EOF {
-				break
-			} else if err != nil {
-				b.Fatal(err)
-			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 type bug struct {
 	name   string // of the file, without .bug
 	text   string // what is wrong
-	breaks string // a promise, P1 to P8, or a rule
+	breaks string // a promise, P1 to P10, or a rule
 	hangs  bool   // a test that hangs has found it
 	always bool   // it is tried in every run of the suite
 	edits  []edit

@@ -34,4 +34,7 @@
 // by
 //
 //	go test ./internal/planted -run ^TestTable$ -update
+//
+// The files are few: those that guard a promise, stand for a class of attack or
+// repeat a serious bug of the past, where no other implies them.
 package planted

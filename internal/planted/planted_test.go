@@ -2,6 +2,7 @@ package planted
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 var (
 	only = flag.String("planted", "", "try only the bugs whose names contain this")
-	all  = flag.Bool("all", false, "try all bugs, and not just those that are always tried; it takes ten minutes")
+	all  = flag.Bool("all", false, "try all bugs, and not just those that are always tried; it takes five minutes")
 	keep = flag.Bool("keep", false, "leave the changed files, and say how to run the command by hand")
 )
 
@@ -123,6 +124,24 @@ func (b *baseline) try(args []string) verdict {
 	}
 	b.mu.Unlock()
 	return f()
+}
+
+// TestPromises requires two bugs of each promise, and one of each that is tried in
+// every run of the suite.
+func TestPromises(t *testing.T) {
+	all, always := make(map[string]int), make(map[string]int)
+	for _, b := range bugs(t) {
+		all[b.breaks]++
+		if b.always {
+			always[b.breaks]++
+		}
+	}
+	for i := range 10 {
+		p := fmt.Sprintf("P%d", i+1)
+		if all[p] < 2 || always[p] < 1 {
+			t.Errorf("%d bugs break %s, %d of them are always tried; want 2 and 1", all[p], p, always[p])
+		}
+	}
 }
 
 // TestNames keeps the files in order: a number of two digits or more, used

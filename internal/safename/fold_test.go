@@ -22,6 +22,8 @@ func TestFold(t *testing.T) {
 		{"\u304c", "\u304b\u3099", true},
 		{"k", "\u212a", true},
 		{"\u01c5", "\u01c4", true},
+		{"\u017f", "s", true},
+		{"\u03c2x", "\u03c3x", true},
 
 		{"cafe", "caf\u00e9", false},
 		{"a", "b", false},

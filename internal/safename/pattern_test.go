@@ -21,6 +21,7 @@ func TestCheckPattern(t *testing.T) {
 		strings.Repeat("{a,b}", 10):             "more than 1000 alternatives",
 		strings.Repeat("{a,b}", 100000):         "more than 1000 alternatives",
 		"{" + strings.Repeat("a,", 1000) + "b}": "more than 1000 alternatives",
+		"{" + strings.Repeat("a,", 1000) + "b":  "more than 1000 alternatives", // not closed
 		strings.Repeat("{a,{b,{c,d}}}", 5):      "more than 1000 alternatives",
 		"{" + strings.Repeat("{a,b}", 10) + "}": "more than 1000 alternatives",
 		strings.Repeat("{", 11) + strings.Repeat("}", 11):          "nested more than 10 times",

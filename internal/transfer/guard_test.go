@@ -109,6 +109,23 @@ func TestGuardSize(t *testing.T) {
 	}
 }
 
+// A file that leaves just what is kept free fits, and a byte more does not.
+func TestGuardRoom(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for size, fits := range map[int64]bool{10: true, 11: false} {
+		_, g := transfer.Limits{KeepFree: 100}.Guard(t.Context())
+		g.OnDisk(func(*os.Root, string) (uint64, bool) { return 110, true })
+		if err := g.Fits(size, 0, root, "."); (err == nil) != fits {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		g.End()
+	}
+}
+
 // TestGuardLooks fills a disk while a file is written to it, of which the size is
 // known or not. The guard looks every 16 MiB, and ends what would fill the disk.
 func TestGuardLooks(t *testing.T) {

@@ -160,6 +160,32 @@ func TestCopyErrors(t *testing.T) {
 	}
 }
 
+// From file to file the kernel copies, and what it can't do is told.
+func TestCopyFileErrors(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(name, make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(flag int) *os.File {
+		f, err := os.OpenFile(name, flag, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	closed := open(os.O_RDONLY)
+	closed.Close()
+	for what, files := range map[string][2]*os.File{
+		"a target that can only be read": {open(os.O_RDONLY), open(os.O_RDONLY)},
+		"a closed source":                {open(os.O_RDWR), closed},
+	} {
+		if n, err := transfer.Copy(t.Context(), files[0], files[1], nil); err == nil || n != 0 {
+			t.Errorf("%s: Copy = %d, %v", what, n, err)
+		}
+	}
+}
+
 func TestCopyAllocations(t *testing.T) {
 	src := bytes.NewReader(make([]byte, 1<<20))
 	n := testing.AllocsPerRun(20, func() {

@@ -27,35 +27,22 @@ const (
 // cache.
 const cfbPart = 4 << 10
 
-// A cfbEncrypter encrypts a stream. Where there is no faster way, CFB is done by
-// CBC of the plaintext that comes one block later: what CBC puts out is then
-// what the plaintext is combined with, and CBC is what the standard library is
-// fast at.
+// A cfbEncrypter encrypts a stream. It computes CFB as CBC of the plaintext
+// delayed by one block: the output of CBC is then the key stream of CFB. The
+// standard library has assembly for CBC and none for CFB.
 type cfbEncrypter struct {
-	c      cipher.Block
-	fast   bool
-	before [aes.BlockSize]byte // the ciphertext before
-	cbc    cipher.BlockMode
-	last   [aes.BlockSize]byte // of the plaintext
-	part   [cfbPart]byte
+	cbc  cipher.BlockMode
+	last [aes.BlockSize]byte // of the plaintext
+	part [cfbPart]byte
 }
 
 func newCFBEncrypter(c cipher.Block) *cfbEncrypter {
-	e := &cfbEncrypter{c: c, cbc: cipher.NewCBCEncrypter(c, make([]byte, aes.BlockSize))}
-	e.fast = encryptCFB(c, make([]byte, aes.BlockSize), new([aes.BlockSize]byte)) > 0
-	return e
+	return &cfbEncrypter{cbc: cipher.NewCBCEncrypter(c, make([]byte, aes.BlockSize))}
 }
 
 // encrypt encrypts data in place. Only the last call may have data whose size
 // is not a multiple of the block size.
 func (e *cfbEncrypter) encrypt(data []byte) {
-	if e.fast {
-		if data = data[encryptCFB(e.c, data, &e.before):]; len(data) > 0 {
-			e.c.Encrypt(e.before[:], e.before[:])
-			subtle.XORBytes(data, data, e.before[:])
-		}
-		return
-	}
 	for len(data) > 0 {
 		n := min(len(data), cfbPart)
 		part := e.part[:(n+aes.BlockSize-1)&^(aes.BlockSize-1)]
@@ -80,8 +67,7 @@ func (d *cfbDecrypter) decrypt(data []byte, before [aes.BlockSize]byte) {
 		n := min(len(data), cfbPart)
 		part := d.part[:(n+aes.BlockSize-1)&^(aes.BlockSize-1)]
 		d.c.Encrypt(part, before[:])
-		start := aes.BlockSize + encryptMany(d.c, part[aes.BlockSize:], data[:n])
-		for i := start; i < len(part); i += aes.BlockSize {
+		for i := aes.BlockSize; i < len(part); i += aes.BlockSize {
 			d.c.Encrypt(part[i:i+aes.BlockSize], data[i-aes.BlockSize:i])
 		}
 		copy(before[:], data[max(0, n-aes.BlockSize):n])

@@ -3,6 +3,7 @@ package pgp
 import (
 	"bufio"
 	"context"
+	"crypto/aes"
 	"crypto/cipher"
 	"errors"
 	"io"
@@ -37,7 +38,7 @@ func (env *envelope) session(keys []*loaded) (cipher.Block, openpgp.Key) {
 				if len(sent.Key) != sent.CipherFunc.KeySize() {
 					continue
 				}
-				if c, err := newSessionCipher(sent.Key); err == nil {
+				if c, err := aes.NewCipher(sent.Key); err == nil {
 					return c, own
 				}
 			}

@@ -1,6 +1,7 @@
 package pgp
 
 import (
+	"crypto/aes"
 	"crypto/rand"
 	"io"
 	"slices"
@@ -113,7 +114,7 @@ func (m *outgoing) encrypt(w io.Writer, session []byte) error {
 		m.wrap(sealed)
 		return err
 	}
-	c, err := newSessionCipher(session)
+	c, err := aes.NewCipher(session)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
@@ -152,6 +153,26 @@ var monitorCases = []testCase{
 		if second := l.put(m, long); second.Revision <= m.Revision {
 			l.Errorf("revision %d after %d", second.Revision, m.Revision)
 		}
+	})},
+	{"ended_context_does_nothing", looking(func(l *lookout) {
+		m := l.put(monitorOf("m"), 0)
+		ctx, cancel := context.WithCancel(l.ctx())
+		cancel()
+		if _, err := l.PutMonitor(ctx, store.MonitorPut{Monitor: monitorOf("n")}); err == nil {
+			l.Error("PutMonitor: no error")
+		}
+		if err := l.RemoveMonitor(ctx, "m"); err == nil {
+			l.Error("RemoveMonitor: no error")
+		}
+		if _, err := l.DueMonitors(ctx, store.DueRequest{Listers: []string{"file"}, Max: 1, Lease: long}); err == nil {
+			l.Error("DueMonitors: no error")
+		}
+		if _, err := l.Record(ctx, l.look(m, "a")); err == nil {
+			l.Error("Record: no error")
+		}
+		l.same("afterwards", l.list(store.MonitorFilter{}), []store.Monitor{m})
+		l.names("due", l.due(2, long), "m")
+		l.started(0)
 	})},
 	{"put_is_of_one_only", looking(func(l *lookout) {
 		var put atomic.Int64
