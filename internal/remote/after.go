@@ -37,7 +37,7 @@ func (a After) Check() error {
 	case !a.Moves() && a.MoveTo != "":
 		return fmt.Errorf("move_to: is given, but after_transfer is %s, not move or archive", safename.Quote(a.Action))
 	}
-	return OneOf("after_transfer", a.Action, AfterKeep, AfterDelete, AfterMove, AfterArchive)
+	return nil
 }
 
 // Moves reports whether sources get other names.

@@ -26,11 +26,6 @@ const SidecarSuffix = ".sha256"
 // MaxSidecar is how many bytes a file with a checksum may have.
 const MaxSidecar = 4 << 10
 
-// CheckChecksum reports a value of checksum that is none.
-func CheckChecksum(value string) error {
-	return OneOf("checksum", value, ChecksumNone, ChecksumReadBack, ChecksumSidecar)
-}
-
 // ErrNoSidecar is the error of what can't be a file with a checksum.
 var ErrNoSidecar = courier.Permanent(errors.New("is no file with a checksum"))
 

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,14 +21,6 @@ func Boot() string {
 		return ""
 	}
 	return strings.TrimSpace(string(id))
-}
-
-// CheckMaxBytes reports what is wrong with a value of max_bytes.
-func CheckMaxBytes(n int64) error {
-	if n < 0 {
-		return fmt.Errorf("max_bytes: %d is negative", n)
-	}
-	return nil
 }
 
 // Fits reports whether a remote file of size bytes, of which have are there

@@ -10,17 +10,6 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// maxStable is the longest wait for files to be stable, a day, in seconds.
-const maxStable = 24 * 60 * 60
-
-// CheckStable reports what is wrong with a value of stable_seconds.
-func CheckStable(seconds float64) error {
-	if seconds < 0 || seconds > maxStable {
-		return fmt.Errorf("stable_seconds: %v is out of range; %d at most", seconds, maxStable)
-	}
-	return nil
-}
-
 // WaitStable waits for so many seconds, and keeps the stall timeout from firing
 // meanwhile.
 func WaitStable(ctx context.Context, job *courier.Context, seconds float64, item string) error {

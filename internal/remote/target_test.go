@@ -10,7 +10,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // pending is a file that is published by Commit.
@@ -85,17 +84,5 @@ func TestTarget(t *testing.T) {
 				t.Errorf("workspace %v, %d: skipped %v, %v, the file is %q; want %v, %v, %q", workspace, i, skipped, err, got, c.skipped, c.want, c.then)
 			}
 		}
-	}
-}
-
-// TestCheckIfExists: only the values that a step has pass.
-func TestCheckIfExists(t *testing.T) {
-	for value, want := range map[string]bool{"overwrite": true, "skip": true, "fail": true, "": false, "skip_if_exists": false} {
-		if err := transfer.CheckIfExists(value); (err == nil) != want || err != nil && !courier.IsPermanent(err) {
-			t.Errorf("%q: %v", value, err)
-		}
-	}
-	if err := transfer.CheckIfExists("skip", "overwrite", "fail"); err == nil {
-		t.Error("skip passes where there is no skip")
 	}
 }

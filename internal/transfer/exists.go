@@ -3,7 +3,6 @@ package transfer
 import (
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
@@ -18,18 +17,6 @@ const (
 
 // ReasonExists is the output reason of a step that has skipped all files.
 const ReasonExists = "file_exists"
-
-// CheckIfExists reports a value of if_exists that is none of values, or of all
-// three if there are no values.
-func CheckIfExists(value string, values ...string) error {
-	if len(values) == 0 {
-		values = []string{IfExistsOverwrite, IfExistsSkip, IfExistsFail}
-	}
-	if slices.Contains(values, value) {
-		return nil
-	}
-	return courier.Permanent(fmt.Errorf("if_exists: %s is unknown; %s", safename.Quote(value), courier.DidYouMean(value, values)))
-}
 
 // ErrExists is the permanent error for the existing file called name where
 // if_exists is "fail". It wraps [fs.ErrExist]. An empty name stands for an error

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // An unzipNote is the first line of the journal: everything is
@@ -73,19 +72,8 @@ type contents interface {
 	unpack(ctx context.Context, u *unpacker) error
 }
 
-// checkIfExists refuses Skip: an archive is published as a whole.
-func (x *extraction) checkIfExists() error {
-	if x.ifExists == "" {
-		return nil
-	}
-	return transfer.CheckIfExists(string(x.ifExists), transfer.IfExistsOverwrite, transfer.IfExistsFail)
-}
-
 // run is Execute of the step.
 func (x *extraction) run(ctx context.Context) (out UnzipOutput, err error) {
-	if err := x.checkIfExists(); err != nil {
-		return out, err
-	}
 	if x.journal, err = openJournal(ctx, x.job, x.verb); err != nil {
 		return out, err
 	}
@@ -317,9 +305,6 @@ func (x *extraction) result() (UnzipOutput, error) {
 
 // validate checks the paths.
 func (x *extraction) validate() error {
-	if err := x.checkIfExists(); err != nil {
-		return err
-	}
 	if err := checkPath(x.job, "archive_path", x.archive, false); err != nil {
 		return err
 	}

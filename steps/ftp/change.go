@@ -259,7 +259,7 @@ var (
 
 func (cfg RenameConfig) check() error {
 	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
-		checkTarget("source_path", cfg.SourcePath), transfer.CheckIfExists(cfg.IfExists))
+		checkTarget("source_path", cfg.SourcePath))
 }
 
 // A renaming is what is written down before the renaming.

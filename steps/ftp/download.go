@@ -2,7 +2,6 @@ package ftp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -82,31 +81,9 @@ func (cfg DownloadConfig) keeps(size int64) bool {
 }
 
 func (cfg DownloadConfig) check() error {
-	var size error
-	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
-		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
-	}
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, checkParallel(cfg.ParallelFiles),
-		transfer.CheckIfExists(cfg.IfExists), checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
-}
-
-func checkParallel(n int) error {
-	if n < 1 || n > maxSessions {
-		return fmt.Errorf("parallel_files: must be from 1 to %d, not %d", maxSessions, n)
-	}
-	return nil
-}
-
-// checkPreserve reports a value of preserve that FTP can't serve.
-func checkPreserve(value string) error {
-	if err := remote.CheckPreserve(value); err != nil {
-		return err
-	}
-	if remote.Modes(value) {
-		return errors.New("preserve: FTP knows no modes of files; set it to times or none")
-	}
-	return nil
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(),
+		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
+		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.

@@ -72,7 +72,7 @@ func TestMaxBytes(t *testing.T) {
 		wantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
 		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "ok", "max_bytes": 1000}))
 		_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "x", "max_bytes": -1})
-		wantError(t, err, true, "max_bytes: -1 is negative")
+		wantError(t, err, true, "max_bytes: must be at least 0")
 		r.conn.KeepFree = 1 << 60
 		r.res.Close()
 		r.res = new(courier.Resources)

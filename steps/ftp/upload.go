@@ -72,9 +72,8 @@ func (cfg UploadConfig) after() remote.After {
 }
 
 func (cfg UploadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkParallel(cfg.ParallelFiles),
-		transfer.CheckIfExists(cfg.IfExists), checkPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum), cfg.after().Check(),
-		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.after().Check(),
+		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.

@@ -87,14 +87,9 @@ func (cfg DownloadConfig) keeps(size int64) bool {
 }
 
 func (cfg DownloadConfig) check() error {
-	var size error
-	if cfg.ExpectedSize != nil && *cfg.ExpectedSize < 0 {
-		size = fmt.Errorf("expected_size: %d is negative", *cfg.ExpectedSize)
-	}
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), size, transfer.CheckIfExists(cfg.IfExists),
-		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit), remote.CheckMaxBytes(cfg.MaxBytes))
+		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.

@@ -76,7 +76,7 @@ func TestMaxBytes(t *testing.T) {
 		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "/x", "local_path": "x", "max_bytes": 999})
 		wantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
 		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "/x", "max_bytes": -1})
-		wantError(t, err, true, "max_bytes: -1 is negative")
+		wantError(t, err, true, "max_bytes: must be at least 0")
 		wantTree(t, r.work)
 	})
 }

@@ -45,7 +45,7 @@ func (cfg ListConfig) search() remote.Search {
 }
 
 func (cfg ListConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(), remote.CheckStable(cfg.StableSeconds))
+	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute lists the directory. It changes nothing.

@@ -49,8 +49,7 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
-		transfer.CheckIfExists(cfg.IfExists))
+	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath))
 }
 
 // A renameNote is what sftp.rename notes down before it renames.

@@ -73,9 +73,7 @@ func (cfg UploadConfig) after() remote.After {
 
 func (cfg UploadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
-		transfer.CheckIfExists(cfg.IfExists),
-		remote.CheckPreserve(cfg.Preserve), remote.CheckChecksum(cfg.Checksum),
-		cfg.after().Check(), remote.CheckStable(cfg.StableSeconds), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		cfg.after().Check(), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
