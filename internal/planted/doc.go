@@ -35,6 +35,16 @@
 //
 //	go test ./internal/planted -run ^TestTable$ -update
 //
-// The files are few: those that guard a promise, stand for a class of attack or
-// repeat a serious bug of the past, where no other implies them.
+// The files are few: those that guard a promise or repeat a serious bug of the
+// past, where no other implies them. For breadth TestMutants changes a package
+// at random places, one at a time, runs its tests on each change, and tells how
+// many of the changes they find and which they don't:
+//
+//	go test ./internal/planted -run ^TestMutants$ -v -timeout 0 -mutate ./flow,./webhook
+//	go test ./internal/planted -run ^TestMutants$ -v -timeout 0 -mutate ./store -mutants 100 -seed 7 \
+//		-with './store/memstore -run ^TestConformance$/^virtual$'
+//
+// The mutators negate conditions, move boundaries, exchange && and ||, remove
+// statements, ignore errors, and change constants. A change that does not compile
+// is passed over. TestMutants is no gate: some changes make no difference.
 package planted
