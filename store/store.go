@@ -325,7 +325,7 @@ type Claims struct {
 	// Left says that something was queued, or ran with a lease that had ended, and
 	// was not claimed, when the store last looked, as far as it is a [Roster]. It
 	// need not have been due, nor be stranded. A store looks at most every
-	// [NotedEvery].
+	// [NotedEvery], and says so too when it could not look at all that runs.
 	Left bool
 	// Subscribed says that somebody has subscribed to events, as far as a store
 	// knows that is an [Outbox]. It learns of the first one with a claim that

@@ -55,6 +55,26 @@ func TestProbe(t *testing.T) {
 				t.Errorf("taken over %v after a claim with a lease of 200ms", took)
 			}
 		},
+		"that something is left": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
+			beside, err := pgstore.New(t.Context(), pool, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer beside.Close()
+			n := newExecution("j")
+			n.Queue = "other"
+			enqueueOne(t, beside, n)
+			lost := request("lost", 1)
+			lost.Queues, lost.Lease = []string{n.Queue}, time.Millisecond
+			if got := claimSoon(t, beside, lost); got != n.ID {
+				t.Fatalf("claimed %q, want %s", got, n.ID)
+			}
+			time.Sleep(10 * lost.Lease)
+			r.Worker = "not noted yet"
+			if got, err := s.Claim(t.Context(), r); err != nil || !got.Left {
+				t.Errorf("a worker of another queue was lost, and the claim says %v, %v", got.Left, err)
+			}
+		},
 		"nothing": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {
 			pgstore.Find(s, false)
 			stopsProbing(t, s)

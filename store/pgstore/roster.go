@@ -35,7 +35,7 @@ func (s *Store) noting(c *claim, err error) error {
 	}
 	c.noted = false
 	r := &s.roster
-	r.left.Store(c.left)
+	r.left.Store(c.left || c.ahead) // a claim that begins ahead does not see all that runs
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.noted == nil {

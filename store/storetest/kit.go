@@ -23,7 +23,8 @@ type kit struct {
 	*testing.T
 	store.Store
 	unit time.Duration
-	most int // bytes of outputs that a transition may have; 0 if there is no limit
+	calm bool // time is virtual, so that no call takes long
+	most int  // bytes of outputs that a transition may have; 0 if there is no limit
 	ids  uuid7.Source
 }
 

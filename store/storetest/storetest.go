@@ -63,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 				t.Run(c.name, func(t *testing.T) {
 					run := func(t *testing.T) {
 						if s := open(t); g.role == nil || g.role(s) {
-							c.try(&kit{T: t, Store: s, unit: unit, most: opt.MaxTransition})
+							c.try(&kit{T: t, Store: s, unit: unit, calm: opt.Virtual, most: opt.MaxTransition})
 						}
 					}
 					switch {
