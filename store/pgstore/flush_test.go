@@ -78,12 +78,16 @@ func listenTo(t *testing.T, url string) <-chan string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	if _, err := conn.Exec(t.Context(), "listen courier_courier"); err != nil {
 		t.Fatal(err)
 	}
-	heard := make(chan string, 100)
+	heard, done := make(chan string, 100), make(chan struct{})
+	t.Cleanup(func() {
+		<-done
+		_ = conn.Close(context.WithoutCancel(t.Context()))
+	})
 	go func() {
+		defer close(done)
 		for {
 			n, err := conn.WaitForNotification(t.Context())
 			if err != nil {

@@ -165,6 +165,8 @@ var clockUses = map[string]string{
 	"hearNote":  "when another store was last heard of",
 	"delay":     "whether another store is still there",
 	"retain":    "how long a batch took",
+	"due":       "whether a worker was noted long ago",
+	"noting":    "when a worker was noted",
 
 	"beginInline":    "when a lone execution was last told of",
 	"endInline":      "how long that took",

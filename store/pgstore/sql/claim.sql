@@ -155,14 +155,15 @@ with recursive arg as materialized (
 ), waits as materialized (
 	select exists (select from courier.job_executions e where e.state = 'waiting') as any
 ), remains as materialized (
-	select arg.noted and (
+	-- Not where looks begin later than at the start: it would walk over all before.
+	select arg.noted and arg.floor = '00000000-0000-0000-0000-000000000000'::uuid and (
 		exists (
 			select from (
 				select e.id from courier.job_executions e where e.state = 'queued' order by e.queue, -(e.priority::integer), e.due_at, e.id limit 100
 			) e where e.id <> all(array(select p.id from pick p))
 		) or exists (
 			select from courier.job_executions e
-			where e.state = 'running' and e.id >= (select floor from arg) and e.lease_expires_at <= (select now from arg)
+			where e.state = 'running' and e.lease_expires_at <= (select now from arg)
 				and e.id <> all(array(select p.id from pick p))
 		)) as any
 	from arg
