@@ -122,18 +122,25 @@ func stepKeys(reg *courier.Registry) (all []stepKey) {
 // badKeys reports the keys that have another spelling, or another form, than the
 // same idea elsewhere, and variants without a use.
 func badKeys(keys []stepKey) (bad []string) {
+	refused := make([]*regexp.Regexp, len(ideas))
+	for n, i := range ideas {
+		refused[n] = regexp.MustCompile("^(?:" + i.refused + ")$")
+	}
 	for _, k := range keys {
-		for _, i := range ideas {
-			if (i.in == "" || i.in == k.in) && k.Name != i.key && regexp.MustCompile("^(?:"+i.refused+")$").MatchString(k.Name) {
+		for n, i := range ideas {
+			if (i.in == "" || i.in == k.in) && k.Name != i.key && refused[n].MatchString(k.Name) {
 				bad = append(bad, fmt.Sprintf("%s: the key for %s is %s", k, i.what, i.key))
 			}
 		}
 	}
-	first, used := make(map[string]stepKey), make([]bool, len(variants))
+	first, used, steps := make(map[string]stepKey), make([]bool, len(variants)), make([]*regexp.Regexp, len(variants))
+	for i, v := range variants {
+		steps[i] = regexp.MustCompile(v.steps)
+	}
 	for _, k := range keys {
 		group := k.in + " " + k.Name
 		for i, v := range variants {
-			if v.key == k.Name && v.in == k.in && regexp.MustCompile(v.steps).MatchString(k.step) {
+			if v.key == k.Name && v.in == k.in && steps[i].MatchString(k.step) {
 				group, used[i] = fmt.Sprint(group, " ", i), true
 			}
 		}

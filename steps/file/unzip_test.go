@@ -462,7 +462,7 @@ func TestValidate(t *testing.T) {
 		{"file.list", m{"path": "/etc"}, "path: "},
 		{"file.zip", m{"source_path": "A/f"}, ""},
 		{"file.zip", m{"source_paths": []string{"A/f", "/etc/*"}}, "source_paths: "},
-		{"file.zip", m{}, "source_path and source_paths"},
+		{"file.zip", m{}, "config: give at least one of source_path and source_paths"},
 		{"file.zip", m{"source_path": "A/f", "output_path": "/etc/x"}, "output_path: "},
 		{"file.unzip", m{"archive_path": "A/f"}, ""},
 		{"file.unzip", m{"archive_path": "A/none/f"}, "archive_path: "},
