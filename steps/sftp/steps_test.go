@@ -247,7 +247,7 @@ func TestDownloadTargets(t *testing.T) {
 			{object{"remote_path": "in", "pattern": "z*"}, []string{`no files that match "z*"`, "ignore_missing"}},
 			{object{"remote_path": "in", "local_path": "file"}, []string{"local_path", "is a file"}},
 			{object{"remote_path": "in", "expected_size": 1}, []string{"expected_size"}},
-			{object{"remote_path": "in/a.csv", "expected_size": -1}, []string{"negative"}},
+			{object{"remote_path": "in/a.csv", "expected_size": -1}, []string{"expected_size: must be at least 0"}},
 			{object{"remote_path": "bad\\name"}, []string{"path separator", "set local_path"}},
 			{object{"remote_path": "in/a.csv", "local_path": "/outside"}, []string{"engine.Options.Roots"}},
 		} {
