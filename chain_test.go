@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -66,14 +68,14 @@ func FuzzChain(f *testing.F) {
 		if json.Unmarshal(text, &c) != nil {
 			return
 		}
-		raw, err := courier.AppendJSON(nil, c)
+		raw, err := jsontext.Append(nil, c)
 		if err != nil {
 			return // text that can't be stored
 		}
 		if err := json.Unmarshal(raw, &again); err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
-		if twice, err := courier.AppendJSON(nil, again); err != nil || string(twice) != string(raw) {
+		if twice, err := jsontext.Append(nil, again); err != nil || string(twice) != string(raw) {
 			t.Errorf("%s\n%s, %v", raw, twice, err)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A ContextConfig says what a step sees of its execution. The zero value is an
@@ -220,7 +222,7 @@ func (c *Context) Set(name string, v any) error {
 	if n, rest := cutName(name); n == "" || rest != "" {
 		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
 	}
-	raw, err := marshalValue(v)
+	raw, err := jsontext.Append(nil, v)
 	if err != nil {
 		return fmt.Errorf("set %q: %w", name, err)
 	}
@@ -250,7 +252,7 @@ func Get[T any](c *Context, key string) (T, error) {
 	if err != nil {
 		return v, err
 	}
-	raw, err := appendJSON(nil, x)
+	raw, err := jsontext.AppendAny(nil, x)
 	if err == nil {
 		err = plainError(newReader(raw).Decode(&v))
 	}
@@ -310,7 +312,7 @@ func (c *Context) scope() Scope {
 
 // outputs merges what the step returned with what it set.
 func (c *Context) outputs(out any) (json.RawMessage, error) {
-	raw, err := marshalValue(out)
+	raw, err := jsontext.Append(nil, out)
 	if err != nil {
 		return nil, Permanent(fmt.Errorf("the work is done, but its output can't be stored: %w", err))
 	}

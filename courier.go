@@ -24,6 +24,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // An ExecutionID identifies one execution of a job. It is a UUIDv7 in its
@@ -236,7 +238,7 @@ func (e *Execution) Err() error {
 // MarshalJSON writes the timeout in seconds.
 func (e Execution) MarshalJSON() ([]byte, error) {
 	type plain Execution // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Timeout seconds `json:"timeout_seconds,omitempty"`
 	}{plain(e), seconds(e.Timeout)})
@@ -373,7 +375,7 @@ type AuditEntry struct {
 // MarshalJSON writes the elapsed time in seconds.
 func (a AuditEntry) MarshalJSON() ([]byte, error) {
 	type plain AuditEntry // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Elapsed seconds `json:"elapsed_seconds"`
 	}{plain(a), seconds(a.Elapsed)})

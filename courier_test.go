@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -92,7 +95,7 @@ func TestJobJSONRoundTrip(t *testing.T) {
 	if s := job.Steps[0]; *s.Timeout != 1500*time.Millisecond || *s.StallTimeout != 0 || s.Config["n"] != json.Number("1.10") {
 		t.Errorf("step = %+v", s)
 	}
-	got, err := courier.AppendJSON(nil, job)
+	got, err := jsontext.Append(nil, job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +206,7 @@ func TestNearest(t *testing.T) {
 		"remote_pth": "remote_path", "Remote_Path": "remote_path", "conection_id": "connection_id",
 		"lcoal_path": "local_path", "zzz": "", strings.Repeat("a", 1000): "",
 	} {
-		if got := courier.Nearest(in, names); got != want {
+		if got := nearest.Name(in, names); got != want {
 			t.Errorf("Nearest(%.20q) = %q, want %q", in, got, want)
 		}
 	}

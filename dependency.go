@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A JobDependency says what another job must have come to before an execution of
@@ -148,7 +150,7 @@ func (d *JobDependency) read(dec *json.Decoder) error {
 // have values that they can't have.
 func (d JobDependency) Check() (problems []Problem) {
 	bad := func(field, what, value string, values []string) {
-		problems = append(problems, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown %s %q; %s", what, shorten(value, 60), DidYouMean(value, values))})
+		problems = append(problems, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown %s %q; %s", what, shorten(value, 60), nearest.DidYouMean(value, values))})
 	}
 	if statuses := []string{string(RequireCompleted), string(RequireAny)}; d.RequiredStatus != "" && !slices.Contains(statuses, string(d.RequiredStatus)) {
 		bad("required_status", "status", string(d.RequiredStatus), statuses)

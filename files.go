@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/filesync"
 )
 
 // Dir is the attempt's own directory, relative to the workspace and with
@@ -135,7 +137,7 @@ func makeWorkspace(dir string) error {
 		return err
 	}
 	defer above.Close()
-	return SyncDir(above, ".")
+	return filesync.SyncDir(above, ".")
 }
 
 // UsedWorkspace reports whether the attempt has used the workspace, so that
@@ -286,7 +288,7 @@ func (c *Context) Open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := root.OpenFile(rel, os.O_RDONLY|openNonblock, 0)
+	f, err := root.OpenFile(rel, os.O_RDONLY|filesync.Nonblock, 0)
 	if err != nil {
 		err = placed(root, err)
 		if errors.Is(err, fs.ErrNotExist) && c.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {

@@ -15,13 +15,15 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
 // mustAppend returns the JSON text of v.
 func mustAppend(t *testing.T, v any) []byte {
 	t.Helper()
-	b, err := courier.AppendJSON(nil, v)
+	b, err := jsontext.Append(nil, v)
 	if err != nil {
 		t.Fatalf("%+v can't be written: %v", v, err)
 	}
@@ -68,7 +70,7 @@ func FuzzJob(f *testing.F) {
 		if !same {
 			t.Errorf("read %+v, encoding/json reads %+v", job, oracle)
 		}
-		stored, err := courier.AppendJSON(nil, job)
+		stored, err := jsontext.Append(nil, job)
 		if err != nil {
 			if !bytes.Contains(text, []byte(`\u0000`)) {
 				t.Errorf("accepted, but not storable: %v", err)
@@ -264,7 +266,7 @@ func FuzzValue(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v, err := courier.ParseValue(text)
+		v, err := jsontext.Parse(text)
 		var plain any
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.UseNumber()
@@ -280,29 +282,29 @@ func FuzzValue(f *testing.F) {
 			t.Errorf("ParseValue(%q) = %s, which is altered", text, shown)
 		}
 		if valid {
-			raw, rawErr := courier.AppendJSON([]byte("x"), json.RawMessage(text))
+			raw, rawErr := jsontext.Append([]byte("x"), json.RawMessage(text))
 			if rawErr == nil && !utf8.Valid(raw) {
 				t.Errorf("AppendJSON writes the text %q as %q", text, raw)
 			}
-			if got, e := courier.ParseValue(raw[1:]); rawErr == nil && (e != nil || err != nil || !reflect.DeepEqual(got, v)) {
+			if got, e := jsontext.Parse(raw[1:]); rawErr == nil && (e != nil || err != nil || !reflect.DeepEqual(got, v)) {
 				t.Errorf("AppendJSON writes the text %q as %q: %v", text, raw, e)
 			}
 		}
 		if err != nil {
 			return
 		}
-		out, err := courier.AppendJSON(nil, v)
+		out, err := jsontext.Append(nil, v)
 		if err != nil {
 			if !bytes.Contains(text, []byte(`\u0000`)) {
 				t.Errorf("AppendJSON(%#v) = %v", v, err)
 			}
 			return
 		}
-		if back, err := courier.ParseValue(out); err != nil || !reflect.DeepEqual(back, v) {
+		if back, err := jsontext.Parse(out); err != nil || !reflect.DeepEqual(back, v) {
 			t.Errorf("%q becomes %q: %#v, %v", text, out, back, err)
 		}
-		if s, ok := v.(string); courier.Text(v) != s && ok || !ok && v != nil && courier.Text(v) != string(out) {
-			t.Errorf("Text(%#v) = %q", v, courier.Text(v))
+		if s, ok := v.(string); jsontext.Text(v) != s && ok || !ok && v != nil && jsontext.Text(v) != string(out) {
+			t.Errorf("Text(%#v) = %q", v, jsontext.Text(v))
 		}
 	})
 }
@@ -384,7 +386,7 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("%q is %+v, want %+v", config, got, want)
 		}
 
-		v, parseErr := courier.ParseValue(config)
+		v, parseErr := jsontext.Parse(config)
 		fields, ok := v.(map[string]any)
 		if parseErr != nil || !ok {
 			return
@@ -406,7 +408,7 @@ func FuzzConfig(f *testing.F) {
 // repeated reports whether the text of an object has names twice, of which a
 // decoder and a map may keep different ones.
 func repeated(text []byte) bool {
-	v, _ := courier.ParseValue(text)
+	v, _ := jsontext.Parse(text)
 	compact, err := json.Marshal(v)
 	var plain bytes.Buffer
 	return err != nil || json.Compact(&plain, text) != nil || plain.Len() > len(compact)
@@ -451,22 +453,22 @@ func FuzzPath(f *testing.F) {
 // TestTextIsNotAltered gives text that package json would change in silence.
 func TestTextIsNotAltered(t *testing.T) {
 	for _, text := range []string{"\"M\xfcller\"", `"\ud800"`, `"\udc00\ud800"`, `"\ud800\\udc00"`, `"\ud800x"`, `"\\\udfff"`} {
-		if v, err := courier.ParseValue([]byte(text)); err == nil {
+		if v, err := jsontext.Parse([]byte(text)); err == nil {
 			t.Errorf("ParseValue(%q) = %q", text, v)
 		}
 		var job courier.Job
 		if err := json.Unmarshal([]byte(`{"name":`+text+`,"steps":[]}`), &job); err == nil || !strings.Contains(err.Error(), "UTF-8") {
 			t.Errorf("the name %q is read as %q, %v", text, job.Name, err)
 		}
-		if b, err := courier.AppendJSON(nil, map[string]any{"x": json.RawMessage(text)}); err == nil {
+		if b, err := jsontext.Append(nil, map[string]any{"x": json.RawMessage(text)}); err == nil {
 			t.Errorf("AppendJSON writes %q", b)
 		}
 	}
 	for _, text := range []string{`"\ud83d\ude00"`, `"\\ud800"`, "\"\ufffd\"", `"\u00fc"`, `"\\\ud83d\ude00\\"`} {
-		if _, err := courier.ParseValue([]byte(text)); err != nil {
+		if _, err := jsontext.Parse([]byte(text)); err != nil {
 			t.Errorf("ParseValue(%q) = %v", text, err)
 		}
-		if _, err := courier.AppendJSON(nil, json.RawMessage(text)); err != nil {
+		if _, err := jsontext.Append(nil, json.RawMessage(text)); err != nil {
 			t.Errorf("AppendJSON(%q) = %v", text, err)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Job is a named, versioned pipeline of steps. It is a plain value: engines
@@ -187,7 +190,7 @@ func (s *StepSpec) read(dec *json.Decoder) error {
 // MarshalJSON writes the form that UnmarshalJSON reads.
 func (s StepSpec) MarshalJSON() ([]byte, error) {
 	type plain StepSpec // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Timeout *seconds       `json:"timeout_seconds,omitempty"`
 		Stall   *seconds       `json:"stall_timeout_seconds,omitempty"`
@@ -242,7 +245,7 @@ func (p FailurePolicy) MarshalJSON() ([]byte, error) {
 func (p FailurePolicy) check() error {
 	switch {
 	case p.Type != "" && !slices.Contains(policies, p.Type):
-		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), DidYouMean(string(p.Type), policies))
+		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
 	case p.MaxRetries != nil && *p.MaxRetries < 0:
 		return policyError("max_retries", "%d is negative", *p.MaxRetries)
 	case p.BackoffBase != nil && *p.BackoffBase < 0:
@@ -352,7 +355,7 @@ func readObject(dec *json.Decoder, known fields) error {
 		switch {
 		case !ok:
 			names := slices.Sorted(maps.Keys(known))
-			errs = append(errs, &fieldError{key: name, err: fmt.Errorf("unknown field %q; %s", shorten(name, 60), DidYouMean(name, names))})
+			errs = append(errs, &fieldError{key: name, err: fmt.Errorf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, names))})
 		case seen[name]:
 			errs = append(errs, &fieldError{name, name, errors.New("given twice")})
 			ok = false
@@ -404,4 +407,13 @@ func plainError(err error) error {
 		return fmt.Errorf("%smust be %s, not a JSON %s", where, kindName(e.Type), shorten(e.Value, 60))
 	}
 	return err
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Monitor watches a directory, of the machine or of a server, and starts
@@ -261,7 +264,7 @@ func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 	for i, e := range m.Events {
 		field := fmt.Sprintf("events[%d]", i)
 		if !slices.Contains(monitorEvents, e) {
-			add(field, "unknown event %q; %s", shorten(string(e), 60), DidYouMean(string(e), monitorEvents))
+			add(field, "unknown event %q; %s", shorten(string(e), 60), nearest.DidYouMean(string(e), monitorEvents))
 		} else if slices.Contains(m.Events[:i], e) {
 			add(field, "%q is there twice", e)
 		}
@@ -274,7 +277,7 @@ func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 // MarshalJSON writes durations in seconds.
 func (m Monitor) MarshalJSON() ([]byte, error) {
 	type plain Monitor // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Every  seconds `json:"every_seconds,omitempty"`
 		Stable seconds `json:"stable_seconds,omitempty"`

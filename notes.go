@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/courierhq/courier/internal/filesync"
 )
 
 // NoteTop is the directory of the workspace that holds what [Context.NoteDir],
@@ -230,7 +232,7 @@ func (c *Context) addNotes(name string, durable bool, lines []string) error {
 	if err = errors.Join(err, f.Close()); err != nil || !durable {
 		return err
 	}
-	return errors.Join(SyncDir(root, filepath.Dir(rel)), SyncDir(root, "."))
+	return errors.Join(filesync.SyncDir(root, filepath.Dir(rel)), filesync.SyncDir(root, "."))
 }
 
 // notes returns the lines of a file below NoteTop; none if it isn't there.

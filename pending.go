@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/courierhq/courier/internal/filesync"
 )
 
 // A PendingFile is a file under construction. It has a name of its own beside
@@ -49,7 +51,7 @@ const writeBehind = 8 << 20
 // wrote counts what was written.
 func (p *PendingFile) wrote(n int) {
 	if now := p.written.Add(int64(n)); now/writeBehind != (now-int64(n))/writeBehind {
-		startWriting(p.File)
+		filesync.StartWriting(p.File)
 	}
 }
 
@@ -165,7 +167,7 @@ func (p *PendingFile) Commit() error {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := SyncDir(p.root, dir); err != nil {
+		if err := filesync.SyncDir(p.root, dir); err != nil {
 			return err
 		}
 		if dir == p.made || dir == "." {
@@ -259,7 +261,7 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 	if swept {
 		return nil
 	}
-	d, err := root.OpenFile(dir, os.O_RDONLY|openNonblock, 0)
+	d, err := root.OpenFile(dir, os.O_RDONLY|filesync.Nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,16 +1,13 @@
 package courier
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Scope gives values to references. Values are JSON values: nil, bool,
@@ -184,7 +181,7 @@ func (r Reference) missing(s Scope) error {
 	if len(list) == 0 {
 		list = keys
 	}
-	return &missingError{fmt.Sprintf("%q has no value here; %s", r.String(), DidYouMean(r.Head+"."+r.Name, list))}
+	return &missingError{fmt.Sprintf("%q has no value here; %s", r.String(), nearest.DidYouMean(r.Head+"."+r.Name, list))}
 }
 
 // prefix is how a message names the value before segment i of the path.
@@ -226,7 +223,7 @@ func (s Segment) instead(v any) string {
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			names = append(names, strings.TrimPrefix(Segment{Name: shorten(name, 60), Index: -1}.String(), "."))
 		}
-		return "; " + DidYouMean(s.Name, names)
+		return "; " + nearest.DidYouMean(s.Name, names)
 	case []any:
 		return fmt.Sprintf("; it is a list of %d", len(v))
 	case nil:
@@ -254,86 +251,4 @@ func (s Segment) of(v any) (any, bool) {
 		return v[s.Index], true
 	}
 	return nil, false
-}
-
-// Text is the form in which a value stands inside a longer string: strings as
-// they are, numbers as their digits, true and false, nothing for null, and
-// compact JSON for lists and objects.
-func Text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case bool:
-		return strconv.FormatBool(v)
-	case json.Number:
-		return v.String()
-	}
-	b, err := appendJSON(nil, v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(b)
-}
-
-// errStorable says why a value can't be stored as JSON text in every store.
-var errStorable = errors.New(`contains a NUL character or text that is not valid UTF-8, which no store can keep; encode it, for example in base64`)
-
-// checkStorable reports whether the output of json.Marshal has lost or would
-// lose something: invalid UTF-8 (which Marshal writes as the escape \ufffd,
-// unlike a replacement character that was there, and leaves alone in a
-// [json.RawMessage]), half characters or NUL.
-func checkStorable(raw []byte) error {
-	if checkText(raw) != nil {
-		return errStorable
-	}
-	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		if i+6 <= len(raw) && raw[i+1] == 'u' {
-			if esc := string(raw[i+2 : i+6]); esc == "0000" || esc == "fffd" {
-				return errStorable
-			}
-		}
-		i++ // the escaped character
-	}
-	return nil
-}
-
-// errText says why JSON text can't be decoded without altering it.
-var errText = errors.New("contains text that is not valid UTF-8, or half of a character; write it in UTF-8")
-
-// checkText refuses JSON text in which package json would silently replace
-// characters.
-func checkText(raw []byte) error {
-	if !utf8.Valid(raw) {
-		return errText
-	}
-	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		if r := unescape(raw[i:]); utf16.IsSurrogate(r) {
-			if utf16.DecodeRune(r, unescape(raw[i+6:])) == utf8.RuneError {
-				return errText
-			}
-			i += 6
-		}
-		i++ // the escaped character
-	}
-	return nil
-}
-
-// unescape returns the 16 bits of the escape \uhhhh that raw begins with, or -1.
-func unescape(raw []byte) rune {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
 }

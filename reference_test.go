@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -39,7 +41,7 @@ func TestReferences(t *testing.T) {
 			t.Errorf("String of %s = %s", key, ref)
 		}
 		v, err := ref.Resolve(scope)
-		got, _ := courier.AppendJSON(nil, v)
+		got, _ := jsontext.Append(nil, v)
 		if err != nil || string(got) != want {
 			t.Errorf("%s = %s, %v, want %s", key, got, err, want)
 		}
@@ -98,7 +100,7 @@ func TestText(t *testing.T) {
 	for want, v := range map[string]any{
 		"": nil, "true": true, "1.50": json.Number("1.50"), "a<b": "a<b", `{"a":["<"]}`: map[string]any{"a": []any{"<"}},
 	} {
-		if got := courier.Text(v); got != want {
+		if got := jsontext.Text(v); got != want {
 			t.Errorf("Text(%v) = %q, want %q", v, got, want)
 		}
 	}

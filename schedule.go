@@ -9,6 +9,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Schedule says when executions of a job, or of a chain, are started by
@@ -169,10 +172,10 @@ func (s *Schedule) Check() []Problem {
 	}
 	s.checkTicks(add)
 	if s.Overlap != "" && !slices.Contains(overlaps, s.Overlap) {
-		add("overlap", "unknown policy %q; %s", shorten(string(s.Overlap), 60), DidYouMean(string(s.Overlap), overlaps))
+		add("overlap", "unknown policy %q; %s", shorten(string(s.Overlap), 60), nearest.DidYouMean(string(s.Overlap), overlaps))
 	}
 	if s.Misfire != "" && !slices.Contains(misfires, s.Misfire) {
-		add("misfire", "unknown policy %q; %s", shorten(string(s.Misfire), 60), DidYouMean(string(s.Misfire), misfires))
+		add("misfire", "unknown policy %q; %s", shorten(string(s.Misfire), 60), nearest.DidYouMean(string(s.Misfire), misfires))
 	}
 	switch {
 	case s.Window < 0:
@@ -252,7 +255,7 @@ func (s *Schedule) checkTicks(add func(field, format string, args ...any)) {
 // MarshalJSON writes durations in seconds.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	type plain Schedule // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Every  seconds `json:"every_seconds,omitempty"`
 		Window seconds `json:"window_seconds,omitempty"`

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Schema describes the JSON form of a Go type, as far as a job's definition
@@ -315,7 +317,7 @@ func (s *Schema) checkObject(field string, v map[string]any, how schemaCheck) []
 		p, ok := s.Property(name)
 		if !ok {
 			if !s.Open {
-				all = append(all, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown field %q; %s", shorten(name, 60), DidYouMean(name, s.Names()))})
+				all = append(all, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, s.Names()))})
 			}
 			continue
 		}

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // malformedTag says what is wrong with a tag in t, or in what t contains, and with a
@@ -74,7 +76,7 @@ func badDefault(s *Schema, f reflect.StructField) string {
 	}
 	if f.Type.Kind() != reflect.String {
 		var err error
-		if v, err = ParseValue([]byte(text)); err != nil {
+		if v, err = jsontext.Parse([]byte(text)); err != nil {
 			return ""
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Group says how many of the fields that share its name an object has. A field
@@ -72,7 +74,7 @@ func (s *Schema) checkValue(field string, v any, how schemaCheck) []Problem {
 	switch v := v.(type) {
 	case string:
 		if len(s.Enum) > 0 && v != "" && (how.rendered || !strings.Contains(v, "${")) && !slices.Contains(s.Enum, v) {
-			message = fmt.Sprintf("%q is none of the possible values; %s", shorten(v, 60), DidYouMean(v, s.Enum))
+			message = fmt.Sprintf("%q is none of the possible values; %s", shorten(v, 60), nearest.DidYouMean(v, s.Enum))
 		}
 	case json.Number:
 		if len(v.String()) > 400 {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A Source is the JSON text of a definition, for problems that say where in a file
@@ -72,7 +74,7 @@ func (s *Source) at(offset int, text []byte) *Source {
 
 // syntaxError says why a text can't be read at all.
 func syntaxError(text []byte) error {
-	if err := checkText(text); err != nil {
+	if err := jsontext.CheckText(text); err != nil {
 		return err
 	}
 	return json.Unmarshal(text, new(json.RawMessage))
@@ -83,7 +85,7 @@ func (s *Source) syntax(err error) Problem {
 	offset := 0
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = max(0, int(e.Offset)-1)
-	} else if errors.Is(err, errText) {
+	} else if errors.Is(err, jsontext.ErrText) {
 		p.Message = err.Error()
 		for offset < len(s.Text) {
 			r, n := utf8.DecodeRune(s.Text[offset:])

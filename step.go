@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A Step does one kind of work. C is its configuration and O its output; both
@@ -257,7 +259,7 @@ func configDecoder[C any](key string, s *Schema) func(config []byte, job *Contex
 	return func(config []byte, job *Context) (C, error) {
 		cfg := defaults
 		if len(config) > 0 {
-			if err := decodeStrict(config, &cfg); err != nil {
+			if err := jsontext.DecodeStrict(config, &cfg); err != nil {
 				if named := s.checkRendered(config, job); named != nil {
 					err = named // an UnmarshalText does not know for which field it is called
 				}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -94,7 +96,7 @@ func TestCheckReportsAllAtOnce(t *testing.T) {
 	var reg courier.Registry
 	courier.Register(&reg, "demo.greet", greet{new([]string)}, nil)
 	typ, _ := reg.Lookup("demo.greet")
-	v, err := courier.ParseValue([]byte(`{"nmae":"x","times":"2","tags":["a",1],"inner":{"depp":true},"style":"context:0.x"}`))
+	v, err := jsontext.Parse([]byte(`{"nmae":"x","times":"2","tags":["a",1],"inner":{"depp":true},"style":"context:0.x"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +191,9 @@ func TestOutputsAreNeverAltered(t *testing.T) {
 			t.Errorf("%v: %v", good, err)
 			continue
 		}
-		v, _ := courier.ParseValue(out)
-		got, _ := courier.AppendJSON(nil, v.(map[string]any)["v"])
-		if want, _ := courier.AppendJSON(nil, good); string(got) != string(want) {
+		v, _ := jsontext.Parse(out)
+		got, _ := jsontext.Append(nil, v.(map[string]any)["v"])
+		if want, _ := jsontext.Append(nil, good); string(got) != string(want) {
 			t.Errorf("%v became %s", good, got)
 		}
 	}
@@ -385,7 +387,7 @@ func TestSchemaFollowsJSON(t *testing.T) {
 
 func TestParseValueTakesOneValue(t *testing.T) {
 	for _, s := range []string{"[1]]", "1}", "1 2", "", "[1"} {
-		if v, err := courier.ParseValue([]byte(s)); err == nil {
+		if v, err := jsontext.Parse([]byte(s)); err == nil {
 			t.Errorf("ParseValue(%q) = %v", s, v)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A SubscriptionKind says how a subscription's notifications are delivered.
@@ -109,7 +111,7 @@ func (s *Subscription) readers() (string, fields) {
 // MarshalJSON writes the form that UnmarshalJSON reads.
 func (s Subscription) MarshalJSON() ([]byte, error) {
 	type plain Subscription // without methods
-	return appendJSON(nil, struct {
+	return jsontext.AppendAny(nil, struct {
 		plain
 		Window *seconds `json:"window_seconds,omitempty"`
 	}{plain(s), (*seconds)(s.Window)})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -106,7 +108,7 @@ func normal(t testing.TB, v any) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := courier.ParseValue(b)
+	x, err := jsontext.Parse(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +116,7 @@ func normal(t testing.TB, v any) any {
 }
 
 func text(v any) string {
-	b, err := courier.AppendJSON(nil, v)
+	b, err := jsontext.Append(nil, v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -25,7 +27,7 @@ func RunStep[C, O any](t testing.TB, s courier.Step[C, O], config map[string]any
 	}
 	job := courier.NewContext(cfg)
 	defer job.Close()
-	raw, err := courier.AppendJSON(nil, config)
+	raw, err := jsontext.Append(nil, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -31,7 +33,7 @@ func (c *catalog) add(kind store.Kind, name string, v any) {
 	if _, taken := c.definitions[kind][name]; taken {
 		return
 	}
-	if body, err := courier.AppendJSON(nil, v); err == nil {
+	if body, err := jsontext.Append(nil, v); err == nil {
 		c.definitions[kind][name] = store.Definition{Kind: kind, Name: name, Body: body}
 	}
 }

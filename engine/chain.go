@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -56,7 +58,7 @@ func (e *Engine) unknownChain(ctx context.Context, name string, version int) err
 	for _, d := range list {
 		names = append(names, d.Name)
 	}
-	return courier.Errorf(courier.ErrNotFound, "there is no chain %q; %s", name, courier.DidYouMean(name, names))
+	return courier.Errorf(courier.ErrNotFound, "there is no chain %q; %s", name, nearest.DidYouMean(name, names))
 }
 
 // StartChain creates an execution of the named chain and releases the members

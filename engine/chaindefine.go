@@ -11,6 +11,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -59,7 +62,7 @@ func (e *Engine) DefineChain(ctx context.Context, chain courier.Chain, opt *Defi
 func (e *Engine) checkChain(ctx context.Context, chain courier.Chain) (*chainDefinition, error) {
 	d := &chainDefinition{}
 	chain.Version = 0
-	body, err := courier.AppendJSON(nil, chain)
+	body, err := jsontext.Append(nil, chain)
 	if err == nil {
 		err = json.Unmarshal(body, &d.chain)
 	}
@@ -221,7 +224,7 @@ func (d *chainDefinition) checkEdges() {
 			case dep.Member == "":
 				d.member(i, field+".member", "is required")
 			case !ok:
-				d.member(i, field+".member", "the chain has no member %q; %s", dep.Member, courier.DidYouMean(dep.Member, d.names()))
+				d.member(i, field+".member", "the chain has no member %q; %s", dep.Member, nearest.DidYouMean(dep.Member, d.names()))
 			case dep.Member == m.Name:
 				d.member(i, field+".member", "a member can't depend on itself")
 			case seen[dep.Member]:
@@ -234,7 +237,7 @@ func (d *chainDefinition) checkEdges() {
 			case "", courier.RequireCompleted, courier.RequireAny:
 			default:
 				d.member(i, field+".required_status", "unknown status %q; %s", string(dep.RequiredStatus),
-					courier.DidYouMean(string(dep.RequiredStatus), []string{string(courier.RequireCompleted), string(courier.RequireAny)}))
+					nearest.DidYouMean(string(dep.RequiredStatus), []string{string(courier.RequireCompleted), string(courier.RequireAny)}))
 			}
 		}
 	}
@@ -311,13 +314,13 @@ func (d *chainDefinition) checkParams(i int) {
 		case f.Ref.Head != "params":
 			d.member(i, inParams(f.Field), "%q has no value here: only the chain's params are known when it starts; outputs of members are read by steps, as in \"context:chain.<member>.<name>\"", f.Ref.String())
 		case d.chain.Params != nil && !declared:
-			d.member(i, inParams(f.Field), "%q has no value: the chain declares no param %q; %s", f.Ref.String(), f.Ref.Name, courier.DidYouMean(f.Ref.Name, sortedKeys(d.chain.Params)))
+			d.member(i, inParams(f.Field), "%q has no value: the chain declares no param %q; %s", f.Ref.String(), f.Ref.Name, nearest.DidYouMean(f.Ref.Name, sortedKeys(d.chain.Params)))
 		}
 	}
 	if p := d.programs[i]; p != nil && p.job.Params != nil {
 		for _, name := range sortedKeys(m.Params) {
 			if _, ok := p.job.Params[name]; !ok {
-				d.member(i, "params."+name, "job %q declares no such param; %s", p.job.Name, courier.DidYouMean(name, sortedKeys(p.job.Params)))
+				d.member(i, "params."+name, "job %q declares no such param; %s", p.job.Name, nearest.DidYouMean(name, sortedKeys(p.job.Params)))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -135,12 +137,12 @@ func (d *chainDefinition) checkUses(i int) {
 		j, ok := d.index[u.ref.Name]
 		switch {
 		case !ok:
-			d.member(i, field, "%q has no value: the chain has no member %q; %s", u.ref.String(), u.ref.Name, courier.DidYouMean(u.ref.Name, d.names()))
+			d.member(i, field, "%q has no value: the chain has no member %q; %s", u.ref.String(), u.ref.Name, nearest.DidYouMean(u.ref.Name, d.names()))
 		case !slices.Contains(before, j):
 			d.member(i, field, "%q has no value: %q does not end before %q; add it to depends_on", u.ref.String(), u.ref.Name, d.chain.Members[i].Name)
 		case len(u.ref.Path) > 0 && d.programs[j] != nil:
 			if names, closed := outputNames(d.programs[j]); closed && !slices.Contains(names, u.ref.Path[0].Name) {
-				d.member(i, field, "%q has no value: no step of job %q has an output %q; %s", u.ref.String(), d.programs[j].job.Name, u.ref.Path[0].Name, courier.DidYouMean(u.ref.Path[0].Name, names))
+				d.member(i, field, "%q has no value: no step of job %q has an output %q; %s", u.ref.String(), d.programs[j].job.Name, u.ref.Path[0].Name, nearest.DidYouMean(u.ref.Path[0].Name, names))
 			}
 		}
 	}

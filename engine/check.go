@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -186,7 +189,7 @@ func (c *bundleCheck) kindOf(s *courier.Source) string {
 	}
 	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", and a schedule "cron", "every_seconds" or "at"`
 	for name := range object {
-		if near := courier.Nearest(name, fields); near != "" {
+		if near := nearest.Name(name, fields); near != "" {
 			message += fmt.Sprintf("; for %q, did you mean %q?", name, near)
 			break
 		}
@@ -244,7 +247,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		var x courier.Subscription
 		form := s.Read(&x)
 		c.Subscriptions = append(c.Subscriptions, x)
-		if body, err := courier.AppendJSON(nil, x); err == nil {
+		if body, err := jsontext.Append(nil, x); err == nil {
 			c.outbox.list = append(c.outbox.list, store.Subscription{Name: x.Name, Body: body})
 		}
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {

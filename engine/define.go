@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -97,7 +99,7 @@ func (e *Engine) save(ctx context.Context, kind store.Kind, name string, v any, 
 	for _, w := range warnings {
 		e.log.Warn(string(kind)+" definition", string(kind), name, "warning", w.String())
 	}
-	body, err := courier.AppendJSON(nil, v)
+	body, err := jsontext.Append(nil, v)
 	if err != nil {
 		return d, false, err
 	}
@@ -112,7 +114,7 @@ func (e *Engine) check(ctx context.Context, job courier.Job) (courier.Job, *flow
 		return job, nil, nil, &courier.DefinitionError{Job: job.Name, Problems: problems}
 	}
 	job.Version = 0
-	body, err := courier.AppendJSON(nil, job)
+	body, err := jsontext.Append(nil, job)
 	var found []courier.Problem
 	if err != nil {
 		found = unstorable(job, err)
@@ -189,7 +191,7 @@ func distinct(problems []courier.Problem) []courier.Problem {
 // hold; err is what the job as a whole gave.
 func unstorable(job courier.Job, err error) (found []courier.Problem) {
 	for i, s := range job.Steps {
-		if _, err := courier.AppendJSON(nil, s); err != nil {
+		if _, err := jsontext.Append(nil, s); err != nil {
 			found = append(found, courier.Problem{Step: i, ID: s.ID, Type: s.Type, Message: err.Error()})
 		}
 	}

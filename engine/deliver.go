@@ -10,6 +10,9 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -62,7 +65,7 @@ const eventParam = "event"
 
 // startJob starts the job of a subscription, once for each event.
 func (e *Engine) startJob(ctx context.Context, to *courier.JobTarget, n courier.Notification) error {
-	raw, err := courier.AppendJSON(nil, n)
+	raw, err := jsontext.Append(nil, n)
 	if err != nil {
 		return courier.Permanent(err)
 	}
@@ -116,7 +119,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 		declared := slices.Sorted(maps.Keys(job.Params))
 		for _, name := range append(slices.Sorted(maps.Keys(to.Params)), eventParam) {
 			if _, ok := job.Params[name]; !ok {
-				c.problem("job.params", "job %q declares no parameter %q; %s", to.Name, name, courier.DidYouMean(name, declared))
+				c.problem("job.params", "job %q declares no parameter %q; %s", to.Name, name, nearest.DidYouMean(name, declared))
 			}
 		}
 	}

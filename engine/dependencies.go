@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -91,7 +93,7 @@ func (g *dependencyGraph) unknown(name string) string {
 			g.names = append(g.names, d.Name)
 		}
 	}
-	return fmt.Sprintf("there is no job %q; %s", name, courier.DidYouMean(name, g.names))
+	return fmt.Sprintf("there is no job %q; %s", name, nearest.DidYouMean(name, g.names))
 }
 
 // refused makes of a firing that dependencies refuse one that starts nothing at

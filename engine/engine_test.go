@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
@@ -589,7 +591,7 @@ func TestSecretsAreNeverStored(t *testing.T) {
 	})
 	for _, typ := range []string{"demo.fail", "demo.leak"} {
 		r := h.Run(h.Job(`{"name": "s", "steps": [{"type": "`+typ+`", "config": {"password": "secret:db"}}]}`), nil).RequireState(courier.Failed)
-		dump, _ := courier.AppendJSON(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, events})
+		dump, _ := jsontext.Append(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, events})
 		if strings.Contains(string(dump)+h.Log()+r.Err.Error(), canary) {
 			t.Errorf("%s: the secret is in %s %s %v", typ, dump, h.Log(), r.Err)
 		}

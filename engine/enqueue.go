@@ -11,6 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -212,7 +215,7 @@ func (e *Engine) mergeParams(declared, given map[string]any) (json.RawMessage, e
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := declared[name]; !ok && declared != nil {
 			names := slices.Sorted(maps.Keys(declared))
-			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, courier.DidYouMean(name, names)))
+			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, nearest.DidYouMean(name, names)))
 		}
 	}
 	if len(unknown) > 0 {
@@ -221,7 +224,7 @@ func (e *Engine) mergeParams(declared, given map[string]any) (json.RawMessage, e
 	all := make(map[string]any, len(given)+len(declared))
 	maps.Copy(all, declared)
 	maps.Copy(all, given)
-	raw, err := courier.AppendJSON(nil, all)
+	raw, err := jsontext.Append(nil, all)
 	if err != nil {
 		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/webhook"
@@ -67,7 +69,7 @@ func payloadOf(n courier.Notification) ([]byte, error) {
 	for most := 4000; ; most /= 2 {
 		n.Error, n.By = shortened(n.Error, most), shortened(n.By, most)
 		for {
-			body, err := courier.AppendJSON(nil, payload{n.Type, n.At, n})
+			body, err := jsontext.Append(nil, payload{n.Type, n.At, n})
 			if err != nil || len(body) <= maxPayload || most == 0 {
 				return body, err
 			}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
@@ -289,7 +291,7 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 	for i, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "inside.example", "127.0.0.1."} {
 		sub := hook("http://" + host + ":" + at.Port() + "/")
 		sub.Name = fmt.Sprint("hook", i)
-		body, err := courier.AppendJSON(nil, sub)
+		body, err := jsontext.Append(nil, sub)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -55,7 +58,7 @@ func (e *Engine) checkMonitor(ctx context.Context, m *courier.Monitor) (body jso
 		return nil, nil, err
 	}
 	problems = append(problems, target...)
-	body, err = courier.AppendJSON(nil, m.Definition())
+	body, err = jsontext.Append(nil, m.Definition())
 	if err != nil {
 		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
 	}
@@ -101,8 +104,8 @@ func sameMonitor(body json.RawMessage, m *courier.Monitor) bool {
 
 // sameJSON reports whether two values have the same JSON text.
 func sameJSON(a, b any) bool {
-	x, err := courier.AppendJSON(nil, a)
-	y, err2 := courier.AppendJSON(nil, b)
+	x, err := jsontext.Append(nil, a)
+	y, err2 := jsontext.Append(nil, b)
 	return err == nil && err2 == nil && string(x) == string(y)
 }
 
@@ -183,7 +186,7 @@ func (e *Engine) checkLister(m *courier.Monitor) []courier.Problem {
 	l := e.opt.Listers[full.Lister]
 	if l == nil {
 		names := slices.Sorted(maps.Keys(e.opt.Listers))
-		return problem("lister", "this engine has no lister %q; %s; see engine.Options.Listers", full.Lister, courier.DidYouMean(full.Lister, names))
+		return problem("lister", "this engine has no lister %q; %s; see engine.Options.Listers", full.Lister, nearest.DidYouMean(full.Lister, names))
 	}
 	var found []courier.Problem
 	if least := l.Least(); full.Every < least {
@@ -292,7 +295,7 @@ func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (couri
 		m.Status, m.Reason = courier.MonitorActive, ""
 		h := healthOf(m)
 		h.Failures = 0
-		health, err := courier.AppendJSON(nil, h)
+		health, err := jsontext.Append(nil, h)
 		m.Health = health
 		return err
 	})
@@ -405,5 +408,5 @@ func unknownMonitor(ctx context.Context, role store.Monitors, name string) error
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
-	return courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, courier.DidYouMean(name, names))
+	return courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, nearest.DidYouMean(name, names))
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -68,7 +70,7 @@ func compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 		if t, ok := reg.Lookup(s.Type); ok {
 			p.types[i], key = t, t.Key()
 		} else if p.unfit == nil {
-			p.unfit = fmt.Errorf("%s: the step type is not registered here; %s", courier.StepLabel(i, s.ID, s.Type), courier.DidYouMean(s.Type, reg.Keys()))
+			p.unfit = fmt.Errorf("%s: the step type is not registered here; %s", courier.StepLabel(i, s.ID, s.Type), nearest.DidYouMean(s.Type, reg.Keys()))
 		}
 		p.keys = append(p.keys, key)
 	}
@@ -209,7 +211,7 @@ func (e *Engine) unknownJob(ctx context.Context, name string, version int) error
 	for _, d := range list {
 		names = append(names, d.Name)
 	}
-	return courier.Errorf(courier.ErrNotFound, "there is no job %q; %s", name, courier.DidYouMean(name, names))
+	return courier.Errorf(courier.ErrNotFound, "there is no job %q; %s", name, nearest.DidYouMean(name, names))
 }
 
 // isMarker reports whether a type is one of control flow, which no registry

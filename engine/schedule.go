@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -57,7 +60,7 @@ func (e *Engine) checkSchedule(ctx context.Context, s *courier.Schedule) (body j
 		return nil, nil, nil, err
 	}
 	problems = append(problems, target...)
-	body, err = courier.AppendJSON(nil, s.Definition())
+	body, err = jsontext.Append(nil, s.Definition())
 	if err != nil {
 		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
 	}
@@ -341,5 +344,5 @@ func (e *Engine) unknownSchedule(ctx context.Context, a store.Agenda, name strin
 	for i := range t.List {
 		names = append(names, t.List[i].Name)
 	}
-	return courier.Errorf(courier.ErrNotFound, "there is no schedule %q; %s", name, courier.DidYouMean(name, names))
+	return courier.Errorf(courier.ErrNotFound, "there is no schedule %q; %s", name, nearest.DidYouMean(name, names))
 }

@@ -12,6 +12,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -37,7 +40,7 @@ func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscri
 		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	s.Reason = ""
-	body, err := courier.AppendJSON(nil, s)
+	body, err := jsontext.Append(nil, s)
 	if err != nil {
 		return Subscribed{}, &courier.DefinitionError{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
 	}
@@ -95,7 +98,7 @@ func (e *Engine) unknownSubscription(ctx context.Context, o store.Outbox, name s
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
-	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, courier.DidYouMean(name, names))
+	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
 }
 
 // Subscriptions returns all subscriptions, in byte order of their names, each with
@@ -211,7 +214,7 @@ func (c *subscriptionCheck) all() error {
 		c.problem("name", "%s", text)
 	}
 	if !slices.Contains(subscriptionKinds, s.Kind) {
-		c.problem("kind", "%q is unknown; %s", s.Kind, courier.DidYouMean(string(s.Kind), subscriptionKinds))
+		c.problem("kind", "%q is unknown; %s", s.Kind, nearest.DidYouMean(string(s.Kind), subscriptionKinds))
 	}
 	if len(s.Events) == 0 {
 		c.problem("events", "there are none; name at least one, such as %q", courier.EventJobFailed)
@@ -221,7 +224,7 @@ func (c *subscriptionCheck) all() error {
 		case t == courier.EventStepProgress:
 			c.problem("events", "%q is not kept: it is for observers alone", t)
 		case !slices.Contains(eventTypes, t):
-			c.problem("events", "%q is unknown; %s", t, courier.DidYouMean(string(t), eventTypes))
+			c.problem("events", "%q is unknown; %s", t, nearest.DidYouMean(string(t), eventTypes))
 		case slices.Contains(s.Events[:i], t):
 			c.problem("events", "%q is given twice", t)
 		}
@@ -257,7 +260,7 @@ func (c *subscriptionCheck) warnings() (list []courier.Problem) {
 	}
 	names := slices.Sorted(maps.Keys(c.e.opt.Subscribers))
 	return append(list, courier.Problem{Step: -1, Field: "func", Message: fmt.Sprintf(
-		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, courier.DidYouMean(name, names))})
+		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, nearest.DidYouMean(name, names))})
 }
 
 // targets reports settings of other kinds than that of the subscription.
@@ -312,7 +315,7 @@ func (c *subscriptionCheck) named(field string, kind store.Kind, name string) er
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
-	c.problem(field, "there is no %s %q; %s", kind, name, courier.DidYouMean(name, names))
+	c.problem(field, "there is no %s %q; %s", kind, name, nearest.DidYouMean(name, names))
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -123,7 +125,7 @@ func (o *outputs) object() map[string]any {
 // object decodes what was stored as a JSON object.
 func object(raw json.RawMessage) map[string]any {
 	if len(raw) > 0 {
-		if x, err := courier.ParseValue(raw); err == nil {
+		if x, err := jsontext.Parse(raw); err == nil {
 			if m, ok := x.(map[string]any); ok {
 				return m
 			}

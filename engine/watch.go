@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -384,7 +386,7 @@ func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
 		g.e.log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
 	}
-	r.State.Health, _ = courier.AppendJSON(nil, h)
+	r.State.Health, _ = jsontext.Append(nil, h)
 }
 
 // record writes the outcome of a look. It may be sent again: a record that was

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -61,7 +63,7 @@ func almost(s string, known func(string) bool) string {
 		return ""
 	}
 	if m := almostPrefix.FindStringSubmatch(s); m != nil {
-		switch courier.Nearest(m[1], []string{"context", "secret"}) {
+		switch nearest.Name(m[1], []string{"context", "secret"}) {
 		case "context":
 			if key, ok := keyOf(m[2], known, false); ok {
 				return meant(s, `"context:`+key+`"`)

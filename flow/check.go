@@ -8,6 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -123,7 +126,7 @@ func (c *checker) checkJob() {
 			c.jobWarning(field, "no reference can name %q; use letters, digits, _ and - only", shorten(name))
 		}
 		if v := j.Params[name]; !isJSON(v, 0) || !isStorable(v) {
-			if _, err := courier.AppendJSON(nil, v); err != nil {
+			if _, err := jsontext.Append(nil, v); err != nil {
 				c.jobProblem(field, "%v", err)
 			}
 		}
@@ -157,7 +160,7 @@ func badName(s string) string {
 func (c *checker) checkPolicy(p courier.FailurePolicy) {
 	const field = "failure_policy"
 	if p.Type != "" && !slices.Contains(policies, p.Type) {
-		c.jobProblem(field+".type", "unknown policy %q; %s", shorten(string(p.Type)), courier.DidYouMean(string(p.Type), policies))
+		c.jobProblem(field+".type", "unknown policy %q; %s", shorten(string(p.Type)), nearest.DidYouMean(string(p.Type), policies))
 	}
 	if p.MaxRetries != nil && *p.MaxRetries < 0 {
 		c.jobProblem(field+".max_retries", "%d is negative; 0 means no retries", *p.MaxRetries)
@@ -251,7 +254,7 @@ func (c *checker) typeOf(i int, s *courier.StepSpec) *courier.StepType {
 	if s.Type == "" {
 		c.stepProblem(i, "type", "is required: the key of a step type, or a marker such as %q", TypeIf)
 	} else if _, ok := kindOf(s.Type); ok { // Parse has reported unknown markers
-		c.stepProblem(i, "type", "unknown step type %q; %s", shorten(s.Type), courier.DidYouMean(s.Type, c.keys))
+		c.stepProblem(i, "type", "unknown step type %q; %s", shorten(s.Type), nearest.DidYouMean(s.Type, c.keys))
 	}
 	return nil
 }

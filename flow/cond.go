@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -65,7 +67,7 @@ func (o *operand) eval(s courier.Scope) (any, error) {
 		if len(errs) > 0 {
 			return nil, joinErrors(errs)
 		}
-		return courier.ParseValue(raw)
+		return jsontext.Parse(raw)
 	}
 	return o.value, nil
 }
@@ -130,7 +132,7 @@ func (c *condition) eval(s courier.Scope, m *matcher) (holds bool, field string,
 	case opNotEquals:
 		return !equal(left, right), "", nil
 	case opContains:
-		return strings.Contains(fold(courier.Text(left)), fold(courier.Text(right))), "", nil
+		return strings.Contains(fold(jsontext.Text(left)), fold(jsontext.Text(right))), "", nil
 	case opGreaterThan:
 		return compare(left, right) > 0, "", nil
 	case opLessThan:
@@ -166,7 +168,7 @@ func equal(left, right any) bool {
 	if right == nil {
 		return false
 	}
-	a, b := courier.Text(left), courier.Text(right)
+	a, b := jsontext.Text(left), jsontext.Text(right)
 	if isNumeric(left) || isNumeric(right) {
 		if x, ok := parseDecimal(a); ok {
 			if y, ok := parseDecimal(b); ok {
@@ -194,7 +196,7 @@ func compare(left, right any) int {
 	case right == nil:
 		return 1
 	}
-	a, b := courier.Text(left), courier.Text(right)
+	a, b := jsontext.Text(left), jsontext.Text(right)
 	if x, ok := parseDecimal(a); ok {
 		if y, ok := parseDecimal(b); ok {
 			return x.compare(y)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 )
@@ -112,7 +114,7 @@ func ExampleWalk() {
 		fmt.Println(step, w.Iteration(), tree.Spec(step).Type, string(config))
 		switch step { // what the steps return
 		case 0:
-			list, _ := courier.ParseValue([]byte(`[{"name": "a.csv", "size": 10}, {"name": "b.csv", "size": 5000000}]`))
+			list, _ := jsontext.Parse([]byte(`[{"name": "a.csv", "size": 10}, {"name": "b.csv", "size": 5000000}]`))
 			outputs[0] = map[string]any{"file_list": list}
 		case 2:
 			outputs[2] = map[string]any{"downloaded_file": fmt.Sprint("file-", w.Iteration()[0])}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -158,7 +160,7 @@ func (h *hole) text(dst []byte, s courier.Scope, errs []error) ([]byte, []error)
 		}
 		v, err := r.ref.Resolve(s)
 		if err == nil {
-			if dst, err = appendInner(dst, courier.Text(v)); err != nil {
+			if dst, err = appendInner(dst, jsontext.Text(v)); err != nil {
 				err = fmt.Errorf("the value of %q: %w", r.ref.String(), err)
 			}
 		}
@@ -184,7 +186,7 @@ func (h *hole) typed(dst []byte, s courier.Scope, at *courier.Schema, form form,
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.where, err))
 		}
-		text := courier.Text(v)
+		text := jsontext.Text(v)
 		plain.WriteString(text)
 		marked.WriteString(mark + text + mark)
 		pattern.WriteString(courier.Literal(text))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -230,7 +232,7 @@ func items(v any) ([]any, error) {
 	case []any:
 		return v, nil
 	case string:
-		parsed, err := courier.ParseValue([]byte(v))
+		parsed, err := jsontext.Parse([]byte(v))
 		list, ok := parsed.([]any)
 		if err == nil && ok {
 			return list, nil

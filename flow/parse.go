@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -104,7 +107,7 @@ func parse(steps []courier.StepSpec) *parser {
 	for i := range t.steps {
 		k, ok := kindOf(t.steps[i].Type)
 		if !ok {
-			p.problem(i, "type", "unknown marker %q; %s", t.steps[i].Type, courier.DidYouMean(t.steps[i].Type, markers))
+			p.problem(i, "type", "unknown marker %q; %s", t.steps[i].Type, nearest.DidYouMean(t.steps[i].Type, markers))
 		}
 		p.entry(i, k)
 	}
@@ -229,7 +232,7 @@ func (p *parser) marker(i int, fields []string) *Template {
 		case len(fields) == 0:
 			p.problem(i, "config", "unknown field %q; a %s has no configuration", shorten(name), strings.ToLower(s.Type))
 		case !slices.Contains(fields, name):
-			p.problem(i, "config", "unknown field %q; %s", shorten(name), courier.DidYouMean(name, fields))
+			p.problem(i, "config", "unknown field %q; %s", shorten(name), nearest.DidYouMean(name, fields))
 		}
 	}
 	t := p.tree.Template(i)
@@ -265,7 +268,7 @@ func (p *parser) operand(i int, t *Template, name string) (o operand, given bool
 			break
 		}
 		o.field = nil
-		o.value, _ = courier.ParseValue(f.pieces[0].text)
+		o.value, _ = jsontext.Parse(f.pieces[0].text)
 	default:
 		o.value = v
 	}
@@ -335,7 +338,7 @@ func (p *parser) condition(i int, b *block) {
 		p.problem(i, "config.operator", "can't be a reference; it is one of %s", listOf(operators))
 		return
 	case !slices.Contains(operators, b.cond.op):
-		p.problem(i, "config.operator", "unknown operator %q; %s", shorten(text), courier.DidYouMean(text, operators))
+		p.problem(i, "config.operator", "unknown operator %q; %s", shorten(text), nearest.DidYouMean(text, operators))
 		return
 	}
 	if b.cond.op == opExists {
@@ -345,14 +348,14 @@ func (p *parser) condition(i int, b *block) {
 		p.problem(i, "config.right", "is required: what left is compared with; only the operator exists needs none")
 	}
 	if v, ok := b.cond.right.constant(); ok && v != nil && b.cond.op == opRegex {
-		compiled, err := compilePattern(courier.Text(v))
+		compiled, err := compilePattern(jsontext.Text(v))
 		if err != nil {
 			p.problem(i, "config.right", "%v", err)
 			return
 		}
 		b.cond.pattern = &compiled
 		if left, ok := b.cond.left.constant(); ok && leftGiven {
-			if err := compiled.check(len(courier.Text(left))); err != nil {
+			if err := compiled.check(len(jsontext.Text(left))); err != nil {
 				p.problem(i, "config.left", "%v", err)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"regexp/syntax"
 	"strings"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // Bounds of a regular expression and of the text that it is matched against.
@@ -80,7 +80,7 @@ func (c *condition) match(left, right any, m *matcher) (holds bool, field string
 	}
 	p := c.pattern
 	if p == nil {
-		if text := courier.Text(right); m.last.re == nil || m.last.text != text {
+		if text := jsontext.Text(right); m.last.re == nil || m.last.text != text {
 			compiled, err := compilePattern(text)
 			if err != nil {
 				return false, fieldRight, err
@@ -90,7 +90,7 @@ func (c *condition) match(left, right any, m *matcher) (holds bool, field string
 		}
 		p = &m.last
 	}
-	subject := courier.Text(left)
+	subject := jsontext.Text(left)
 	if err := p.check(len(subject)); err != nil {
 		return false, fieldLeft, err
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -83,7 +85,7 @@ func (u *use) schema() *courier.Schema {
 		return nil
 	case headJob:
 		if !slices.Contains(jobValues, u.Ref.Name) {
-			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), courier.DidYouMean(u.Ref.Name, jobValues))
+			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, jobValues))
 			return nil
 		}
 		typ := "string"
@@ -108,7 +110,7 @@ func (u *use) param() {
 	if _, ok := u.job.Params[u.Ref.Name]; !ok {
 		names := slices.Sorted(maps.Keys(u.job.Params))
 		names = names[:min(len(names), maxCandidates)]
-		u.problem("has no value: the job declares no param %q; %s", shorten(u.Ref.Name), courier.DidYouMean(u.Ref.Name, names))
+		u.problem("has no value: the job declares no param %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, names))
 	}
 }
 
@@ -149,7 +151,7 @@ func (u *use) loop() *courier.Schema {
 	case loopIndex:
 		return u.path(&courier.Schema{Type: "integer"}, name, path)
 	}
-	u.problem("has no value: a loop has no %q; %s", shorten(name), courier.DidYouMean(name, loopValues))
+	u.problem("has no value: a loop has no %q; %s", shorten(name), nearest.DidYouMean(name, loopValues))
 	return nil
 }
 
@@ -172,7 +174,7 @@ func (u *use) output() *courier.Schema {
 	case !ok && u.isIndex():
 		u.problem("has no value: there is no step %s; the last one is %d", u.Ref.Head, u.tree.Len()-1)
 	case !ok:
-		u.problem("has no value: no step has the id %q; %s", shorten(u.Ref.Head), courier.DidYouMean(u.Ref.Head, u.heads()))
+		u.problem("has no value: no step has the id %q; %s", shorten(u.Ref.Head), nearest.DidYouMean(u.Ref.Head, u.heads()))
 	case j == u.step:
 		u.problem("refers to the step itself, which has no outputs before it is done")
 	case j > u.step:
@@ -247,7 +249,7 @@ func (u *use) outputOf(j int, out *courier.Schema) *courier.Schema {
 	case len(out.Properties) == 0:
 		u.warn("has a value only if %s sets it, since its type declares no outputs", u.label(j))
 	default:
-		u.problem("has no value: %s has no output %q; %s", u.label(j), shorten(name), courier.DidYouMean(name, out.Names()))
+		u.problem("has no value: %s has no output %q; %s", u.label(j), shorten(name), nearest.DidYouMean(name, out.Names()))
 	}
 	return nil
 }
@@ -285,7 +287,7 @@ func (u *use) path(s *courier.Schema, name string, path []courier.Segment) *cour
 				u.warn("can't be checked: it is not known which fields %s has", shorten(name))
 				return nil
 			default:
-				u.problem("has no value: %s has no %s; %s", shorten(name), seg, courier.DidYouMean(seg.Name, s.Names()))
+				u.problem("has no value: %s has no %s; %s", shorten(name), seg, nearest.DidYouMean(seg.Name, s.Names()))
 				return nil
 			}
 		default:

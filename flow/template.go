@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -218,7 +220,7 @@ func appendValue(dst []byte, v any) ([]byte, error) {
 			return append(dst, v...), nil
 		}
 	}
-	return courier.AppendJSON(dst, v)
+	return jsontext.Append(dst, v)
 }
 
 // appendInner appends s as it stands inside of a JSON string.
@@ -227,7 +229,7 @@ func appendInner(dst []byte, s string) ([]byte, error) {
 		return append(dst, s...), nil
 	}
 	start := len(dst)
-	dst, err := courier.AppendJSON(dst, s)
+	dst, err := jsontext.Append(dst, s)
 	if err != nil {
 		return dst[:start], err
 	}
@@ -270,9 +272,9 @@ func (c *compiler) normalise(config map[string]any, names []string) map[string]a
 		if isJSON(v, 0) {
 			continue
 		}
-		raw, err := courier.AppendJSON(nil, v)
+		raw, err := jsontext.Append(nil, v)
 		if err == nil {
-			v, err = courier.ParseValue(raw)
+			v, err = jsontext.Parse(raw)
 		}
 		if err != nil {
 			c.where = appendName([]byte("config"), name)

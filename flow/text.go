@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 )
 
@@ -133,7 +135,7 @@ func (t *text) expand(s courier.Scope) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		b.WriteString(courier.Text(v))
+		b.WriteString(jsontext.Text(v))
 	}
 	return b.String(), nil
 }

@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"golang.org/x/crypto/ssh"
@@ -341,7 +343,7 @@ func (c *cage) said(t *testing.T, r *couriertest.Result) string {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	dump, err := courier.AppendJSON(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, c.events})
+	dump, err := jsontext.Append(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, c.events})
 	if err != nil {
 		t.Fatal(err)
 	}

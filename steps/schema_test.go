@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
@@ -101,7 +103,7 @@ func some(s *courier.Schema) any {
 // sound returns the example of a type's configuration without references.
 func sound(t *testing.T, typ *courier.StepType, example json.RawMessage) map[string]any {
 	t.Helper()
-	v, err := courier.ParseValue(example)
+	v, err := jsontext.Parse(example)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func parseFault(s string, job *courier.Job) (*fault, error) {
 	if !slices.Contains(types, m[1]) {
 		slices.Sort(types)
 		types = slices.Compact(types)
-		return nil, fmt.Errorf("-fail-at %q: the pipeline has no step of type %q; %s", s, m[1], courier.DidYouMean(m[1], types))
+		return nil, fmt.Errorf("-fail-at %q: the pipeline has no step of type %q; %s", s, m[1], "its types are "+strings.Join(types, ", "))
 	}
 	f := &fault{typ: m[1], iteration: -1}
 	if m[2] != "" {

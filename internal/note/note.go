@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 )
 
@@ -93,7 +95,7 @@ func write(root *os.Root, rel, side string, v any) error {
 		return err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(root, dir); err != nil || dir == "." {
+		if err := filesync.SyncDir(root, dir); err != nil || dir == "." {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -192,7 +194,7 @@ func MoveLocal(ctx context.Context, job *courier.Context, from, to string, info 
 		return err
 	}
 	if a == b && a.Rename(relA, relB) == nil {
-		return errors.Join(courier.SyncDir(b, filepath.Dir(relB)), courier.SyncDir(a, filepath.Dir(relA)))
+		return errors.Join(filesync.SyncDir(b, filepath.Dir(relB)), filesync.SyncDir(a, filepath.Dir(relA)))
 	}
 	src, err := job.Open(from)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -15,7 +17,7 @@ func OneOf(field, value string, values ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %s is unknown; %s", field, safename.Quote(value), courier.DidYouMean(value, values))
+	return fmt.Errorf("%s: %s is unknown; %s", field, safename.Quote(value), nearest.DidYouMean(value, values))
 }
 
 // Permanent joins what is wrong with a configuration.

@@ -15,6 +15,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -54,7 +56,7 @@ func DecodeStrict(text []byte, v any) error {
 			names := jsonNames(reflect.TypeOf(v).Elem())
 			slices.Sort(names)
 			names = slices.Compact(names) // a struct in v may have names of v too
-			return fmt.Errorf("unknown field %s; %s", safename.Quote(name), courier.DidYouMean(name, names))
+			return fmt.Errorf("unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
 		}
 	}
 	return errors.New(message)
@@ -102,7 +104,7 @@ func jsonNames(t reflect.Type) []string {
 func Find[C any](connections map[string]C, id string) (C, error) {
 	c, ok := connections[id]
 	if !ok {
-		return c, &unknownConnection{fmt.Sprintf("no such connection; %s", courier.DidYouMean(id, slices.Sorted(maps.Keys(connections))))}
+		return c, &unknownConnection{fmt.Sprintf("no such connection; %s", nearest.DidYouMean(id, slices.Sorted(maps.Keys(connections))))}
 	}
 	return c, nil
 }

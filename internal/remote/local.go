@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
@@ -261,7 +263,7 @@ func Unchanged(f *os.File, before fs.FileInfo) error {
 // in which it is.
 func SyncAbove(root *os.Root, rel string) error {
 	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
+		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
 			return err
 		}
 	}

@@ -49,6 +49,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safehttp"
 )
@@ -117,7 +119,7 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 		for n := range m {
 			names = append(names, n)
 		}
-		return c, fmt.Errorf("connection %q: %w; %s", id, courier.ErrNotFound, courier.DidYouMean(id, names))
+		return c, fmt.Errorf("connection %q: %w; %s", id, courier.ErrNotFound, nearest.DidYouMean(id, names))
 	}
 	return c, nil
 }

@@ -42,6 +42,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 )
 
@@ -157,7 +159,7 @@ func (o *Options) program(name string) (Program, error) {
 			names = append(names, n)
 		}
 		slices.Sort(names)
-		return p, errf("program: %q is not allowed; %s", name, courier.DidYouMean(name, names))
+		return p, errf("program: %q is not allowed; %s", name, nearest.DidYouMean(name, names))
 	}
 	if !filepath.IsAbs(p.Path) {
 		return p, errf("program %q: its path is not absolute; correct it in exec.Options.Programs", name)

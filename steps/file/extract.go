@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -187,11 +189,11 @@ func (x *extraction) fill(ctx context.Context, a contents, name string) error {
 		return err
 	}
 	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
-		if err := courier.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
+		if err := filesync.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
 			return fault(x.side.name, err)
 		}
 	}
-	if err := courier.SyncDir(root, "."); err != nil {
+	if err := filesync.SyncDir(root, "."); err != nil {
 		return fault(x.side.name, err)
 	}
 	return make(dirSet).sync(x.side.root, x.side.dir())

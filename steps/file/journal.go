@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 )
 
@@ -173,7 +175,7 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 		if s[key] {
 			return nil
 		}
-		if err := courier.SyncDir(root, dir); err != nil {
+		if err := filesync.SyncDir(root, dir); err != nil {
 			return err
 		}
 		s[key] = true

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/transfer"
@@ -45,7 +47,7 @@ func oneOf[S ~string](to *S, given string, values ...S) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of the possible values; %s", trim(given), courier.DidYouMean(given, values[1:]))
+	return fmt.Errorf("%q is none of the possible values; %s", trim(given), nearest.DidYouMean(given, values[1:]))
 }
 
 // Permissions are the permission bits of a file, such as 0640. In JSON they are

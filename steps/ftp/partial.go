@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 )
@@ -143,7 +145,7 @@ func (p *partFile) Commit() error {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(p.root, dir); err != nil {
+		if err := filesync.SyncDir(p.root, dir); err != nil {
 			return err
 		}
 		if dir == "." {

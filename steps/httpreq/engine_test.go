@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/courierhq/courier/internal/jsontext"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
@@ -42,7 +44,7 @@ func TestSecretsInAnEngine(t *testing.T) {
 		job := courier.Job{Name: path[1:], Steps: []courier.StepSpec{{Type: "http.request", Config: map[string]any{"url": s.URL + path, "bearer_token": "secret:api"}}}}
 		r := h.Run(job, nil).RequireState(courier.Failed)
 		mu.Lock()
-		dump, err := courier.AppendJSON(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, events})
+		dump, err := jsontext.Append(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, events})
 		mu.Unlock()
 		if err != nil || strings.Contains(string(dump)+h.Log()+r.Err.Error(), canary) {
 			t.Errorf("%s: the secret is in %s %s %v (%v)", path, dump, h.Log(), r.Err, err)

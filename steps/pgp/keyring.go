@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
@@ -174,7 +176,7 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 	case len(n) == shortID:
 		return Key{}, courier.Permanent(courier.Errorf(courier.ErrNotFound, "key %q: ids of 8 digits are easily forged and not looked for; give the fingerprint", id))
 	}
-	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", plain(id, 100), courier.DidYouMean(id, r.known()))
+	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", plain(id, 100), nearest.DidYouMean(id, r.known()))
 }
 
 // known lists what keys are called, names first.

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -244,7 +245,7 @@ func (c Connection) checkAmong(ids []string) error {
 		return err
 	}
 	if c.Jump != "" && !slices.Contains(ids, c.Jump) {
-		return fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), courier.DidYouMean(c.Jump, ids))
+		return fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), nearest.DidYouMean(c.Jump, ids))
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/nearest"
+
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
@@ -266,7 +268,7 @@ func (a Algorithms) resolve() (Algorithms, error) {
 		all := slices.Concat(list.secure, list.insecure)
 		for _, name := range *list.chosen {
 			if !slices.Contains(all, name) {
-				return a, fmt.Errorf("algorithms.%s: unknown algorithm %s; %s", list.name, safename.Quote(name), courier.DidYouMean(name, all))
+				return a, fmt.Errorf("algorithms.%s: unknown algorithm %s; %s", list.name, safename.Quote(name), nearest.DidYouMean(name, all))
 			}
 		}
 	}

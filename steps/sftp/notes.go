@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 )
 
@@ -125,7 +127,7 @@ func replaceFile(root *os.Root, rel string, text []byte) error {
 		return err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
+		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
 			return err
 		}
 	}

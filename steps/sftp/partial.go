@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/filesync"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
 )
@@ -180,7 +182,7 @@ func (p *partial) Commit() error {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := courier.SyncDir(p.root, dir); err != nil {
+		if err := filesync.SyncDir(p.root, dir); err != nil {
 			return err
 		}
 		if dir == "." || dir == filepath.Dir(dir) {

@@ -1,4 +1,5 @@
-package courier
+// Package nearest finds what somebody who wrote an unknown name most likely meant.
+package nearest
 
 import (
 	"fmt"
@@ -6,9 +7,9 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that somebody who wrote s most likely meant, or ""
+// Name returns the name that somebody who wrote s most likely meant, or ""
 // if none of names comes close. Letter case does not count.
-func Nearest[S ~string](s string, names []S) S {
+func Name[S ~string](s string, names []S) S {
 	const maxLength = 100 // longer ones are no typing mistakes
 	var best S
 	if len(s) > maxLength {
@@ -27,7 +28,7 @@ func Nearest[S ~string](s string, names []S) S {
 // DidYouMean ends a message about an unknown name s: with the nearest of names,
 // or with a list of them where none comes close.
 func DidYouMean[S ~string](s string, names []S) string {
-	if n := Nearest(s, names); n != "" {
+	if n := Name(s, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", string(n))
 	}
 	const few = 12

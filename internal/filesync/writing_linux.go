@@ -1,14 +1,14 @@
-package courier
+package filesync
 
 import (
 	"os"
 	"syscall"
 )
 
-// startWriting makes the kernel begin to write to the disk what it holds of f,
+// StartWriting makes the kernel begin to write to the disk what it holds of f,
 // without waiting for it. That it fails means nothing: errors of the disk are
 // for Sync to find.
-func startWriting(f *os.File) {
+func StartWriting(f *os.File) {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return

@@ -1,6 +1,6 @@
 //go:build unix
 
-package courier
+package filesync
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// openNonblock keeps the opening of a pipe from waiting for a writer.
-const openNonblock = syscall.O_NONBLOCK
+// Nonblock keeps the opening of a pipe from waiting for a writer.
+const Nonblock = syscall.O_NONBLOCK
 
 // SyncDir makes the names in the directory dir below root durable.
 func SyncDir(root *os.Root, dir string) error {
-	d, err := root.OpenFile(dir, os.O_RDONLY|openNonblock, 0)
+	d, err := root.OpenFile(dir, os.O_RDONLY|Nonblock, 0)
 	if err != nil {
 		return err
 	}

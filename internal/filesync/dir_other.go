@@ -1,11 +1,11 @@
 //go:build !unix
 
-package courier
+package filesync
 
 import "os"
 
-// openNonblock has no meaning here.
-const openNonblock = 0
+// Nonblock has no meaning here.
+const Nonblock = 0
 
 // SyncDir makes the names in the directory dir below root durable. This system
 // has no such call; its renames are durable by themselves.

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package filesync
+
+import "os"
+
+// StartWriting does nothing where there is no way to ask for it.
+func StartWriting(*os.File) {}

@@ -1,0 +1,193 @@
+// Package jsontext reads and writes the JSON values of configurations and outputs:
+// nil, bool, string, [json.Number], []any and map[string]any.
+package jsontext
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Parse decodes JSON text into a JSON value, with the digits of numbers
+// kept as [json.Number]. Text that is not valid UTF-8 is refused, and so are
+// escapes that are half a character: decoding would alter them.
+func Parse(raw []byte) (any, error) {
+	if err := CheckText(raw); err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("something follows the JSON value")
+	}
+	return v, nil
+}
+
+// Append appends the JSON text of a value to b. Unlike json.Marshal it
+// leaves <, > and & as they are, and it refuses text that is not valid UTF-8 or
+// contains NUL, which no store can keep.
+func Append(b []byte, v any) ([]byte, error) {
+	start := len(b)
+	b, err := AppendAny(b, v)
+	if err == nil {
+		err = CheckStorable(b[start:])
+	}
+	return b, err
+}
+
+// AppendAny is [Append] for text that nothing has to keep.
+func AppendAny(b []byte, v any) ([]byte, error) {
+	e := encoders.Get().(*encoder)
+	defer e.free()
+	if err := e.enc.Encode(v); err != nil {
+		return b, err
+	}
+	return append(b, bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))...), nil
+}
+
+// An encoder is kept for the next value, since a fresh one costs more than
+// encoding a step's outputs.
+type encoder struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := new(encoder)
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	return e
+}}
+
+// maxKept is the size of buffers that are worth keeping, in bytes.
+const maxKept = 64 << 10
+
+func (e *encoder) free() {
+	if e.buf.Cap() <= maxKept {
+		e.buf.Reset()
+		encoders.Put(e)
+	}
+}
+
+// A decoder decodes one JSON text after the other, strictly. It is kept for the
+// next text like an encoder.
+type decoder struct {
+	in  bytes.Reader
+	dec *json.Decoder
+}
+
+var decoders = sync.Pool{New: func() any {
+	d := new(decoder)
+	d.dec = json.NewDecoder(&d.in)
+	d.dec.DisallowUnknownFields()
+	d.dec.UseNumber()
+	return d
+}}
+
+// DecodeStrict decodes JSON text that must have no other names than v's.
+func DecodeStrict(raw []byte, v any) error {
+	d := decoders.Get().(*decoder)
+	d.in.Reset(raw)
+	before := d.dec.InputOffset()
+	if err := d.dec.Decode(v); err != nil {
+		return err // the decoder may be left inside the text; it is not kept
+	}
+	if rest := raw[d.dec.InputOffset()-before:]; len(bytes.TrimSpace(rest)) > 0 {
+		return errors.New("more than one JSON value")
+	} else if len(rest) == 0 && len(raw) <= maxKept {
+		decoders.Put(d)
+	}
+	return nil
+}
+
+// Text is the form in which a value stands inside a longer string: strings as
+// they are, numbers as their digits, true and false, nothing for null, and
+// compact JSON for lists and objects.
+func Text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case json.Number:
+		return v.String()
+	}
+	b, err := AppendAny(nil, v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// errStorable says why a value can't be stored as JSON text in every store.
+var errStorable = errors.New(`contains a NUL character or text that is not valid UTF-8, which no store can keep; encode it, for example in base64`)
+
+// CheckStorable reports whether the output of json.Marshal has lost or would
+// lose something: invalid UTF-8 (which Marshal writes as the escape \ufffd,
+// unlike a replacement character that was there, and leaves alone in a
+// [json.RawMessage]), half characters or NUL.
+func CheckStorable(raw []byte) error {
+	if CheckText(raw) != nil {
+		return errStorable
+	}
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if i+6 <= len(raw) && raw[i+1] == 'u' {
+			if esc := string(raw[i+2 : i+6]); esc == "0000" || esc == "fffd" {
+				return errStorable
+			}
+		}
+		i++ // the escaped character
+	}
+	return nil
+}
+
+// ErrText says why JSON text can't be decoded without altering it.
+var ErrText = errors.New("contains text that is not valid UTF-8, or half of a character; write it in UTF-8")
+
+// CheckText refuses JSON text in which package json would silently replace
+// characters.
+func CheckText(raw []byte) error {
+	if !utf8.Valid(raw) {
+		return ErrText
+	}
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		if r := unescape(raw[i:]); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, unescape(raw[i+6:])) == utf8.RuneError {
+				return ErrText
+			}
+			i += 6
+		}
+		i++ // the escaped character
+	}
+	return nil
+}
+
+// unescape returns the 16 bits of the escape \uhhhh that raw begins with, or -1.
+func unescape(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
+}
