@@ -41,6 +41,34 @@ var raceCases = []testCase{
 			return nil
 		})
 	}},
+	{"takeover_is_later_than_what_was_written", func(k *kit) {
+		k.limit("", "0")
+		for range 20 {
+			h := k.holdBy("lost", k.add(k.new())[0].ID, k.unit)
+			h.must(h.begin(0))
+			k.pass(2 * k.unit)
+			k.at(2, func(i int) {
+				if i == 0 {
+					for n := 0; h.try(h.next(n, n+1)) == nil; n++ {
+					}
+					return
+				}
+				r := k.request(1)
+				for r.Only = []courier.ExecutionID{h.id()}; ; {
+					if c, err := k.Claim(k.ctx(), r); err != nil || len(c.List) > 0 {
+						return
+					}
+				}
+			})
+			audit, err := k.Audit(k.ctx(), h.id(), 0, 0)
+			k.ok(err)
+			for i := 1; i < len(audit); i++ {
+				if audit[i].At.Before(audit[i-1].At) {
+					k.Fatalf("audit entry %d is of %v, and the one before of %v", i+1, audit[i].At, audit[i-1].At)
+				}
+			}
+		}
+	}},
 	{"claims_take_each_once", func(k *kit) {
 		k.limit("", "0")
 		k.fill(40)

@@ -77,16 +77,18 @@ with recursive arg as materialized (
 	order by 4, 5, 1 limit (select most from arg)
 	for update of e skip locked
 ), /* ready */, pick as materialized (
-	select id, worker, state_since, urgency, due_at, true as reclaim from lost
+	-- A lost worker may have written something after this statement began, and before
+	-- its execution was locked; the takeover comes after that.
+	select id, worker, state_since, urgency, due_at, true as reclaim, clock_timestamp() as at from lost
 	union all (
-		select id, '', state_since, urgency, due_at, false from ready
+		select id, '', state_since, urgency, due_at, false, (select now from arg) from ready
 		order by urgency, due_at, id
 		limit greatest(0, (select most from arg) - (select count(*) from lost))
 	)
 ), claimed as (
 	update courier.job_executions e set
 		state = 'running',
-		state_since = (select now from arg),
+		state_since = pick.at,
 		started_at = coalesce(e.started_at, (select now from arg)),
 		timeout_from = coalesce(e.timeout_from, (select now from arg)),
 		worker = (select worker from arg),
@@ -106,7 +108,7 @@ with recursive arg as materialized (
 	-- meanwhile is left to the next claim.
 	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
 		/* unless subscribed */
-	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, (select now from arg) as claimed_at
+	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, pick.at as claimed_at
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed, reason, error, worker,
 		started_step, started_attempt, started_type, started_id)
