@@ -91,12 +91,12 @@ func TestFailAndResume(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none.json")
 	for want, args := range map[string][]string{
-		`did you mean "sftp.download"?`: {"-fail-at", "sftp.dowload[2]"},
-		"must be a step type":           {"-fail-at", "download 2"},
-		"has no step of type":           {"-fail-at", "flow.if"},
-		"belong together":               {"-connection", missing},
-		"none.json":                     {"-connection", missing, "-key", missing},
-		"unexpected argument":           {"now"},
+		`its types are file.delete, file.move, file.unzip`: {"-fail-at", "sftp.dowload[2]"},
+		"must be a step type":                              {"-fail-at", "download 2"},
+		"has no step of type":                              {"-fail-at", "flow.if"},
+		"belong together":                                  {"-connection", missing},
+		"none.json":                                        {"-connection", missing, "-key", missing},
+		"unexpected argument":                              {"now"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out); err == nil || !strings.Contains(err.Error(), want) {
