@@ -78,7 +78,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/confined", Outside: true},
-	{Dir: "internal/cron"},
+	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/filesync"},
 	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver", "internal/inetd"}, Outside: true},
 	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},
@@ -102,7 +102,7 @@ var Rooms = []Room{
 	{Dir: "internal/safename"},
 	{Dir: "internal/sshdtest", Imports: []string{"internal/inetd"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/synced", Outside: true},
-	{Dir: "internal/transfer", Imports: []string{".", "internal/safename"}},
+	{Dir: "internal/transfer", Imports: []string{".", "internal/filesync", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 }
 

@@ -57,7 +57,7 @@ const (
 	values                  // low, low-high, low/step, low-high/step
 	last                    // L, or L-low
 	lastWeekday             // LW, or L-lowW
-	nearest                 // lowW
+	nearestDay              // lowW
 	nth                     // low#step
 	lastOf                  // lowL
 )
@@ -131,7 +131,7 @@ func (f *field) daysOfMonth(length, first int) (days uint32) {
 			days |= dayBit(length-t.low, length)
 		case lastWeekday:
 			days |= nearestWeekday(length-t.low, length, first)
-		case nearest:
+		case nearestDay:
 			days |= nearestWeekday(t.low, length, first)
 		}
 	}

@@ -1,8 +1,11 @@
 package cron
 
 import (
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // nearestNames returns the names that somebody who wrote s most likely meant,
@@ -21,7 +24,7 @@ func nearestNames(s string, names []string, most int) []string {
 	limit := min(max(len(s)/3, 1), 3)
 	var found []near
 	for _, n := range names {
-		if d := distance(s, strings.ToLower(n)); d <= limit {
+		if d := nearest.Distance(s, strings.ToLower(n), math.MaxInt); d <= limit {
 			found = append(found, near{n, d})
 		}
 	}
@@ -33,28 +36,4 @@ func nearestNames(s string, names []string, most int) []string {
 		}
 	}
 	return result
-}
-
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours that turn a into b.
-func distance(a, b string) int {
-	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range above {
-		above[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, above, row = above, row, before
-	}
-	return above[len(b)]
 }

@@ -212,7 +212,7 @@ func (p *parser) term() (term, *ParseError) {
 	switch c := p.peek() | 0x20; {
 	case c == 'w' && p.index == dayOfMonth:
 		p.at++
-		t.kind = nearest
+		t.kind = nearestDay
 		return t, nil
 	case c == 'l' && p.index == dayOfWeek:
 		p.at++

@@ -146,7 +146,7 @@ func (f *field) monthDays() string {
 			} else {
 				items = append(items, "the weekday nearest to the "+fromEnd(t.low, ""))
 			}
-		case nearest:
+		case nearestDay:
 			items = append(items, "the weekday nearest to the "+ordinal(t.low))
 		default:
 			plain.terms = append(plain.terms, t)

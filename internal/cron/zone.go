@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A Zone knows when its clocks are put forward and back. It is made by
@@ -158,7 +160,9 @@ func nearestZones(name string) []string {
 			found = append(found, names[slices.Index(cities, c)])
 		}
 	}
-	slices.SortStableFunc(found, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	slices.SortStableFunc(found, func(a, b string) int {
+		return nearest.Distance(name, a, math.MaxInt) - nearest.Distance(name, b, math.MaxInt)
+	})
 	return found[:min(3, len(found))]
 }
 

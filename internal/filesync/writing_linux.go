@@ -6,8 +6,8 @@ import (
 )
 
 // StartWriting makes the kernel begin to write to the disk what it holds of f,
-// without waiting for it. That it fails means nothing: errors of the disk are
-// for Sync to find.
+// without waiting for it, so that a sync later has less to wait for. That it
+// fails means nothing: errors of the disk are for the sync to find.
 func StartWriting(f *os.File) {
 	c, err := f.SyscallConn()
 	if err != nil {

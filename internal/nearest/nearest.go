@@ -18,7 +18,7 @@ func Name[S ~string](s string, names []S) S {
 	s = strings.ToLower(s)
 	least := max(len(s)/3, 1) + 1
 	for _, n := range names {
-		if d := distance(s, strings.ToLower(string(n)), least); d < least {
+		if d := Distance(s, strings.ToLower(string(n)), least); d < least {
 			best, least = n, d
 		}
 	}
@@ -46,9 +46,9 @@ func DidYouMean[S ~string](s string, names []S) string {
 	return "known are " + strings.Join(list, ", ")
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
+// Distance is the number of insertions, deletions, replacements and swaps of
 // neighbours that turn a into b, or most if it is no smaller than that.
-func distance(a, b string, most int) int {
+func Distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most
 	}

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"sync"
+
+	"github.com/courierhq/courier/internal/filesync"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	// kernelChunk is how much the kernel copies between two looks at ctx.
 	kernelChunk = 4 << 20
 	// WriteBehind is how much is written to a file between two calls of
-	// [StartWriting].
+	// [filesync.StartWriting].
 	WriteBehind = 8 << 20
 )
 
@@ -71,7 +73,7 @@ func copyFile(ctx context.Context, dst, src *os.File, left *int64, report func(i
 		}
 		n, err := io.CopyN(dst, src, min(*left, kernelChunk))
 		if done += n; done/WriteBehind != (done-n)/WriteBehind {
-			StartWriting(dst)
+			filesync.StartWriting(dst)
 		}
 		*left -= n
 		if n > 0 {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/courierhq/courier/internal/filesync"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -130,7 +131,7 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 		u.guard.At(before + done)
 		if u.done = before + done; done/transfer.WriteBehind != begun {
 			begun = done / transfer.WriteBehind
-			transfer.StartWriting(w)
+			filesync.StartWriting(w)
 		}
 		if u.done-u.synced >= syncEvery && syncErr == nil {
 			u.synced, syncErr = u.done, w.Sync()
