@@ -100,7 +100,7 @@ with recursive arg as materialized (
 		current_worker = case when pick.reclaim and e.current_step is not null then coalesce(e.current_worker, e.worker) end,
 		token = (select token from arg),
 		lease_first = e.seq + case when pick.reclaim then 2 else 1 end,
-		lease_expires_at = (select now + lease from arg),
+		lease_expires_at = pick.at + (select lease from arg),
 		reclaims = e.reclaims + pick.reclaim::int,
 		seq = e.seq + case when pick.reclaim or e.current_type is not null then 2 else 1 end
 	from pick
