@@ -48,17 +48,20 @@ var raceCases = []testCase{
 			h.must(h.begin(0))
 			k.pass(2 * k.unit)
 			k.at(2, func(i int) {
+				const most = 5000
 				if i == 0 {
-					for n := 0; h.try(h.next(n, n+1)) == nil; n++ {
+					for n := 0; n < most && h.try(h.next(n, n+1)) == nil; n++ {
 					}
 					return
 				}
 				r := k.request(1)
-				for r.Only = []courier.ExecutionID{h.id()}; ; {
+				r.Only = []courier.ExecutionID{h.id()}
+				for range most {
 					if c, err := k.Claim(k.ctx(), r); err != nil || len(c.List) > 0 {
 						return
 					}
 				}
+				k.Errorf("nobody took over")
 			})
 			audit, err := k.Audit(k.ctx(), h.id(), 0, 0)
 			k.ok(err)
