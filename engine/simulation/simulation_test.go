@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/engine/simulation"
+	"github.com/courierhq/courier/internal/raced"
 )
 
 var (
-	seeds = flag.Int("seeds", 1000, "how many worlds TestSimulation runs; a night takes 1000000")
+	seeds = flag.Int("seeds", raced.Or(400, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
 	from  = flag.Uint64("from", 1, "the first seed")
 	seed  = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
-	twice = flag.Int("twice", 50, "how many worlds TestReplay runs twice")
+	twice = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
 )
 
 const replay = "replay it with: go test ./engine/simulation -run TestSimulation -v -seed=%d"
