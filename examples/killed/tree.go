@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -80,7 +81,7 @@ func (p *printer) step(n *flow.Step, branch string, iteration []int) {
 	pad := strings.Repeat(" ", max(1, 42-utf8.RuneCountInString(name)))
 	var attempts []string
 	for _, s := range p.records {
-		if s.Step != n.Index() || courier.FormatIteration(s.Iteration) != courier.FormatIteration(iteration) {
+		if s.Step != n.Index() || !slices.Equal(s.Iteration, iteration) {
 			continue
 		}
 		end := string(s.State) + " by"
