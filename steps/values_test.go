@@ -46,7 +46,7 @@ func TestHostileValuesInAllFields(t *testing.T) {
 		fields(typ.Config(), "", func(name string, list bool, s *courier.Schema) {
 			if s.Kind == "" {
 				if pathLike.MatchString(name) {
-					t.Errorf("%s: %s looks like a path, a pattern or a URL, but has no kind; see docs/steps.md", key, name)
+					t.Errorf("%s: %s looks like a path, a pattern or a URL, but has no kind; see docs/how-to/write-a-step.md", key, name)
 				}
 				return
 			}
