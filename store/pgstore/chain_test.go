@@ -123,7 +123,7 @@ func TestChainRoundTrips(t *testing.T) {
 	if got := counted.n.Load() - before; got > 10 {
 		t.Errorf("a start took %d round trips", got)
 	}
-	begun := time.Now()
+	started := time.Now()
 	ended, writes := 0, int64(0)
 	for ended < members {
 		got := claimAll(t, s)
@@ -133,7 +133,7 @@ func TestChainRoundTrips(t *testing.T) {
 		writes += apply(got)
 		ended += len(got)
 	}
-	t.Logf("%d members in %v, %.2f round trips for the end of each", members, time.Since(begun), float64(writes)/float64(members))
+	t.Logf("%d members in %v, %.2f round trips for the end of each", members, time.Since(started), float64(writes)/float64(members))
 	if writes > 2*int64(members)+10 {
 		t.Errorf("the ends of %d members took %d round trips, want 2 each", members, writes)
 	}

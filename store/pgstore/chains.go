@@ -103,7 +103,7 @@ func readMembers(text string) ([]store.MemberStanding, error) {
 
 // StartChains creates chain executions, all or none, in one transaction.
 func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	list = slices.Clone(list)
@@ -128,7 +128,7 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	if err != nil {
 		return nil, failed("start chains", err)
 	}
-	s.tellQueues(ctx, queues)
+	s.notifyQueues(ctx, queues)
 	return results, nil
 }
 
@@ -194,7 +194,7 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
 	}
-	rows, err := tx.Query(ctx, s.q.chainStart, ids, chains, versions, params, bys, keys, texts, standings)
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings)
 	if err != nil {
 		return nil, "", err
 	}
@@ -226,7 +226,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	if len(at) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, s.q.chainExisting, ids, chains, keys)
+	rows, err := tx.Query(ctx, s.sql("chain/existing"), ids, chains, keys)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 		to := min(len(members), from+maxStatement)
 		args := memberArgs(chains[from:to], ords[from:to], names[from:to], enqueueArgs(members, order[from:to], time.Time{}))
 		kept := make(map[string]bool, to-from)
-		rows, err := tx.Query(ctx, s.q.chainMembers, args...)
+		rows, err := tx.Query(ctx, s.sql("chain/create_members"), args...)
 		if err != nil {
 			return err
 		}
@@ -282,8 +282,8 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 	return nil
 }
 
-// memberArgs are the parameters of sql/chain_members.sql, made of those of
-// sql/enqueue.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
+// memberArgs are the parameters of sql/chain/create_members.sql, made of those of
+// sql/enqueue/many.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
 // timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids,
 // whether the latest, waits.
 func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
@@ -291,9 +291,9 @@ func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 }
 
 // writeChain writes what follows for a chain execution that is locked or new, and
-// returns the queues in which members were released. See sql/chain_write.sql.
+// returns the queues in which members were released. See sql/chain/advance.sql.
 func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
-	return query(ctx, db, scanQueue, s.q.chainWrite, chainWriteArgs(id, plan, next, release, now, moved)...)
+	return query(ctx, db, scanQueue, s.sql("chain/advance"), chainWriteArgs(id, plan, next, release, now, moved)...)
 }
 
 func scanQueue(rows pgx.Rows) (q string, err error) {
@@ -311,7 +311,7 @@ func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next sto
 
 // ChainExecution returns a chain execution.
 func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return courier.ChainExecution{}, err
 	}
 	all, err := s.chainsByID(ctx, s.pool, []courier.ChainExecutionID{id})
@@ -326,7 +326,7 @@ func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID)
 
 // ChainExecutions returns a page of chain executions, newest first.
 func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	limit := min(f.Limit, 1000)
@@ -378,7 +378,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 
 // readChains reads chain executions with their members.
 func (s *Store) readChains(ctx context.Context, db querier, filter string, args []any) ([]courier.ChainExecution, error) {
-	rows, err := query(ctx, db, s.scanChainRow, s.q.filtered("chain_executions", filter), args...)
+	rows, err := query(ctx, db, s.scanChainRow, s.sqlFiltered("chain/list", filter), args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -399,7 +399,7 @@ func (s *Store) readChains(ctx context.Context, db querier, filter string, args 
 			latest[courier.ChainExecutionID(id)][ord] = &x
 		}
 		return none, err
-	}, s.q.chainLatest, ids)
+	}, s.sql("chain/member_executions"), ids)
 	if err != nil {
 		return nil, err
 	}

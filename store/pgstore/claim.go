@@ -26,27 +26,27 @@ const maxRounds = 5
 // statement; otherwise a transaction, in one round trip, that takes a lock
 // first.
 func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.Claims{}, err
 	}
-	result := store.Claims{Mark: s.bell.mark(), Watched: s.news.watched(r.Lease)}
+	result := store.Claims{Mark: s.queueWakeups.mark(), Watched: s.notifier.watched(r.Lease)}
 	if r.Max <= 0 {
 		return result, nil
 	}
 	c := s.newClaim(&r, result.Mark)
-	begun := time.Now()
+	started := time.Now()
 	s.claims.mu.Lock()
 	limited := s.claims.limited
 	s.claims.mu.Unlock()
 	var err error
 	if !limited {
-		err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
+		err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
 		if err == nil && !c.running && len(c.rows) < r.Max && !c.limited {
 			// Nothing more is waiting: what comes next depends on what runs. What there
 			// is need not wait for that.
 			if c.next = lookLater; len(c.rows) == 0 {
 				c.running = true
-				err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
+				err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
 			}
 		}
 	}
@@ -59,52 +59,52 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if err != nil {
 		return store.Claims{}, failed("claim", err)
 	}
-	if s.claims.learn(c, begun) {
-		s.rest.Go(func() { s.probe(c) })
+	if s.claims.record(c, started) {
+		s.wg.Go(func() { s.probe(c) })
 	}
 	if len(c.rows) < r.Max {
 		result.Next = s.claims.next(c)
 	}
 	if c.Only == nil {
-		s.news.claimed(c)
-		if c.held && len(c.rows) < r.Max && s.news.holdBack() && (result.Next == 0 || result.Next > heldBackAgain) {
-			result.Next = heldBackAgain
+		s.notifier.claimed(c)
+		if c.held && len(c.rows) < r.Max && s.notifier.announceBlocked() && (result.Next == 0 || result.Next > blockedRetry) {
+			result.Next = blockedRetry
 		}
 	}
-	if c.waiting && s.letThrough(ctx) && len(c.rows) < r.Max {
+	if c.waiting && s.releaseWaiting(ctx) && len(c.rows) < r.Max {
 		result.Next = time.Microsecond
 	}
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
-	result.Subscribed, result.Left = s.told.Load(), s.roster.left.Load()
+	result.Subscribed, result.Left = s.subscribed.Load(), s.registry.left.Load()
 	return result, nil
 }
 
 // A claim is a ClaimRequest that is being answered.
 type claim struct {
 	*store.ClaimRequest
-	of, what string // see claims
-	mark     uint64
-	token    string
-	ahead    bool // begins behind the last claimed row
-	news     bool // has heard of something since the last claim
-	running  bool // looks at what runs, once: what it claims itself may have a short lease
-	looked   bool
-	queues   []string
-	from     []place
-	floor    string // where the look begins
-	rows     []claimedRow
-	limited  bool
-	more     bool
-	told     bool          // somebody has subscribed to events
-	noted    bool          // notes the worker as present, and looks whether something is left
-	left     bool          // something is
-	waiting  bool          // something waits for other jobs
-	held     bool          // something seems to wait for room under a limit
-	took     time.Duration // what the longest of its statements took
-	next     time.Duration // 0: not known
-	ends     time.Duration // the next lease; 0: not known
+	of, what   string // see claims
+	mark       uint64
+	token      string
+	ahead      bool // begins behind the last claimed row
+	news       bool // has heard of something since the last claim
+	running    bool // looks at what runs, once: what it claims itself may have a short lease
+	looked     bool
+	queues     []string
+	from       []place
+	floor      string // where the look begins
+	rows       []claimedRow
+	limited    bool
+	more       bool
+	subscribed bool          // somebody has subscribed to events
+	register   bool          // registers the worker, and looks whether executions are left
+	left       bool          // something is
+	waiting    bool          // something waits for other jobs
+	held       bool          // something seems to wait for room under a limit
+	took       time.Duration // what the longest of its statements took
+	next       time.Duration // 0: not known
+	ends       time.Duration // the next lease; 0: not known
 }
 
 // A claimedRow is a row that was claimed.
@@ -125,7 +125,7 @@ func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
 	}
 	can := fmt.Sprintf("%q %q", c.queues, r.StepTypes)
 	c.of, c.what = r.Workspace+" "+can, fmt.Sprintf("%x", sha256.Sum256([]byte(can)))[:16]
-	c.noted = r.Only == nil && s.roster.due(r.Worker)
+	c.register = r.Only == nil && s.registry.due(r.Worker)
 	k := &s.claims
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *claim) starts() (urgency []int32, due, id []string) {
 	return urgency, due, id
 }
 
-// busyArgs are the parameters of sql/claim_busy.sql.
-func (c *claim) busyArgs() []any {
+// queuedArgs are the parameters of sql/claim/queued.sql.
+func (c *claim) queuedArgs() []any {
 	urgency, due, id := c.starts()
 	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
 }
@@ -174,7 +174,7 @@ func (c *claim) args() []any {
 	}
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
-		c.running && !c.looked, urgency, due, id, c.floor, c.noted,
+		c.running && !c.looked, urgency, due, id, c.floor, c.register,
 	}
 }
 
@@ -195,7 +195,7 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more, c.left, c.held, c.told, c.waiting = limited, more, r.reclaim, held, last != nil, c.waiting || waiting
+		c.limited, c.more, c.left, c.held, c.subscribed, c.waiting = limited, more, r.reclaim, held, last != nil, c.waiting || waiting
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond
@@ -211,12 +211,12 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	return err
 }
 
-func (s *Store) claimFree(ctx context.Context, c *claim) error {
-	return s.toldOrNot(c, func(c *claim) error {
+func (s *Store) claimUnlimited(ctx context.Context, c *claim) error {
+	return s.retryIfSubscribed(c, func(c *claim) error {
 		if !c.running && c.Only == nil {
-			return c.read(s.pool.Query(ctx, s.either(s.q.claimBusy, s.q.claimBusyTold), c.busyArgs()...))
+			return c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued"), c.queuedArgs()...))
 		}
-		return s.noting(c, c.read(s.pool.Query(ctx, s.either(s.q.claimFree, s.q.claimFreeTold), c.args()...)))
+		return s.workerRegistered(c, c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/unlimited"), c.args()...)))
 	})
 }
 
@@ -228,7 +228,7 @@ func (s *Store) claimLimited(ctx context.Context, c *claim) error {
 	for i := range c.from {
 		c.from[i] = first
 	}
-	return s.toldOrNot(c, func(c *claim) error { return s.claimLocked(ctx, c) })
+	return s.retryIfSubscribed(c, func(c *claim) error { return s.claimLocked(ctx, c) })
 }
 
 // claimLocked is claimLimited, once.
@@ -237,8 +237,8 @@ func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
 		b.Queue(lockTimeout)
-		b.Queue(s.q.lock, s.lock)
-		b.Queue(s.either(s.q.claimLimited, s.q.claimLimitedTold), c.args()...)
+		b.Queue(s.sql("claim/lock"), s.lock)
+		b.Queue(s.sqlSubscribed("claim/limited"), c.args()...)
 		b.Queue("commit")
 		claimed := *c
 		results := conn.SendBatch(ctx, &b)
@@ -264,7 +264,7 @@ func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 			return err
 		}
 		*c = claimed
-		return s.noting(c, nil)
+		return s.workerRegistered(c, nil)
 	})
 }
 
@@ -290,7 +290,7 @@ func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) 
 	}
 	latest := make(map[courier.ExecutionID][]courier.StepExecution)
 	if len(again) > 0 {
-		records, err := query(ctx, s.pool, scanStep, s.q.latest, again)
+		records, err := query(ctx, s.pool, scanStep, s.sql("execution/latest_steps"), again)
 		if err != nil {
 			return nil, failed("read the latest steps of what was claimed", err)
 		}
@@ -335,14 +335,14 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 // Await returns when something may have become claimable since the claim that
 // returned the mark. It hears of what other processes do through LISTEN.
 func (s *Store) Await(ctx context.Context, queues []string, since uint64) error {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	s.news.listen()
+	s.notifier.listen()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
-	err := s.bell.wait(ctx, queues, since)
+	err := s.queueWakeups.wait(ctx, queues, since)
 	if err != nil && errors.Is(context.Cause(ctx), errClosed) {
 		return errClosed
 	}

@@ -14,32 +14,27 @@ import (
 
 // How executions wait for others.
 //
-// One that waits is in a state of its own, so that claims do not see it. Whatever
-// may end a wait looks, after its commit, at all that wait, in one statement and
-// so in one snapshot: who enqueues it, and who ends an execution of a job that
-// others depend on. Of two that commit at the same time the one that looks later
-// sees what both have done. Nothing waits for a lock, and a process that dies
-// before it looks has lost nothing: claims look too, when they look at what runs.
-const (
-	// waitingState is the state of an execution that waits; callers see it as queued.
-	waitingState = "waiting"
-	// waitingQueue, in a list of queues that have something new, stands for what
-	// waits and can perhaps be let through. No queue has that name.
-	waitingQueue = ""
-)
+// The column waits_for of a queued execution has its unmet dependencies; claims and
+// their index pass over such an execution. Two events can release it: it is enqueued,
+// and an execution of a job that others depend on ends. After the commit of either,
+// one statement, and so one snapshot, compares all waiting executions with the latest
+// ones that they wait for. Of two commits at the same time the later comparison sees
+// both. No lock is needed, and nothing is lost if a process ends before it compares:
+// claims release waiting executions too, when they look at what is running.
 
-// unwaited is the state that callers see.
-func unwaited(state string) string {
-	if state == waitingState {
-		return string(courier.Queued)
-	}
-	return state
+// waitingQueue, in a list of changed queues, stands for the waiting executions, which
+// may have to be released. No queue has that name.
+const waitingQueue = ""
+
+// waiting reports whether the execution is queued and waits for other jobs.
+func (r *row) waiting() bool {
+	return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0
 }
 
-// opens reports whether a row is so that something that waits can perhaps be let
-// through: it has ended and others depend on its job, or waits itself.
-func (r *row) opens() bool {
-	return r.state == waitingState || r.upstream != nil && courier.State(r.state).Ended()
+// mayRelease reports whether waiting executions may have to be released after a
+// change to this one: it waits itself, or has ended and other jobs depend on its job.
+func (r *row) mayRelease() bool {
+	return r.waiting() || r.hasDependents != nil && courier.State(r.state).Ended()
 }
 
 // waitTerms returns what an execution waits for, as it is kept: for each
@@ -69,16 +64,16 @@ func readTerm(term string) courier.JobDependency {
 	return d
 }
 
-// letThrough lets through what waits and can go on, tells who can claim it, and
+// releaseWaiting lets through what waits and can go on, tells who can claim it, and
 // reports whether there was something. Where it fails, a later claim does it.
-func (s *Store) letThrough(ctx context.Context) bool {
+func (s *Store) releaseWaiting(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	queues, err := query(ctx, s.pool, scanQueue, s.q.letThrough)
+	queues, err := query(ctx, s.pool, scanQueue, s.sql("dependency/release"))
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("let through what waits for other jobs; a claim does it", "error", err)
 	}
-	s.tellQueues(ctx, queues)
+	s.notifyQueues(ctx, queues)
 	return len(queues) > 0
 }
 
@@ -102,11 +97,11 @@ func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results 
 		ids[k] = string(results[i].Execution.ID)
 		at[ids[k]] = i
 	}
-	rows, err := query(ctx, db, scanRow, s.filtered(" and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
+	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
 	if err != nil {
 		return err
 	}
-	list, err := s.named(ctx, db, rows)
+	list, err := s.withJobNames(ctx, db, rows)
 	for k := range list {
 		results[at[rows[k].id]].Execution = list[k]
 	}
@@ -117,8 +112,8 @@ func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results 
 func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []courier.Execution) error {
 	var jobs []string
 	for i := range rows {
-		if rows[i].state == waitingState {
-			for _, term := range rows[i].waits {
+		if rows[i].waiting() {
+			for _, term := range rows[i].waitsFor {
 				jobs = append(jobs, readTerm(term).Job)
 			}
 		}
@@ -131,11 +126,11 @@ func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []cou
 		return err
 	}
 	for i := range rows {
-		if rows[i].state != waitingState {
+		if !rows[i].waiting() {
 			continue
 		}
 		var on []courier.JobDependency
-		for _, term := range rows[i].waits {
+		for _, term := range rows[i].waitsFor {
 			on = append(on, readTerm(term))
 		}
 		list[i].Waits = store.Waits(on, latest)
@@ -155,10 +150,10 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 		var job, state string
 		var x execution
 		err = rows.Scan(&job, &x.id, &state)
-		x.state = courier.State(unwaited(state))
+		x.state = courier.State(state)
 		latest[job] = x
 		return none, err
-	}, s.q.recent, slices.Compact(jobs))
+	}, s.sql("dependency/latest_executions"), slices.Compact(jobs))
 	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
 }
 
@@ -191,7 +186,7 @@ func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, ups
 	if upstreams == nil {
 		upstreams = []string{}
 	}
-	if _, err := tx.Exec(ctx, s.q.depend, id, upstreams); err != nil || len(upstreams) == 0 {
+	if _, err := tx.Exec(ctx, s.sql("dependency/save"), id, upstreams); err != nil || len(upstreams) == 0 {
 		return err
 	}
 	edges := make(map[string][]string)
@@ -200,7 +195,7 @@ func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, ups
 		err = rows.Scan(&from, &to)
 		edges[from] = append(edges[from], to)
 		return none, err
-	}, s.q.dependencies, id)
+	}, s.sql("dependency/graph"), id)
 	if err != nil {
 		return err
 	}
@@ -229,7 +224,7 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 		err = rows.Scan(&name, &mark)
 		marked[name] = mark
 		return none, err
-	}, s.q.upstreams, upstreams)
+	}, s.sql("dependency/upstreams"), upstreams)
 	if err != nil {
 		return err
 	}
@@ -244,13 +239,13 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if len(fresh) == 0 {
 		return nil
 	}
-	if _, err := s.pool.Exec(ctx, s.q.upstreamMark, fresh); err != nil {
+	if _, err := s.pool.Exec(ctx, s.sql("dependency/mark_upstreams"), fresh); err != nil {
 		return err
 	}
 	if err := s.outlast(ctx); err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, s.q.upstreamBackfill, fresh)
+	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest"), fresh)
 	return err
 }
 
@@ -258,14 +253,14 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 func (s *Store) outlast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, markWithin)
 	defer cancel()
-	writers, err := query(ctx, s.pool, scanQueue, s.q.upstreamWriters, []string{}, s.q.executionTable)
+	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("a transaction that has created executions is still open; commit it, and save again: %w", ctx.Err())
 		case <-time.After(wait):
 		}
-		writers, err = query(ctx, s.pool, scanQueue, s.q.upstreamWriters, writers, s.q.executionTable)
+		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), writers, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	}
 	return err
 }

@@ -22,15 +22,15 @@ type querier interface {
 // Enqueue creates executions, all or none. One alone takes one round trip, a
 // list a transaction with a statement for every 5,000.
 func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	var results []store.Enqueued
-	var inline inlineNews
+	var inline inlineNotification
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
-			inline = s.news.beginInline(list[0].Queue)
-			defer s.news.endInline(&inline)
+			inline = s.notifier.beginInline(list[0].Queue)
+			defer s.notifier.endInline(&inline)
 			results, err = s.enqueue(ctx, s.pool, list, &inline)
 			return err
 		}
@@ -43,15 +43,15 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, enqueueError(err)
 	}
 	if waiting := waitingOf(list, results); len(waiting) > 0 {
-		s.letThrough(ctx)
+		s.releaseWaiting(ctx)
 		if err := s.waitsOf(ctx, s.pool, waiting, results); err != nil {
 			return nil, failed("enqueue", err)
 		}
 	}
-	if inline.told {
-		s.bell.ring(list[0].Queue)
+	if inline.sent {
+		s.queueWakeups.wake(list[0].Queue)
 	} else {
-		s.enqueued(results)
+		s.notifyEnqueued(results)
 	}
 	return results, nil
 }
@@ -63,7 +63,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 // ErrConflict or ErrNotFound, it has created nothing, and the transaction can go
 // on. The list comes from [github.com/courierhq/courier/engine.Engine.Prepare].
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecution) ([]store.Enqueued, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	var results []store.Enqueued
@@ -78,7 +78,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 		return nil, enqueueError(err)
 	}
 	waiting := waitingOf(list, results)
-	s.news.watch(xid, queuesOf(results), len(waiting) > 0)
+	s.notifier.watchTransaction(xid, queuesOf(results), len(waiting) > 0)
 	if err := s.waitsOf(ctx, tx, waiting, results); err != nil {
 		return nil, failed("enqueue", err)
 	}
@@ -102,7 +102,7 @@ const maxStatement = 5000
 
 // enqueue creates what does not exist, and returns a result for each of the
 // list. If it is one, it is told of as inline says; nil tells nothing.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) ([]store.Enqueued, error) {
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) ([]store.Enqueued, error) {
 	results, rest, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func inTheWay(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates what does not exist. It returns the results of what it has
 // created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) (results []store.Enqueued, rest []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -163,18 +163,18 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	if inline == nil {
-		inline = new(inlineNews)
+		inline = new(inlineNotification)
 	}
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
 	for part := range slices.Chunk(order, maxStatement) {
 		var id string
 		fields := []any{&id, &now}
-		sql, args := s.q.enqueue, []any(nil)
+		sql, args := s.sql("enqueue/many"), []any(nil)
 		if len(list) > 1 {
 			args = enqueueArgs(list, part, now)
 		} else {
-			sql, args, fields = s.q.enqueueOne, enqueueOneArgs(&list[0], inline), append(fields, &inline.told)
+			sql, args, fields = s.sql("enqueue/one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.sent)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -200,8 +200,8 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	return results, rest, nil
 }
 
-// enqueueOneArgs are the parameters of sql/enqueue_one.sql.
-func enqueueOneArgs(e *store.NewExecution, inline *inlineNews) []any {
+// enqueueOneArgs are the parameters of sql/enqueue/one.sql.
+func enqueueOneArgs(e *store.NewExecution, inline *inlineNotification) []any {
 	var typ, id string
 	if e.First != nil {
 		typ, id = e.First.Type, e.First.ID
@@ -221,7 +221,7 @@ func textsOf(list []string) []string {
 	return list
 }
 
-// enqueueArgs are the parameters of sql/enqueue.sql for a part of a list.
+// enqueueArgs are the parameters of sql/enqueue/many.sql for a part of a list.
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	n := len(part)
 	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -284,7 +284,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	for i, at := range rest {
 		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
-	rows, err := db.Query(ctx, s.q.existing, ids, jobs, keys)
+	rows, err := db.Query(ctx, s.sql("enqueue/existing"), ids, jobs, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	if err != nil {
 		return nil, err
 	}
-	executions, err := s.named(ctx, db, found)
+	executions, err := s.withJobNames(ctx, db, found)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +314,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
 	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
 		return version, rows.Scan(&version)
-	}, s.q.newest, n.Job)
+	}, s.sql("definition/latest_version"), n.Job)
 	if err == nil && len(versions) == 1 && versions[0] > n.Version {
 		return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}
@@ -322,22 +322,22 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 }
 
 // enqueued tells who waits for work of what was created.
-func (s *Store) enqueued(results []store.Enqueued) {
-	s.tellQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
+func (s *Store) notifyEnqueued(results []store.Enqueued) {
+	s.notifyQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
 }
 
-// tellQueues tells who waits for work that there is some in queues. The
+// notifyQueues tells who waits for work that there is some in queues. The
 // waitingQueue among them has what waits let through, if it can be.
-func (s *Store) tellQueues(ctx context.Context, queues []string) {
+func (s *Store) notifyQueues(ctx context.Context, queues []string) {
 	if slices.Contains(queues, waitingQueue) {
-		s.letThrough(ctx)
+		s.releaseWaiting(ctx)
 	}
 	for _, q := range queues {
 		if q == waitingQueue {
 			continue
 		}
-		s.bell.ring(q)
-		s.news.tell(q)
+		s.queueWakeups.wake(q)
+		s.notifier.notifyQueue(q)
 	}
 }
 

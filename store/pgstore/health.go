@@ -118,16 +118,16 @@ const maxCounted = 10_000
 // that read little, whatever the number of executions, and any role that can use
 // the store can call it.
 func (s *Store) Health(ctx context.Context) (Health, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return Health{}, err
 	}
 	h, err := s.executionHealth(ctx)
 	if err == nil {
-		h.Tables, err = query(ctx, s.pool, scanTable, s.rare("health_tables"), s.opt.Schema)
+		h.Tables, err = query(ctx, s.pool, scanTable, s.sql("health/tables"), s.opt.Schema)
 	}
 	var holders []XminHolder
 	if err == nil {
-		holders, err = query(ctx, s.pool, scanHolder, s.rare("health_xmin"))
+		holders, err = query(ctx, s.pool, scanHolder, s.sql("health/oldest_snapshot"))
 	}
 	if err != nil {
 		return Health{}, failed("health", err)
@@ -135,7 +135,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	if len(holders) > 0 {
 		h.XminHolder = &holders[0]
 	}
-	h.Notified = s.news.watched(echoEvery) > 0
+	h.Notified = s.notifier.watched(echoEvery) > 0
 	pool := s.pool.Stat()
 	h.Pool = PoolUse{
 		Max: int(pool.MaxConns()), Open: int(pool.TotalConns()), InUse: int(pool.AcquiredConns()),
@@ -143,9 +143,6 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	}
 	return h, nil
 }
-
-// rare returns a statement that is used so rarely that it is made each time.
-func (s *Store) rare(name string) string { return s.q.filtered(name, "") }
 
 // executionHealth returns what the executions tell.
 func (s *Store) executionHealth(ctx context.Context) (Health, error) {
@@ -167,7 +164,7 @@ func (s *Store) executionHealth(ctx context.Context) (Health, error) {
 			h.Queued, h.QueuedMore = maxCounted, true
 		}
 		return h, err
-	}, s.rare("health"), int64(maxCounted+1))
+	}, s.sql("health/executions"), int64(maxCounted+1))
 	if err != nil {
 		return Health{}, err
 	}

@@ -32,9 +32,9 @@ func (s *Store) probe(c *claim) {
 		}
 		wait, more := s.claims.probed(c, found, failures)
 		if found.any() || !more {
-			s.bell.ringAll()
+			s.queueWakeups.wakeAll()
 		}
-		if !more || !s.news.sleep(wait) {
+		if !more || !s.notifier.sleep(wait) {
 			return
 		}
 	}
@@ -42,27 +42,27 @@ func (s *Store) probe(c *claim) {
 
 // A found is what a probe has found.
 type found struct {
-	first map[string]place // of the queues in which something stands behind
-	lost  string           // the first id of those whose lease has ended; "" if none has
-	ends  time.Duration    // until the next lease ends; 0: not known
-	begun time.Time        // when the probe began
-	trip  time.Duration    // what a round trip took before it
+	first   map[string]place // of the queues in which something stands behind
+	lost    string           // the first id of those whose lease has ended; "" if none has
+	ends    time.Duration    // until the next lease ends; 0: not known
+	started time.Time        // when the probe began
+	trip    time.Duration    // what a round trip took before it
 }
 
 func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
 
 // probeOnce looks once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
-	f.begun, f.first = time.Now(), make(map[string]place)
+	f.started, f.first = time.Now(), make(map[string]place)
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		asked := time.Now()
 		if err := conn.Ping(ctx); err != nil {
 			return err
 		}
-		f.begun = time.Now()
-		f.trip = f.begun.Sub(asked)
+		f.started = time.Now()
+		f.trip = f.started.Sub(asked)
 		queues, urgencies, dues, ids := s.claims.places()
-		rows, err := conn.Query(ctx, s.q.probe, c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
+		rows, err := conn.Query(ctx, s.sql("claim/probe"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (f *found) read(rows pgx.Rows) error {
 }
 
 // places returns where claims begin in each queue, as parameters.
-func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
+func (k *claimState) places() (queue []string, urgency []int32, due, id []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for q, p := range k.last {
@@ -101,13 +101,13 @@ func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
 
 // probed remembers what a probe has found, after so many that failed in a row. It
 // returns when the next is to begin, and whether there is to be one.
-func (k *claims) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
+func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.probe != c {
 		return 0, false
 	}
-	took := time.Since(f.begun)
+	took := time.Since(f.started)
 	k.trip = f.trip
 	if failures >= probeErrors || failures == 0 && max(0, took-k.trip) <= k.quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
@@ -118,7 +118,7 @@ func (k *claims) probed(c *claim, f found, failures int) (wait time.Duration, mo
 	}
 	k.floor = afterAll
 	if f.lost != "" {
-		k.floor, k.look = f.lost, f.begun
+		k.floor, k.look = f.lost, f.started
 	}
 	wait = max(min(probeEvery*took, c.Lease*2/3-took), probeAtLeast*took)
 	if f.ends > 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // qualified returns SQL in which every operator, function, type and collation is
-// named with its schema, so that it means the same whatever search_path says:
+// withJobNames with its schema, so that it means the same whatever search_path says:
 // who may create objects in a schema of that path can otherwise have the server
 // run a function of theirs, with the rights of whoever sends the statement.
 //

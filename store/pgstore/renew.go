@@ -57,12 +57,12 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 // Renew extends leases and returns those that still are their holder's. Without
 // leases it tells whether the database takes renewals.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	s.renewals.mu.Lock()
 	defer s.renewals.mu.Unlock()
-	if err := s.begun(ctx); err != nil { // it may have waited for long
+	if err := s.checkOpen(ctx); err != nil { // it may have waited for long
 		return nil, err
 	}
 	s.claims.expect(r.For)
@@ -120,7 +120,7 @@ func (s *Store) extend(ctx context.Context, tokens map[courier.ExecutionID]strin
 	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
 		err = rows.Scan(&r.Execution, &r.Request, &r.By)
 		return r, err
-	}, s.q.renew, ids, list, micros(d))
+	}, s.sql("lease/renew"), ids, list, micros(d))
 }
 
 // forgetLost removes the leases that have ended or were taken over.
