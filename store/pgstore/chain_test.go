@@ -235,7 +235,7 @@ func TestRetainChains(t *testing.T) {
 	withFailed := all
 	withFailed.Failed = true
 	retain(withFailed, 1, held)
-	if n := value[int](t, admin, "select count(*) from courier.chain_members where chain_id not in (select id from courier.chain_executions)"); n != 0 {
+	if n := value[int](t, admin, "select count(*) from courier.chain_members where chain_execution_id not in (select id from courier.chain_executions)"); n != 0 {
 		t.Errorf("%d members of chain executions that are gone are left", n)
 	}
 }
