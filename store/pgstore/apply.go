@@ -28,11 +28,11 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if n > maxTransition {
 		return fmt.Errorf("transition %d of %s: it has %d bytes, more than the %d that the database is given at once; nothing was written: %w", t.Seq, t.Execution, n, maxTransition, courier.ErrInvalid)
 	}
-	if t.Chain != "" && endsMember(&t) {
+	if t.Chain != "" && changesMember(&t) {
 		member := t
 		return s.applyMember(ctx, &member, t.Chain)
 	}
-	a := newApplying(t)
+	a := newApplyCall(t)
 	if a.bytes = n; n > maxBytes {
 		s.wg.Go(func() { s.writeLarge(a) })
 	} else {
@@ -47,27 +47,27 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	}
 }
 
-// An applying is a call of Apply. Who sends to done has nothing more to do with it.
-type applying struct {
+// An applyCall is a call of Apply. After sending to done, a writer must not use it.
+type applyCall struct {
 	t     *store.Transition
 	done  chan error // has room for one
 	own   store.Transition
 	bytes int
 }
 
-var applyings = sync.Pool{New: func() any { return &applying{done: make(chan error, 1)} }}
+var applyCalls = sync.Pool{New: func() any { return &applyCall{done: make(chan error, 1)} }}
 
-func newApplying(t store.Transition) *applying {
-	a := applyings.Get().(*applying)
+func newApplyCall(t store.Transition) *applyCall {
+	a := applyCalls.Get().(*applyCall)
 	a.own = t
 	a.t = &a.own
 	return a
 }
 
 // reuse leaves an applying to another call, once done has been received.
-func (a *applying) reuse() {
+func (a *applyCall) reuse() {
 	a.own = store.Transition{}
-	applyings.Put(a)
+	applyCalls.Put(a)
 }
 
 // transitionBytes is about how much a transition has to write.
@@ -90,7 +90,7 @@ func transitionBytes(t *store.Transition) int {
 // writers write what callers of Apply bring. There are none while nobody does.
 type writers struct {
 	mu      sync.Mutex
-	waiting []*applying
+	waiting []*applyCall
 	active  int
 	taken   time.Time // when a writer last took something to write
 	large   sync.Mutex
@@ -117,12 +117,12 @@ func writeWithin(bytes int) time.Duration {
 
 // writeLarge writes a transition with many bytes on a connection of its own,
 // one at a time. Small ones would wait for as long as it takes if a writer had it.
-func (s *Store) writeLarge(a *applying) {
+func (s *Store) writeLarge(a *applyCall) {
 	s.writers.large.Lock()
 	defer s.writers.large.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, writeWithin(a.bytes))
 	defer cancel()
-	s.writeBatch(ctx, s.pool, []*applying{a})
+	s.writeBatch(ctx, s.pool, []*applyCall{a})
 }
 
 // A further writer begins when so many transitions are waiting, or when those
@@ -137,7 +137,7 @@ const (
 // given up by then.
 const writeTimeout = 10 * time.Second
 
-func (w *writers) add(s *Store, a *applying) {
+func (w *writers) add(s *Store, a *applyCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, a)
@@ -152,7 +152,7 @@ func (w *writers) add(s *Store, a *applying) {
 }
 
 // take returns the next batch, or nil if the writer may end.
-func (w *writers) take() []*applying {
+func (w *writers) take() []*applyCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
@@ -167,10 +167,10 @@ func (w *writers) take() []*applying {
 		}
 		n++
 	}
-	batch := append([]*applying(nil), w.waiting[:n]...)
+	batch := append([]*applyCall(nil), w.waiting[:n]...)
 	w.waiting = append(w.waiting[:0], w.waiting[n:]...)
 	clear(w.waiting[len(w.waiting):cap(w.waiting)])
-	slices.SortFunc(batch, func(a, b *applying) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
+	slices.SortFunc(batch, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
 	// A statement can write to an execution but once: a second one comes after.
 	alone := batch[:0]
 	for _, a := range batch {

@@ -98,8 +98,8 @@ func (d *dictionary) code(s string) int32 {
 	return code
 }
 
-// moves are the columns of transitions that both statements have.
-type moves struct {
+// transitionColumns are the columns of transitions that both statements have.
+type transitionColumns struct {
 	id, token         uuids
 	seq, last, disk   []int64
 	step, reclaims    []int32
@@ -108,9 +108,9 @@ type moves struct {
 	iteration         textColumn
 }
 
-func newMoves(batch []*applying) *moves {
+func newTransitionColumns(batch []*applyCall) *transitionColumns {
 	n := len(batch)
-	m := &moves{
+	m := &transitionColumns{
 		id: make(uuids, n), token: make(uuids, n), seq: make([]int64, n), last: make([]int64, n), disk: []int64{},
 		step: make([]int32, n), reclaims: []int32{}, loops: textColumn{n: n},
 		startStep: make([]int32, n), number: make([]int32, n), iteration: textColumn{n: n},
@@ -139,24 +139,24 @@ func newMoves(batch []*applying) *moves {
 	return m
 }
 
-// ends are the columns of attempts that ended, which both statements have. A step is
+// endedColumns are the columns of attempts that ended, which both statements have. A step is
 // -1 where there is none.
-type ends struct {
+type endedColumns struct {
 	step, number              []int32
 	iteration, outputs, files textColumn
 	bytes                     []int64
 }
 
-func newEnds(n int) *ends {
+func newEndedColumns(n int) *endedColumns {
 	t := textColumn{n: n}
-	e := &ends{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, bytes: []int64{}}
+	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, bytes: []int64{}}
 	for i := range e.step {
 		e.step[i] = -1
 	}
 	return e
 }
 
-func (e *ends) set(i int, s *courier.StepExecution) {
+func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	e.step[i], e.number[i] = int32(s.Step), int32(s.Attempt)
 	e.iteration.set(i, numbers(s.Iteration))
 	set(&e.bytes, len(e.step), i, s.Bytes)
@@ -168,7 +168,7 @@ func (e *ends) set(i int, s *courier.StepExecution) {
 
 // progresses reports whether sql/checkpoint/apply_fast.sql may write the transition; of what
 // the row must be like, the statement knows itself.
-func (a *applying) progresses() bool {
+func (a *applyCall) progresses() bool {
 	t := a.t
 	if len(t.Ended) > 1 {
 		return false
@@ -183,10 +183,10 @@ func (a *applying) progresses() bool {
 }
 
 // progressArgs are the parameters of sql/checkpoint/apply_fast.sql.
-func progressArgs(batch []*applying) []any {
+func progressArgs(batch []*applyCall) []any {
 	var (
 		n                              = len(batch)
-		m, ended                       = newMoves(batch), newEnds(n)
+		m, ended                       = newTransitionColumns(batch), newEndedColumns(n)
 		completed                      = make([]bool, n)
 		texts                          = dictionary{list: []string{}, codes: make(map[string]int32)}
 		marks, workspace               = []int32{}, []int32{}
@@ -220,13 +220,13 @@ func progressArgs(batch []*applying) []any {
 
 // applyArgs are the parameters of sql/checkpoint/apply.sql. Locked is the chain
 // execution that is locked, if one is.
-func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
+func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 	n, sum := len(batch), 0
 	for _, a := range batch {
 		sum += len(a.t.Ended)
 	}
 	var (
-		m                                  = newMoves(batch)
+		m                                  = newTransitionColumns(batch)
 		state, delay                       = make([]string, n), make([]int64, n)
 		pause, cancel, interrupt, retry    = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
 		none                               = textColumn{n: n}
@@ -234,7 +234,7 @@ func applyArgs(batch []*applying, locked courier.ChainExecutionID) []any {
 		failure, reason, message           = none, none, none
 		startID, startType, startTotal     = none, none, none
 
-		ended                                                            = newEnds(sum)
+		ended                                                            = newEndedColumns(sum)
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
 		some                                                             = textColumn{n: sum}
 		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some

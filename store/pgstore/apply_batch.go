@@ -17,8 +17,8 @@ import (
 // writeBatch writes transitions of different executions, in the order of their
 // ids, and tells their callers what came of it. Those that are progress and no
 // more go by a statement that costs less; what it leaves goes with the rest.
-func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applying) {
-	var plain, rest []*applying
+func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
+	var plain, rest []*applyCall
 	for _, a := range batch {
 		if a.progresses() {
 			plain = append(plain, a)
@@ -29,7 +29,7 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applying) {
 	if len(plain) > 0 {
 		if left := s.progress(ctx, db, plain); len(left) > 0 {
 			rest = append(rest, left...)
-			slices.SortFunc(rest, func(a, b *applying) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
+			slices.SortFunc(rest, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
 		}
 	}
 	s.writeAll(ctx, db, rest)
@@ -37,7 +37,7 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applying) {
 
 // progress writes transitions by sql/checkpoint/apply_fast.sql and returns those that it does
 // not cover after all, or not together.
-func (s *Store) progress(ctx context.Context, db querier, batch []*applying) []*applying {
+func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
 	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply_fast"), progressArgs(batch))
 	switch {
 	case err == nil:
@@ -52,7 +52,7 @@ func (s *Store) progress(ctx context.Context, db querier, batch []*applying) []*
 }
 
 // writeAll writes transitions of any kind by sql/checkpoint/apply.sql.
-func (s *Store) writeAll(ctx context.Context, db querier, batch []*applying) {
+func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 	for n := 0; len(batch) > 0; n++ {
 		rest, err := s.writeOnce(ctx, db, batch)
 		switch {
@@ -79,7 +79,7 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applying) {
 
 // failed is the error of a transition that could not be written. What the server
 // refuses may be allowed to other roles, so it names the role.
-func (a *applying) failed(s *Store, err error) error {
+func (a *applyCall) failed(s *Store, err error) error {
 	what := fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution)
 	if code(err) != "" {
 		what += fmt.Sprintf(", connected as role %q", s.pool.Config().ConnConfig.User)
@@ -89,7 +89,7 @@ func (a *applying) failed(s *Store, err error) error {
 
 // send sends a statement that writes transitions, and tells the callers of
 // those that it wrote. It returns the others.
-func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql string, args []any) (left []*applying, err error) {
+func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
 	if conn, ok := db.(*pgxpool.Conn); ok {
 		args = presize(conn, args)
 	}
@@ -107,7 +107,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql str
 	if err != nil {
 		return nil, err
 	}
-	var opening []*applying
+	var opening []*applyCall
 	for i, a := range batch {
 		if !written[i] {
 			left = append(left, a)
@@ -133,7 +133,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applying, sql str
 
 // writeOnce sends the statement and tells the callers whose transitions are
 // decided. It returns the others: what stood in their way has just gone.
-func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([]*applying, error) {
+func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
 	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply"), applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
 		return nil, err
@@ -142,8 +142,8 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([
 	for i, a := range left {
 		ids[i] = uuid(string(a.t.Execution))
 	}
-	standings, err := s.standings(ctx, db, ids)
-	var rest []*applying
+	standings, err := s.leaseStates(ctx, db, ids)
+	var rest []*applyCall
 	for _, a := range left {
 		if err != nil {
 			a.done <- failed(fmt.Sprintf("read how %s stands", a.t.Execution), err)
@@ -157,7 +157,7 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applying) ([
 		switch write, err := admit(a.t, st); {
 		case err != nil || !write:
 			a.done <- err
-		case st.chain != "" && endsMember(a.t):
+		case st.chain != "" && changesMember(a.t):
 			s.wg.Go(func() { a.done <- s.applyMember(s.ctx, a.t, st.chain) })
 		default:
 			rest = append(rest, a)
@@ -177,27 +177,27 @@ func (s *Store) transitionWritten(t *store.Transition) {
 	s.slotFreed()
 }
 
-// A standing is how an execution stands, and the chain execution that it is a
+// A leaseState is how an execution stands, and the chain execution that it is a
 // member of.
-type standing struct {
+type leaseState struct {
 	store.Standing
 	chain courier.ChainExecutionID
 }
 
 // admit is t.Admit for a lease as the database writes it.
-func admit(t *store.Transition, st standing) (bool, error) {
+func admit(t *store.Transition, st leaseState) (bool, error) {
 	same := *t
 	same.Lease = store.Token(uuid(string(t.Lease)))
 	return same.Admit(st.Standing)
 }
 
 // standings returns how executions stand.
-func (s *Store) standings(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]standing, error) {
-	m := make(map[courier.ExecutionID]standing, len(ids))
+func (s *Store) leaseStates(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]leaseState, error) {
+	m := make(map[courier.ExecutionID]leaseState, len(ids))
 	var told bool
 	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
 		var id courier.ExecutionID
-		var st standing
+		var st leaseState
 		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &told)
 		m[id] = st
 		return none, err

@@ -13,9 +13,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// endsMember reports whether a transition, if it is of a member of a chain,
+// changesMember reports whether a transition, if it is of a member of a chain,
 // changes how that stands.
-func endsMember(t *store.Transition) bool {
+func changesMember(t *store.Transition) bool {
 	return t.To != courier.Running && t.To != courier.Queued
 }
 
@@ -26,7 +26,7 @@ func endsMember(t *store.Transition) bool {
 func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain courier.ChainExecutionID) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin(transitionBytes(t)))
 	defer cancel()
-	a := &applying{t: t}
+	a := &applyCall{t: t}
 	for range maxAgain {
 		var written bool
 		var queues []string
@@ -48,7 +48,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 			s.notifyQueues(ctx, queues)
 			return nil
 		}
-		standings, err := s.standings(ctx, s.pool, []string{uuid(string(t.Execution))})
+		standings, err := s.leaseStates(ctx, s.pool, []string{uuid(string(t.Execution))})
 		if err != nil {
 			return failed(fmt.Sprintf("read how %s stands", t.Execution), err)
 		}
@@ -72,7 +72,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
 	b.Queue(s.sql("chain/lock"), uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
-	b.Queue(s.sqlSubscribed("checkpoint/apply"), applyArgs([]*applying{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	b.Queue(s.sqlSubscribed("checkpoint/apply"), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
 	var c *chainRow
 	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
@@ -107,7 +107,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 		if c.plan == nil {
 			c.plan = plan
 		}
-		next, release := evaluated(c, t.To)
+		next, release := evaluateChain(c, t.To)
 		end.Queue(s.sql("chain/advance"), chainWriteArgs(c.id, c.plan, next, release, "", t.Execution)...)
 	}
 	end.Queue("commit")
@@ -139,9 +139,9 @@ func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
 	return err
 }
 
-// evaluated returns what follows from the state of the execution of the member
+// evaluateChain returns what follows from the state of the execution of the member
 // that a chain execution was locked for.
-func evaluated(c *chainRow, to courier.State) (next store.ChainStanding, release []int) {
+func evaluateChain(c *chainRow, to courier.State) (next store.ChainStanding, release []int) {
 	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
 }
 
@@ -149,7 +149,7 @@ func evaluated(c *chainRow, to courier.State) (next store.ChainStanding, release
 // request to the execution of a member, and returns the queues in which others
 // were released.
 func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *courier.Execution) ([]string, error) {
-	next, release := evaluated(c, x.State)
+	next, release := evaluateChain(c, x.State)
 	return s.writeChain(ctx, tx, c.id, c.plan, next, release, "", x.ID)
 }
 
@@ -164,7 +164,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 		a = chainAsk{s: s, r: &r}
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return a.carryOut(ctx, tx) })
 	})
-	if e, ok := errors.AsType[answer](err); ok {
+	if e, ok := errors.AsType[contractError](err); ok {
 		return courier.ChainExecution{}, nil, e.error
 	}
 	if err != nil {
@@ -198,20 +198,20 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	s, r := a.s, a.r
 	c, err := a.lock(ctx, tx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return answer{unknownChain(r.Chain)}
+		return contractError{unknownChain(r.Chain)}
 	}
 	if err != nil {
 		return err
 	}
 	if a.unended && c.standing.State.Ended() {
-		return answer{&courier.ChainRequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
+		return contractError{&courier.ChainRequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {
 		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.id, len(r.IDs), len(c.standing.Members))
 	}
 	if err != nil {
-		return answer{err}
+		return contractError{err}
 	}
 	after, err := a.askMembers(ctx, tx, d.Asks)
 	if err != nil {

@@ -122,7 +122,7 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return nil, a.error
 	}
 	if err != nil {
@@ -165,11 +165,11 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		n, c := &list[i], all[ids[i]]
 		switch {
 		case c == nil:
-			return nil, nil, answer{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
 		case c.Chain != n.Chain:
-			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
 		case !bytes.Equal(c.Params, n.Params):
-			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
 		}
 		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
 	}
@@ -275,7 +275,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 		}
 		for i := from; i < to; i++ {
 			if m := &members[i]; !kept[fmt.Sprint(chains[i], ords[i])] {
-				return answer{courier.Errorf(courier.ErrNotFound, "chain execution %s, member %q: there is no job %q version %d", chains[i], m.Member, m.Job, m.Version)}
+				return contractError{courier.Errorf(courier.ErrNotFound, "chain execution %s, member %q: there is no job %q version %d", chains[i], m.Member, m.Job, m.Version)}
 			}
 		}
 	}

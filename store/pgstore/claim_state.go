@@ -8,33 +8,36 @@ import (
 	"time"
 )
 
-// claims is what the store remembers from one claim to the next. Nothing
-// depends on it but speed.
+// claimState is what the store remembers from one claim to the next. Only speed
+// depends on it.
+//
+// While some session holds an old snapshot, dead index entries can't be removed: a
+// claim from the start of a queue walks over all executions that were claimed since,
+// and a scan of the running executions over all that ran since. When claims become
+// slow, they begin behind the last claimed row instead, and scans with the first lease
+// that has ended. A probe beside the claims finds what they pass over; see
+// [Store.probe].
 type claimState struct {
 	mu      sync.Mutex
 	limited bool // the last claim met a limit
 
-	// While dead rows can't be removed, since somebody holds a snapshot that is
-	// older, a claim that begins at the start of the queue walks over all that was
-	// ever claimed, and a look at what runs over all that ever ran. Then claims begin
-	// behind the last claimed row, looks with the first lease that has ended, and a
-	// probe beside them finds what they pass over; see [Store.probe].
-	took  time.Duration    // about what a claim takes
-	of    string           // what this holds for: the rest of the request
-	what  string           // see hash
-	last  map[string]place // the last claimed row of each queue
-	quick time.Duration    // what a claim may take beside the round trip, and a bit for each row
-	trip  time.Duration    // about what a round trip takes; 0: not known
-	slow  int              // claims in a row that began at the start, had something to do and took longer
-	probe *claim           // for which a probe is under way; nil: claims begin at the start
-	back  map[string]place // of what it has found, the first row of each queue
-	floor string           // where looks begin
-	used  time.Time        // the last claim
+	took      time.Duration    // about the time of a claim
+	scope     string           // of the claims that the rest is about
+	scopeHash string           // see hash
+	last      map[string]place // the last claimed row of each queue
+	quick     time.Duration    // how long a claim may take besides the round trip, and 1 % more for each row
+	trip      time.Duration    // about the time of a round trip; 0: not known
+	slow      int              // successive claims from the start that took longer, without idle ones
+	probe     *claim           // the claim that the running probe is for; nil: claims begin at the start
+	back      map[string]place // the first row of each queue that the probe has found
 
-	look time.Time // until when no lease can have ended
-	busy bool      // the last claim got all it could take
-	ran  bool      // the last claim looked at what runs
-	mark uint64    // of the bell, before the last claim
+	runningFrom string    // where scans begin
+	used        time.Time // the last claim
+
+	nextScan time.Time // no lease can end before
+	busy     bool      // the last claim got as many executions as it asked for
+	scanned  bool      // the last claim scanned the running executions
+	mark     uint64    // of the wake-ups, before the last claim
 }
 
 // A place is where a claim begins in a queue.
@@ -43,8 +46,8 @@ type place struct {
 	due, id string
 }
 
-// first is before all that is in a queue.
-var first = place{-1 << 31, "-infinity", nobody}
+// first is before all executions of a queue.
+var first = place{-1 << 31, "-infinity", nilUUID}
 
 // dueFormat is that of [place.due].
 const dueFormat = "2006-01-02T15:04:05.000000Z"
@@ -58,78 +61,77 @@ func (k *claimState) init() {
 	k.last, k.back = make(map[string]place), make(map[string]place)
 }
 
-// hash stands for the queues and step types of the last claim: whoever has the
-// same hash could claim the same, but for what stands in other workspaces.
+// hash returns a hash of the queues and step types of the last claim. Stores with the
+// same hash can claim the same executions, except for those with a workspace.
 func (k *claimState) hash() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.what
+	return k.scopeHash
 }
 
-// So many claims in a row that began at the start and took longer are followed by
-// claims that begin behind the last claimed row, and so is one that took very much
-// longer. Of those that found nothing, and that nothing had called, only the latter
-// count.
+// After slowClaims successive claims from the start that took longer than quickClaim,
+// or one that took verySlow times as long, claims begin behind the last claimed row.
+// Claims that found nothing and followed no wake-up count only if they were very slow.
 const (
 	quickClaim = 6 * time.Millisecond
 	slowClaims = 3
 	verySlow   = 50 // times
 )
 
-// maxLook is the longest time between two looks at what runs: somebody else may
-// have been given a lease that is shorter.
+// maxLook is the longest time between two scans of the running executions: another
+// store may have given a shorter lease.
 const maxLook = 250 * time.Millisecond
 
-// lookLater is when a claim that found something has the next one look at what
-// runs: not while the first steps are being started.
+// lookLater is the time from a claim that found something to the next scan of the
+// running executions: the first steps start meanwhile.
 const lookLater = 5 * time.Millisecond
 
-// learn remembers what a claim found. It reports whether a probe has to begin.
+// record remembers what a claim found. It reports whether a probe has to begin.
 func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	called := c.mark != k.mark
 	k.took += (time.Since(started) - k.took) / 4
-	k.limited, k.busy, k.ran, k.mark = c.limited, len(c.rows) >= c.Max, c.running, c.mark
-	if len(c.rows) > 0 && started.Add(c.Lease).Before(k.look) {
-		k.look = started.Add(c.Lease)
+	k.limited, k.busy, k.scanned, k.mark = c.limited, len(c.rows) >= c.Max, c.scansRunning, c.mark
+	if len(c.rows) > 0 && started.Add(c.Lease).Before(k.nextScan) {
+		k.nextScan = started.Add(c.Lease)
 	}
 	if c.Only != nil {
 		return false
 	}
-	if k.of != c.of {
-		k.of, k.what, k.slow, k.probe = c.of, c.what, 0, nil
+	if k.scope != c.scope {
+		k.scope, k.scopeHash, k.slow, k.probe = c.scope, c.scopeHash, 0, nil
 		clear(k.last)
 		clear(k.back)
 	}
 	k.used = started
-	if c.running {
+	if c.scansRunning {
 		wait := maxLook
 		if c.ends > 0 {
 			wait = min(c.ends, wait)
 		}
-		k.look = started.Add(wait)
+		k.nextScan = started.Add(wait)
 		if lost := slices.ContainsFunc(c.rows, func(r claimedRow) bool { return r.reclaim }); lost {
-			k.look = started // there may be more
+			k.nextScan = started // there may be more
 		}
 	}
 	k.claimed(c)
 	if c.limited {
-		k.slow, k.probe = 0, nil // those begin at the start
+		k.slow, k.probe = 0, nil // claims under limits begin at the start
 		return false
 	}
-	if c.ahead || k.probe != nil {
+	if c.skipsClaimed || k.probe != nil {
 		return false
 	}
 	if k.slow = k.slower(c, called); k.slow < slowClaims {
 		return false
 	}
-	k.slow, k.probe, k.floor = 0, c, afterAll
+	k.slow, k.probe, k.runningFrom = 0, c, maxUUID
 	return true
 }
 
-// slower returns how many claims in a row have taken longer than they may, after
-// one that began at the start.
+// slower returns the number of successive slow claims after one that began at the
+// start.
 func (k *claimState) slower(c *claim, called bool) int {
 	k.trip = min(k.trip, c.took)
 	quick := k.quick + time.Duration(len(c.rows))*k.quick/100
@@ -139,16 +141,16 @@ func (k *claimState) slower(c *claim, called bool) int {
 	idle, very := len(c.rows) == 0 && !called, c.took-k.trip > verySlow*quick
 	switch {
 	case idle && !very:
-		return k.slow // nothing waits for the looks of who is idle
+		return k.slow // no execution waits for an idle claim
 	case very && !idle:
-		return slowClaims // what it took would be waited for again
+		return slowClaims // the next claims would take as long
 	}
 	return k.slow + 1
 }
 
 // claimed remembers the last row of each queue.
 func (k *claimState) claimed(c *claim) {
-	if !c.ahead {
+	if !c.skipsClaimed {
 		for i := range c.rows {
 			delete(k.last, c.rows[i].queue)
 		}
@@ -177,24 +179,23 @@ func (k *claimState) start(queue string, ahead bool) place {
 	return last
 }
 
-// duration is about what a claim takes.
+// duration is about the time of a claim.
 func (k *claimState) duration() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(k.took, 500*time.Microsecond)
 }
 
-// expect takes note that leases end no sooner than after d.
+// expect records that a lease may end after d.
 func (k *claimState) expect(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if at := time.Now().Add(d); at.Before(k.look) {
-		k.look = at
+	if at := time.Now().Add(d); at.Before(k.nextScan) {
+		k.nextScan = at
 	}
 }
 
-// next returns how long it is until there may be more for a claim, 0 if that is
-// not known.
+// next returns the time until there may be more to claim, 0 if that is not known.
 func (k *claimState) next(c *claim) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,8 +210,8 @@ func (k *claimState) next(c *claim) time.Duration {
 	if len(c.rows) > 0 {
 		sooner(c.Lease)
 	}
-	if !c.running {
-		sooner(max(time.Microsecond, time.Until(k.look))) // a limit stood in the way
+	if !c.scansRunning {
+		sooner(max(time.Microsecond, time.Until(k.nextScan))) // a limit stood in the way
 	}
 	return next
 }

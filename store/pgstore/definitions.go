@@ -36,7 +36,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return s.save(ctx, tx, &d, upstreams, &body) })
 		})
 	}
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Definition{}, a.error
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 		return err
 	}
 	if d.Kind == store.Job {
-		if err := s.depend(ctx, tx, id, d.Name, upstreams); err != nil {
+		if err := s.saveDependencies(ctx, tx, id, d.Name, upstreams); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Defi
 		err = tx.QueryRow(ctx, s.sql("definition/by_id"), id, int32(latest)).Scan(&d.Kind, &d.Name, &d.Version, body, &d.By, &d.SavedAt)
 		return err == nil, err
 	case d.Base != nil && *d.Base != latest:
-		return false, answer{d.ErrBase(latest)}
+		return false, contractError{d.ErrBase(latest)}
 	}
 	return false, nil
 }
@@ -108,8 +108,8 @@ func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version 
 	return d, nil
 }
 
-// page is how many entries a list has when no limit is given.
-const page = 1000
+// defaultLimit is how many entries a list has when no limit is given.
+const defaultLimit = 1000
 
 // List returns the latest versions of the definitions of a kind.
 func (s *Store) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
@@ -117,7 +117,7 @@ func (s *Store) List(ctx context.Context, kind store.Kind, after string, limit i
 		return nil, err
 	}
 	if limit <= 0 {
-		limit = page
+		limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Definition, error) {
 		d := store.Definition{Kind: kind}

@@ -87,8 +87,8 @@ func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []i
 	return waiting
 }
 
-// waitsOf reads again those results that may wait.
-func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
+// readWaits reads again those results that may wait.
+func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 // refused returns the error of the first execution that was created, but has
 // dependencies that refuse it. Rest are the indexes of those that were not
 // created.
-func (s *Store) refused(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
+func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
 	for i := range list {
 		refusing := store.Refusing(list[i].DependsOn)
 		if len(refusing) == 0 || slices.Contains(rest, i) {
@@ -175,14 +175,14 @@ func (s *Store) refused(ctx context.Context, db querier, list []store.NewExecuti
 			return err
 		}
 		if waits := store.Waits(refusing, latest); len(waits) > 0 {
-			return answer{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
+			return contractError{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
 		}
 	}
 	return nil
 }
 
 // depend keeps what a job depends on, and refuses what would be a cycle.
-func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
+func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
 	if upstreams == nil {
 		upstreams = []string{}
 	}
@@ -200,14 +200,14 @@ func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, ups
 		return err
 	}
 	if path := store.Cycle(job, func(name string) []string { return edges[name] }); path != nil {
-		return answer{&courier.CycleError{Path: path}}
+		return contractError{&courier.CycleError{Path: path}}
 	}
 	return nil
 }
 
-// markWithin is how long the first job that depends on another one waits to be
+// openWriterTimeout is how long the first job that depends on another one waits to be
 // saved.
-const markWithin = 30 * time.Second
+const openWriterTimeout = 30 * time.Second
 
 // markUpstreams sees to it that the executions of jobs are marked as such that
 // others depend on: all new ones, and the most recent one of those that were there
@@ -231,7 +231,7 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	var fresh []string
 	for _, name := range upstreams {
 		if mark, ok := marked[name]; !ok && name != job {
-			return answer{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
+			return contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
 		} else if ok && mark < 2 {
 			fresh = append(fresh, name)
 		}
@@ -242,16 +242,16 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if _, err := s.pool.Exec(ctx, s.sql("dependency/mark_upstreams"), fresh); err != nil {
 		return err
 	}
-	if err := s.outlast(ctx); err != nil {
+	if err := s.awaitOpenWriters(ctx); err != nil {
 		return err
 	}
 	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest"), fresh)
 	return err
 }
 
-// outlast waits until all transactions are over that have written executions.
-func (s *Store) outlast(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, markWithin)
+// awaitOpenWriters waits until all transactions are over that have written executions.
+func (s *Store) awaitOpenWriters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)
 	defer cancel()
 	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {

@@ -44,7 +44,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	}
 	if waiting := waitingOf(list, results); len(waiting) > 0 {
 		s.releaseWaiting(ctx)
-		if err := s.waitsOf(ctx, s.pool, waiting, results); err != nil {
+		if err := s.readWaits(ctx, s.pool, waiting, results); err != nil {
 			return nil, failed("enqueue", err)
 		}
 	}
@@ -79,19 +79,19 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	}
 	waiting := waitingOf(list, results)
 	s.notifier.watchTransaction(xid, queuesOf(results), len(waiting) > 0)
-	if err := s.waitsOf(ctx, tx, waiting, results); err != nil {
+	if err := s.readWaits(ctx, tx, waiting, results); err != nil {
 		return nil, failed("enqueue", err)
 	}
 	return results, nil
 }
 
-// An answer is an error of the contract, which needs no further words.
-type answer struct{ error }
+// A contractError is an error of the contract, which needs no further words.
+type contractError struct{ error }
 
-func (a answer) Unwrap() error { return a.error }
+func (a contractError) Unwrap() error { return a.error }
 
 func enqueueError(err error) error {
-	if a, ok := err.(answer); ok { //nolint:errorlint // it is never wrapped
+	if a, ok := err.(contractError); ok { //nolint:errorlint // it is never wrapped
 		return a.error
 	}
 	return failed("enqueue", err)
@@ -110,7 +110,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 	if err := s.enqueueExisting(ctx, db, list, results, rest); err != nil {
 		return nil, err
 	}
-	return results, s.refused(ctx, db, list, rest)
+	return results, s.checkDependencies(ctx, db, list, rest)
 }
 
 // enqueueExisting completes the results of what was not created.
@@ -127,21 +127,21 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 				return err
 			}
 		}
-		if err := inTheWay(n, x); err != nil {
-			return answer{err}
+		if err := conflict(n, x); err != nil {
+			return contractError{err}
 		}
 		if !same {
-			return answer{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
+			return contractError{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
 	return nil
 }
 
-// inTheWay says why an execution could not be created, given the one that
+// conflict says why an execution could not be created, given the one that
 // exists under its id or key, which is nil if there is none; nil if it is that
 // one.
-func inTheWay(n *store.NewExecution, x *courier.Execution) error {
+func conflict(n *store.NewExecution, x *courier.Execution) error {
 	switch {
 	case x == nil:
 		return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
@@ -316,7 +316,7 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 		return version, rows.Scan(&version)
 	}, s.sql("definition/latest_version"), n.Job)
 	if err == nil && len(versions) == 1 && versions[0] > n.Version {
-		return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
+		return contractError{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}
 	return err
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// nobody is an id that no execution has.
-const nobody = "00000000-0000-0000-0000-000000000000"
+// nilUUID is an id that no execution has.
+const nilUUID = "00000000-0000-0000-0000-000000000000"
 
-// afterAll is an id that comes after those of all executions.
-const afterAll = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+// maxUUID is an id that comes after those of all executions.
+const maxUUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 // uuid returns text as a UUID that Postgres accepts, or one that nothing has.
 func uuid(s string) string {
 	if uuidBytes(s) == (uuidElement{}) {
-		return nobody
+		return nilUUID
 	}
 	return s
 }
@@ -121,7 +121,7 @@ func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, 
 		return nil, err
 	}
 	if limit <= 0 {
-		limit = page
+		limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, scanStep, s.sql("execution/steps"), uuid(string(id)), after, int64(limit))
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, 
 		return nil, err
 	}
 	if limit <= 0 {
-		limit = page
+		limit = defaultLimit
 	}
 	// The entry after the given one may stand in a row that began before it.
 	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/audit"), uuid(string(id)), max(0, after)-maxEntries+2, int64(limit)+maxEntries)

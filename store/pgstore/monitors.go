@@ -64,9 +64,9 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 			case err != nil:
 				return err
 			case !there && p.Revision != 0:
-				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
 			case there && p.Revision != revision:
-				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
 			if p.Anew {
 				if _, err := tx.Exec(ctx, s.sql("monitor/forget_all_files"), p.Name); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Monitor{}, a.error
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Mo
 		return nil, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = page
+		f.Limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Monitor, error) {
 		var r monitorRow
@@ -171,7 +171,7 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Recorded{}, a.error
 	}
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorR
 	}
 	for i := range started {
 		if err := wrong[i]; err != nil {
-			return nil, nil, answer{err}
+			return nil, nil, contractError{err}
 		}
 		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
 	}
@@ -249,21 +249,13 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 	}
 	for _, i := range rest {
 		n, x := &list[i], there[i]
-		if err := inTheWay(n, x); err != nil {
-			return nil, answer{err}
+		if err := conflict(n, x); err != nil {
+			return nil, contractError{err}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 		r.Replace(n.ID, x.ID)
 	}
-	return results, s.refused(ctx, tx, list, rest)
-}
-
-// at is an instant as a parameter; empty if there is none.
-func at(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+	return results, s.checkDependencies(ctx, tx, list, rest)
 }
 
 // fileArgs are the parameters of sql/monitor/save_files.sql.
@@ -274,9 +266,9 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 	handedTimes, handedAt, executions := make([]string, n), make([]string, n), make([]string, n)
 	for i := range files {
 		f := &files[i]
-		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, at(f.Modified), at(f.Since), f.Done, at(f.Gone)
+		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, moment(f.Modified), moment(f.Since), f.Done, moment(f.Gone)
 		appeared[i], handed[i], handedSizes[i] = int32(f.Appeared), int32(f.Handed), f.HandedSize
-		handedTimes[i], handedAt[i] = at(f.HandedModified), at(f.HandedAt)
+		handedTimes[i], handedAt[i] = moment(f.HandedModified), moment(f.HandedAt)
 		if f.Execution != "" {
 			executions[i] = uuid(string(f.Execution))
 		}
@@ -290,7 +282,7 @@ func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile,
 		return nil, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = page
+		f.Limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.SeenFile, error) {
 		var f store.SeenFile

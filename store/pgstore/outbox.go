@@ -55,7 +55,7 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 		events[i] = string(e)
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), sub.Name, sub.Channel, events, some(sub.Jobs), some(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
+		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), sub.Name, sub.Channel, events, textsOf(sub.Jobs), textsOf(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
 		return err
 	})
 	if err != nil {
@@ -65,14 +65,6 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 		s.subscribed.Store(true)
 	}
 	return nil
-}
-
-// some is the list, and not nil, which is no array in SQL.
-func some(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }
 
 func (s *Store) unsubscribe(ctx context.Context, name string) error {
@@ -128,7 +120,7 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 			break
 		}
 		err = repeat(ctx, func() error {
-			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), some(r.Channels), some(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
+			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
 			return err
 		})
 		if err != nil {
@@ -149,7 +141,7 @@ func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) 
 	got := *to
 	err = repeat(ctx, func() error {
 		got, more = *to, false
-		rows, err := s.pool.Query(ctx, s.sql("delivery/take"), some(r.Channels), some(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
+		rows, err := s.pool.Query(ctx, s.sql("delivery/take"), textsOf(r.Channels), textsOf(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
 		if err != nil {
 			return err
 		}
@@ -269,7 +261,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	after, seq := courier.ExecutionID(nobody), int64(0)
+	after, seq := courier.ExecutionID(nilUUID), int64(0)
 	if f.AfterSubscription != "" {
 		var err error
 		if after, seq, err = store.ParseEventID(f.AfterEvent); err != nil {

@@ -134,7 +134,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	s.notifier.init(s)
 	s.claims.init()
 	if r := s.opt.Retention; !r.keepsAll() {
-		s.wg.Go(func() { s.keepRetained(r, s.opt.RetainEvery) })
+		s.wg.Go(func() { s.retainPeriodically(r, s.opt.RetainEvery) })
 	}
 	return s, nil
 }

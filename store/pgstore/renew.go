@@ -129,7 +129,7 @@ func (s *Store) forgetLost(ctx context.Context, tokens map[courier.ExecutionID]s
 	for id := range tokens {
 		ids = append(ids, uuid(string(id)))
 	}
-	standings, err := s.standings(ctx, s.renewals.conn, ids)
+	standings, err := s.leaseStates(ctx, s.renewals.conn, ids)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return courier.Execution{}, a.error
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ type asked struct {
 func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (asked, error) {
 	before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return asked{}, answer{unknown(r.Execution)}
+		return asked{}, contractError{unknown(r.Execution)}
 	}
 	if err != nil {
 		return asked{}, err
@@ -68,7 +68,7 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 	}
 	d, err := store.Decide(&x, expired, r.Kind)
 	if err != nil {
-		return asked{}, answer{err}
+		return asked{}, contractError{err}
 	}
 	args, err := askArgs(before, &x, d, r, "")
 	if err != nil {

@@ -88,9 +88,9 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 	return s.retain(ctx, r, false)
 }
 
-// keepRetained removes what a retention does not keep again and again, until the
+// retainPeriodically removes what a retention does not keep again and again, until the
 // store is closed. Of all processes that do so, one at a time works.
-func (s *Store) keepRetained(r Retention, every time.Duration) {
+func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
 	for wait := rand.N(min(every, time.Minute)); s.notifier.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
@@ -147,7 +147,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 // retainChains removes the chain executions that have ended and of which nothing
 // else is left.
 func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error {
-	for after := nobody; after != ""; {
+	for after := nilUUID; after != ""; {
 		var gone int64
 		err := s.retaining(ctx, alone, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, s.sql("retention/remove_chains"), after, int64(retainExecutions), micros(r.MaxAge), r.Failed).Scan(&after, &gone)

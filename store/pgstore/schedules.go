@@ -92,7 +92,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 				put.Reason, put.Problem, moment(put.Next), moment(put.Due), moment(put.Last), ran, idList(put.Open)).Scan(&got.SavedAt, &got.Revision)
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Schedule{}, a.error
 	}
 	if err != nil {
@@ -122,9 +122,9 @@ func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *store.Schedule) er
 	old, ok := locked[put.Name]
 	switch {
 	case !ok && put.Revision != 0:
-		return answer{courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)}
+		return contractError{courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)}
 	case ok && put.Revision != old.revision:
-		return answer{courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)}
+		return contractError{courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)}
 	case ok && old.kind != put.Kind:
 		_, err = tx.Exec(ctx, s.sql("schedule/remove"), put.Name)
 	}
@@ -174,7 +174,7 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 		return store.Timetable{}, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = page
+		f.Limit = defaultLimit
 	}
 	sql, args := s.sql("schedule/list"), []any{f.After, int64(f.Limit), string(f.Kind), f.Target}
 	if f.Name != "" {

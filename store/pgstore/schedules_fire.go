@@ -27,7 +27,7 @@ type dueRow struct {
 const maxDue = 1000
 
 // Due leases schedules that are due to be looked at.
-func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+func (s *Store) Due(ctx context.Context, limit int, lease time.Duration) (store.Dues, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Dues{}, err
 	}
@@ -36,7 +36,7 @@ func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.D
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
-	}, s.sql("schedule/due"), int64(min(most, maxDue)), micros(lease))
+	}, s.sql("schedule/due"), int64(min(limit, maxDue)), micros(lease))
 	if err != nil {
 		return store.Dues{}, failed("look for due schedules", err)
 	}
@@ -220,7 +220,7 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 	bad := false
 	for _, k := range rest {
 		n, x := &all[k], there[k]
-		if err := inTheWay(n, x); err != nil {
+		if err := conflict(n, x); err != nil {
 			f.wrong[of[k]], bad = err, true
 			continue
 		}
@@ -230,8 +230,8 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 		if got[k].Existed || f.wrong[of[k]] != nil {
 			continue
 		}
-		err := f.s.refused(ctx, tx, all[k:k+1], nil)
-		if a, ok := errors.AsType[answer](err); ok {
+		err := f.s.checkDependencies(ctx, tx, all[k:k+1], nil)
+		if a, ok := errors.AsType[contractError](err); ok {
 			f.wrong[of[k]], bad = a.error, true
 		} else if err != nil {
 			return err
@@ -265,7 +265,7 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 	slices.SortFunc(requests, func(a, b store.Request) int { return cmp.Compare(a.Execution, b.Execution) })
 	for _, r := range requests {
 		asked, err := f.s.ask(ctx, tx, r, courier.State.Ended)
-		if _, ok := errors.AsType[answer](err); ok {
+		if _, ok := errors.AsType[contractError](err); ok {
 			continue // it is gone, or over
 		}
 		if err != nil {

@@ -61,7 +61,7 @@ func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChai
 			continue
 		}
 		results, released, err := s.startOne(ctx, tx, list[i])
-		if a, ok := errors.AsType[answer](err); ok {
+		if a, ok := errors.AsType[contractError](err); ok {
 			wrong[i] = a.error
 			continue
 		}
@@ -78,7 +78,7 @@ func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChai
 func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n store.NewChainExecution) ([]store.StartedChain, []string, error) {
 	plan, err := n.Plan()
 	if err != nil {
-		return nil, nil, answer{err}
+		return nil, nil, contractError{err}
 	}
 	return s.startChains(ctx, tx, []store.NewChainExecution{n}, []*store.ChainPlan{plan})
 }
@@ -119,7 +119,7 @@ func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, lock
 	for k := range requests {
 		a := chainAsk{s: f.s, r: &requests[k], unended: true}
 		err := a.carryOut(ctx, tx)
-		if _, ok := errors.AsType[answer](err); ok {
+		if _, ok := errors.AsType[contractError](err); ok {
 			continue // it is gone, or over
 		}
 		if err != nil {

@@ -36,7 +36,7 @@ func (s *Store) workerRegistered(c *claim, err error) error {
 	}
 	c.register = false
 	r := &s.registry
-	r.left.Store(c.left || c.ahead) // a claim that begins ahead does not read all that is running
+	r.left.Store(c.left || c.skipsClaimed) // a claim that begins ahead does not read all that is running
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.registered == nil {
