@@ -1,11 +1,10 @@
--- Writes what follows for a chain execution that is locked, and creates the
--- executions of the members that are released. Returned are their queues; an empty
--- one says that some of them wait for other jobs. What is an event of the chain is
--- kept for subscriptions, as by sql/delivery/keep_events.inc.sql.
--- $1 chain execution, $2 state, $3 request (empty: none), $4 how the members stand,
--- $5 ordinals of those to be released, $6 now; if that is empty, it is the
--- instant when $7, an execution, entered its state; $8 the member whose failure
--- counts (empty: none).
+-- Advances a chain execution that is locked, and creates the executions of the members
+-- that are released. Returned are their queues; an empty one says that some of them
+-- wait for other jobs. Events of the chain are kept for subscriptions, as by
+-- sql/delivery/keep_events.inc.sql.
+-- $1 chain execution, $2 state, $3 request (empty: none), $4 member states,
+-- $5 ordinals of the released members, $6 now; if that is empty, the time at which
+-- execution $7 entered its state; $8 the member whose failure is reported (empty: none).
 with clock as materialized (
 	select coalesce(nullif($6::text, '')::timestamptz, (select e.state_since from courier.job_executions e where e.id = nullif($7::text, '')::uuid),
 		clock_timestamp()) as now

@@ -1,6 +1,6 @@
--- Creates chain executions, all that do not exist and whose version does.
--- $1 ids, $2 chains, $3 versions, $4 params, $5 who, $6 idempotency keys, $7 plans,
--- $8 how the members stand.
+-- Creates the chain executions that do not exist and whose version does.
+-- $1 ids, $2 chains, $3 versions, $4 params, $5 created by, $6 idempotency keys,
+-- $7 plans, $8 member states.
 with clock as materialized (
 	select clock_timestamp() as now
 )

@@ -1,9 +1,9 @@
--- Keeps the members of chain executions, with what their executions will be.
--- Returned are the ordinals of those whose job's version exists.
--- $1 chain executions, $2 ordinals, $3 names, $4 ids of the executions, $5 jobs, $6 versions,
--- $7 limits of the job, $8 priorities, $9 queues, $10 step types and $11 limit keys as
--- JSON, $12 timeouts in nanoseconds, $13 params, $14 who, $15 types and $16 ids of the
--- first steps, $17 what they wait for, as JSON (empty: nothing).
+-- Creates the members of chain executions, with the columns of their future executions.
+-- Returned are the ordinals of those whose job version exists.
+-- $1 chain executions, $2 ordinals, $3 names, $4 execution ids, $5 jobs, $6 versions,
+-- $7 concurrency limits of the jobs, $8 priorities, $9 queues, $10 step types and
+-- $11 limit keys as JSON, $12 timeouts in nanoseconds, $13 params, $14 created by,
+-- $15 types and $16 ids of the first steps, $17 dependencies as JSON (empty: none).
 insert into courier.chain_members (chain_execution_id, ordinal, name, execution_id, definition_id, version, concurrency_limit, priority, queue,
 	step_types, limit_keys, timeout_ns, params, created_by, first_step_type, first_step_id, waits_for)
 select n.chain_execution_id, n.ord, n.name, n.id, d.id, n.version, n.concurrency_limit, n.priority, n.queue, array(select json_array_elements_text(n.step_types::json)),

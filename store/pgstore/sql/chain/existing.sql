@@ -1,5 +1,5 @@
--- The chain executions that exist already under an id or, for their chain, an
--- idempotency key. $1 ids, $2 chains, $3 keys; returned with their ordinals.
+-- The chain executions that exist under an id or, for their chain, an idempotency key.
+-- $1 ids, $2 chains, $3 keys. Returned are ids and the ordinals of the parameters.
 select c.id::text, n.ord
 from unnest($1::text[]::uuid[], $2::text[], $3::text[]) with ordinality as n (id, chain, key, ord)
 cross join lateral (

@@ -1,5 +1,5 @@
--- Locks the latest executions of the members of a chain execution, and tells how
--- they stand, whether their lease has ended, and the members' ordinals.
+-- Locks the latest executions of the members of a chain execution. Returned are the
+-- executions, whether their leases have ended, and the ordinals of the members.
 -- $1 chain execution.
 select
 \ir ../execution/columns.inc.sql

@@ -1,2 +1,2 @@
--- The store's now.
+-- The time of the database.
 select clock_timestamp()

@@ -1,18 +1,17 @@
--- Writes transitions, at most one for each execution, in the order of their
--- ids. Each is written if its guards hold, and no row tells that it was not.
--- Returned are the ordinals of those that were, and whether others may wait for
--- what has ended.
+-- Writes checkpoints: transitions of running executions, at most one for each
+-- execution, in the order of their ids. A transition is written if its conditions hold
+-- (lease token, audit number, requests). Returned are the ordinals of those that were
+-- written, and whether executions of other jobs may wait for the one that has ended.
 --
--- The row is looked up first and then updated at its place: so its old values
--- are known, which RETURNING can't tell, and no plan can scan the table. Where
--- something changed in between, be it the lease's end, the place is another, and
--- the transition is not written this time.
+-- The row is read first and then updated at its place (ctid). So its old values are
+-- known, which RETURNING does not have, and no plan can scan the table. If the row has
+-- changed in between, its place is another, and the transition is not written.
 --
--- What is written comes from the arrays by their subscripts: many arguments of
--- unnest cost more than all else, and an UPDATE copies all that it is joined with.
+-- Values are taken from the arrays by subscript: unnest with many arguments costs more
+-- than all else, and an UPDATE copies every row that it is joined with.
 --
--- Where nobody has subscribed to anything, events are not kept, and nothing is
--- written once somebody has; see sql/delivery/keep_events.inc.sql.
+-- While nobody has subscribed to events, none are kept, and nothing is written as soon
+-- as somebody has; see sql/delivery/keep_events.inc.sql.
 --
 -- Transitions: $1 execution, $2 token, $3 seq, $4 number of the last entry
 -- but for that of an interrupt,

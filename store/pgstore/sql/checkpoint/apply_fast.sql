@@ -1,9 +1,9 @@
--- Writes what most transitions are, in the same way as sql/checkpoint/apply.sql but with
--- less to decide, since starting a statement costs as much as many rows: the
--- execution goes on or is completed, at most one attempt has completed, which is
--- the present one, nobody has asked for anything, and no member of a chain ends.
--- What is more than that is not written and left to sql/checkpoint/apply.sql. Returned are the
--- ordinals of what was, and whether others may wait for what has ended.
+-- Writes most checkpoints, in the same way as sql/checkpoint/apply.sql but with less to
+-- decide, because the start of a statement costs as much as many rows. It writes a
+-- transition if the execution goes on or is completed, at most one step attempt has
+-- completed, which is the current one, there is no request, and no member of a chain
+-- ends. The others are left to apply.sql. Returned are the ordinals of those that were
+-- written, and whether executions of other jobs may wait for the one that has ended.
 --
 -- An element of an array of texts is found by passing over all before it. So texts
 -- that many transitions share are sent once, in $8, and stand elsewhere as

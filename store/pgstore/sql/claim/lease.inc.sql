@@ -1,6 +1,8 @@
+-- The last part of sql/claim/unlimited.sql and sql/claim/limited.sql: leases the
+-- executions of "lost" and "ready", writes the audit, and registers the worker.
 , pick as materialized (
-	-- A lost worker may have written something after this statement began, and before
-	-- its execution was locked; the takeover comes after that.
+	-- The lost worker may have written after this statement began and before its execution
+	-- was locked. The time of the takeover is later than that.
 	select id, worker, state_since, urgency, due_at, true as reclaim, clock_timestamp() as at from lost
 	union all (
 		select id, '', state_since, urgency, due_at, false, (select now from arg) from ready
@@ -14,7 +16,7 @@
 		started_at = coalesce(e.started_at, (select now from arg)),
 		timeout_started_at = coalesce(e.timeout_started_at, (select now from arg)),
 		worker = (select worker from arg),
-		-- What nobody has claimed or asked anything of yet names its first step.
+		-- An execution that was neither claimed nor changed by a request has its first step.
 		current_step = case when not pick.reclaim and e.first_step_type is not null then 0 else e.current_step end,
 		current_attempt = case when not pick.reclaim and e.first_step_type is not null then 1 else e.current_attempt end,
 		current_started_at = case when not pick.reclaim and e.first_step_type is not null then (select now from arg) else e.current_started_at end,
@@ -30,8 +32,8 @@
 		reclaims = e.reclaims + pick.reclaim::int,
 		last_audit_seq = e.last_audit_seq + case when pick.reclaim or e.first_step_type is not null then 2 else 1 end
 	from pick
-	-- Under limits nothing is locked until here: what was paused and resumed
-	-- meanwhile is left to the next claim.
+	-- Under limits no queued execution is locked until here. One that was paused and
+	-- resumed meanwhile is left to the next claim.
 	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
 \if :unsubscribed
 		and not exists (select from courier.subscriptions where not disabled)
@@ -61,15 +63,15 @@
 	select count(*) as n from claimed
 ), gone as (
 	delete from courier.workers w where w.ctid = any(array(
-		select x.ctid from courier.workers x, arg where arg.noted and x.seen_at < arg.now - interval '1 day' limit 100 for update of x skip locked
+		select x.ctid from courier.workers x, arg where arg.register and x.seen_at < arg.now - interval '1 day' limit 100 for update of x skip locked
 	))
 ), present as (
 	insert into courier.workers (name, workspace, queues, step_types, seen_at)
-	select worker, workspace, queues, types, now from arg where noted
+	select worker, workspace, queues, types, now from arg where register
 	on conflict (name) do update set
 		workspace = excluded.workspace, queues = excluded.queues, step_types = excluded.step_types, seen_at = excluded.seen_at
 ), due as materialized (
-	-- Only if fewer were claimed than could be.
+	-- Only if fewer were claimed than asked for.
 	select least(
 		(select min(d.due_at) from arg, level l, lateral (
 			select e.due_at from courier.job_executions e
@@ -91,8 +93,8 @@
 ), waiting as materialized (
 	select exists (select from courier.job_executions e where e.state = 'queued' and e.waits_for is not null) as any
 ), remains as materialized (
-	-- Not where looks begin later than at the start: it would walk over all before.
-	select arg.noted and arg.floor = '00000000-0000-0000-0000-000000000000'::uuid and (
+	-- Not if scans begin later than at the start: this would read all rows before.
+	select arg.register and arg.floor = '00000000-0000-0000-0000-000000000000'::uuid and (
 		exists (
 			select from (
 				select e.id from courier.job_executions e where e.state = 'queued' and e.waits_for is null order by e.queue, -(e.priority::integer), e.due_at, e.id limit 100

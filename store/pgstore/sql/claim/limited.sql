@@ -1,11 +1,11 @@
--- What sql/claim.sql takes of what is queued where limits may be in force. The
--- lock of sql/claim/lock.sql is held, so no other claim counts meanwhile.
+-- Leases executions where limits may be in force: those whose lease has ended, then
+-- queued ones. The lock of sql/claim/lock.sql is held, so no other claim counts.
 --
--- What is full is left out before anything is put in order. Of the first that
--- are left, each is counted in its job and its keys together with all before
--- it, taken or not. That is too strict where one of those was not taken; the
--- list is cut before the first row for which that makes a difference, and
--- the rest is left to the next claim. The first of all is always taken.
+-- Executions of full jobs and keys are left out before anything is sorted. Of the first
+-- ones that are left, each is counted in its job and its keys together with all before
+-- it, taken or not. That is too strict where one before it was not taken. The list is
+-- cut before the first row for which that makes a difference; the next claim takes the
+-- rest. The first row is always taken.
 \ir candidates.inc.sql
 , run as materialized (
 	select e.definition_id, e.limit_keys from courier.job_executions e where e.state = 'running'

@@ -1,14 +1,13 @@
--- What claims don't see that begin behind the last claimed row, and looks that
--- begin with the first lease that has ended. It walks over all that was ever
--- claimed as long as that can't be removed, beside the claims and not in them.
+-- Finds the executions that claims pass over because they begin behind the last claimed
+-- row, and scans because they begin with the first lease that has ended. It walks over
+-- all dead index entries, beside the claims.
 --
--- $1 workspace, $2 step types, $3 queues; of some of them: $4 which, where claims
--- begin: $5 priority (negative), $6 due, $7 id.
+-- $1 workspace, $2 step types, $3 queues; of some queues: $4 name, where claims begin:
+-- $5 priority (negative), $6 due, $7 id.
 --
--- Each row is the first of a queue that could be claimed and stands before that
--- place, or, without a queue, the first id of what runs although its lease has
--- ended ('' if nothing does) and the microseconds until the next lease ends (0:
--- not known).
+-- Each row is the first claimable execution of a queue before that place. The row without
+-- a queue has the first running execution whose lease has ended ('' if there is none) and
+-- the microseconds until the next lease ends (0: not known).
 with arg as materialized (
 	select clock_timestamp() as now
 ), q as materialized (

@@ -1,8 +1,8 @@
--- The claim of a worker that has reason to think that there is something: its last
--- claim got all that it could take, or it has heard of something new. It does
--- not look at what runs, nor at what becomes due later. Only what may be claimed
--- where no limit is in force is leased; where one may be, nothing is, and the row
--- without an id says so. See sql/claim.sql, which tells what is alike.
+-- Leases queued executions where no limit is in force. A worker sends this statement
+-- when there is probably something to claim: its last claim got all that it asked for,
+-- or a notification came. It reads neither running executions nor those that become due
+-- later. If a limit may be in force it leases nothing, and the row without an id says
+-- so. The comments of sql/claim/candidates.inc.sql hold here too.
 --
 -- $1 worker, $2 workspace, $3 its step types, $4 at most, $5 lease in
 -- microseconds, $6 token; for each queue: $7 which, where to begin: $8 priority

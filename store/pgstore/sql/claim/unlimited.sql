@@ -1,5 +1,5 @@
--- What sql/claim.sql takes of what is queued where no limit is in force. Where
--- one may be, it takes nothing and says so.
+-- Leases executions where no limit is in force: those whose lease has ended, then queued
+-- ones. If a limit may be in force it leases no queued ones and says so.
 \ir candidates.inc.sql
 , first_any as materialized (
 	select c.* from arg, level l cross join lateral (

@@ -1,6 +1,6 @@
--- Saves a body as the next version unless the latest is equal, and returns the
--- latest. It follows sql/definition/lock.sql, which has locked the definition's row, in
--- the same transaction. $1 definition, $2 body, $3 who.
+-- Saves a body as the next version, unless the latest version has it, and returns the
+-- latest version. sql/definition/lock.sql has locked the definition in the same
+-- transaction. $1 definition, $2 body, $3 saved by.
 with latest as (
 	select v.version, v.body as body, v.saved_by, v.saved_at
 	from courier.job_definitions d

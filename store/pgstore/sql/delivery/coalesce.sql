@@ -1,8 +1,8 @@
--- Makes one delivery of all that is held back of an event of a job, for each that
--- has no window that lasts. $1 channels, $2 subscriptions that are left out,
--- $3 how many events it names besides the first, $4 characters of their errors.
--- Who joins first opens the window that sql/delivery/take.sql prolongs, so that of two at
--- once only one does.
+-- Joins the held events of each kind to one delivery, where no window lasts.
+-- $1 channels, $2 subscriptions to skip, $3 how many events the delivery names besides
+-- the first, $4 the length of their errors in characters. The statement that joins first
+-- opens the window, which sql/delivery/take.sql extends; so only one of two concurrent
+-- statements joins.
 with clock as materialized (
 	select clock_timestamp() as now
 ), sub as materialized (

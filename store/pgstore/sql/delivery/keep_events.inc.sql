@@ -1,17 +1,16 @@
--- Keeps the events of what a statement writes, for each subscription that wants
--- them: a part of sql/checkpoint/apply.sql, progress.sql, ask.sql, claim.sql and
--- claim_busy.sql, which have inserted the rows of "audit". What stands for
--- "ended" below is sql/outbox_ended.sql where steps end, and what for "failure" the
--- failure that sql/checkpoint/apply.sql writes, whose step the event names.
+-- Keeps the events of a statement for each subscription that wants them. It is a part of
+-- the statements that insert rows of the audit as "audit": claims, checkpoints and
+-- requests. In those where steps end (ended_steps), "ended" has the inserted step
+-- executions; failures says that parameter 16 has failures, whose step the event names.
 --
--- A row of the audit has up to three entries here: the attempt that ended, the
--- change of the execution's state, the attempt that started; one that was
--- interrupted comes after the first, and is no event. store.EventOf says which
--- entry stands for which event. The execution's row is that from before the
--- statement: one that no worker has claimed yet has not started.
+-- An audit row has up to three entries here: the step attempt that ended, the change of
+-- the execution's state, the step attempt that started. An interrupted step comes after
+-- the first, and is no event. store.EventOf defines which entry is which event. The row
+-- of the execution is the one from before the statement: an execution that no worker has
+-- claimed before has not started.
 --
--- While nobody has subscribed to anything, a store sends these statements without
--- this part, but with a condition that lets them write nothing as soon as
+-- While nobody has subscribed to events, a store sends these statements without this
+-- part and with a condition (unsubscribed) that lets them write nothing as soon as
 -- somebody has. So it costs next to nothing, and no event is missed.
 , kept as (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, step, step_id, step_type, iteration,

@@ -1,6 +1,6 @@
--- A page of what has not been delivered. $1 subscription (empty: all), $2 state
--- (empty: all), behind: $3 subscription (empty: from the first), $4 execution,
--- $5 seq; $6 at most.
+-- A page of events that have not been delivered. $1 subscription (empty: all), $2 state
+-- (empty: all), after: $3 subscription (empty: from the first), $4 execution, $5 seq;
+-- $6 at most how many.
 select s.name, o.execution_id::text, o.seq, o.event, o.job, o.chain, o.version, o.at, o.step, o.step_id, o.step_type, o.iteration, o.step_attempt,
 	o.bytes, o.reason, o.error, o.by, o.event_count, o.more_events, o.attempts, coalesce(o.last_error, ''), o.due_at, o.state
 from courier.outbox o join courier.subscriptions s on s.id = o.subscription_id

@@ -1,7 +1,6 @@
--- Makes deliveries due that have failed, or wait for their next attempt: those that
--- nobody has taken. $1 subscription, $2 whether all, else $3
--- executions and $4 seqs. Returned are whether the subscription is there, and how
--- many there were.
+-- Makes deliveries due that have failed or wait for their next attempt, unless a worker
+-- has leased them. $1 subscription, $2 whether all, else $3 executions and $4 seqs.
+-- Returned are whether the subscription exists, and how many deliveries became due.
 with of as materialized (
 	select s.id from courier.subscriptions s where s.name = $1::text
 ), again as (

@@ -1,7 +1,7 @@
--- Says what came of deliveries. $1 subscriptions, $2 executions, $3 seqs,
--- $4 tokens, $5 verdicts, $6 delays in microseconds, $7 errors, $8 for how many
--- microseconds failed ones are kept. One that somebody else has taken meanwhile is
--- left alone.
+-- Records the results of deliveries. $1 subscriptions, $2 executions, $3 seqs,
+-- $4 tokens, $5 results, $6 delays in microseconds, $7 errors, $8 for how many
+-- microseconds failed deliveries are kept. A delivery whose lease has passed to another
+-- worker is not changed.
 with clock as materialized (
 	select clock_timestamp() as now
 ), said as materialized (

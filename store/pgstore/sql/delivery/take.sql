@@ -1,10 +1,10 @@
--- Leases deliveries that are due, those first that have been due longest.
--- $1 channels, $2 subscriptions from which nothing is taken, $3 at most, $4 at most
--- of each subscription, $5 lease in microseconds, $6 token.
+-- Leases due deliveries, those first that have been due longest. $1 channels,
+-- $2 subscriptions to skip, $3 at most how many, $4 at most how many of a subscription,
+-- $5 lease in microseconds, $6 token.
 --
--- Each row is a delivery, or, without a subscription, what else there is: the
--- microseconds until the next is due or a window ends, whether something that is
--- held back can be joined now, and the types of events that are wanted.
+-- The row without a subscription has the microseconds until the next delivery is due or
+-- a window ends, whether held events can be coalesced now, and the types of events that
+-- somebody has subscribed to.
 with clock as materialized (
 	select clock_timestamp() as now
 ), sub as materialized (

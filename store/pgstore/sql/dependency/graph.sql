@@ -1,4 +1,5 @@
--- What jobs depend on, and what those do, and so on. $1 where to begin.
+-- The dependencies of a job, those of the jobs that it depends on, and so on.
+-- $1 definition of the job.
 with recursive reached as (
 	select j.definition_id, j.upstream_id from courier.job_dependencies j where j.definition_id = $1::int
 	union

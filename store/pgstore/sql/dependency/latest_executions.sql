@@ -1,4 +1,4 @@
--- The most recent executions of jobs. $1 jobs.
+-- The latest executions of jobs. $1 jobs.
 select d.name, latest.id::text, latest.state
 from courier.job_definitions d
 cross join lateral (

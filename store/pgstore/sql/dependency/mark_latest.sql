@@ -1,5 +1,5 @@
--- Marks the most recent executions of jobs that were created before others
--- depended on them. All that write what is not marked are over. $1 names.
+-- Marks the latest executions of jobs that were created before the jobs had dependents.
+-- All transactions that write executions without the mark have ended. $1 names.
 with latest as materialized (
 	select d.id as definition, (
 		select x.id from courier.job_executions x where x.definition_id = d.id

@@ -1,3 +1,3 @@
--- Has new executions of jobs marked as such on which others depend. $1 names.
+-- Marks jobs as having dependents, so that new executions are marked. $1 names.
 update courier.job_definitions d set dependents = 1
 where d.kind = 'job' and d.name = any($1::text[]) and d.dependents = 0

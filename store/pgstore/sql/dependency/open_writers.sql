@@ -1,5 +1,5 @@
--- The transactions that have written executions and are not over. $1 only which,
--- unless it is empty, $2 the table of executions.
+-- The open transactions that have written executions. $1 only these, unless it is empty,
+-- $2 the table of executions.
 select distinct l.virtualtransaction
 from pg_catalog.pg_locks l
 where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.granted

@@ -1,6 +1,6 @@
--- Lets through the executions that wait and whose dependencies are all met in one
--- snapshot. What somebody is changing is passed over: whoever asks something of
--- it, or lets it through, is at it. Returned are their queues.
+-- Releases the waiting executions whose dependencies are all met in one snapshot.
+-- Executions that another statement has locked are skipped: a request or another release
+-- is at work on them. Returned are the queues of the released ones.
 with waiting as materialized (
 	select e.id, e.waits_for from courier.job_executions e where e.state = 'queued' and e.waits_for is not null
 ), term as materialized (

@@ -1,4 +1,5 @@
--- Keeps what the latest version of a job depends on. $1 the job's definition, $2 names.
+-- Saves the jobs that the latest version of a job depends on. $1 definition of the job,
+-- $2 names.
 with upstream as materialized (
 	select d.id from courier.job_definitions d where d.kind = 'job' and d.name = any($2::text[])
 ), gone as (

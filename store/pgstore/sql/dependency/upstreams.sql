@@ -1,2 +1,2 @@
--- How jobs are marked on which others depend. $1 names.
+-- The values of dependents of jobs. $1 names.
 select d.name, d.dependents from courier.job_definitions d where d.kind = 'job' and d.name = any($1::text[]) and d.latest_version > 0

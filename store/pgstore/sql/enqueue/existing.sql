@@ -1,5 +1,5 @@
--- The executions that exist already under an id or, for their job, an
--- idempotency key. $1 ids, $2 jobs, $3 keys; returned with their ordinals.
+-- The executions that exist under an id or, for their job, an idempotency key. $1 ids,
+-- $2 jobs, $3 keys. Returned are the executions and the ordinals of the parameters.
 select
 \ir ../execution/columns.inc.sql
 	, n.ord

@@ -1,11 +1,10 @@
--- Creates executions, all that do not exist and whose version does.
--- $1 ids, $2 jobs, $3 versions, $4 limits of the job, $5 priorities, $6 queues,
--- $7 step types and $8 limit keys as JSON, $9 timeouts in nanoseconds, $10 params,
--- $11 who, $12 idempotency keys, $13 delays in microseconds, $14 held, $15 now, if
--- another statement of the same call has begun before, $16 types and $17 ids of
--- the first steps: a present step that has not begun, for the first claim to start,
--- $18 whether the version has to be the latest, $19 what they wait for, as JSON
--- (empty: nothing).
+-- Creates the executions that do not exist and whose job version does.
+-- $1 ids, $2 jobs, $3 versions, $4 concurrency limits of the jobs, $5 priorities,
+-- $6 queues, $7 step types and $8 limit keys as JSON, $9 timeouts in nanoseconds,
+-- $10 params, $11 created by, $12 idempotency keys, $13 delays in microseconds, $14 held,
+-- $15 now, if an earlier statement of the same call has asked for it, $16 types and
+-- $17 ids of the first steps, which the first claim starts, $18 whether the version must
+-- be the latest, $19 dependencies as JSON (empty: none).
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (

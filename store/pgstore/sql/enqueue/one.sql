@@ -1,10 +1,10 @@
--- Creates one execution as sql/enqueue/many.sql does, in half of the time: a list of
--- one costs as much to look into as it costs to create what is in it.
--- $1 id, $2 job, $3 version, $4 limit of the job, $5 priority, $6 queue, $7 step
--- types, $8 limit keys, $9 timeout in nanoseconds, $10 params, $11 who,
+-- Creates one execution as sql/enqueue/many.sql does, in half of the time: unnesting a
+-- list of one costs as much as the INSERT.
+-- $1 id, $2 job, $3 version, $4 concurrency limit of the job, $5 priority, $6 queue,
+-- $7 step types, $8 limit keys, $9 timeout in nanoseconds, $10 params, $11 created by,
 -- $12 idempotency key, $13 delay in microseconds, $14 held, $15 type and $16 id of the
--- first step, $17 whether the version has to be the latest, $18 what it waits for,
--- $19 channel (empty: none) and $20 what to tell there if it is queued.
+-- first step, $17 whether the version must be the latest, $18 dependencies, $19 channel
+-- (empty: none) and $20 payload of a notification if the execution may be claimed.
 with created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,

@@ -1,5 +1,5 @@
--- The audit of an execution by rows, each with the record of the attempt that
--- ended. $1 execution, $2 from which number, $3 at most.
+-- The audit of an execution, each row with the step execution that it refers to.
+-- $1 execution, $2 the first number, $3 at most how many rows.
 select a.seq, a.at, a.ended_step, coalesce(a.ended_started, false), a.ended_elapsed_us,
 	coalesce(s.step_id, ''), coalesce(s.step_type, ''), s.iteration, coalesce(s.attempt, 0), coalesce(s.state, ''), coalesce(s.bytes, 0),
 	coalesce(s.reason, ''), coalesce(s.error, ''), s.started_at,

@@ -1,4 +1,4 @@
--- An execution. $1 which.
+-- An execution. $1 id.
 select
 \ir columns.inc.sql
 from courier.job_executions e

@@ -1,4 +1,4 @@
--- The latest record of each step of the present attempt of executions. $1 which.
+-- The latest step execution of each step in the current attempt of executions. $1 ids.
 with recursive x as materialized (
 	select id, attempt from courier.job_executions where id = any($1::text[]::uuid[])
 ), l as (

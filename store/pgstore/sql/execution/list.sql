@@ -1,5 +1,4 @@
--- Executions, newest first. What stands for "filter" below narrows them.
--- $1 at most, and what the filters say.
+-- Executions, newest first. $1 at most how many; the filter has the rest.
 select
 \ir columns.inc.sql
 from courier.job_executions e

@@ -1,5 +1,5 @@
--- The records of an execution in the order of their numbers, which the audit
--- has. $1 execution, $2 after which number, $3 at most.
+-- The step executions of an execution, in the order of the audit. $1 execution, $2 the
+-- number before the first, $3 at most how many.
 select
 \ir step_columns.inc.sql
 from courier.job_audit_log a

@@ -1,4 +1,4 @@
--- How the executions stand. $1 up to how many queued ones are counted.
+-- The executions as Health reports them. $1 up to how many queued ones are counted.
 with recursive clock as materialized (
 	select clock_timestamp() as now
 ), run as materialized (

@@ -1,7 +1,7 @@
--- Who holds the oldest snapshot or transaction that vacuum in this database has
--- to respect, besides this statement: a session, which may be a standby's, a
--- prepared transaction, or a replication slot. A session that has written holds
--- by its own transaction even without a snapshot; one that vacuums holds nothing.
+-- The oldest snapshot or transaction that vacuum in this database has to respect, except
+-- for this statement's own: of a session, possibly of a standby, of a prepared
+-- transaction, or of a replication slot. A session that has written counts by its own
+-- transaction even without a snapshot; one that vacuums does not count.
 select h.kind, h.pid, h.name, h.application, h.role, h.state, h.query, h.hidden,
 	coalesce((extract(epoch from clock_timestamp() - h.since) * 1000000)::bigint, 0), h.age
 from (

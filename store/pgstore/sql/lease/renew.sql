@@ -1,7 +1,7 @@
--- Extends the leases that still are their holder's, and brings what operators
--- want. Rows that another statement is writing are passed over, so that this
--- one never waits: their holder is alive, and asks for them again at once.
--- $1 executions, $2 tokens, $3 for how long, in microseconds.
+-- Extends leases that have not passed to another worker, and returns the requests for
+-- their executions. Rows that another statement has locked are skipped, so that a renewal
+-- never waits: the caller asks for them again at once. $1 executions, $2 tokens, $3 for
+-- how many microseconds.
 with l as (
 	select e.id from unnest($1::text[]::uuid[], $2::text[]::uuid[]) as l (id, token)
 	join courier.job_executions e on e.id = l.id and e.lease_token = l.token and e.state = 'running'

@@ -1,10 +1,9 @@
--- Leases monitors that are due to look at their directories.
--- $1 listers, $2 at most, $3 lease in microseconds, $4 names of those that are
--- taken early.
+-- Leases the monitors whose directories have to be polled. $1 listers, $2 at most how
+-- many, $3 lease in microseconds, $4 names of monitors that are polled early.
 --
--- Those that somebody else has just locked are passed over. Every row has the
--- instant and the microseconds until the next one is due (0: none is), and if no
--- monitor is leased there is one row with no more than that.
+-- Monitors that another statement has locked are skipped. Each row has the time and the
+-- microseconds until the next monitor is due (0: none is). If no monitor is due there is
+-- one row with these alone.
 with arg as materialized (
 	select clock_timestamp() as now, $2::bigint as most, $3::bigint * interval '1 microsecond' as lease
 ), due as materialized (

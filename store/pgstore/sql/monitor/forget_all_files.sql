@@ -1,2 +1,2 @@
--- Forgets what a monitor has seen. $1 name.
+-- Removes the files that a monitor has seen. $1 name.
 delete from courier.monitor_files f where f.monitor = $1::text

@@ -1,4 +1,4 @@
--- Removes a monitor and what it has seen. $1 name.
+-- Removes a monitor and its files. $1 name.
 with removed as (
 	delete from courier.monitors m where m.name = $1::text returning m.name
 ), files as (

@@ -1,7 +1,7 @@
--- Replaces what is known of files. $1 monitor; of each file $2 name, $3 size,
--- $4 time, $5 since when, $6 done, $7 gone, $8 appeared, $9 handed, $10 size and
--- $11 time then, $12 when, $13 execution. Instants and ids may be empty. No name
--- is there twice.
+-- Saves the state of files. $1 monitor; of each file $2 name, $3 size, $4 modification
+-- time, $5 unchanged since, $6 whether it has a done file, $7 missing since,
+-- $8 appearances, $9 the appearance that was handed over, $10 size and $11 modification
+-- time then, $12 when, $13 execution. Times and ids may be empty. Names are distinct.
 insert into courier.monitor_files as f (monitor, name, size, modified_at, unchanged_since, has_done_file, missing_since, appearances, handed_appearance, handed_size, handed_modified_at, handed_at, execution_id)
 select $1::text, u.name, u.size, nullif(u.modified, '')::timestamptz, u.since::timestamptz, u.done, nullif(u.gone, '')::timestamptz,
 	u.appeared, u.handed, u.handed_size, nullif(u.handed_modified, '')::timestamptz, nullif(u.handed_at, '')::timestamptz, nullif(u.execution, '')::uuid

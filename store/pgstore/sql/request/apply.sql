@@ -1,9 +1,9 @@
--- Carries out what sql/request/lock.sql has locked an execution for, and writes its
--- audit. $1 execution, $2 the state it enters (empty: none), $3 the request that is
--- left to its worker (empty: none), $4 who asked, $5 whether it is a resume, $6 the
--- marks then, $7 the present step as JSON if it goes back to pending, $8 now, if that
--- has been asked for before, $9 whether it begins again without its files, $10 the
--- reason for the audit, $11 what was given as the reason.
+-- Carries out a request on an execution that sql/request/lock.sql has locked, and writes
+-- the audit. $1 execution, $2 its new state (empty: unchanged), $3 the request that its
+-- worker has to carry out (empty: none), $4 who asked, $5 whether it is a resume,
+-- $6 retry_state after a resume, $7 the current step as JSON if it goes back to pending,
+-- $8 now, if an earlier statement has asked for it, $9 whether the execution restarts
+-- without its files, $10 the class of the reason for the audit, $11 the reason.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), before as materialized (

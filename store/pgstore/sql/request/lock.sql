@@ -1,5 +1,4 @@
--- Locks an execution and tells how it stands, and whether its lease has ended.
--- $1 which.
+-- Locks an execution and returns it, and whether its lease has ended. $1 execution.
 select
 \ir ../execution/columns.inc.sql
 	, e.state = 'running' and e.lease_expires_at <= clock_timestamp()

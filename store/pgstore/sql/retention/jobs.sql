@@ -1,12 +1,10 @@
--- The jobs that have executions to be removed: of each the first of them, and
--- the last ones that can be too old and too many.
+-- The jobs that have executions to be removed: of each the first execution, and the last
+-- ones that can be too old and too many. Ids are in the order of creation by the clocks
+-- of those who created them; ages are by the clock of the database.
 --
--- Ids are in the order in which executions were created, as the clocks of those
--- who created them told; how old they are, only the database's clock tells.
---
--- $1 jobs with a rule of their own; of each $2 the age in microseconds, $3 the
--- count, $4 whether failed ones are removed; $5, $6 and $7 the same for all
--- other jobs. 0 is no limit.
+-- $1 jobs with a rule of their own; of each $2 the age in microseconds, $3 the count,
+-- $4 whether failed ones are removed; $5, $6 and $7 the same for all other jobs. 0 is no
+-- limit.
 with clock as materialized (
 	select clock_timestamp() as now
 ), rule as (

@@ -1,11 +1,11 @@
--- Removes chain executions that have ended and of whose members no execution is
--- left: all were removed, or there never was one and the time is over. It looks at
--- some, in the order of their ids. Those that somebody is changing are passed
--- over. Returned are the last one that it looked at (empty: there is none) and how
--- many are gone.
+-- Removes chain executions that have ended and whose members have no execution left, or
+-- never had one and are too old. It looks at some, in the order of their ids, and skips
+-- those that another statement has locked. Returned are the last one that it looked at
+-- (empty: there was none) and how many were removed.
 --
--- $1 after which chain execution, $2 at most how many, $3 for how long those without
--- executions are kept, in microseconds (0: for ever), $4 whether failed ones are removed.
+-- $1 the chain execution before the first, $2 at most how many, $3 the age in
+-- microseconds at which those without executions are removed (0: never), $4 whether
+-- failed ones are removed.
 with clock as materialized (
 	select clock_timestamp() as now
 ), part as materialized (

@@ -1,9 +1,9 @@
--- Removes executions of a job, in the order of their ids, with their records
--- and their audit. It follows sql/retention/begin.sql in the same transaction.
--- Executions that somebody is changing are passed over, and so are the members of
--- a chain execution that goes on, or can still be retried: others may read what
--- they have left. Kept is also the most recent execution of a job that others
--- depend on. Returned are how many are gone, and the last of them.
+-- Removes executions of a job, in the order of their ids, with their step executions and
+-- their audit. sql/retention/begin.sql precedes it in the same transaction. It skips
+-- executions that another statement has locked, members of a chain execution that has not
+-- ended or can be retried, because others may read their outputs, and the latest
+-- execution of a job that other jobs depend on. Returned are how many were removed, and
+-- the last id.
 --
 -- $1 job, $2 from which execution, $3 the last that can be too old, $4 that age
 -- in microseconds, $5 the last that is too many, $6 whether failed ones are

@@ -1,13 +1,12 @@
--- Leases schedules that are due to be looked at, and tells what is needed to
--- decide on them. $1 at most, up to 1000, $2 lease in microseconds.
+-- Leases due schedules, and returns what an engine needs to fire them. $1 at most how
+-- many, up to 1000, $2 lease in microseconds.
 --
--- The limits that are written out tell the planner that few rows are read: from
--- a parameter it would expect a tenth of all that may be due, and with a million
--- schedules find that worth compiling.
+-- The literal limits let the planner expect few rows. For a parameter it expects a tenth
+-- of all due schedules, and compiles the statement if there are a million.
 --
--- Those that somebody else has just locked are passed over. Every row has the
--- instant and the microseconds until the next one is due (0: none is), and if no
--- schedule is leased there is one row with no more than that.
+-- Schedules that another statement has locked are skipped. Each row has the time and the
+-- microseconds until the next schedule is due (0: none is). If no schedule is due there
+-- is one row with these alone.
 with arg as materialized (
 	select clock_timestamp() as now, $1::bigint as most, $2::bigint * interval '1 microsecond' as lease
 ), job as materialized (

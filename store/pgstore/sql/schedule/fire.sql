@@ -1,8 +1,8 @@
--- Writes what became of schedules that were fired, which are locked.
--- $1 names; of each $2 disabled, $3 paused, $4 waiting, $5 failures, $6 reason,
--- $7 problem, $8 next tick, $9 due, $10 last tick, $11 last execution, $12 open
--- executions as JSON, $13 the microseconds from now after which it is due, in
--- place of $9, if not 0. Instants and ids may be empty.
+-- Updates schedules after they were fired. They are locked.
+-- $1 names; of each $2 disabled, $3 paused, $4 waiting, $5 successive failures,
+-- $6 reason, $7 problem, $8 next fire time, $9 due, $10 last fire time, $11 last
+-- execution, $12 open executions as JSON, $13 if not 0, the microseconds from now until
+-- it is due, in place of $9. Times and ids may be empty.
 with u as materialized (
 	select u.name, u.disabled, u.paused, u.waiting, u.consecutive_failures, u.reason, u.problem, nullif(u.next, '')::timestamptz as next_fire_at,
 		case when u.after > 0 then clock.now + u.after * interval '1 microsecond' else nullif(u.due, '')::timestamptz end as due_at,

@@ -1,4 +1,4 @@
--- A schedule, and the instant; without the former if it is not there. $1 name.
+-- A schedule, and the time; the time alone if it does not exist. $1 name.
 select clock_timestamp(), s.kind, s.name, s.target, s.body, s.saved_at, s.revision, s.disabled, s.paused, s.waiting, s.consecutive_failures, s.reason, s.problem,
 	s.next_fire_at, s.due_at, s.last_fire_at, s.last_execution_id, s.open_execution_ids
 from (select) one

@@ -1,6 +1,5 @@
--- A page of schedules, in the order of their names, and the instant; the latter
--- alone if there are none. $1 after which name, $2 at most,
--- $3 of which kind, $4 of which job or chain; empty for all.
+-- A page of schedules by name, and the time; the time alone if there are none. $1 the
+-- name before the first, $2 at most how many, $3 kind, $4 job or chain; empty: all.
 select clock_timestamp(), s.kind, s.name, s.target, s.body, s.saved_at, s.revision, s.disabled, s.paused, s.waiting, s.consecutive_failures, s.reason, s.problem,
 	s.next_fire_at, s.due_at, s.last_fire_at, s.last_execution_id, s.open_execution_ids
 from (select) one

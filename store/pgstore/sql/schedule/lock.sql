@@ -1,5 +1,4 @@
--- Locks schedules, in the order of their names, and tells what they are.
--- $1 names.
+-- Locks schedules, in the order of their names, and returns their revisions. $1 names.
 with job as materialized (
 	select s.name, s.revision from courier.job_schedules s where s.name = any($1::text[]) order by s.name for update
 ), chain as materialized (

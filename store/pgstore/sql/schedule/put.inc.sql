@@ -1,9 +1,9 @@
--- Creates a schedule or replaces it; that of chains is the same with the other
--- table. The first revision is an instant in microseconds, so that of a schedule
--- that is removed and put again none comes twice.
--- $1 name, $2 target, $3 body, $4 disabled, $5 paused, $6 waiting, $7 failures,
--- $8 reason, $9 problem, $10 next tick, $11 due, $12 last tick, $13 last execution,
--- $14 open executions as JSON; instants and ids may be empty.
+-- The rest of a statement that creates or replaces a schedule. The first revision is a
+-- time in microseconds, so a schedule that is removed and created again gets no revision
+-- a second time.
+-- $1 name, $2 target, $3 body, $4 disabled, $5 paused, $6 waiting, $7 successive
+-- failures, $8 reason, $9 problem, $10 next fire time, $11 due, $12 last fire time,
+-- $13 last execution, $14 open executions as JSON. Times and ids may be empty.
 as s (name, target, body, saved_at, revision, disabled, paused, waiting, consecutive_failures, reason, problem,
 	next_fire_at, due_at, last_fire_at, last_execution_id, open_execution_ids)
 select $1::text, $2::text, $3::text, clock.now, (extract(epoch from clock.now) * 1000000)::bigint, $4::bool, $5::bool, $6::bool, $7::int,

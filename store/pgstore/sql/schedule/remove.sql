@@ -1,4 +1,4 @@
--- Removes a schedule. $1 name. Returned is a row if it was there.
+-- Removes a schedule. $1 name. Returned is a row if it existed.
 with job as (
 	delete from courier.job_schedules s where s.name = $1::text returning s.name
 ), chain as (

@@ -1,5 +1,5 @@
--- Removes a subscription and all that was kept for it; also what was kept for
--- one that was removed just then. $1 name. Returned is whether it was there.
+-- Removes a subscription and its undelivered events, and events of subscriptions that
+-- were removed at the same moment. $1 name. Returned is whether it existed.
 with gone as (
 	delete from courier.subscriptions s where s.name = $1::text returning s.id
 ), windows as (

@@ -1,5 +1,5 @@
--- The workers that are present: that have claimed within $1 microseconds, or hold a
--- lease that has not ended. $2 at most.
+-- The workers that have claimed within $1 microseconds, or hold a lease that has not
+-- ended. $2 at most how many.
 select w.name, w.workspace, w.queues, w.step_types, w.seen_at
 from courier.workers w
 where w.seen_at > clock_timestamp() - $1::bigint * interval '1 microsecond'

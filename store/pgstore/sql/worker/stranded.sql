@@ -1,6 +1,7 @@
--- What has been due or lost for $1 microseconds at least, in groups of those that
--- the same workers can take: of each queue and priority the first $2 at most, and as
--- many of what runs. So it costs the same however many wait.
+-- Executions that have been due, or whose lease has been over, for at least
+-- $1 microseconds, in groups that the same workers can take: the first $2 of each queue
+-- and priority, and as many of the running ones. So the cost does not depend on how many
+-- wait.
 with recursive arg as materialized (
 	select clock_timestamp() - $1::bigint * interval '1 microsecond' as before, $2::bigint as most
 ), level as (
