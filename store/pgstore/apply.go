@@ -14,9 +14,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Apply writes the progress of a running execution. What is waiting to be
-// written when a writer becomes free is written in one statement, so with many
-// executions at once many share a commit; alone, each is written at once.
+// Apply writes a checkpoint of a running execution. A free writer takes all
+// checkpoints that are waiting and writes them in one statement. So many executions
+// share a commit, and a single one is written at once.
 func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
@@ -87,7 +87,8 @@ func transitionBytes(t *store.Transition) int {
 	return n
 }
 
-// writers write what callers of Apply bring. There are none while nobody does.
+// writers write the checkpoints of callers of Apply. Their goroutines end when
+// nothing is waiting.
 type writers struct {
 	mu      sync.Mutex
 	waiting []*applyCall
@@ -96,10 +97,10 @@ type writers struct {
 	large   sync.Mutex
 }
 
-// What one statement writes at most. The bytes are those of outputs; a
-// transition that has more is written alone, beside the writers. One with more than
-// maxTransition is refused: the server takes no message of more than a gigabyte,
-// and holds a statement's texts several times.
+// Limits of one statement. The bytes are those of outputs. A transition with more
+// than maxBytes is written alone, beside the writers. One with more than
+// maxTransition is refused: the server takes no message of more than a gigabyte, and
+// holds the texts of a statement several times.
 const (
 	maxBatch      = 256
 	maxBytes      = 1 << 20
@@ -125,9 +126,9 @@ func (s *Store) writeLarge(a *applyCall) {
 	s.writeBatch(ctx, s.pool, []*applyCall{a})
 }
 
-// A further writer begins when so many transitions are waiting, or when those
-// that write have been at it for a while. The fewer, the more each statement
-// writes, and the less all of it costs.
+// Another writer begins when manyWaiting transitions are waiting, or when the others
+// have been writing for longWriting. With fewer writers each statement writes more,
+// and all of it costs less.
 const (
 	manyWaiting = 32
 	longWriting = 2 * time.Millisecond

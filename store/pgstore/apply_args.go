@@ -46,8 +46,8 @@ func set[T int32 | int64](column *[]T, n, i int, v T) {
 	(*column)[i] = v
 }
 
-// uuids are a parameter of the type uuid[]. It is sent in half of what the text
-// takes, and the server need not parse it.
+// uuids are a parameter of the type uuid[]. The binary form has half the size of the
+// text, and the server need not parse it.
 type uuids []uuidElement
 
 type uuidElement [16]byte

@@ -14,9 +14,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// writeBatch writes transitions of different executions, in the order of their
-// ids, and tells their callers what came of it. Those that are progress and no
-// more go by a statement that costs less; what it leaves goes with the rest.
+// writeBatch writes transitions of different executions, in the order of their ids,
+// and returns the results to the callers. Most go by the statement that costs less;
+// what that leaves goes with the rest.
 func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
 	var plain, rest []*applyCall
 	for _, a := range batch {
@@ -35,8 +35,8 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) 
 	s.writeAll(ctx, db, rest)
 }
 
-// progress writes transitions by sql/checkpoint/apply_fast.sql and returns those that it does
-// not cover after all, or not together.
+// progress writes transitions by sql/checkpoint/apply_fast.sql. It returns those that
+// the statement did not write.
 func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
 	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply_fast"), progressArgs(batch))
 	switch {
@@ -77,8 +77,8 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 	}
 }
 
-// failed is the error of a transition that could not be written. What the server
-// refuses may be allowed to other roles, so it names the role.
+// failed is the error of a transition that could not be written. It names the role,
+// since other roles may have the rights that this one lacks.
 func (a *applyCall) failed(s *Store, err error) error {
 	what := fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution)
 	if code(err) != "" {
@@ -87,8 +87,8 @@ func (a *applyCall) failed(s *Store, err error) error {
 	return failed(what, err)
 }
 
-// send sends a statement that writes transitions, and tells the callers of
-// those that it wrote. It returns the others.
+// send sends a statement that writes transitions, and returns to the callers of those
+// that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
 	if conn, ok := db.(*pgxpool.Conn); ok {
 		args = presize(conn, args)
@@ -131,8 +131,9 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql st
 	return left, nil
 }
 
-// writeOnce sends the statement and tells the callers whose transitions are
-// decided. It returns the others: what stood in their way has just gone.
+// writeOnce sends sql/checkpoint/apply.sql and returns the result to the callers
+// whose transitions are written or refused. It returns the others: a concurrent
+// change was in their way.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
 	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply"), applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
@@ -166,7 +167,7 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) (
 	return rest, nil
 }
 
-// moved tells who waits for work what a transition may have made claimable.
+// transitionWritten wakes the workers that may claim after a transition.
 func (s *Store) transitionWritten(t *store.Transition) {
 	switch t.To {
 	case courier.Running:
@@ -177,7 +178,7 @@ func (s *Store) transitionWritten(t *store.Transition) {
 	s.slotFreed()
 }
 
-// A leaseState is how an execution stands, and the chain execution that it is a
+// A leaseState is the lease of an execution, and the chain execution that it is a
 // member of.
 type leaseState struct {
 	store.Standing
@@ -191,7 +192,7 @@ func admit(t *store.Transition, st leaseState) (bool, error) {
 	return same.Admit(st.Standing)
 }
 
-// standings returns how executions stand.
+// leaseStates returns the leases of executions.
 func (s *Store) leaseStates(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]leaseState, error) {
 	m := make(map[courier.ExecutionID]leaseState, len(ids))
 	var told bool

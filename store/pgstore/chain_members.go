@@ -13,16 +13,16 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// changesMember reports whether a transition, if it is of a member of a chain,
-// changes how that stands.
+// changesMember reports whether a transition changes the state of the member, if its
+// execution is one of a chain.
 func changesMember(t *store.Transition) bool {
 	return t.To != courier.Running && t.To != courier.Queued
 }
 
-// applyMember writes a transition that ends or pauses a member, together with
-// what follows for its chain execution. It takes a connection of its own and two
-// round trips: the chain execution is locked and the transition written, then
-// what follows from it.
+// applyMember writes a transition that ends or pauses a member, and advances its
+// chain execution in the same transaction. It takes a connection and two round trips:
+// the first locks the chain execution and writes the transition, the second advances
+// the chain execution.
 func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain courier.ChainExecutionID) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin(transitionBytes(t)))
 	defer cancel()
@@ -139,22 +139,22 @@ func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
 	return err
 }
 
-// evaluateChain returns what follows from the state of the execution of the member
-// that a chain execution was locked for.
+// evaluateChain returns the next state of a chain execution, and the members to
+// release, after the execution of the member that it was locked for has entered a
+// state.
 func evaluateChain(c *chainRow, to courier.State) (next store.ChainStanding, release []int) {
 	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
 }
 
-// memberMoved writes what follows for a chain execution that is locked from a
-// request to the execution of a member, and returns the queues in which others
-// were released.
+// memberMoved advances a chain execution that is locked after a request to the
+// execution of a member. It returns the queues in which other members were released.
 func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *courier.Execution) ([]string, error) {
 	next, release := evaluateChain(c, x.State)
 	return s.writeChain(ctx, tx, c.id, c.plan, next, release, "", x.ID)
 }
 
-// AskChain carries out what an operator wants of a chain execution, in a short
-// transaction: lock, decide, write.
+// AskChain carries out a request to a chain execution in a short transaction: lock,
+// decide, write.
 func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.ChainExecution{}, nil, err
@@ -251,8 +251,8 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// lock locks the chain execution and then the executions of its members, and
-// tells how they stand and the time after that.
+// lock locks the chain execution and then the executions of its members. It reads
+// them, and the time after that.
 func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error) {
 	id := uuid(string(a.r.Chain))
 	var b pgx.Batch

@@ -60,8 +60,8 @@ func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, 
 	return plan, nil
 }
 
-// How members stand is kept as a letter for each, a capital one where a pause of
-// the chain has asked.
+// memberLetters are the letters of member_states. A capital letter says that a pause
+// of the chain has asked the member.
 var memberLetters = map[courier.MemberState]byte{
 	courier.MemberPending: 'p', courier.MemberSkipped: 's', courier.MemberState(courier.Running): 'r', courier.MemberState(courier.Paused): 'u',
 	courier.MemberState(courier.Completed): 'c', courier.MemberState(courier.Failed): 'f', courier.MemberState(courier.Cancelled): 'x',
@@ -177,7 +177,8 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 	return results, slices.Compact(queues), nil
 }
 
-// createChains creates what does not exist, and reports which that is and when.
+// createChains creates the chain executions that do not exist. It reports which these
+// are, and the time.
 func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (created []bool, now string, err error) {
 	n := len(list)
 	order := make([]int, n) // always the same, or two lists with the same keys wait for each other
@@ -213,7 +214,7 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 	return created, at.UTC().Format(time.RFC3339Nano), err
 }
 
-// existingChains finds the ids of those that were not created.
+// existingChains finds the ids of the chain executions that existed.
 func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool, found []courier.ChainExecutionID) error {
 	var at []int
 	var ids, chains, keys []string
@@ -239,7 +240,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	return err
 }
 
-// createMembers keeps what the members of new chain executions will be.
+// createMembers creates the members of new chain executions.
 func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool) error {
 	var chains []string
 	var ords []int32
@@ -290,8 +291,8 @@ func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16], e[18]}
 }
 
-// writeChain writes what follows for a chain execution that is locked or new, and
-// returns the queues in which members were released. See sql/chain/advance.sql.
+// writeChain advances a chain execution that is locked or new, and returns the queues
+// in which members were released.
 func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
 	return query(ctx, db, scanQueue, s.sql("chain/advance"), chainWriteArgs(id, plan, next, release, now, moved)...)
 }
@@ -434,8 +435,8 @@ func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	return c, err
 }
 
-// scanChain reads what the statements return that lock a chain execution. Without
-// a row it is pgx.ErrNoRows.
+// scanChain reads a row of the statements that lock a chain execution. Without a row
+// it returns pgx.ErrNoRows.
 func (s *Store) scanChain(row pgx.Row) (*chainRow, error) {
 	var c chainRow
 	var id, state, request, standing, plan string

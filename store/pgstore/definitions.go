@@ -15,8 +15,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// readCommitted is how the store's transactions run, whatever the host's
-// default is: their later statements must see what others have committed.
+// readCommitted is the isolation of the store's transactions, whatever the default
+// is: later statements must see what others have committed.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // Save keeps d as the next version of its name.
@@ -47,7 +47,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	return d, nil
 }
 
-// save saves d, and what it depends on.
+// save saves d and its dependencies.
 func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstreams []string, body *string) error {
 	if len(upstreams) > 0 {
 		if _, err := tx.Exec(ctx, s.sql("dependency/lock"), lockNumber("courier dependencies "+s.opt.Schema)); err != nil {
@@ -69,8 +69,8 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 	return tx.QueryRow(ctx, s.sql("definition/save"), id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
 }
 
-// saveBase compares what d has as conditions of its saving. If a newer version is
-// kept, it reports that, and d is that one.
+// saveBase checks the conditions under which d is saved. If a newer version is kept,
+// it reports that, and d becomes that version.
 func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Definition, body *string) (kept bool, err error) {
 	if d.Base == nil && !d.KeepNewer {
 		return false, nil

@@ -37,9 +37,8 @@ func (r *row) mayRelease() bool {
 	return r.waiting() || r.hasDependents != nil && courier.State(r.state).Ended()
 }
 
-// waitTerms returns what an execution waits for, as it is kept: for each
-// dependency a letter that tells what is accepted, and the job. Empty means
-// nothing.
+// waitTerms returns the dependencies that an execution waits for, as waits_for has
+// them: a letter for the accepted ends, and the job. Empty means none.
 func waitTerms(list []courier.JobDependency) []string {
 	list = store.Waiting(list)
 	terms := make([]string, len(list))
@@ -64,8 +63,9 @@ func readTerm(term string) courier.JobDependency {
 	return d
 }
 
-// releaseWaiting lets through what waits and can go on, tells who can claim it, and
-// reports whether there was something. Where it fails, a later claim does it.
+// releaseWaiting releases the waiting executions whose dependencies are met, wakes
+// the workers of their queues, and reports whether there were any. If it fails, a
+// later claim does it.
 func (s *Store) releaseWaiting(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *Store) releaseWaiting(ctx context.Context) bool {
 	return len(queues) > 0
 }
 
-// waitingOf returns the indexes of those executions that were created and wait.
+// waitingOf returns the indexes of the new executions that may wait.
 func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []int) {
 	for i := range results {
 		if !results[i].Existed && results[i].Execution.State == courier.Queued && len(store.Waiting(list[i].DependsOn)) > 0 {
@@ -87,7 +87,7 @@ func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []i
 	return waiting
 }
 
-// readWaits reads again those results that may wait.
+// readWaits reads the executions again that may wait.
 func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
 	if len(waiting) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, result
 	return err
 }
 
-// addWaits adds to executions what they wait for.
+// addWaits sets the unmet dependencies of executions.
 func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []courier.Execution) error {
 	var jobs []string
 	for i := range rows {
@@ -138,7 +138,7 @@ func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []cou
 	return nil
 }
 
-// recent returns a function that tells the most recent executions of jobs.
+// recent returns a function that returns the latest executions of jobs.
 func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job string) (courier.ExecutionID, courier.State), error) {
 	type execution struct {
 		id    courier.ExecutionID
@@ -157,9 +157,8 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
 }
 
-// refused returns the error of the first execution that was created, but has
-// dependencies that refuse it. Rest are the indexes of those that were not
-// created.
+// checkDependencies returns the error of the first new execution that has
+// dependencies that refuse it. Rest are the indexes of those that were not created.
 func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
 	for i := range list {
 		refusing := store.Refusing(list[i].DependsOn)
@@ -181,7 +180,7 @@ func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.
 	return nil
 }
 
-// depend keeps what a job depends on, and refuses what would be a cycle.
+// saveDependencies saves the jobs that a job depends on, and refuses a cycle.
 func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
 	if upstreams == nil {
 		upstreams = []string{}
@@ -205,14 +204,13 @@ func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job s
 	return nil
 }
 
-// openWriterTimeout is how long the first job that depends on another one waits to be
-// saved.
+// openWriterTimeout is how long Save waits for open transactions that create
+// executions of a job which had no dependents before.
 const openWriterTimeout = 30 * time.Second
 
-// markUpstreams sees to it that the executions of jobs are marked as such that
-// others depend on: all new ones, and the most recent one of those that were there
-// before. So that none is missed, it waits until all have ended that may be
-// creating one without the mark. That happens but once for each job.
+// markUpstreams marks executions of jobs as having dependents: all new ones, and the
+// latest one from before. To miss none, it waits until the transactions have ended
+// that may create one without the mark. That happens once for each job.
 func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []string) error {
 	if len(upstreams) == 0 {
 		return nil
@@ -249,7 +247,8 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	return err
 }
 
-// awaitOpenWriters waits until all transactions are over that have written executions.
+// awaitOpenWriters waits until all transactions have ended that have written
+// executions.
 func (s *Store) awaitOpenWriters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)
 	defer cancel()

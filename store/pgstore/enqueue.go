@@ -56,12 +56,12 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	return results, nil
 }
 
-// EnqueueTx creates executions in the caller's transaction: they exist if and
-// when it commits, and only then can anybody claim them. Workers learn of them
-// as soon as it has committed, as of those of Enqueue, while this store is open;
-// otherwise when they next poll. If EnqueueTx returns an error that matches
-// ErrConflict or ErrNotFound, it has created nothing, and the transaction can go
-// on. The list comes from [github.com/courierhq/courier/engine.Engine.Prepare].
+// EnqueueTx creates executions in the caller's transaction: they exist if and when it
+// commits, and can be claimed only then. While this store is open it notifies workers
+// as soon as the transaction has committed; otherwise they find the executions when
+// they poll. If EnqueueTx returns an error that matches ErrConflict or ErrNotFound,
+// it has created nothing, and the transaction can go on. The list comes from
+// [github.com/courierhq/courier/engine.Engine.Prepare].
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecution) ([]store.Enqueued, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
@@ -85,7 +85,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	return results, nil
 }
 
-// A contractError is an error of the contract, which needs no further words.
+// A contractError is an error that the contract of the store defines. Callers return
+// it without further words.
 type contractError struct{ error }
 
 func (a contractError) Unwrap() error { return a.error }
@@ -100,8 +101,9 @@ func enqueueError(err error) error {
 // maxStatement is how many executions one statement creates.
 const maxStatement = 5000
 
-// enqueue creates what does not exist, and returns a result for each of the
-// list. If it is one, it is told of as inline says; nil tells nothing.
+// enqueue creates the executions that do not exist, and returns a result for each of
+// the list. A list of one is created with the inline notification, if that is not
+// nil.
 func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) ([]store.Enqueued, error) {
 	results, rest, err := s.create(ctx, db, list, inline)
 	if err != nil {
@@ -113,7 +115,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 	return results, s.checkDependencies(ctx, db, list, rest)
 }
 
-// enqueueExisting completes the results of what was not created.
+// enqueueExisting sets the results of executions that existed.
 func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.NewExecution, results []store.Enqueued, rest []int) error {
 	got, err := s.existing(ctx, db, list, rest)
 	if err != nil {
@@ -260,7 +262,7 @@ func texts(list []string) string {
 	return encode(list)
 }
 
-// newExecution is what was created at an instant.
+// newExecution is an execution that was created at a time.
 func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	x := courier.Execution{
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
@@ -273,8 +275,8 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	return x
 }
 
-// existing returns what exists in place of those that were not created, by their
-// indexes.
+// existing returns the executions that exist in place of those that were not created,
+// by the indexes of these.
 func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int) (map[int]*courier.Execution, error) {
 	got := make(map[int]*courier.Execution)
 	if len(rest) == 0 {
@@ -321,13 +323,13 @@ func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) e
 	return err
 }
 
-// enqueued tells who waits for work of what was created.
+// notifyEnqueued wakes the workers for new executions.
 func (s *Store) notifyEnqueued(results []store.Enqueued) {
 	s.notifyQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
 }
 
-// notifyQueues tells who waits for work that there is some in queues. The
-// waitingQueue among them has what waits let through, if it can be.
+// notifyQueues wakes the workers of queues, here and in other stores. For
+// waitingQueue it releases waiting executions.
 func (s *Store) notifyQueues(ctx context.Context, queues []string) {
 	if slices.Contains(queues, waitingQueue) {
 		s.releaseWaiting(ctx)
@@ -341,7 +343,7 @@ func (s *Store) notifyQueues(ctx context.Context, queues []string) {
 	}
 }
 
-// queuesOf returns the queues that have something new.
+// queuesOf returns the queues with new executions.
 func queuesOf(results []store.Enqueued) []string {
 	var queues []string
 	for i := range results {

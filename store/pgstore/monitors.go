@@ -100,7 +100,7 @@ func (s *Store) lockMonitor(ctx context.Context, tx pgx.Tx, name string) (revisi
 	return revision, err == nil, err
 }
 
-// RemoveMonitor removes a monitor and what it has seen.
+// RemoveMonitor removes a monitor and its files.
 func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 	return d, nil
 }
 
-// Record writes the outcome of a look, in one transaction.
+// Record saves the result of a poll, in one transaction.
 func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Recorded{}, err
@@ -276,7 +276,7 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 	return []any{monitor, names, sizes, times, since, done, gone, appeared, handed, handedSizes, handedTimes, handedAt, executions}
 }
 
-// Seen returns what a monitor has seen, in the order of the names.
+// Seen returns the files of a monitor, in the order of their names.
 func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err

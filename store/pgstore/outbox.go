@@ -13,18 +13,8 @@ import (
 
 var _ store.Outbox = (*Store)(nil)
 
-// either returns one of two statements: plain, which writes nothing once somebody
-// has subscribed to events, or told, which keeps the events.
-func (s *Store) either(plain, told string) string {
-	if s.subscribed.Load() {
-		return told
-	}
-	return plain
-}
-
-// retryIfSubscribed calls claim, and again if it claimed nothing only because somebody
-// has subscribed meanwhile. How long that took is in c.took, if it was longer than
-// what c has sent before.
+// retryIfSubscribed calls claim, and calls it again if it claimed nothing because
+// somebody has subscribed meanwhile. It sets c.took to the time of the longest call.
 func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c
@@ -97,12 +87,12 @@ func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error)
 	return list, nil
 }
 
-// maxJoins is how often Take joins what a window has held back, before it leaves
-// the rest to the next call.
+// maxJoins is how often Take coalesces held events before it leaves the rest to the
+// next call.
 const maxJoins = 2
 
-// Take leases deliveries that are due. It is one statement, and two more if a
-// window has ended behind which events were held back.
+// Take leases due deliveries. It is one statement, and two more if a window has ended
+// with held events.
 func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Taken{}, err
@@ -134,8 +124,8 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 	return taken, nil
 }
 
-// take adds what can be taken at once, and reports whether there is something to
-// be joined.
+// take adds the deliveries that are due, and reports whether there are held events to
+// coalesce.
 func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) (more bool, err error) {
 	token := randomUUID()
 	got := *to
@@ -229,7 +219,7 @@ func (d *deliveryRow) notification() (courier.Notification, error) {
 	return n, nil
 }
 
-// Settle says what came of deliveries.
+// Settle records the results of deliveries.
 func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return err
@@ -256,7 +246,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 	return nil
 }
 
-// Deliveries returns a page of what has not been delivered.
+// Deliveries returns a page of events that have not been delivered.
 func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// renewals holds the connection that renews leases. It is opened by the first
-// renewal and used by one at a time.
+// renewals holds the connection that renews leases. The first renewal opens it; one
+// renewal at a time uses it.
 type renewals struct {
 	mu   sync.Mutex // held while the connection is used
 	conn *pgx.Conn
@@ -54,8 +54,8 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// Renew extends leases and returns those that still are their holder's. Without
-// leases it tells whether the database takes renewals.
+// Renew extends leases and returns those that have not passed to another worker.
+// Without leases it reports whether the database takes renewals.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Ask carries out what an operator wants of an execution, or leaves it with its
-// worker. It is a short transaction: lock, decide, write.
+// Ask carries out a request to an execution, or leaves it to the worker. It is a
+// short transaction: lock, decide, write.
 func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.Execution{}, err
@@ -41,7 +41,7 @@ func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, er
 	return got.x, nil
 }
 
-// asked is what became of a request.
+// asked is the result of a request.
 type asked struct {
 	x        courier.Execution
 	queued   bool     // it has entered the queue
@@ -49,8 +49,8 @@ type asked struct {
 	released []string // the queues of members of its chain that were released
 }
 
-// ask carries a request out within a transaction, but for executions in a state
-// for which unless, if not nil, holds.
+// ask carries out a request within a transaction, except for executions in a state
+// for which unless, if not nil, is true.
 func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (asked, error) {
 	before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -91,9 +91,9 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 	return got, err
 }
 
-// lockToAsk locks an execution, and before it the chain execution that it is a
-// member of, if it is of one. It tells how the execution stands, whether its
-// lease has ended, and how the chain execution does.
+// lockToAsk locks an execution, and before it the chain execution that it is a member
+// of, if any. It returns the execution, whether its lease has ended, and the chain
+// execution.
 func (s *Store) lockToAsk(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
 	var b pgx.Batch
 	b.Queue(s.sql("chain/lock_of_member"), uuid(string(id)))
@@ -121,8 +121,8 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 	return list[0], nil
 }
 
-// askArgs are the parameters of sql/request/apply.sql. Now is empty if the statement is to
-// tell the time itself.
+// askArgs are the parameters of sql/request/apply.sql. Now is empty if the statement
+// has to read the clock.
 func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
 	restart := r.Kind == courier.RequestRestart && d.To != ""
 	resume := restart || r.Kind == courier.RequestResume && d.To != ""

@@ -70,8 +70,8 @@ func (r Retention) keepsAll() bool {
 	return r.MaxAge == 0 && r.MaxCount == 0
 }
 
-// What one transaction removes at most: so many executions, and as soon as
-// these have about so many entries in the audit no further ones.
+// Limits of one transaction: the number of executions, and about the number of their
+// audit entries.
 const (
 	retainExecutions = 1000
 	retainEntries    = 20_000
@@ -88,8 +88,8 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 	return s.retain(ctx, r, false)
 }
 
-// retainPeriodically removes what a retention does not keep again and again, until the
-// store is closed. Of all processes that do so, one at a time works.
+// retainPeriodically removes executions again and again, until the store is closed.
+// One process at a time does so.
 func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
 	for wait := rand.N(min(every, time.Minute)); s.notifier.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
@@ -178,8 +178,8 @@ type retained struct {
 	many   string // the last that is too many
 }
 
-// jobsToRetain returns the jobs that have executions to be removed, none if alone
-// is set and another process removes executions.
+// jobsToRetain returns the jobs that have executions to be removed. With alone set it
+// returns none if another process removes executions.
 func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs []retained, err error) {
 	n := len(r.Jobs)
 	names, ages, counts, faileds := make([]string, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]bool, 0, n)
@@ -222,8 +222,8 @@ func (s *Store) retainSome(ctx context.Context, j *retained, alone bool) (n int6
 // errOthersRetain says that another process removes executions.
 var errOthersRetain = errors.New("another process removes executions")
 
-// retaining calls f in a transaction that may remove executions. If alone is set,
-// no other one does so meanwhile, or it returns errOthersRetain.
+// retaining calls f in a transaction that may remove executions. With alone set it
+// returns errOthersRetain if another process removes executions.
 func (s *Store) retaining(ctx context.Context, alone bool, f func(tx pgx.Tx) error) error {
 	return repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {

@@ -109,8 +109,8 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	return got, nil
 }
 
-// replaces makes sure that a schedule is the one that is to be put, or none, and
-// that nobody else puts one of its name. One of the other kind is removed.
+// replaces locks the name of a schedule and checks that it has the expected revision,
+// or does not exist. It removes a schedule of the other kind.
 func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *store.Schedule) error {
 	if _, err := tx.Exec(ctx, s.sql("schedule/lock_name"), lockNumber("courier schedule "+s.opt.Schema+" "+put.Name)); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *store.Schedule) er
 	return err
 }
 
-// A lockedSchedule is what is known of one that is locked.
+// A lockedSchedule is a schedule that is locked.
 type lockedSchedule struct {
 	kind     store.Kind
 	revision int64

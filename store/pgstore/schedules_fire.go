@@ -146,11 +146,10 @@ func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, e
 	}
 }
 
-// errWrong says that there are firings that can't be carried out, so that
-// nothing was.
+// errWrong says that some firings can't be carried out, so that none was.
 var errWrong = errors.New("some can't be carried out")
 
-// firings are those of one call.
+// firings are the firings of one call.
 type firings struct {
 	s       *Store
 	list    []store.Firing
@@ -247,8 +246,8 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 	return nil
 }
 
-// cancel asks for what has to make room to be cancelled, in the order of the
-// ids.
+// cancel requests the cancellation of the executions that the schedules replace, in
+// the order of their ids.
 func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
 	if err := f.cancelChains(ctx, tx, valid, locked); err != nil {
 		return err
