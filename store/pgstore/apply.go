@@ -209,7 +209,7 @@ func (s *Store) write() {
 				release()
 			}
 			if conn == nil {
-				conn, _ = s.pool.Acquire(ctx) // or the pool tells why it has none
+				conn, _ = s.pool.Acquire(ctx) // without one, the pool returns the error
 			}
 			if conn != nil {
 				db = conn

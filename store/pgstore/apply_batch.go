@@ -195,15 +195,15 @@ func admit(t *store.Transition, st leaseState) (bool, error) {
 // leaseStates returns the leases of executions.
 func (s *Store) leaseStates(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]leaseState, error) {
 	m := make(map[courier.ExecutionID]leaseState, len(ids))
-	var told bool
+	var subscribed bool
 	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
 		var id courier.ExecutionID
 		var st leaseState
-		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &told)
+		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &subscribed)
 		m[id] = st
 		return none, err
 	}, s.sql("lease/state"), ids)
-	if told {
+	if subscribed {
 		s.subscribed.Store(true)
 	}
 	return m, err
