@@ -27,10 +27,10 @@ type ContextConfig struct {
 	ID        string // the step's id, if it has one
 	Type      string
 	Iteration []int // of the loops around the step, outermost first
-	Attempt   int   // of the step, from 1; 0 means 1
-	// FirstAttempt is the number of the step's first attempt since the loop
-	// around it was started again; 0 means 1.
-	FirstAttempt int
+	Attempt   int   // see [Context.Attempt]; 0 means 1
+	// EarlierStarts is the highest number of a start before the loop around the
+	// step was started again; 0 if it was not. See [Context.StartNumber].
+	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
 
@@ -63,7 +63,7 @@ type ContextConfig struct {
 	// "sweep" for the removal of side files, and "sync" and "rename" in Commit;
 	// name is the file's as the step gave it.
 	OnFile     func(operation, name string) error
-	Repeated   bool     // see [Context.Repeated]; an Attempt above FirstAttempt implies it
+	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
 	MaxValue   int      // bytes of one value of Set, as JSON; 0 means no limit
 	// DryRun refuses all operations on files that would write, and makes no
@@ -124,21 +124,22 @@ func (c *Context) Type() string { return c.cfg.Type }
 // nil outside loops. The caller must not change it.
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
-// Attempt is the number of this start of the step in its iteration, from 1. It grows
-// with each start and is not used twice in an attempt of the execution, so it may be
-// part of the names of files. It does not count: in a loop that was started again the
-// numbers go on from the highest that any step had in any iteration before, and the
-// first start ever in an iteration may be attempt 2. A step that asks whether it was
-// begun before asks [Context.Repeated].
+// Attempt counts the starts of the step in this iteration, from 1. Events, records,
+// the audit and the log show the same number. A loop that was started again counts
+// anew. A step that asks whether it was begun before asks [Context.Repeated].
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
+
+// StartNumber is a number of this start that no other start of the step in this
+// iteration and attempt of the execution has: it may be part of the names of files.
+// It is the attempt, and in a loop that was started again the attempt above the
+// highest number of a start before.
+func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
 
 // Repeated reports that the step was started before in this iteration, by an
 // earlier attempt, by one before the loop or the job was started again, or by the
 // same one on a worker that handed it over: what the step finds done may be its
-// own doing.
-func (c *Context) Repeated() bool {
-	return c.cfg.Repeated || c.Attempt() > max(1, c.cfg.FirstAttempt)
-}
+// own doing. In Rollback it is true.
+func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
 // Cancelled reports, in Rollback, that the execution is being cancelled, so
 // nothing needs to be kept for a resume.

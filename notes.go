@@ -41,14 +41,14 @@ func (c *Context) NoteDir() string {
 		parts = append(parts, strconv.Itoa(i))
 	}
 	dir := path.Join(parts...)
-	if c.cfg.FirstAttempt > 1 {
-		return path.Join(dir, restartName(c.ExecutionAttempt(), c.cfg.FirstAttempt))
+	if c.cfg.EarlierStarts > 0 {
+		return path.Join(dir, restartName(c.ExecutionAttempt(), c.cfg.EarlierStarts+1))
 	}
 	return path.Join(dir, c.lastRestart(dir))
 }
 
 // restartName is the directory of notes of a loop that was started again in an
-// attempt of the execution, and whose steps' attempts begin with first.
+// attempt of the execution, and whose steps' start numbers begin with first.
 func restartName(attempt, first int) string { return fmt.Sprintf("from-%d.%d", attempt, first) }
 
 // lastRestart returns which directory below dir belongs to the last pass of a loop
