@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/redact"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // A ContextConfig says what a step sees of its execution. The zero value is an
@@ -198,6 +200,34 @@ func (c *Context) redact() *Redactor {
 	return &c.redactor
 }
 
+// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as
+// it is and in the forms that programs turn it into: base64, also of a longer
+// text that contains it, such as "user:secret"; hexadecimal; with the escapes
+// of URLs, forms, JSON, HTML, Go and C, repeated ones included; and cut short by
+// three dots, with at least four bytes left. Of a URL it also finds the
+// password, the path, the query and its values, and of a text of several lines
+// each long line.
+//
+// Secrets below four bytes are not looked for, since they occur by chance. The
+// zero Redactor knows none and costs next to nothing. It may be used by several
+// goroutines.
+type Redactor struct{ found redact.Redactor }
+
+// Add makes a secret known. What it is called is shown in its place.
+func (r *Redactor) Add(name, value string) { r.found.Add(name, value) }
+
+// Empty reports whether there are no secrets.
+func (r *Redactor) Empty() bool { return r.found.Empty() }
+
+// Redact returns text without secrets.
+func (r *Redactor) Redact(text string) string { return r.found.Redact(text) }
+
+// Find returns the name of a secret in text, which may be JSON; empty if it has
+// none. Unlike Redact it doesn't take a text for a secret that may be there by
+// chance: the beginning of one, the path of a URL that is short, and the encoded
+// forms of secrets below six bytes.
+func (r *Redactor) Find(text string) (name string) { return r.found.Find(text) }
+
 // A SecretRequest asks the host application for a secret, and says for what. A
 // job can name any secret in its definition, so who lets others write jobs
 // decides here which job gets which. Fields that don't apply are empty.
@@ -220,7 +250,7 @@ type SecretRequest struct {
 // nobody sees it. It overrides a field of the same name in the step's output. One
 // that is larger than the engine allows is refused, with a permanent error.
 func (c *Context) Set(name string, v any) error {
-	if n, rest := cutName(name); n == "" || rest != "" {
+	if n, rest := reference.CutName(name); n == "" || rest != "" {
 		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
 	}
 	raw, err := jsontext.Append(nil, v)
@@ -239,13 +269,43 @@ func (c *Context) Set(name string, v any) error {
 	return nil
 }
 
+// A Scope gives values to references. Values are JSON values: nil, bool,
+// string, [json.Number], []any and map[string]any.
+type Scope interface {
+	// Value returns the value called head.name, such as "2.file_list".
+	Value(head, name string) (v any, ok bool)
+	// Keys returns what there is, for messages about what there is not.
+	Keys() []string
+}
+
+// Values is the simplest [Scope]: a map from "head.name" to JSON values.
+type Values map[string]any
+
+// Value returns the entry head.name.
+func (v Values) Value(head, name string) (any, bool) {
+	x, ok := v[head+"."+name]
+	return x, ok
+}
+
+// Keys returns the keys in order.
+func (v Values) Keys() []string {
+	keys := make([]string, 0, len(v))
+	for k := range v {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Get returns the value that key refers to, such as "0.file_list" or
-// "loop.current_item.name", decoded into T without loss. The error of a value
+// "loop.current_item.name", decoded into T without loss. A key has a head (the index
+// or id of a step, or "loop", "job", "params"), a dot and a name, and then a path into
+// the value: any of ".name", "[2]", ".2" and `["a.b"]`. The error of a value
 // that isn't there matches [ErrNotFound]. What the step itself has set is not
 // among the values.
 func Get[T any](c *Context, key string) (T, error) {
 	var v T
-	ref, err := ParseReference(key)
+	ref, err := reference.Parse(key)
 	if err != nil {
 		return v, err
 	}

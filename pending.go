@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // A PendingFile is a file under construction. It has a name of its own beside
@@ -222,7 +223,7 @@ func (c *Context) sidePrefix(base string) string {
 // this step for the final name final, this attempt's own included.
 func (c *Context) IsSideName(final, base string) bool {
 	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
-	return ok && parseIndex(n) > 0
+	return ok && reference.ParseIndex(n) > 0
 }
 
 // RemoveSideFiles removes what attempts of this step have left beside name,
