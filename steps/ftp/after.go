@@ -198,7 +198,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 	return use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
 		for _, f := range t.Files {
 			job.Progress(0, -1, f.Remote)
-			if err := s.restore(ctx, job, t.archived(f), job.Attempt()); err != nil {
+			if err := s.restore(ctx, job, t.archived(f), job.StartNumber()); err != nil {
 				return s.fault("clean up", t.archived(f), err)
 			}
 		}

@@ -197,7 +197,7 @@ func (s *session) refused(r *replyError) error {
 	if r.code != 430 && (r.code < 500 || r.passing()) && !aboutAccount(r.text) {
 		return err
 	}
-	return courier.Permanent(courier.LoginRefused(err))
+	return courier.Permanent(courier.Errorf(courier.ErrLogin, "%w", err))
 }
 
 // aboutAccount reports whether the words of a server are about the login and not
@@ -243,7 +243,7 @@ func isHungUp(err error) bool {
 // not happen.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return courier.Permanent(courier.Errorf(courier.ErrLogin, "%w", fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
 	}
 	return err
 }

@@ -120,11 +120,11 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 			}
 		}
 	}
-	if err == nil && job.Attempt() > 1 {
+	if err == nil && job.StartNumber() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = t.use(ctx, func(s *session) error {
-			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1, false)
+			return s.removeLeftovers(ctx, job, t.written(), job.StartNumber()-1, false)
 		})
 	}
 	if err == nil {

@@ -208,6 +208,6 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 			return err
 		}
 		t := &uploading{cfg: cfg, files: files}
-		return s.removeLeftovers(ctx, job, t.written(), job.Attempt(), cfg.Resume && job.Cancelled())
+		return s.removeLeftovers(ctx, job, t.written(), job.StartNumber(), cfg.Resume && job.Cancelled())
 	})
 }

@@ -92,7 +92,7 @@ func isHungUp(err error) bool {
 // not happen, and some tell nothing else of an account that has expired.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return courier.Permanent(courier.Errorf(courier.ErrLogin, "%w", fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
 	}
 	return err
 }
@@ -291,7 +291,7 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 		if len(s.offered) > 0 {
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
+		return courier.Permanent(courier.Errorf(courier.ErrLogin, "%w", fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
 			safename.Quote(user), text, &remote.Hostile{Err: err})))
 	case !told && s.offered != nil && errors.Is(s.conn.cause(), io.EOF):
 		return &hungUpError{&remote.LostError{Err: io.EOF}}

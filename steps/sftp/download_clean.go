@@ -33,7 +33,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 		for i, f := range t.files {
 			moved[i].final = t.archived(f)
 		}
-		return s.fault("clean up", cfg.MoveTo, s.restore(ctx, job, moved, job.Attempt()))
+		return s.fault("clean up", cfg.MoveTo, s.restore(ctx, job, moved, job.StartNumber()))
 	})
 }
 

@@ -277,6 +277,6 @@ func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameCon
 		if s.canReplace() {
 			return nil
 		}
-		return s.fault("clean up", note.Target, s.restore(ctx, job, []localFile{{final: note.Target}}, job.Attempt()))
+		return s.fault("clean up", note.Target, s.restore(ctx, job, []localFile{{final: note.Target}}, job.StartNumber()))
 	})
 }

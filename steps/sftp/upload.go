@@ -121,11 +121,11 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 			}
 		}
 	}
-	if err == nil && job.Attempt() > 1 {
+	if err == nil && job.StartNumber() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-			return s.removeLeftovers(ctx, job, t.written(), job.Attempt()-1)
+			return s.removeLeftovers(ctx, job, t.written(), job.StartNumber()-1)
 		})
 	}
 	if err == nil && cfg.AfterTransfer != remote.AfterKeep {

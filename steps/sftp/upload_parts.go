@@ -304,7 +304,7 @@ func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadCon
 			return err
 		}
 		t := &uploading{cfg: cfg, files: files}
-		return s.removeLeftovers(ctx, job, t.written(), job.Attempt())
+		return s.removeLeftovers(ctx, job, t.written(), job.StartNumber())
 	})
 }
 

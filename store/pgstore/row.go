@@ -73,7 +73,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if err != nil {
 		return x, err
 	}
-	x.StepAttempts = marks.Attempts
+	x.StepAttempts, x.EarlierStarts = marks.Attempts, marks.Base
 	if err := decode(r.loops, &x.Position.Loops); err != nil {
 		return x, err
 	}

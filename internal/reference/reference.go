@@ -1,6 +1,9 @@
-package courier
+// Package reference parses the references of configurations to values, such as
+// "0.file_list[2].name", and looks the values up.
+package reference
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,32 +13,16 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 )
 
-// A Scope gives values to references. Values are JSON values: nil, bool,
-// string, [json.Number], []any and map[string]any.
+// ErrNotFound is matched by the error of a reference without a value. The root
+// package exports it.
+var ErrNotFound = errors.New("courier: not found")
+
+// A Scope gives values to references; it is that of the root package.
 type Scope interface {
-	// Value returns the value called head.name, such as "2.file_list".
+	// Value returns the value called head.name.
 	Value(head, name string) (v any, ok bool)
-	// Keys returns what there is, for messages about what there is not.
+	// Keys returns what there is.
 	Keys() []string
-}
-
-// Values is the simplest [Scope]: a map from "head.name" to JSON values.
-type Values map[string]any
-
-// Value returns the entry head.name.
-func (v Values) Value(head, name string) (any, bool) {
-	x, ok := v[head+"."+name]
-	return x, ok
-}
-
-// Keys returns the keys in order.
-func (v Values) Keys() []string {
-	keys := make([]string, 0, len(v))
-	for k := range v {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // A Reference is a parsed KEY of "context:KEY": two segments and a path into
@@ -57,27 +44,27 @@ type Segment struct {
 // maxReference bounds a reference's length in bytes.
 const maxReference = 1024
 
-// ParseReference parses KEY: a head and a name, then any of ".name", "[2]",
+// Parse parses KEY: a head and a name, then any of ".name", "[2]",
 // ".2" and `["a.b"]`. It does not include the prefix "context:".
-func ParseReference(key string) (Reference, error) {
-	r, rest, err := CutReference(key)
+func Parse(key string) (Reference, error) {
+	r, rest, err := Cut(key)
 	if err == nil && rest != "" {
 		err = fmt.Errorf("reference %q: unexpected %q", shorten(key, 80), shorten(rest, 20))
 	}
 	return r, err
 }
 
-// CutReference parses the reference that s begins with and returns what
+// Cut parses the reference that s begins with and returns what
 // follows it.
-func CutReference(s string) (r Reference, rest string, err error) {
+func Cut(s string) (r Reference, rest string, err error) {
 	fail := func(what string) (Reference, string, error) {
 		return Reference{}, "", fmt.Errorf("reference %q: %s", shorten(s, 80), what)
 	}
-	head, rest := cutName(s)
+	head, rest := CutName(s)
 	if head == "" || !strings.HasPrefix(rest, ".") {
 		return fail(`must be <step>.<name>, such as "0.file_list" or "params.day"`)
 	}
-	name, rest := cutName(rest[1:])
+	name, rest := CutName(rest[1:])
 	if name == "" {
 		return fail("a name must follow the first dot")
 	}
@@ -102,8 +89,8 @@ func CutReference(s string) (r Reference, rest string, err error) {
 func cutSegment(s string) (seg Segment, rest string, ok bool) {
 	switch {
 	case strings.HasPrefix(s, "."):
-		name, rest := cutName(s[1:])
-		return Segment{Name: name, Index: parseIndex(name)}, rest, name != ""
+		name, rest := CutName(s[1:])
+		return Segment{Name: name, Index: ParseIndex(name)}, rest, name != ""
 	case strings.HasPrefix(s, `["`):
 		quoted, err := strconv.QuotedPrefix(s[1:])
 		if err != nil {
@@ -114,14 +101,14 @@ func cutSegment(s string) (seg Segment, rest string, ok bool) {
 		return Segment{Name: name, Index: -1}, rest, ok && err == nil
 	case strings.HasPrefix(s, "["):
 		digits, rest, ok := strings.Cut(s[1:], "]")
-		n := parseIndex(digits)
+		n := ParseIndex(digits)
 		return Segment{Index: n}, rest, ok && n >= 0
 	}
 	return seg, s, false
 }
 
-// cutName cuts the longest run of characters that need no quoting.
-func cutName(s string) (name, rest string) {
+// CutName cuts the longest run of characters that need no quoting.
+func CutName(s string) (name, rest string) {
 	i := strings.IndexFunc(s, func(r rune) bool {
 		return r <= ' ' || r == 0x7f || strings.ContainsRune(`.[]{}"'$:/\`, r)
 	})
@@ -131,8 +118,8 @@ func cutName(s string) (name, rest string) {
 	return s[:i], s[i:]
 }
 
-// parseIndex returns the index that s writes in plain digits, or -1.
-func parseIndex(s string) int {
+// ParseIndex returns the index that s writes in plain digits, or -1.
+func ParseIndex(s string) int {
 	if s == "" || len(s) > 9 || (len(s) > 1 && s[0] == '0') {
 		return -1
 	}
@@ -202,7 +189,7 @@ func (e *missingError) Is(target error) bool { return target == ErrNotFound }
 
 // String writes the segment as in a reference.
 func (s Segment) String() string {
-	switch name, _ := cutName(s.Name); {
+	switch name, _ := CutName(s.Name); {
 	case s.Name == "" && s.Index >= 0:
 		return "[" + strconv.Itoa(s.Index) + "]"
 	case name == s.Name && s.Name != "":
@@ -251,4 +238,12 @@ func (s Segment) of(v any) (any, bool) {
 		return v[s.Index], true
 	}
 	return nil, false
+}
+
+// shorten cuts s to at most n bytes for a message.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
 }

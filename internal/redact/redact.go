@@ -1,4 +1,5 @@
-package courier
+// Package redact finds secrets in text, in the forms that programs turn them into.
+package redact
 
 import (
 	"encoding/base64"
