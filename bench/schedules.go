@@ -90,9 +90,9 @@ type firings struct {
 	count *countdown
 }
 
-// Fire counts what the store's Fire has created.
-func (f *firings) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
-	fired, err := f.Store.Fire(ctx, list)
+// FireSchedules counts what the store's Fire has created.
+func (f *firings) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	fired, err := f.Store.FireSchedules(ctx, list)
 	for i := range fired {
 		for range fired[i].Executions {
 			f.count.tick()
@@ -133,7 +133,7 @@ func fireMany(ctx context.Context, nd *node, db *database, n int) ([]float64, er
 // lookOnce returns the milliseconds that a look takes while nothing is due.
 func lookOnce(ctx context.Context, nd *node) ([]float64, error) {
 	start := time.Now()
-	d, err := nd.store.Due(ctx, 1000, time.Minute)
+	d, err := nd.store.DueSchedules(ctx, 1000, time.Minute)
 	if err == nil && len(d.List) > 0 {
 		err = fmt.Errorf("%d schedules are due", len(d.List))
 	}

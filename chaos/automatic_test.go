@@ -120,8 +120,8 @@ var someSchedules = []struct {
 // lease executions, so that others soon have what a killed one had.
 type impatient struct{ *pgstore.Store }
 
-func (s impatient) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
-	return s.Store.Due(ctx, most, min(lease, brisk.Lease))
+func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+	return s.Store.DueSchedules(ctx, most, min(lease, brisk.Lease))
 }
 
 func (s impatient) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {

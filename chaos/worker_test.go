@@ -190,7 +190,7 @@ func nothing(result any) bool {
 	switch got := result.(type) {
 	case store.Claims:
 		return len(got.List) == 0
-	case store.Dues:
+	case store.DueSchedules:
 		return len(got.List) == 0
 	case store.Taken:
 		return len(got.List) == 0
@@ -258,7 +258,7 @@ var rare = []string{"claim", "renew", "retry", "failure", "hand-over", "rollback
 
 // name is the point that a call is.
 func name(c *storetest.Call) string {
-	if c.Method == "Due" {
+	if c.Method == "DueSchedules" {
 		return "due"
 	}
 	switch q := c.Request.(type) {

@@ -171,7 +171,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 		}}
 		worker := engine.New(h.Store, h.Registry, &opt)
 		operator := engine.New(storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
-			if call.Method == "Ask" {
+			if call.Method == "Request" {
 				time.Sleep(10 * time.Second)
 			}
 			return do(c)

@@ -118,7 +118,7 @@ func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind
 			r.IDs = append(r.IDs, courier.ExecutionID(e.ids.New()))
 		}
 	}
-	_, asked, err := chains.AskChain(ctx, r)
+	_, asked, err := chains.RequestChain(ctx, r)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
 		return courier.Errorf(courier.ErrNotFound, "%s: there is no chain execution %q", kind, id)

@@ -156,7 +156,7 @@ const maxSchedules = 100
 
 // schedules reports those that start a job or chain, which is the target of s.
 func (d *dryRun) schedules(ctx context.Context, s *courier.Schedule, list *[]ScheduleReport, warnings *[]courier.Problem) error {
-	a, ok := d.e.store.(store.Agenda)
+	a, ok := d.e.store.(store.Schedules)
 	kind, target := targetOf(s)
 	if !ok || target == "" || ctx.Err() != nil {
 		return nil

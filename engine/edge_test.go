@@ -199,7 +199,7 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 		}
 		c := claimDead(t, h, x.ID)
 		err = h.Store.Apply(t.Context(), store.Transition{
-			Execution: x.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Marks: store.Marks{Attempts: 1},
+			Execution: x.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Counters: store.Counters{Attempts: 1},
 			Start: &courier.StepExecution{Type: "demo.rec", Attempt: 1},
 		})
 		if err != nil {

@@ -26,7 +26,7 @@ const (
 const firing = 3
 
 // startFiring sets going what fires schedules.
-func (e *Engine) startFiring(w *worker, a store.Agenda) {
+func (e *Engine) startFiring(w *worker, a store.Schedules) {
 	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	go e.fireLoop(w, a, marks, changed, more)
 	go e.changeLoop(w, a, marks, changed)
@@ -34,7 +34,7 @@ func (e *Engine) startFiring(w *worker, a store.Agenda) {
 }
 
 // fireLoop fires schedules when they are due.
-func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
+func (e *Engine) fireLoop(w *worker, a store.Schedules, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
 	defer w.rest.Done()
 	timer := time.NewTimer(lookAgain)
 	defer timer.Stop()
@@ -71,7 +71,7 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 // helpLoop fires schedules too while very many are due: so this engine decides on
 // some of them while the store fires others. Then the other loop looks again,
 // since it does not know when these are due next.
-func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, more <-chan struct{}) {
+func (e *Engine) helpLoop(w *worker, a store.Schedules, changed chan<- struct{}, more <-chan struct{}) {
 	defer w.rest.Done()
 	for {
 		select {
@@ -92,7 +92,7 @@ func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, mo
 
 // changeLoop waits in the store for schedules that change, and wakes the loop
 // that fires.
-func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, changed chan<- struct{}) {
+func (e *Engine) changeLoop(w *worker, a store.Schedules, marks <-chan uint64, changed chan<- struct{}) {
 	defer w.rest.Done()
 	for {
 		var mark uint64
@@ -101,7 +101,7 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 			return
 		case mark = <-marks:
 		}
-		if err := a.Changed(w.ctx, mark); err != nil {
+		if err := a.AwaitSchedules(w.ctx, mark); err != nil {
 			if w.ctx.Err() != nil {
 				return
 			}
@@ -116,10 +116,10 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
-func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
+func (e *Engine) fireDue(w *worker, a store.Schedules) (d store.DueSchedules, err error) {
 	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
 	defer cancel()
-	d, err = a.Due(ctx, dueBatch, dueLease)
+	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
 		return d, err
 	}
@@ -175,11 +175,11 @@ func sooner(a, b time.Duration) time.Duration {
 
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
-func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) (fired []store.Fired, err error) {
+func (e *Engine) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
 	calls := patience{parent: ctx}
 	defer calls.end()
 	err = retry(&calls, func(ctx context.Context) (err error) {
-		fired, err = a.Fire(ctx, list)
+		fired, err = a.FireSchedules(ctx, list)
 		return err
 	})
 	if err == nil {

@@ -65,7 +65,7 @@ type payload struct {
 // payloadOf returns the body for a notification, of 20,000 bytes at most: long
 // texts are cut, and events beside the first are left out, but still counted.
 func payloadOf(n courier.Notification) ([]byte, error) {
-	n.More = slices.Clone(n.More)
+	n.Coalesced = slices.Clone(n.Coalesced)
 	for most := 4000; ; most /= 2 {
 		n.Error, n.By = shortened(n.Error, most), shortened(n.By, most)
 		for {
@@ -73,10 +73,10 @@ func payloadOf(n courier.Notification) ([]byte, error) {
 			if err != nil || len(body) <= maxPayload || most == 0 {
 				return body, err
 			}
-			if len(n.More) == 0 {
+			if len(n.Coalesced) == 0 {
 				break
 			}
-			n.More = n.More[:len(n.More)/2]
+			n.Coalesced = n.Coalesced[:len(n.Coalesced)/2]
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (p *play) label(engine string, c *storetest.Call) string {
 			text = fmt.Sprintf("%s: start step %d%v", engine, t.Start.Step, t.Start.Iteration)
 		}
 		return text
-	case "Ask":
+	case "Request":
 		r := c.Request.(store.Request)
 		if engine == "o" {
 			return r.By + ": " + string(r.Kind) + "." // nothing but the operator waits for the answer

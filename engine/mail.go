@@ -53,13 +53,13 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 	if n.Count > 1 {
 		fmt.Fprintf(&text, "\nSince then (%d", n.Count-1)
 		fmt.Fprintf(&page, "<p>Since then (%d", n.Count-1)
-		if rest := n.Count - 1 - len(n.More); rest > 0 {
-			fmt.Fprintf(&text, ", the first %d of them", len(n.More))
-			fmt.Fprintf(&page, ", the first %d of them", len(n.More))
+		if rest := n.Count - 1 - len(n.Coalesced); rest > 0 {
+			fmt.Fprintf(&text, ", the first %d of them", len(n.Coalesced))
+			fmt.Fprintf(&page, ", the first %d of them", len(n.Coalesced))
 		}
 		text.WriteString("):\n")
 		page.WriteString("):</p>\n<ul>\n")
-		for _, o := range n.More {
+		for _, o := range n.Coalesced {
 			line := strings.TrimSpace(fmt.Sprintf("%s  %s  %s", o.At.Format(time.RFC3339), o.Execution, oneLine(o.Error)))
 			text.WriteString("- " + line + "\n")
 			page.WriteString("<li>" + html.EscapeString(line) + "</li>\n")

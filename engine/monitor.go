@@ -77,7 +77,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 			return put, errSameMonitor
 		}
 		var was courier.Monitor
-		put.Anew = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
+		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
 	}
 	put.Lister, put.Kind, put.Target, put.Body = full.Lister, store.Job, m.Job, body
 	if m.Chain != "" {

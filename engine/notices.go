@@ -272,7 +272,7 @@ func (p *postman) stop(cancel context.CancelCauseFunc) {
 // verdict is what an attempt to deliver that ended with err means.
 func (e *Engine) verdict(ctx context.Context, t *store.TakenDelivery, err error) store.Outcome {
 	n := &t.Notification
-	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Verdict: store.Delivered}
+	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: store.Delivered}
 	if err == nil {
 		return o
 	}
@@ -282,15 +282,15 @@ func (e *Engine) verdict(ctx context.Context, t *store.TakenDelivery, err error)
 	log := e.log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
 	switch {
 	case errors.Is(context.Cause(ctx), courier.ErrStopped):
-		o.Verdict = store.Returned
+		o.Result = store.Returned
 	case answer != nil && answer.gone:
-		o.Verdict = store.Gone
+		o.Result = store.Gone
 		log.Error("delivery was refused; the subscription is disabled")
 	case courier.IsPermanent(err) || t.Attempt > len(retryDelays):
-		o.Verdict = store.GivenUp
+		o.Result = store.GivenUp
 		log.Error("delivery failed; it can be replayed")
 	default:
-		o.Verdict = store.Again
+		o.Result = store.Again
 		o.Delay = retryDelays[t.Attempt-1]
 		o.Delay += rand.N(o.Delay/5 + 1)
 		if answer != nil {

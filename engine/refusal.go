@@ -22,7 +22,7 @@ type Health struct {
 	// Stranded are executions, in groups, that no worker takes which the store has
 	// seen lately: what is due, and what is lost. The oldest come first. It is what an
 	// engine that is started has found within about two minutes, if its store is a
-	// [store.Roster]; nil if there are none.
+	// [store.Workers]; nil if there are none.
 	Stranded []store.Stranded `json:"stranded,omitempty"`
 }
 
@@ -140,7 +140,7 @@ func (w *refusing) leave(text string) {
 		return // it ends the lease anyway
 	}
 	if t.Start != nil {
-		t.Start, t.Marks = nil, r.unstarted
+		t.Start, t.Counters = nil, r.unstarted
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
@@ -205,7 +205,7 @@ const (
 // breaks a rule of the database's. What made the store refuse is left out.
 func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.scrubbed++
-	at, marks := r.known.Position, r.known.Marks
+	at, marks := r.known.Position, r.known.Counters
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
 		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.error(refusal)),

@@ -100,7 +100,7 @@ func (e *Engine) request(ctx context.Context, r store.Request) (courier.Executio
 	if err := checkText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
-	x, err := e.store.Ask(ctx, r)
+	x, err := e.store.Request(ctx, r)
 	if err != nil {
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
@@ -215,7 +215,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Marks{Base: x.EarlierStarts}}
+	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
 	defer r.endCalls()

@@ -335,7 +335,7 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 				var once bool
 				st := storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 					err := do(ctx)
-					queued := n == -2 && c.Method == "Ask"
+					queued := n == -2 && c.Method == "Request"
 					claimed := n == -1 && c.Method == "Claim" && len(c.Result.(store.Claims).List) > 0
 					if err == nil && (queued || claimed) && !once { // other calls may be made at the same time
 						once = true

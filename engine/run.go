@@ -25,13 +25,13 @@ type run struct {
 	walk    *flow.Walk
 	vals    *values
 	seq     int64 // of the last audit entry
-	marks   store.Marks
+	marks   store.Counters
 	current *courier.StepExecution  // the present step, as the store knows it
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
 	known   standing                // what the store knows
 	// unstarted are the marks before those of the attempt that a write starts.
-	unstarted store.Marks
+	unstarted store.Counters
 	scrubbed  int         // see scrubbedOutputs
 	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
 	over      bool        // a write has ended the lease
@@ -75,7 +75,7 @@ type run struct {
 // A standing is where an execution stands in the store.
 type standing struct {
 	courier.Position
-	store.Marks
+	store.Counters
 }
 
 // errExecutionTimeout is the cause with which steps end when the whole
@@ -86,10 +86,10 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 // sent is when the claim was sent.
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
-		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Marks, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Marks}, claimed: sent,
+		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
+		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Counters}, claimed: sent,
 	}
-	r.reclaimed = c.Marks.Reclaims > 0 || c.Lost != nil
+	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
 	r.watchdog = time.AfterFunc(e.validity(sent), func() {
 		if !r.left.Load() {
@@ -276,7 +276,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}
-	return r.marks.Resumed == "" || r.checkFiles(c.Marks)
+	return r.marks.Resumed == "" || r.checkFiles(c.Counters)
 }
 
 // restart returns where a resume begins. Steps of a loop that starts again get
@@ -325,7 +325,7 @@ func (r *run) poisoned(lost *courier.StepExecution) {
 
 // checkFiles puts a resumed execution back into its former state, with the marks
 // that it had, if files that completed steps left are gone.
-func (r *run) checkFiles(former store.Marks) bool {
+func (r *run) checkFiles(former store.Counters) bool {
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
 	missing, err := r.e.missingFiles(ctx, &r.x)

@@ -134,7 +134,7 @@ const maxChanges = 20
 
 // changeSchedule saves what change makes of a schedule, which is nil if there is
 // none, until nobody has changed it meanwhile.
-func (e *Engine) changeSchedule(ctx context.Context, a store.Agenda, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
+func (e *Engine) changeSchedule(ctx context.Context, a store.Schedules, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
 	for n := 1; ; n++ {
 		t, err := a.Schedules(ctx, store.ScheduleFilter{Name: name})
 		if err != nil {
@@ -338,7 +338,7 @@ func (e *Engine) Schedules(ctx context.Context, f store.ScheduleFilter) ([]couri
 	return list, nil
 }
 
-func (e *Engine) unknownSchedule(ctx context.Context, a store.Agenda, name string) error {
+func (e *Engine) unknownSchedule(ctx context.Context, a store.Schedules, name string) error {
 	var names []string
 	t, _ := a.Schedules(ctx, store.ScheduleFilter{})
 	for i := range t.List {

@@ -366,7 +366,7 @@ func TestPausesAfterFailures(t *testing.T) {
 func TestProblemsStayAlone(t *testing.T) {
 	inFleet(t, func(f *fleet, _ time.Time) {
 		start := time.Now().UTC()
-		a, ok := f.store.(store.Agenda)
+		a, ok := f.store.(store.Schedules)
 		if !ok {
 			t.Fatal("the store keeps no schedules")
 		}

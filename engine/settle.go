@@ -57,8 +57,8 @@ func (r *run) settle(step, n int, o outcome) bool {
 }
 
 // passed returns the marks after a step that is over.
-func (r *run) passed() store.Marks {
-	return store.Marks{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
+func (r *run) passed() store.Counters {
+	return store.Counters{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
 }
 
 // handOver gives an interrupted execution back to the queue, or does what an
@@ -112,7 +112,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
 	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
 		err.Err = r.firstCause(err.Err)
-		delay, marks := policy.Backoff(r.marks.JobFailures), store.Marks{JobFailures: r.marks.JobFailures + 1}
+		delay, marks := policy.Backoff(r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
 	r.ended = append(r.ended, rec)
@@ -124,7 +124,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 
 // retryLater requeues the execution with a delay and the marks for the retry, or
 // answers the request that came first.
-func (r *run) retryLater(t *store.Transition, marks store.Marks, err *courier.StepError, rec courier.StepExecution) bool {
+func (r *run) retryLater(t *store.Transition, marks store.Counters, err *courier.StepError, rec courier.StepExecution) bool {
 	before := r.marks
 	err.Err = r.secrets.error(err.Err)
 	r.err = err

@@ -37,7 +37,7 @@ type waste struct {
 // lookForStranded looks for executions that no worker takes, after a claim that
 // left something, and warns of them. It does not wait for that.
 func (e *Engine) lookForStranded(w *worker, left bool) {
-	roster, ok := e.store.(store.Roster)
+	roster, ok := e.store.(store.Workers)
 	if !ok {
 		return
 	}
@@ -109,7 +109,7 @@ func strandedAdvice(g *store.Stranded) string {
 // the executions that have just been created. It asks once a minute for each
 // queue.
 func (e *Engine) warnOfUnserved(ctx context.Context, created ...courier.Execution) {
-	roster, ok := e.store.(store.Roster)
+	roster, ok := e.store.(store.Workers)
 	if !ok || !e.log.Enabled(ctx, slog.LevelWarn) {
 		return
 	}

@@ -112,7 +112,7 @@ func loseIn(t *testing.T, h *couriertest.Harness, id courier.ExecutionID, queue,
 	c := got.List[0]
 	err = h.Store.Apply(t.Context(), store.Transition{
 		Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Workspace: workspace,
-		Start: &courier.StepExecution{Type: "demo.a", Attempt: 1}, Marks: store.Marks{Attempts: 1},
+		Start: &courier.StepExecution{Type: "demo.a", Attempt: 1}, Counters: store.Counters{Attempts: 1},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func killable(s store.Store) (store.Store, *atomic.Bool) {
 			<-c.Done()
 			return c.Err()
 		}
-		if call.Method == "Await" || call.Method == "Changed" {
+		if call.Method == "Await" || call.Method == "AwaitSchedules" {
 			return do(c)
 		}
 		time.Sleep(3 * time.Millisecond)

@@ -91,7 +91,7 @@ func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 	listers := slices.Sorted(maps.Keys(e.opt.Listers))
 	slots := make(chan struct{}, mostLooks)
 	idle := lookInterval
-	if _, tells := e.store.(store.Agenda); tells {
+	if _, tells := e.store.(store.Schedules); tells {
 		idle = lookNone
 	}
 	timer := time.NewTimer(lookInterval)
@@ -195,7 +195,7 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 		return
 	}
 	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: g.most(), MostBytes: g.mostBytes(),
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Max: g.most(), MaxBytes: g.mostBytes(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
 	e.openEye(w, m.Name, g.lister, g.def.Target())

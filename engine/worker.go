@@ -47,7 +47,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
 	w.rest.Add(5) // before Stop can wait for them
-	agenda, schedules := e.store.(store.Agenda)
+	agenda, schedules := e.store.(store.Schedules)
 	if schedules {
 		w.rest.Add(firing)
 	}
@@ -176,7 +176,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			if err == nil {
 				wait = e.until(&got)
 				e.notices.learn(got.Subscribed)
-				e.lookForStranded(w, got.Left)
+				e.lookForStranded(w, got.Unclaimed)
 				select {
 				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too

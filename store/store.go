@@ -123,10 +123,10 @@ type Ledger interface {
 	//
 	// [Transition.Admit] is all but the first two.
 	Apply(ctx context.Context, t Transition) error
-	// Ask carries out what an operator wants of an execution, or leaves it with
+	// Request carries out what an operator wants of an execution, or leaves it with
 	// the worker that runs it. It returns the execution as it then is. See
 	// [Decide] for what happens in which state.
-	Ask(ctx context.Context, r Request) (courier.Execution, error)
+	Request(ctx context.Context, r Request) (courier.Execution, error)
 }
 
 // An Archive answers questions about executions. An unknown execution has no
@@ -322,11 +322,11 @@ type Claims struct {
 	// becomes claimable, but for what Next says: a caller that awaits need not
 	// claim earlier. 0 means that it vouches for nothing, and callers poll.
 	Watched time.Duration
-	// Left says that something was queued, or ran with a lease that had ended, and
-	// was not claimed, when the store last looked, as far as it is a [Roster]. It
+	// Unclaimed says that something was queued, or ran with a lease that had ended, and
+	// was not claimed, when the store last looked, as far as it has the role [Workers]. It
 	// need not have been due, nor be stranded. A store looks at most every
-	// [NotedEvery], and says so too when it could not look at all that runs.
-	Left bool
+	// [PresenceInterval], and says so too when it could not look at all that runs.
+	Unclaimed bool
 	// Subscribed says that somebody has subscribed to events, as far as a store
 	// knows that is an [Outbox]. It learns of the first one with a claim that
 	// begins later, at the latest.
@@ -343,8 +343,8 @@ type Claimed struct {
 	Reclaimed  bool       // it was running, and its lease had expired
 	// Latest are the latest records of each step of this attempt, as by
 	// [Archive.Latest].
-	Latest []courier.StepExecution
-	Marks  Marks
+	Latest   []courier.StepExecution
+	Counters Counters
 	// Lost is the attempt that a lost worker was executing; nil if none was. It
 	// is still the execution's present step: the new worker's first transition
 	// ends it.
@@ -361,10 +361,10 @@ type Claimed struct {
 	Remaining time.Duration
 }
 
-// Marks are the counters that a transition carries from one worker to the next.
+// Counters are what a transition carries from one worker to the next.
 // The engine decides their meaning; the store only resets what [Decide] and a
 // reclaim say.
-type Marks struct {
+type Counters struct {
 	// Attempts is the number of the last attempt that was started at the
 	// position; the store shows it as the execution's StepAttempts. Interrupted says
 	// that it was neither finished nor lost, and so goes on. Failures is how many of

@@ -198,7 +198,7 @@ func (w *world) requestChain(p *process, id courier.ChainExecutionID, kind couri
 // settlePlans does what somebody has to do once calm has come. It returns how
 // much has not ended.
 func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[courier.ChainExecutionID]bool) (left int, err error) {
-	t, err := w.store.(store.Agenda).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
 	if err != nil {
 		return 0, err
 	}

@@ -163,7 +163,7 @@ func (w *world) checkTicks(ctx context.Context) error {
 	for i := range chains {
 		keys[chains[i].IdempotencyKey] = true
 	}
-	t, err := w.store.(store.Agenda).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
 	if err != nil {
 		return err
 	}

@@ -435,7 +435,7 @@ func (tr *trial) takeOver() {
 	if dead.Started == nil {
 		tr.fatal("the claim has not started the first step")
 	}
-	begin := store.Transition{Execution: id, Lease: dead.Token, Seq: dead.Seq, To: courier.Running, Marks: store.Marks{Attempts: 1}}
+	begin := store.Transition{Execution: id, Lease: dead.Token, Seq: dead.Seq, To: courier.Running, Counters: store.Counters{Attempts: 1}}
 	tr.start(tr.first)
 	tr.waits()
 	tr.zombie(begin)

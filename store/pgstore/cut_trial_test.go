@@ -300,7 +300,7 @@ func (tr *trial) owns() bool { return tr.cold && tr.scenario.fresh }
 func (tr *trial) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 	start := time.Now()
 	err := do(ctx)
-	if took := time.Since(start); took > cutCall && c.Method != "Await" && c.Method != "Changed" {
+	if took := time.Since(start); took > cutCall && c.Method != "Await" && c.Method != "AwaitSchedules" {
 		tr.report("%s took %v: %v", c.Method, took, err)
 	}
 	switch t, _ := c.Request.(store.Transition); {

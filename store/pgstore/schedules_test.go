@@ -31,7 +31,7 @@ func TestDuePlan(t *testing.T) {
 	define(t, s, "j")
 	read := func(most int) int {
 		t.Helper()
-		if d, err := s.Due(t.Context(), most, time.Minute); err != nil || len(d.List) > most {
+		if d, err := s.DueSchedules(t.Context(), most, time.Minute); err != nil || len(d.List) > most {
 			t.Fatalf("%d are due, %v", len(d.List), err)
 		}
 		return pages(t, pool, sent)["schedule/due"]

@@ -262,7 +262,7 @@ var catalogCases = []testCase{
 			if err := k.Apply(ctx, h.begin(0)); err == nil {
 				k.Error("Apply: no error")
 			}
-			if _, err := k.Ask(ctx, store.Request{Execution: id, Kind: courier.RequestPause}); err == nil {
+			if _, err := k.Request(ctx, store.Request{Execution: id, Kind: courier.RequestPause}); err == nil {
 				k.Error("Ask: no error")
 			}
 		})

@@ -106,9 +106,9 @@ func (i *intercepted) Apply(ctx context.Context, t store.Transition) error {
 	return i.f(ctx, &Call{Method: "Apply", Execution: t.Execution, Request: t}, func(ctx context.Context) error { return i.s.Apply(ctx, t) })
 }
 
-func (i *intercepted) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
-	c := &Call{Method: "Ask", Execution: r.Execution, Request: r}
-	return intercept(ctx, i, c, func(ctx context.Context) (courier.Execution, error) { return i.s.Ask(ctx, r) })
+func (i *intercepted) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
+	c := &Call{Method: "Request", Execution: r.Execution, Request: r}
+	return intercept(ctx, i, c, func(ctx context.Context) (courier.Execution, error) { return i.s.Request(ctx, r) })
 }
 
 func (i *intercepted) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
