@@ -65,7 +65,7 @@ func (h *harness) scheduled(ctx context.Context, measure func(*node, *database) 
 // fillSchedules makes n hourly schedules whose next tick comes after d: one by
 // the engine, the others as its copies.
 func fillSchedules(ctx context.Context, nd *node, db *database, n int, d time.Duration) error {
-	_, err := nd.engine.SetSchedule(ctx, courier.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour})
+	_, err := nd.engine.Schedules().Set(ctx, courier.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour}, courier.By{})
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func ticksLate(ctx context.Context, nd *node, d time.Duration) ([]float64, error
 	const many, jitter = 20, 900 * time.Millisecond
 	for i := range many {
 		s := courier.Schedule{Name: fmt.Sprint("s", i), Job: "nothing-1", Every: time.Second, Jitter: jitter}
-		if _, err := nd.engine.SetSchedule(ctx, s); err != nil {
+		if _, err := nd.engine.Schedules().Set(ctx, s, courier.By{}); err != nil {
 			return nil, err
 		}
 	}

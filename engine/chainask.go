@@ -10,8 +10,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// ChainExecution returns a chain execution as it is now.
-func (e *Engine) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+// Execution returns a chain execution as it is now.
+func (h Chains) Execution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	e := h.e
 	chains, err := e.chains()
 	if err != nil {
 		return courier.ChainExecution{}, err
@@ -26,8 +27,9 @@ func (e *Engine) ChainExecution(ctx context.Context, id courier.ChainExecutionID
 	return c, nil
 }
 
-// ChainExecutions returns a page of chain executions, the newest first.
-func (e *Engine) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+// Executions returns a page of chain executions, the newest first.
+func (h Chains) Executions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+	e := h.e
 	chains, err := e.chains()
 	if err != nil {
 		return nil, err
@@ -39,16 +41,17 @@ func (e *Engine) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]co
 	return list, nil
 }
 
-// WaitChain returns the chain execution when it is completed, failed or
-// cancelled; it waits through pauses. The outcome is no error of WaitChain's:
-// see [courier.ChainExecution.Err]. When ctx ends first, WaitChain returns its
+// Wait returns the chain execution when it is completed, failed or
+// cancelled; it waits through pauses. The outcome is no error of Wait's:
+// see [courier.ChainExecution.Err]. When ctx ends first, Wait returns its
 // error with the chain execution as it is.
-func (e *Engine) WaitChain(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+func (h Chains) Wait(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+	e := h.e
 	const first, most = 20 * time.Millisecond, time.Second
 	key := courier.ExecutionID(id)
 	for wait := first; ; wait = min(2*wait, most) {
 		moved := e.watch(key)
-		c, err := e.ChainExecution(ctx, id)
+		c, err := e.Chains().Execution(ctx, id)
 		if err != nil || c.State.Ended() {
 			e.unwatch(key, moved)
 			if err != nil {
@@ -66,67 +69,70 @@ func (e *Engine) WaitChain(ctx context.Context, id courier.ChainExecutionID) (co
 	}
 }
 
-// PauseChain releases no further members and asks those that are queued or run
+// Pause releases no further members and asks those that are queued or run
 // to pause. The chain execution is paused when none runs any more. A state that
 // does not allow it is a *[courier.ChainRequestError]; so for the other
-// requests.
-func (e *Engine) PauseChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
-	return e.askChain(ctx, id, courier.RequestPause, by)
+// requests. Pause returns the chain execution as it is then; so do the other requests.
+func (h Chains) Pause(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
+	return h.e.requestChain(ctx, id, courier.RequestPause, by)
 }
 
-// ResumeChain undoes a pause: members that it has paused go on, and others are
+// Resume undoes a pause: members that it has paused go on, and others are
 // released again. Members that somebody has paused one by one stay paused.
-func (e *Engine) ResumeChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
-	return e.askChain(ctx, id, courier.RequestResume, by)
+func (h Chains) Resume(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
+	return h.e.requestChain(ctx, id, courier.RequestResume, by)
 }
 
-// CancelChain gives a chain execution up: members that have not begun are
+// Cancel gives a chain execution up: members that have not begun are
 // skipped, all others are cancelled, as by [Engine.Cancel]. It is cancelled when
 // the last one is.
-func (e *Engine) CancelChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
-	return e.askChain(ctx, id, courier.RequestCancel, by)
+func (h Chains) Cancel(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
+	return h.e.requestChain(ctx, id, courier.RequestCancel, by)
 }
 
-// ReleaseChain lets a chain execution that was created with Hold go.
-func (e *Engine) ReleaseChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
-	return e.askChain(ctx, id, courier.RequestRelease, by)
+// Release lets a chain execution that was created with Hold go.
+func (h Chains) Release(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
+	return h.e.requestChain(ctx, id, courier.RequestRelease, by)
 }
 
-// RetryChain takes up a failed chain execution: failed members are resumed, as
+// Retry takes up a failed chain execution: failed members are resumed, as
 // by [Engine.Resume] from the step that failed, cancelled ones get a new
 // execution, and what was skipped because of them waits for them again. Members
 // that have completed stay as they are.
-func (e *Engine) RetryChain(ctx context.Context, id courier.ChainExecutionID, by string) error {
-	return e.askChain(ctx, id, courier.RequestRetry, by)
+func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
+	return h.e.requestChain(ctx, id, courier.RequestRetry, by)
 }
 
-func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind courier.RequestKind, by string) error {
+// requestChain makes a request of a chain execution, and tells the runs and
+// observers here what came of it.
+func (e *Engine) requestChain(ctx context.Context, id courier.ChainExecutionID, kind courier.RequestKind, by courier.By) (courier.ChainExecution, error) {
+	var none courier.ChainExecution
 	chains, err := e.chains()
 	if err != nil {
-		return err
+		return none, err
 	}
-	if err := checkText(map[string]string{"by": by}); err != nil {
-		return fmt.Errorf("%s chain execution %s: %w", kind, id, err)
+	if err := checkText(texts(by)); err != nil {
+		return none, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
-	r := store.ChainRequest{Chain: id, Kind: kind, By: by}
+	r := store.ChainRequest{Chain: id, Kind: kind, By: by.Actor, Reason: by.Reason}
 	if kind == courier.RequestRetry {
-		c, err := e.ChainExecution(ctx, id)
+		c, err := e.Chains().Execution(ctx, id)
 		if err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
+			return none, fmt.Errorf("%s: %w", kind, err)
 		}
 		for range c.Members {
 			r.IDs = append(r.IDs, courier.ExecutionID(e.ids.New()))
 		}
 	}
-	_, asked, err := chains.RequestChain(ctx, r)
+	c, asked, err := chains.RequestChain(ctx, r)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
-		return courier.Errorf(courier.ErrNotFound, "%s: there is no chain execution %q", kind, id)
+		return none, courier.Errorf(courier.ErrNotFound, "%s: there is no chain execution %q", kind, id)
 	case err != nil:
 		if _, ok := errors.AsType[*courier.ChainRequestError](err); ok {
-			return err
+			return none, err
 		}
-		return fmt.Errorf("%s chain execution %s: %w", kind, id, err)
+		return none, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
 	e.notices.heard()
 	each := kind // what was asked of the executions
@@ -134,10 +140,10 @@ func (e *Engine) askChain(ctx context.Context, id courier.ChainExecutionID, kind
 		each = courier.RequestResume
 	}
 	for i := range asked {
-		e.wasAsked(&asked[i], &store.Request{Kind: each, By: by})
+		e.wasAsked(&asked[i], &store.Request{Kind: each, By: by.Actor, Reason: by.Reason})
 		if asked[i].State == courier.Cancelled {
 			e.discard(ctx, &asked[i])
 		}
 	}
-	return nil
+	return c, nil
 }

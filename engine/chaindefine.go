@@ -26,13 +26,14 @@ const (
 	maxFound     = 1000
 )
 
-// DefineChain checks a chain and saves it as a new version of its name. If it
+// Define checks a chain and saves it as a new version of its name. If it
 // equals the latest version, that one is returned and nothing is saved. Its jobs
 // must have been defined; those without a version are checked as they are now.
 // Their step types need not be registered here. The error of a chain that can't
 // run is a *[courier.DefinitionError], which lists everything that is wrong with
 // it. A nil opt means the defaults.
-func (e *Engine) DefineChain(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
+func (h Chains) Define(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
+	e := h.e
 	if _, err := e.chains(); err != nil {
 		return DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}

@@ -154,7 +154,7 @@ func (d *chainDefinition) checkUses(i int) {
 func (e *Engine) checkMember(ctx context.Context, job *courier.Job) (warnings []courier.Problem, err error) {
 	uses := chainUses(job.Steps)
 	for after := ""; len(uses) > 0; {
-		list, err := e.store.List(ctx, store.Chain, after, 0)
+		list, err := e.store.List(ctx, store.DefinitionFilter{Kind: store.Chain, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("list chains: %w", err)
 		}

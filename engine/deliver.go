@@ -81,7 +81,7 @@ func (e *Engine) startJob(ctx context.Context, to *courier.JobTarget, n courier.
 	}
 	params[eventParam] = event
 	x, err := e.prepare(ctx, to.Name, &EnqueueOptions{
-		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: "subscription " + n.Subscription,
+		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
 	}, false)
 	if err == nil {
 		_, err = e.create(ctx, []store.NewExecution{x})
@@ -111,7 +111,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
 		return err
 	}
-	job, err := c.e.Job(c.ctx, to.Name, 0)
+	job, err := c.e.Jobs().Get(c.ctx, to.Name, 0)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (g *dependencyGraph) upstreams(name string) []string {
 func (g *dependencyGraph) unknown(name string) string {
 	if g.names == nil {
 		g.names = []string{}
-		list, _ := g.e.store.List(g.ctx, store.Job, "", 0)
+		list, _ := g.e.store.List(g.ctx, store.DefinitionFilter{Kind: store.Job})
 		for _, d := range list {
 			g.names = append(g.names, d.Name)
 		}

@@ -30,7 +30,7 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
-	By             string         // who asked for it, for the audit
+	By             courier.By     // who asks for it
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and
@@ -136,7 +136,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 	if opt.Timeout != nil && *opt.Timeout < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
 	}
-	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+	if err := checkText(texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return store.NewExecution{}, err
 	}
 	params, err := e.mergeParams(p.job.Params, opt.Params)
@@ -146,7 +146,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 	n := store.NewExecution{
 		ID: id, Job: p.job.Name, Version: p.version, StepTypes: p.keys,
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
-		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By, DependsOn: p.job.DependsOn,
+		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By.Actor, DependsOn: p.job.DependsOn,
 	}
 	if typ := p.firstType(); typ != "" {
 		n.First = &courier.StepExecution{ID: p.job.Steps[0].ID, Type: typ}
@@ -191,6 +191,16 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 
 // maxText is how many bytes a name of somebody or something may have.
 const maxText = 1000
+
+// texts returns the texts of who and why for checkText, with others, each given
+// by its name and its text.
+func texts(b courier.By, more ...string) map[string]string {
+	all := map[string]string{"By": b.Actor, "By.Reason": b.Reason}
+	for i := 0; i < len(more); i += 2 {
+		all[more[i]] = more[i+1]
+	}
+	return all
+}
 
 // checkText refuses text that no store can keep, or that is no name.
 func checkText(fields map[string]string) error {

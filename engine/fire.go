@@ -246,7 +246,7 @@ func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick
 		return store.NewExecution{}, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
 	}
 	n, err := e.execution(p, courier.ExecutionID(e.ids.New()), &EnqueueOptions{
-		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: "schedule:" + s.Name},
 	})
 	if err != nil {
 		return n, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
@@ -260,7 +260,7 @@ func (e *Engine) tickChain(ctx context.Context, s *store.DueSchedule, def *couri
 		return store.NewChainExecution{}, courier.Errorf(courier.ErrNotFound, "there is no chain %q; define it, or change the schedule", s.Target)
 	}
 	return e.prepareChain(ctx, s.Target, &ChainOptions{
-		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: "schedule:" + s.Name},
 	})
 }
 

@@ -59,7 +59,7 @@ func (f *fleet) define(name, params string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.engines[0].Define(f.t.Context(), job, nil); err != nil {
+	if _, err := f.engines[0].Jobs().Define(f.t.Context(), job, nil); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -91,7 +91,7 @@ func (f *fleet) set(s courier.Schedule) courier.Schedule {
 	if s.Job == "" && s.Chain == "" {
 		s.Job = "job"
 	}
-	got, err := f.engines[0].SetSchedule(f.t.Context(), s)
+	got, err := f.engines[0].Schedules().Set(f.t.Context(), s, courier.By{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (f *fleet) set(s courier.Schedule) courier.Schedule {
 
 func (f *fleet) schedule(name string) courier.Schedule {
 	f.t.Helper()
-	s, err := f.engines[0].Schedule(f.t.Context(), name)
+	s, err := f.engines[0].Schedules().Get(f.t.Context(), name)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -47,12 +47,12 @@ func (t *monitorTarget) params() map[string]any {
 func (t *monitorTarget) start(r *store.MonitorRecord, params map[string]any, m *courier.Monitor, key string) (courier.ExecutionID, error) {
 	by := "monitor:" + m.Name
 	if t.chain != nil {
-		n, err := t.e.newChain(t.chain, &ChainOptions{Params: params, IdempotencyKey: key, By: by})
+		n, err := t.e.newChain(t.chain, &ChainOptions{Params: params, IdempotencyKey: key, By: courier.By{Actor: by}})
 		r.Chains = append(r.Chains, n)
 		return courier.ExecutionID(n.ID), err
 	}
 	n, err := t.e.execution(t.job, courier.ExecutionID(t.e.ids.New()), &EnqueueOptions{
-		Params: params, Priority: m.Priority, IdempotencyKey: key, By: by,
+		Params: params, Priority: m.Priority, IdempotencyKey: key, By: courier.By{Actor: by},
 	})
 	r.Executions = append(r.Executions, n)
 	return n.ID, err

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// SetMonitor checks a monitor and saves it under its name, so that started
+// Set checks a monitor and saves it under its name, so that started
 // engines on the same store look at its directory, if they have its lister. If
 // it equals the one that is there, that one is returned, as it stands, and
 // nothing is saved: a program may set its monitors whenever it starts. Otherwise
@@ -25,7 +25,8 @@ import (
 // is another. What is in a directory at the first look counts as created. The
 // error of a monitor that can't be saved is a *[courier.MonitorError], which
 // lists everything that is wrong with it.
-func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Monitor, error) {
+func (h Monitors) Set(ctx context.Context, m courier.Monitor, by courier.By) (courier.Monitor, error) {
+	e := h.e
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
 	}
@@ -40,11 +41,20 @@ func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Mon
 	if problems = append(problems, e.checkLister(&m)...); len(problems) > 0 {
 		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
 	}
+	if err := checkText(texts(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
 	got, err := e.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
-		return setMonitor(old, &m, body)
+		put, err := setMonitor(old, &m, body)
+		changed = err == nil
+		return put, err
 	})
 	if err != nil {
 		return fail(err)
+	}
+	if changed {
+		e.changed("monitor", m.Name, "set", by)
 	}
 	return got, nil
 }
@@ -93,7 +103,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 }
 
 // sameMonitor reports whether what is kept of a monitor has the effective values of
-// another, so that what [Engine.Monitor] returns is the same as what was set.
+// another, so that what [Monitors.Get] returns is the same as what was set.
 func sameMonitor(body json.RawMessage, m *courier.Monitor) bool {
 	var was courier.Monitor
 	if json.Unmarshal(body, &was) != nil {
@@ -242,10 +252,11 @@ func monitorMessage(err error) string {
 	return text
 }
 
-// EnableMonitor lets a monitor that was disabled or paused look again, at once.
+// Enable lets a monitor that was disabled or paused look again, at once.
 // Files that came meanwhile are handed over. Of one that does look, it changes
-// nothing; one in the state error has to be acknowledged. By names who wants it.
-func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+// nothing; one in the state error has to be acknowledged.
+func (h Monitors) Enable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	e := h.e
 	return e.switchMonitor(ctx, "enable", name, by, func(m *store.Monitor) error {
 		switch {
 		case m.Status.Polls():
@@ -258,9 +269,9 @@ func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Mo
 	})
 }
 
-// PauseMonitor keeps a monitor that looks from looking, until it is enabled. By
-// names who wants it.
-func (e *Engine) PauseMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+// Pause keeps a monitor that looks from looking, until it is enabled.
+func (h Monitors) Pause(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	e := h.e
 	return e.switchMonitor(ctx, "pause", name, by, func(m *store.Monitor) error {
 		switch {
 		case m.Status == courier.MonitorPaused:
@@ -268,26 +279,28 @@ func (e *Engine) PauseMonitor(ctx context.Context, name, by string) (courier.Mon
 		case !m.Status.Polls():
 			return courier.Errorf(courier.ErrConflict, "it is in the state %s, and can't be paused", m.Status)
 		}
-		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+byWhom(by)
+		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+by.String()
 		return nil
 	})
 }
 
-// DisableMonitor keeps a monitor from looking until it is enabled, whatever its
-// state. By names who wants it.
-func (e *Engine) DisableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+// Disable keeps a monitor from looking until it is enabled, whatever its
+// state.
+func (h Monitors) Disable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	e := h.e
 	return e.switchMonitor(ctx, "disable", name, by, func(m *store.Monitor) error {
 		if m.Status == courier.MonitorDisabled {
 			return errSameMonitor
 		}
-		m.Status, m.Reason = courier.MonitorDisabled, "it was disabled"+byWhom(by)
+		m.Status, m.Reason = courier.MonitorDisabled, "it was disabled"+by.String()
 		return nil
 	})
 }
 
-// AcknowledgeMonitor lets a monitor in the state error look again, at once, with
-// no failures counted. Of another, it changes nothing. By names who wants it.
-func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
+// Acknowledge lets a monitor in the state error look again, at once, with
+// no failures counted. Of another, it changes nothing.
+func (h Monitors) Acknowledge(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	e := h.e
 	return e.switchMonitor(ctx, "acknowledge", name, by, func(m *store.Monitor) error {
 		if m.Status != courier.MonitorFailed {
 			return errSameMonitor
@@ -301,15 +314,8 @@ func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (couri
 	})
 }
 
-func byWhom(by string) string {
-	if by == "" {
-		return ""
-	}
-	return " by " + by
-}
-
 // switchMonitor changes the state of a monitor that must be there.
-func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, change func(*store.Monitor) error) (courier.Monitor, error) {
+func (e *Engine) switchMonitor(ctx context.Context, verb, name string, by courier.By, change func(*store.Monitor) error) (courier.Monitor, error) {
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
 	}
@@ -317,7 +323,7 @@ func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, chang
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(map[string]string{"By": by}); err != nil {
+	if err := checkText(texts(by)); err != nil {
 		return fail(err)
 	}
 	got, err := e.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
@@ -334,14 +340,19 @@ func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, chang
 	if err != nil {
 		return fail(err)
 	}
+	e.changed("monitor", name, verb+"d", by)
 	return got, nil
 }
 
-// RemoveMonitor removes a monitor and what it has seen. What it has started goes
+// Remove removes a monitor and what it has seen. What it has started goes
 // on. If it is set again, files that it has handed over are not handed over
 // again as long as their executions are in the store and they have not changed.
-func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
+func (h Monitors) Remove(ctx context.Context, name string, by courier.By) error {
+	e := h.e
 	role, err := e.monitors()
+	if err == nil {
+		err = checkText(texts(by))
+	}
 	if err == nil {
 		err = role.RemoveMonitor(ctx, name)
 	}
@@ -351,12 +362,14 @@ func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
+	e.changed("monitor", name, "removed", by)
 	return nil
 }
 
-// Monitor returns a monitor as it stands, with a value in every field that has a
+// Get returns a monitor as it stands, with a value in every field that has a
 // default.
-func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, error) {
+func (h Monitors) Get(ctx context.Context, name string) (courier.Monitor, error) {
+	e := h.e
 	role, err := e.monitors()
 	if err != nil {
 		return courier.Monitor{}, fmt.Errorf("monitor: %w", err)
@@ -371,8 +384,9 @@ func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, err
 	return publicMonitor(&list[0]), nil
 }
 
-// Monitors returns a page of monitors, in byte order of their names.
-func (e *Engine) Monitors(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
+// List returns a page of monitors, in byte order of their names.
+func (h Monitors) List(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
+	e := h.e
 	role, err := e.monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitors: %w", err)
@@ -388,9 +402,10 @@ func (e *Engine) Monitors(ctx context.Context, f store.MonitorFilter) ([]courier
 	return list, nil
 }
 
-// MonitorFiles returns a page of the files that a monitor has seen, in byte order
+// Files returns a page of the files that a monitor has seen, in byte order
 // of their names.
-func (e *Engine) MonitorFiles(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+func (h Monitors) Files(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+	e := h.e
 	role, err := e.monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitor files: %w", err)

@@ -90,7 +90,7 @@ func denied(c *storetest.Call) error {
 
 func launch(t *testing.T, e *engine.Engine, job courier.Job) courier.ExecutionID {
 	t.Helper()
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), job.Name, nil)
@@ -280,7 +280,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						t.Error(err)
 					}
 					s.Refuse(nil)
-					if err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
+					if _, err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 						t.Fatal(err)
 					}
 					h.Wait(id).RequireState(courier.Completed)

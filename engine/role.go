@@ -54,7 +54,7 @@ func (noStore) Load(context.Context, store.Kind, string, int) (d store.Definitio
 	return d, errNoStore
 }
 
-func (noStore) List(context.Context, store.Kind, string, int) ([]store.Definition, error) {
+func (noStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
 	return nil, errNoStore
 }
 

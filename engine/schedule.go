@@ -14,14 +14,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// SetSchedule checks a schedule and saves it under its name, so that started
+// Set checks a schedule and saves it under its name, so that started
 // engines on the same store fire it. If it equals the one that is there, that
 // one is returned, as it stands, and nothing is saved: a program may set its
 // schedules whenever it starts. Otherwise it replaces that one and goes on
 // where that one was; if its ticks change, the next is the first after now. The
 // error of a schedule that can't be saved is a *[courier.ScheduleError], which
 // lists everything that is wrong with it.
-func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.Schedule, error) {
+func (h Schedules) Set(ctx context.Context, s courier.Schedule, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
@@ -37,14 +38,23 @@ func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.S
 	if len(problems) > 0 {
 		return courier.Schedule{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
 	}
+	if err := checkText(texts(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
 	got, err := e.changeSchedule(ctx, a, s.Name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
-		return setSchedule(old, &s, body, c, now)
+		put, err := setSchedule(old, &s, body, c, now)
+		changed = err == nil
+		return put, err
 	})
 	if problems, ok := errors.AsType[*courier.ScheduleError](err); ok {
 		return courier.Schedule{}, problems
 	}
 	if err != nil {
 		return fail(err)
+	}
+	if changed {
+		e.changed("schedule", s.Name, "set", by)
 	}
 	return got, nil
 }
@@ -226,11 +236,12 @@ func (e *Engine) checkChainTarget(ctx context.Context, s *courier.Schedule) ([]c
 	return nil, err
 }
 
-// EnableSchedule lets a schedule that was disabled or paused fire again, from
+// Enable lets a schedule that was disabled or paused fire again, from
 // the first tick after now on; the count of its failures begins anew. Of one
-// that is neither, it changes nothing. By names who wants it. The error of a
+// that is neither, it changes nothing. The error of a
 // schedule that has no tick any more is a *[courier.ScheduleError].
-func (e *Engine) EnableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+func (h Schedules) Enable(ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	return e.switchSchedule(ctx, "enable", name, by, func(s *store.Schedule, now time.Time) error {
 		if !s.Disabled && !s.Paused {
 			return errUnchanged
@@ -248,23 +259,22 @@ func (e *Engine) EnableSchedule(ctx context.Context, name, by string) (courier.S
 	})
 }
 
-// DisableSchedule keeps a schedule from firing until it is enabled. Ticks that
-// come meanwhile are not made up for. By names who wants it.
-func (e *Engine) DisableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+// Disable keeps a schedule from firing until it is enabled. Ticks that
+// come meanwhile are not made up for.
+func (h Schedules) Disable(ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	return e.switchSchedule(ctx, "disable", name, by, func(s *store.Schedule, _ time.Time) error {
 		if s.Disabled {
 			return errUnchanged
 		}
 		s.Disabled, s.Waiting, s.Next, s.Due = true, false, time.Time{}, time.Time{}
-		if s.Reason = "it was disabled"; by != "" {
-			s.Reason = "it was disabled by " + by
-		}
+		s.Reason = "it was disabled" + by.String()
 		return nil
 	})
 }
 
 // switchSchedule changes a schedule that must be there.
-func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, change func(*store.Schedule, time.Time) error) (courier.Schedule, error) {
+func (e *Engine) switchSchedule(ctx context.Context, verb, name string, by courier.By, change func(*store.Schedule, time.Time) error) (courier.Schedule, error) {
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
 	}
@@ -272,7 +282,7 @@ func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, chan
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(map[string]string{"By": by}); err != nil {
+	if err := checkText(texts(by)); err != nil {
 		return fail(err)
 	}
 	got, err := e.changeSchedule(ctx, a, name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
@@ -286,12 +296,17 @@ func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, chan
 	if err != nil {
 		return fail(err)
 	}
+	e.changed("schedule", name, verb+"d", by)
 	return got, nil
 }
 
-// RemoveSchedule removes a schedule. What it has started goes on.
-func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
+// Remove removes a schedule. What it has started goes on.
+func (h Schedules) Remove(ctx context.Context, name string, by courier.By) error {
+	e := h.e
 	a, err := e.agenda()
+	if err == nil {
+		err = checkText(texts(by))
+	}
 	if err == nil {
 		err = a.RemoveSchedule(ctx, name)
 	}
@@ -301,13 +316,15 @@ func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
 	}
+	e.changed("schedule", name, "removed", by)
 	return nil
 }
 
-// Schedule returns a schedule as it stands, with a value in every field that has a
+// Get returns a schedule as it stands, with a value in every field that has a
 // default.
-func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, error) {
-	list, err := e.Schedules(ctx, store.ScheduleFilter{Name: name})
+func (h Schedules) Get(ctx context.Context, name string) (courier.Schedule, error) {
+	e := h.e
+	list, err := e.Schedules().List(ctx, store.ScheduleFilter{Name: name})
 	if err != nil {
 		return courier.Schedule{}, err
 	}
@@ -321,8 +338,9 @@ func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, e
 	return list[0], nil
 }
 
-// Schedules returns a page of schedules, in byte order of their names.
-func (e *Engine) Schedules(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
+// List returns a page of schedules, in byte order of their names.
+func (h Schedules) List(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
+	e := h.e
 	a, err := e.agenda()
 	if err != nil {
 		return nil, fmt.Errorf("schedules: %w", err)

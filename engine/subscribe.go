@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Subscribed is what [Engine.Subscribe] has saved.
+// A Subscribed is what [Subscriptions.Set] has saved.
 type Subscribed struct {
 	Subscription courier.Subscription
 	// Warnings are what looks doubtful: a function that this engine does not have,
@@ -27,16 +28,20 @@ type Subscribed struct {
 	Warnings []courier.Problem
 }
 
-// Subscribe checks a subscription and saves it, in place of one of the same name.
-// Every event that it wants and that begins to be written after Subscribe has
+// Set checks a subscription and saves it, in place of one of the same name.
+// Every event that it wants and that begins to be written after Set has
 // returned is delivered at least once, by an engine that was started and can: of
 // kind func one that has the function, of kind email one that has a Mailer. The
 // error of a subscription that can't work is a *[courier.DefinitionError], which
 // lists everything that is wrong with it, and nothing was saved then. What only looks
 // doubtful is returned as warnings, and written to [Options].Log.
-func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscribed, error) {
+func (h Subscriptions) Set(ctx context.Context, s courier.Subscription, by courier.By) (Subscribed, error) {
+	e := h.e
 	o, err := e.outbox()
 	if err != nil {
+		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+	}
+	if err := checkText(texts(by)); err != nil {
 		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	s.Reason = ""
@@ -66,6 +71,7 @@ func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscri
 	if err != nil {
 		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
+	e.changed("subscription", s.Name, "set", by)
 	e.notices.wanted.Store(true)
 	signal(e.notices.wake)
 	warnings := c.warnings()
@@ -76,10 +82,14 @@ func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscri
 	return Subscribed{plain, warnings}, nil
 }
 
-// Unsubscribe removes a subscription and all that was kept for it. Deliveries
+// Remove removes a subscription and all that was kept for it. Deliveries
 // under way end as they may. One that isn't there is [courier.ErrNotFound].
-func (e *Engine) Unsubscribe(ctx context.Context, name string) error {
+func (h Subscriptions) Remove(ctx context.Context, name string, by courier.By) error {
+	e := h.e
 	o, err := e.outbox()
+	if err == nil {
+		err = checkText(texts(by))
+	}
 	if err == nil {
 		err = o.Subscribe(ctx, store.Subscription{Name: name})
 	}
@@ -89,6 +99,7 @@ func (e *Engine) Unsubscribe(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
+	e.changed("subscription", name, "removed", by)
 	return nil
 }
 
@@ -101,9 +112,10 @@ func (e *Engine) unknownSubscription(ctx context.Context, o store.Outbox, name s
 	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
 }
 
-// Subscriptions returns all subscriptions, in byte order of their names, each with
+// List returns all subscriptions, in byte order of their names, each with
 // the window that holds.
-func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, error) {
+func (h Subscriptions) List(ctx context.Context) ([]courier.Subscription, error) {
+	e := h.e
 	o, err := e.outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
@@ -123,31 +135,16 @@ func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, err
 	return list, nil
 }
 
-// A DeliveryFilter selects deliveries. The zero value selects all.
-type DeliveryFilter struct {
-	Subscription string
-	State        courier.DeliveryState
-	// After continues behind the last delivery of a page.
-	After *courier.Delivery
-	Limit int // 0 means 100, the most is 1000
-}
-
 // Deliveries returns a page of what has not been delivered, in the order of
 // subscriptions and events: what waits, and what has failed, which is kept for 30
-// days. A nil f selects all.
-func (e *Engine) Deliveries(ctx context.Context, f *DeliveryFilter) ([]courier.Delivery, error) {
+// days.
+func (h Subscriptions) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	e := h.e
 	o, err := e.outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
-	var sf store.DeliveryFilter
-	if f != nil {
-		sf = store.DeliveryFilter{Subscription: f.Subscription, State: f.State, Limit: f.Limit}
-		if f.After != nil {
-			sf.AfterSubscription, sf.AfterEvent = f.After.Subscription, f.After.ID
-		}
-	}
-	list, err := o.Deliveries(ctx, sf)
+	list, err := o.Deliveries(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -157,11 +154,15 @@ func (e *Engine) Deliveries(ctx context.Context, f *DeliveryFilter) ([]courier.D
 // Replay makes deliveries of a subscription due now, with as many attempts as new
 // ones, and returns how many there are: those that failed, and those that wait
 // for their next attempt, which may be a day away. They are those of the events
-// with the given IDs, or all if none is given. Receivers see the ID that they may
+// with the given IDs, or all for nil. Receivers see the ID that they may
 // have seen before.
-func (e *Engine) Replay(ctx context.Context, subscription string, events ...string) (int, error) {
+func (h Subscriptions) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
+	e := h.e
 	o, err := e.outbox()
 	if err != nil {
+		return 0, fmt.Errorf("replay: %w", err)
+	}
+	if err := checkText(texts(by)); err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
 	for _, id := range events {
@@ -169,13 +170,14 @@ func (e *Engine) Replay(ctx context.Context, subscription string, events ...stri
 			return 0, fmt.Errorf("replay: %w", err)
 		}
 	}
-	n, err := o.Replay(ctx, subscription, events)
+	n, err := o.Replay(ctx, name, events)
 	if errors.Is(err, courier.ErrNotFound) {
-		err = e.unknownSubscription(ctx, o, subscription)
+		err = e.unknownSubscription(ctx, o, name)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
+	e.changed("subscription", name, "replayed", by, slog.Int("deliveries", n))
 	signal(e.notices.wake)
 	return n, nil
 }
@@ -307,7 +309,7 @@ func (c *subscriptionCheck) named(field string, kind store.Kind, name string) er
 		return err
 	}
 	const most = 1000
-	list, err := c.e.store.List(c.ctx, kind, "", most)
+	list, err := c.e.store.List(c.ctx, store.DefinitionFilter{Kind: kind, Limit: most})
 	if err != nil {
 		return err
 	}

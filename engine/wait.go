@@ -22,7 +22,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 	if e.unfit != nil {
 		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
 	}
-	defined, err := e.Define(ctx, job, nil)
+	defined, err := e.Jobs().Define(ctx, job, nil)
 	if err != nil {
 		return courier.Execution{}, err
 	}

@@ -70,6 +70,8 @@ type ChainRequest struct {
 	Chain courier.ChainExecutionID
 	Kind  courier.RequestKind
 	By    string
+	// Reason is why; it is in the audit of the executions that it moves at once.
+	Reason string
 	// IDs are for the executions that a retry creates, one for each member, in
 	// their order, made by the caller.
 	IDs []courier.ExecutionID

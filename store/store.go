@@ -64,10 +64,9 @@ type Catalog interface {
 	// Load returns a version of a definition, the latest for version 0. It is
 	// ErrNotFound if there is none.
 	Load(ctx context.Context, kind Kind, name string, version int) (Definition, error)
-	// List returns the latest versions of the definitions of a kind whose names
-	// come after the given one, in byte order of their names, at most limit.
-	// Limit 0 means 1000.
-	List(ctx context.Context, kind Kind, after string, limit int) ([]Definition, error)
+	// List returns a page of the latest versions of definitions of one kind, in
+	// byte order of their names.
+	List(ctx context.Context, f DefinitionFilter) ([]Definition, error)
 	// Settings returns all settings.
 	Settings(ctx context.Context) (map[string]string, error)
 	// Set changes a setting; an empty value removes it. Limits take effect
@@ -155,6 +154,13 @@ const (
 	Job   Kind = "job"
 	Chain Kind = "chain"
 )
+
+// A DefinitionFilter selects definitions.
+type DefinitionFilter struct {
+	Kind  Kind   // Job or Chain
+	After string // those whose names come after it
+	Limit int    // 0 means 1000
+}
 
 // A Definition is one version of a definition.
 type Definition struct {

@@ -211,7 +211,7 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 	var asked []courier.Execution
 	for _, a := range d.Requests {
 		x := c.latest[a.Member]
-		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By}, now)
+		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By, Reason: r.Reason}, now)
 		asked = append(asked, s.view(x))
 	}
 	for _, i := range d.Again {

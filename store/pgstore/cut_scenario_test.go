@@ -347,7 +347,7 @@ var scenarios = []scenario{
 		name: "key_limit", slots: 3,
 		job: courier.Job{LimitKeys: []string{"${context:params.partner}"}, Steps: threeSteps()[:2]},
 		act: func(tr *trial) {
-			tr.ask("limit", func(ctx context.Context) error { return tr.first.SetLimit(ctx, "key:a", 1) })
+			tr.ask("limit", func(ctx context.Context) error { return tr.first.Limits().Set(ctx, "key:a", 1, courier.By{}) })
 			tr.start(tr.first)
 			tr.define()
 			for _, partner := range []string{"a", "a", "b"} {

@@ -384,6 +384,8 @@ func (d *differ) list() error {
 		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
 		d.both("a page of steps", func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, id, after, limit) }),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, id, after, limit) }),
-		d.both("definitions", func(s store.Store, _ int) (any, error) { return s.List(d.ctx, store.Job, "", limit) }),
+		d.both("definitions", func(s store.Store, _ int) (any, error) {
+			return s.List(d.ctx, store.DefinitionFilter{Kind: store.Job, Limit: limit})
+		}),
 		d.both("a definition", func(s store.Store, _ int) (any, error) { return s.Load(d.ctx, store.Job, "one", version) }))
 }

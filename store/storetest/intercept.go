@@ -66,8 +66,8 @@ func (i *intercepted) Load(ctx context.Context, kind store.Kind, name string, ve
 	return intercept(ctx, i, c, func(ctx context.Context) (store.Definition, error) { return i.s.Load(ctx, kind, name, version) })
 }
 
-func (i *intercepted) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
-	return intercept(ctx, i, &Call{Method: "List", Request: kind}, func(ctx context.Context) ([]store.Definition, error) { return i.s.List(ctx, kind, after, limit) })
+func (i *intercepted) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
+	return intercept(ctx, i, &Call{Method: "List", Request: f}, func(ctx context.Context) ([]store.Definition, error) { return i.s.List(ctx, f) })
 }
 
 func (i *intercepted) Settings(ctx context.Context) (map[string]string, error) {

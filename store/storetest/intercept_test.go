@@ -32,7 +32,9 @@ var uses = []use{
 		return result(s.Save(ctx, store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{}`)}))
 	}},
 	{"Load", func(ctx context.Context, s store.Store) (any, error) { return result(s.Load(ctx, store.Job, "job", 0)) }},
-	{"List", func(ctx context.Context, s store.Store) (any, error) { return result(s.List(ctx, store.Job, "", 0)) }},
+	{"List", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.List(ctx, store.DefinitionFilter{Kind: store.Job}))
+	}},
 	{"Set", func(ctx context.Context, s store.Store) (any, error) { return nil, s.Set(ctx, "key", "value") }},
 	{"Settings", func(ctx context.Context, s store.Store) (any, error) { return result(s.Settings(ctx)) }},
 	{"Enqueue", func(ctx context.Context, s store.Store) (any, error) {
