@@ -139,7 +139,7 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 	var got []store.StartedChain
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	calls := patience{parent: ctx, awaited: true}
+	calls := callTimeout{parent: ctx, awaited: true}
 	defer calls.end()
 	err = retry(&calls, func(ctx context.Context) (err error) {
 		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat

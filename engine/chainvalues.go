@@ -46,7 +46,7 @@ func (r *run) loadChain() error {
 	if r.x.Chain == "" || len(r.program.chain) == 0 {
 		return nil
 	}
-	return retry(&r.patience, func(ctx context.Context) (err error) {
+	return retry(&r.callTimeout, func(ctx context.Context) (err error) {
 		r.vals.chain, err = r.e.chainValues(ctx, r.program, &r.x)
 		return err
 	})

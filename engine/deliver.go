@@ -18,7 +18,7 @@ import (
 )
 
 // deliver makes one attempt.
-func (p *postman) deliver(ctx context.Context, t *store.TakenDelivery) error {
+func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error {
 	var s courier.Subscription
 	if err := json.Unmarshal(t.Body, &s); err != nil {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))

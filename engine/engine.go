@@ -176,7 +176,7 @@ type Engine struct {
 	runs     map[courier.ExecutionID]*run
 	zombies  map[courier.ExecutionID]int             // abandoned attempts that have not returned
 	waiters  map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution, or with one of a chain execution's
-	keeper   *keeper                                 // renews while there are runs
+	renewer  *renewer                                // renews while there are runs
 	worker   *worker                                 // set between Start and the end of Stop
 	wake     chan struct{}                           // there may be something to claim
 	freed    chan struct{}                           // a slot became free

@@ -173,7 +173,7 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 	var got []store.Enqueued
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	calls := patience{parent: ctx, awaited: true}
+	calls := callTimeout{parent: ctx, awaited: true}
 	defer calls.end()
 	err := retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat

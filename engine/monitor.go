@@ -152,7 +152,7 @@ func (e *Engine) changeMonitor(ctx context.Context, role store.Monitors, name st
 		if err != nil {
 			return courier.Monitor{}, err
 		}
-		e.hurry(nil)
+		e.pollNow(nil)
 		return publicMonitor(&got), nil
 	}
 }

@@ -84,7 +84,7 @@ func (r *run) write(t *store.Transition) error {
 	w := &r.refusing
 	*w = refusing{r: r, t: t}
 	defer w.end()
-	return retry(&r.patience, func(ctx context.Context) error {
+	return retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
 		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
 			err = courier.Permanent(errors.New(r.secrets.message(err))) // there is nothing left to leave out

@@ -58,15 +58,15 @@ type run struct {
 	err       *courier.StepError
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
-	// by patience. steps ends also when a step has to stop, with the reason as its
+	// by callTimeout. steps ends also when a step has to stop, with the reason as its
 	// cause.
-	lease     context.Context
-	lost      context.CancelCauseFunc
-	patience  patience
-	steps     context.Context
-	interrupt context.CancelCauseFunc
-	watchdog  *time.Timer
-	deadline  *time.Timer // of the whole execution; nil if it has no timeout
+	lease       context.Context
+	lost        context.CancelCauseFunc
+	callTimeout callTimeout
+	steps       context.Context
+	interrupt   context.CancelCauseFunc
+	watchdog    *time.Timer
+	deadline    *time.Timer // of the whole execution; nil if it has no timeout
 
 	stop    <-chan struct{} // closed when the execution is to be handed over
 	request atomic.Pointer[store.Renewed]
@@ -129,7 +129,7 @@ func (r *run) begin(ctx context.Context) {
 	r.log = slog.New(&redactHandler{r.e.log.Handler(), r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
-	r.patience.parent = r.lease
+	r.callTimeout.parent = r.lease
 	r.steps, r.interrupt = context.WithCancelCause(r.lease)
 }
 
@@ -195,11 +195,11 @@ func (r *run) drive(c *store.Claimed) {
 func (r *run) started(s *courier.StepExecution) bool {
 	select {
 	case <-r.stop:
-		return r.handOver(false)
+		return r.requeue(false)
 	default:
 	}
 	if r.request.Load() != nil {
-		return r.handOver(false)
+		return r.requeue(false)
 	}
 	return r.settle(s.Step, s.Attempt, r.attempt(s.Step, s.Attempt, false))
 }
@@ -217,7 +217,7 @@ func (r *run) close() {
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
 	r.endCalls()
-	r.patience.end()
+	r.callTimeout.end()
 	r.closeResources()
 }
 

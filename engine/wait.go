@@ -51,7 +51,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		sent := time.Now()
 		var got *store.Claims
 		var err error
-		if e.able(ctx) {
+		if e.canClaim(ctx) {
 			var claims store.Claims
 			claim, cancel := context.WithTimeout(ctx, storeTimeout)
 			claims, err = e.store.Claim(claim, req)
@@ -77,7 +77,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 
 // look returns an execution as it is, and tries until it can or ctx ends.
 func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
-	p := patience{parent: ctx}
+	p := callTimeout{parent: ctx}
 	defer p.end()
 	err = retry(&p, func(ctx context.Context) (err error) {
 		x, err = e.store.Execution(ctx, id)
@@ -90,8 +90,8 @@ func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Ex
 func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time) *courier.StepError {
 	r := e.newRun(ctx, c, sent, ctx.Done())
 	r.unready = e.work.ready()
-	e.hold(r)
-	defer e.release(r)
+	e.track(r)
+	defer e.untrack(r)
 	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
 	r.drive(c)
 	return r.err

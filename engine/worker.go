@@ -161,7 +161,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
 		wait := e.opt.Poll
 		slots = gather
-		if free := e.free(w); free > 0 && e.able(w.ctx) {
+		if free := e.free(w); free > 0 && e.canClaim(w.ctx) {
 			begun := time.Now()
 			got, err := e.claim(w, free)
 			switch {
@@ -284,11 +284,11 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 		c := &got.List[i]
 		r := e.newRun(w.base, c, sent, w.stop)
 		r.slot, r.unready = e.take(w), unready
-		e.hold(r)
+		e.track(r)
 		w.runs.Add(1)
 		go func() {
 			defer w.runs.Done()
-			defer e.release(r)
+			defer e.untrack(r)
 			defer r.slot.leave()
 			r.drive(c)
 		}()

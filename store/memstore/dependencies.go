@@ -70,9 +70,9 @@ func (s *Store) waits(x *execution) []courier.UnmetDependency {
 	return store.Unmet(x.waitsFor, s.latestOf)
 }
 
-// letThrough lets an execution through if all that it depends on is met, and
+// releaseWaiting lets an execution be claimed if all that it depends on is met, and
 // reports whether it has.
-func (s *Store) letThrough(x *execution, now time.Time) bool {
+func (s *Store) releaseWaiting(x *execution, now time.Time) bool {
 	if len(s.waits(x)) > 0 {
 		return false
 	}

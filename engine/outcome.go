@@ -40,7 +40,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 		r.cancelled()
 		return false
 	case errors.Is(cause, courier.ErrStopped):
-		return r.handOver(o.abandoned)
+		return r.requeue(o.abandoned)
 	}
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: step, ID: rec.ID, Type: rec.Type,
@@ -61,11 +61,11 @@ func (r *run) passed() store.Counters {
 	return store.Counters{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
 }
 
-// handOver gives an interrupted execution back to the queue, or does what an
+// requeue gives an interrupted execution back to the queue, or does what an
 // operator asked for meanwhile. If the step has returned, the same attempt goes
 // on elsewhere; otherwise the next one gets a new number, and so a directory of
 // its own.
-func (r *run) handOver(abandoned bool) bool {
+func (r *run) requeue(abandoned bool) bool {
 	r.marks.Interrupted = !abandoned
 	for r.lease.Err() == nil {
 		to := courier.Queued

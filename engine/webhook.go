@@ -82,7 +82,7 @@ func payloadOf(n courier.Notification) ([]byte, error) {
 }
 
 // post sends a notification to the receiver of a webhook.
-func (p *postman) post(ctx context.Context, to *courier.WebhookTarget, n courier.Notification) error {
+func (p *dispatcher) post(ctx context.Context, to *courier.WebhookTarget, n courier.Notification) error {
 	timeout := hookTimeout
 	if p.e.opt.Webhooks.Timeout > 0 {
 		timeout = p.e.opt.Webhooks.Timeout
@@ -96,7 +96,7 @@ func (p *postman) post(ctx context.Context, to *courier.WebhookTarget, n courier
 	return nil
 }
 
-func (p *postman) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *redactor) error {
+func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *redactor) error {
 	r, err := p.e.hookRequest(ctx, to, n, known)
 	if err != nil {
 		return err

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A patience bounds calls to the store, one at a time, to storeTimeout each. It
+// A callTimeout bounds calls to the store, one at a time, to storeTimeout each. It
 // has one context and one timer for all of them until a call takes too long:
 // those of each call would cost as much as the calls to some stores do. The
 // zero value with a parent is ready to use, by one goroutine; end ends it.
-type patience struct {
+type callTimeout struct {
 	parent context.Context
 	// awaited says that somebody waits for the answer. A worker's progress is tried
 	// as long as the lease lasts, since what seems final may be mended meanwhile.
@@ -28,7 +28,7 @@ type bound struct {
 }
 
 // call calls f with a context that ends after storeTimeout.
-func (p *patience) call(f func(context.Context) error) error {
+func (p *callTimeout) call(f func(context.Context) error) error {
 	if p.bound == nil || p.ctx.Err() != nil {
 		p.end()
 		p.bound = &bound{start: time.Now()}
@@ -55,7 +55,7 @@ func (b *bound) look() {
 	}
 }
 
-func (p *patience) end() {
+func (p *callTimeout) end() {
 	if p.bound != nil {
 		p.cancel()
 		p.timer.Stop()

@@ -22,27 +22,27 @@ import (
 
 // What governs looks at directories.
 const (
-	mostLooks    = 8                // at once
-	lookInterval = 30 * time.Second // the longest time between two questions for what is due
-	lookNone     = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
-	listTimeout  = time.Minute      // of one listing
-	lookLease    = 3 * time.Minute  // how long others leave a directory to this engine
-	mostFiles    = 1000             // that are handed over at one look
-	mostChains   = 100              // that are started at one look; each takes several statements
-	maxFileName  = 1000             // bytes
-	maxFilePath  = 5000             // bytes
-	keepGone     = 30 * 24 * time.Hour
-	mostKnown    = 200_000 // files of all monitors that are remembered between looks
+	maxPolls      = 8                // at once
+	pollInterval  = 30 * time.Second // the longest time between two questions for what is due
+	idleInterval  = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
+	listTimeout   = time.Minute      // of one listing
+	pollLease     = 3 * time.Minute  // how long others leave a directory to this engine
+	maxFiles      = 1000             // that are handed over at one look
+	maxChains     = 100              // that are started at one look; each takes several statements
+	maxFileName   = 1000             // bytes
+	maxFilePath   = 5000             // bytes
+	goneRetention = 30 * 24 * time.Hour
+	maxKnown      = 200_000 // files of all monitors that are remembered between looks
 )
 
 // watching is what an engine has to do with monitors.
 type watching struct {
-	mu    sync.Mutex
-	early map[string]bool // monitors whose directories may have changed
-	known map[string]known
-	wake  chan struct{}
-	eyes  map[string]eye
-	none  bool // there is no monitor to look for, as far as is known
+	mu       sync.Mutex
+	early    map[string]bool // monitors whose directories may have changed
+	known    map[string]known
+	wake     chan struct{}
+	watchers map[string]directoryWatcher
+	none     bool // there is no monitor to look for, as far as is known
 }
 
 // A known is what a monitor had seen at a revision.
@@ -52,13 +52,13 @@ type known struct {
 }
 
 func (w *watching) init() {
-	w.early, w.known, w.eyes = make(map[string]bool), make(map[string]known), make(map[string]eye)
+	w.early, w.known, w.watchers = make(map[string]bool), make(map[string]known), make(map[string]directoryWatcher)
 	w.wake = make(chan struct{}, 1)
 }
 
-// hurry wakes the loop, which then asks for what is due, and for those monitors
+// pollNow wakes the loop, which then asks for what is due, and for those monitors
 // early.
-func (e *Engine) hurry(names []string) {
+func (e *Engine) pollNow(names []string) {
 	e.watching.mu.Lock()
 	for _, name := range names {
 		e.watching.early[name] = true
@@ -87,18 +87,18 @@ func (w *watching) heard() {
 // watchLoop has directories looked at when they are due.
 func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 	defer w.rest.Done()
-	defer e.closeEyes()
+	defer e.stopWatching()
 	listers := slices.Sorted(maps.Keys(e.opt.Listers))
-	slots := make(chan struct{}, mostLooks)
-	idle := lookInterval
+	slots := make(chan struct{}, maxPolls)
+	idle := pollInterval
 	if _, tells := e.store.(store.Schedules); tells {
-		idle = lookNone
+		idle = idleInterval
 	}
-	timer := time.NewTimer(lookInterval)
+	timer := time.NewTimer(pollInterval)
 	defer timer.Stop()
 	for w.ctx.Err() == nil {
-		wait := lookInterval
-		if free := mostLooks - len(slots); free > 0 {
+		wait := pollInterval
+		if free := maxPolls - len(slots); free > 0 {
 			e.watching.setNone(true) // so that a change meanwhile is not missed
 			d, err := e.dueMonitors(w, role, listers, free)
 			switch {
@@ -109,10 +109,10 @@ func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 				wait = e.opt.Poll
 			case d.Next > 0:
 				wait = min(wait, d.Next)
-			case free == mostLooks && len(d.List) == 0:
+			case free == maxPolls && len(d.List) == 0:
 				wait = idle
 			}
-			e.watching.setNone(wait == lookNone)
+			e.watching.setNone(wait == idleInterval)
 			began := time.Now()
 			for i := range d.List {
 				slots <- struct{}{}
@@ -141,11 +141,11 @@ func (e *Engine) dueMonitors(w *worker, role store.Monitors, listers []string, m
 	e.watching.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.base, storeTimeout) // a stop waits, for what is leased is not looked at by others
 	defer cancel()
-	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: lookLease, Early: early})
+	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
 
-// A glance is one look at the directory of a monitor.
-type glance struct {
+// A polling is one poll at the directory of a monitor.
+type polling struct {
 	e       *Engine
 	role    store.Monitors
 	m       *store.Monitor
@@ -162,11 +162,11 @@ type glance struct {
 
 // instant is what the store's clock shows now, as far as this engine can tell:
 // never more than it does show.
-func (g *glance) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
+func (g *polling) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
 
 // poll looks at the directory of a monitor, and records what follows.
 func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at time.Time) {
-	g := &glance{e: e, role: role, m: m, now: now, at: at, health: healthOf(m), lister: e.opt.Listers[m.Lister]}
+	g := &polling{e: e, role: role, m: m, now: now, at: at, health: healthOf(m), lister: e.opt.Listers[m.Lister]}
 	ctx := w.base // what was found is recorded even if the engine is stopped
 	if err := json.Unmarshal(m.Body, &g.def); err != nil {
 		_ = g.record(ctx, g.failed(fmt.Errorf("the definition can't be read: %w", err)))
@@ -195,19 +195,19 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 		return
 	}
 	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Max: g.most(), MaxBytes: g.mostBytes(),
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: goneRetention, Max: g.most(), MaxBytes: g.mostBytes(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
-	e.openEye(w, m.Name, g.lister, g.def.Target())
+	e.watchDirectory(w, m.Name, g.lister, g.def.Target())
 }
 
 // settle records what a listing led to. Where executions can't be started, the
 // files are not handed over, and are ready at the next look too.
-func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
+func (g *polling) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
 	bare := *plan
 	bare.Changed = slices.Clone(plan.Changed)
 	var r store.MonitorRecord
-	last, err := g.handOver(ctx, &r, plan, ended)
+	last, err := g.startFor(ctx, &r, plan, ended)
 	if err == nil {
 		g.looked(&r, plan, last, nil, ended)
 		err = g.record(ctx, r)
@@ -221,16 +221,16 @@ func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Ti
 }
 
 // most is how many files are handed over at one look.
-func (g *glance) most() int {
+func (g *polling) most() int {
 	if g.m.Kind == store.Chain && !g.def.Batch {
-		return mostChains
+		return maxChains
 	}
-	return mostFiles
+	return maxFiles
 }
 
 // mostBytes is how much of the files that are handed over to one execution fits into
 // its parameters, which tell of each file twice and may escape what is in names.
-func (g *glance) mostBytes() int {
+func (g *polling) mostBytes() int {
 	if !g.def.Batch {
 		return 0
 	}
@@ -239,7 +239,7 @@ func (g *glance) mostBytes() int {
 
 // seen returns what the monitor has seen, from memory if that is of the
 // monitor's revision.
-func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
+func (g *polling) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 	w := &g.e.watching
 	w.mu.Lock()
 	k, ok := w.known[g.m.Name]
@@ -250,7 +250,7 @@ func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 	}
 	const page = 5000
 	files := make(map[string]store.SeenFile)
-	calls := patience{parent: ctx}
+	calls := callTimeout{parent: ctx}
 	defer calls.end()
 	for after := ""; ; {
 		var list []store.SeenFile
@@ -272,7 +272,7 @@ func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 }
 
 // list returns the files of the directory whose names can be used.
-func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err error) {
+func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
@@ -335,7 +335,7 @@ func unusable(f *courier.ListedFile) string {
 
 // looked completes the record of a look that succeeded. Last is the last of the
 // executions that it starts, if any; err is why they could not be started, if so.
-func (g *glance) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
+func (g *polling) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
 	r.Changed, r.Removed, r.After = plan.Changed, plan.Removed, g.def.Every
 	h := g.health
 	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.Files, plan.Waiting, g.refused, 0, ""
@@ -363,7 +363,7 @@ func (g *glance) looked(r *store.MonitorRecord, plan *store.FilePlan, last couri
 }
 
 // failed is the record of a look that failed.
-func (g *glance) failed(err error) store.MonitorRecord {
+func (g *polling) failed(err error) store.MonitorRecord {
 	r := store.MonitorRecord{After: max(g.def.Every, time.Second)}
 	h := g.health
 	h.Failures++
@@ -380,7 +380,7 @@ func (g *glance) failed(err error) store.MonitorRecord {
 }
 
 // state writes the health into a record, and logs it if it is bad and new.
-func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
+func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	was := healthOf(g.m)
 	h.Problem = g.secrets.message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
@@ -391,11 +391,11 @@ func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 
 // record writes the outcome of a look. It may be sent again: a record that was
 // written is not twice.
-func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
+func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	calls := patience{parent: ctx}
+	calls := callTimeout{parent: ctx}
 	defer calls.end()
 	var done store.Recorded
 	err := retry(&calls, func(ctx context.Context) (err error) {
@@ -418,7 +418,7 @@ func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
 }
 
 // remember keeps what is known now for the next look.
-func (g *glance) remember(revision int64, r *store.MonitorRecord) {
+func (g *polling) remember(revision int64, r *store.MonitorRecord) {
 	if g.files == nil {
 		return
 	}
@@ -437,10 +437,10 @@ func (g *glance) remember(revision int64, r *store.MonitorRecord) {
 			all += len(w.known[name].files)
 		}
 	}
-	if all > mostKnown {
+	if all > maxKnown {
 		clear(w.known)
 	}
-	if len(g.files) <= mostKnown {
+	if len(g.files) <= maxKnown {
 		w.known[g.m.Name] = known{revision, g.files}
 	}
 }

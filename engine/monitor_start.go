@@ -58,9 +58,9 @@ func (t *monitorTarget) start(r *store.MonitorRecord, params map[string]any, m *
 	return n.ID, err
 }
 
-// handOver adds to a record what is started for the files that are ready, and
+// startFor adds to a record what is started for the files that are ready, and
 // notes in the plan that they are handed over. It returns the last id.
-func (g *glance) handOver(ctx context.Context, r *store.MonitorRecord, plan *store.FilePlan, now time.Time) (last courier.ExecutionID, err error) {
+func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *store.FilePlan, now time.Time) (last courier.ExecutionID, err error) {
 	if len(plan.Ready) == 0 {
 		return "", nil
 	}

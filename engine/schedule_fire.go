@@ -176,7 +176,7 @@ func sooner(a, b time.Duration) time.Duration {
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
 func (e *Engine) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
-	calls := patience{parent: ctx}
+	calls := callTimeout{parent: ctx}
 	defer calls.end()
 	err = retry(&calls, func(ctx context.Context) (err error) {
 		fired, err = a.FireSchedules(ctx, list)

@@ -74,8 +74,8 @@ var retryDelays = []time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// A postman delivers what subscribers are to be told, between Start and Stop.
-type postman struct {
+// A dispatcher delivers what subscribers are to be told, between Start and Stop.
+type dispatcher struct {
 	e       *Engine
 	o       store.Outbox
 	ctx     context.Context // of the deliveries; ends with a cause
@@ -101,7 +101,7 @@ func (e *Engine) deliverLoop(w *worker) {
 	}
 	ctx, cancel := context.WithCancelCause(w.base)
 	defer cancel(nil)
-	p := &postman{
+	p := &dispatcher{
 		e: e, o: o, ctx: ctx, http: safehttp.New(e.opt.Webhooks.guard()),
 		busy: make(map[string]int), done: make(chan store.Outcome, maxDeliveries),
 	}
@@ -134,7 +134,7 @@ func (e *Engine) deliverLoop(w *worker) {
 }
 
 // gather waits a moment for what ends or comes together.
-func (p *postman) gather(stop <-chan struct{}) {
+func (p *dispatcher) gather(stop <-chan struct{}) {
 	timer := time.NewTimer(gatherNotices)
 	defer timer.Stop()
 	for {
@@ -152,7 +152,7 @@ func (p *postman) gather(stop <-chan struct{}) {
 
 // round settles what has ended, and takes and begins what is due. It returns how
 // long to wait for the next round, and whether it found anything.
-func (p *postman) round(ctx context.Context) (wait time.Duration, found bool) {
+func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool) {
 	p.settle(ctx)
 	most := maxDeliveries - p.all
 	if most <= 0 {
@@ -205,7 +205,7 @@ func (e *Engine) channels() []string {
 func funcChannel(name string) string { return string(courier.SubscribeFunc) + ":" + name }
 
 // begin begins a delivery.
-func (p *postman) begin(t *store.TakenDelivery) {
+func (p *dispatcher) begin(t *store.TakenDelivery) {
 	name := t.Notification.Subscription
 	p.busy[name]++
 	p.all++
@@ -217,7 +217,7 @@ func (p *postman) begin(t *store.TakenDelivery) {
 }
 
 // ended takes note of a delivery that has ended.
-func (p *postman) ended(o store.Outcome) {
+func (p *dispatcher) ended(o store.Outcome) {
 	if p.all--; p.busy[o.Subscription] <= 1 {
 		delete(p.busy, o.Subscription)
 	} else {
@@ -228,7 +228,7 @@ func (p *postman) ended(o store.Outcome) {
 
 // settle tells the store what came of deliveries. What it can't be told is tried
 // again until the lease is over, when the delivery is due again anyway.
-func (p *postman) settle(ctx context.Context) {
+func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
 	if len(p.settled) == 0 {
 		return
@@ -248,7 +248,7 @@ func (p *postman) settle(ctx context.Context) {
 
 // stop ends deliveries: it waits for those under way, then ends their contexts,
 // and leaves what does not end then to the leases.
-func (p *postman) stop(cancel context.CancelCauseFunc) {
+func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	timer := time.NewTimer(stopDeliveries)
 	defer timer.Stop()
 	const rest = time.Second
