@@ -32,7 +32,7 @@ func (r *run) apply(t *store.Transition) error {
 	}
 	if err != nil {
 		if !errors.Is(err, courier.ErrLeaseLost) {
-			r.log.Error("write progress", "error", r.secrets.message(err))
+			r.log.Error("write progress", "error", r.secrets.Message(err))
 		}
 		r.lost(courier.ErrLeaseLost)
 		return err
@@ -77,7 +77,7 @@ func (r *run) written(t *store.Transition) {
 	}
 	r.logWritten(t)
 	r.tell(t)
-	r.e.notices.heard()
+	r.e.notifications.Wake()
 	r.known = standing{t.Position, t.Counters}
 	r.over = t.To != courier.Running
 	r.seq += n

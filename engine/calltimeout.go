@@ -4,9 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/courierhq/courier/engine/internal/core"
 )
 
-// A callTimeout bounds calls to the store, one at a time, to storeTimeout each. It
+// A callTimeout bounds calls to the store, one at a time, to core.StoreTimeout each. It
 // has one context and one timer for all of them until a call takes too long:
 // those of each call would cost as much as the calls to some stores do. The
 // zero value with a parent is ready to use, by one goroutine; end ends it.
@@ -27,14 +29,14 @@ type bound struct {
 	timer  *time.Timer
 }
 
-// call calls f with a context that ends after storeTimeout.
+// call calls f with a context that ends after core.StoreTimeout.
 func (p *callTimeout) call(f func(context.Context) error) error {
 	if p.bound == nil || p.ctx.Err() != nil {
 		p.end()
 		p.bound = &bound{start: time.Now()}
 		p.ctx, p.cancel = context.WithCancel(p.parent)
 		p.timer = time.AfterFunc(1<<62, p.look)
-		p.timer.Reset(storeTimeout)
+		p.timer.Reset(core.StoreTimeout)
 	}
 	p.began.Store(int64(max(1, time.Since(p.start))))
 	defer p.began.Store(0)
@@ -44,7 +46,7 @@ func (p *callTimeout) call(f func(context.Context) error) error {
 // look ends the context if the call under way has taken too long, and looks
 // again when it, or one that begins now, may have.
 func (b *bound) look() {
-	wait := storeTimeout
+	wait := core.StoreTimeout
 	if began := b.began.Load(); began != 0 {
 		wait -= time.Since(b.start) - time.Duration(began)
 	}

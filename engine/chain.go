@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
@@ -137,7 +138,7 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 		return nil, err
 	}
 	var got []store.StartedChain
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	calls := callTimeout{parent: ctx, awaited: true}
 	defer calls.end()
@@ -148,7 +149,7 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 	if err != nil {
 		return nil, err
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	started := make([]courier.ChainExecution, len(got))
 	for i := range got {
 		started[i] = got[i].Execution
@@ -203,7 +204,7 @@ func (e *Engine) loadChain(ctx context.Context, name string, version int) (*load
 // newChain returns a new execution of a chain. Options' version does not count.
 func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExecution, error) {
 	var none store.NewChainExecution
-	if err := checkText(texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+	if err := core.CheckText(core.Texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
 	params, err := e.mergeParams(c.Params, opt.Params)

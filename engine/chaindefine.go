@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -206,7 +207,7 @@ func (d *chainDefinition) checkJobs(ctx context.Context, e *Engine) error {
 		case got.err == nil:
 			d.programs[i] = got.p
 		case errors.Is(got.err, courier.ErrNotFound):
-			d.member(i, "job", "%s", plainMessage(got.err))
+			d.member(i, "job", "%s", core.PlainMessage(got.err))
 		default: // the store's, or of a job that can't be read: it says nothing of the chain
 			return got.err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -111,7 +112,7 @@ func (e *Engine) requestChain(ctx context.Context, id courier.ChainExecutionID, 
 	if err != nil {
 		return none, err
 	}
-	if err := checkText(texts(by)); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return none, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
 	r := store.ChainRequest{Chain: id, Kind: kind, By: by.Actor, Reason: by.Reason}
@@ -134,7 +135,7 @@ func (e *Engine) requestChain(ctx context.Context, id courier.ChainExecutionID, 
 		}
 		return none, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	each := kind // what was asked of the executions
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -251,12 +252,11 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			c.outbox.list = append(c.outbox.list, store.Subscription{Name: x.Name, Body: body})
 		}
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			check := subscriptionCheck{e: c.engine, ctx: ctx, o: &c.outbox, s: &x}
-			err := check.all()
+			problems, warnings, err := c.engine.notifications.Check(ctx, &x, &c.outbox)
 			if c.opt.Subscribers == nil {
-				return check.found, nil, err
+				warnings = nil
 			}
-			return check.found, check.warnings(), err
+			return problems, warnings, err
 		})
 	}
 }
@@ -279,7 +279,7 @@ func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier
 			return
 		}
 		if err != nil { // of a definition that could not be read, which is reported there
-			problems = append(problems, courier.Problem{Step: -1, Message: plainMessage(err)})
+			problems = append(problems, courier.Problem{Step: -1, Message: core.PlainMessage(err)})
 		}
 		if again.Message != "" {
 			problems = append([]courier.Problem{again}, problems...)

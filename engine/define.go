@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
@@ -130,7 +131,7 @@ func (e *Engine) save(ctx context.Context, kind store.Kind, name string, v any, 
 	if opt == nil {
 		opt = &DefineOptions{}
 	}
-	if err := checkText(texts(opt.By)); err != nil {
+	if err := core.CheckText(core.Texts(opt.By)); err != nil {
 		return d, false, err
 	}
 	if opt.Base != nil && *opt.Base < 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -142,7 +143,7 @@ func (d *dryRun) job(ctx context.Context, job courier.Job, given params) *Report
 // program puts the steps of a program on the list of those to validate.
 func (d *dryRun) program(p *program, given params, r *Report) {
 	bad := func(err error) {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: plainMessage(err)})
+		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: core.PlainMessage(err)})
 	}
 	merged, err := d.e.mergeParams(p.job.Params, given.given)
 	if err == nil && given.asked {

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 )
@@ -167,10 +168,11 @@ type Engine struct {
 
 	programs programs
 	events   events
-	notices  notices
 	work     workspaces
 	zones    zones
 	watching watching
+
+	notifications *notifications.Service // a room; see [room]
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run
@@ -254,7 +256,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.events.init(o.Observers, e.log)
 	e.work.dir = o.Workspace
 	e.programs.reg = e.reg
-	e.notices.init()
+	e.addRooms()
 	e.watching.init()
 	return e
 }

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -136,7 +135,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 	if opt.Timeout != nil && *opt.Timeout < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
 	}
-	if err := checkText(texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+	if err := core.CheckText(core.Texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return store.NewExecution{}, err
 	}
 	params, err := e.mergeParams(p.job.Params, opt.Params)
@@ -161,7 +160,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 		return store.NewExecution{}, err
 	}
 	for _, key := range n.LimitKeys {
-		if err := checkText(map[string]string{"limit key": key}); err != nil {
+		if err := core.CheckText(map[string]string{"limit key": key}); err != nil {
 			return store.NewExecution{}, err
 		}
 	}
@@ -171,7 +170,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 // create creates executions, all or none.
 func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	var got []store.Enqueued
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	calls := callTimeout{parent: ctx, awaited: true}
 	defer calls.end()
@@ -187,32 +186,6 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 		executions[i] = got[i].Execution
 	}
 	return executions, nil
-}
-
-// maxText is how many bytes a name of somebody or something may have.
-const maxText = 1000
-
-// texts returns the texts of who and why for checkText, with others, each given
-// by its name and its text.
-func texts(b courier.By, more ...string) map[string]string {
-	all := map[string]string{"By": b.Actor, "By.Reason": b.Reason}
-	for i := 0; i < len(more); i += 2 {
-		all[more[i]] = more[i+1]
-	}
-	return all
-}
-
-// checkText refuses text that no store can keep, or that is no name.
-func checkText(fields map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		switch s := fields[name]; {
-		case len(s) > maxText:
-			return courier.Errorf(courier.ErrInvalid, "%s: has %d bytes, more than %d", name, len(s), maxText)
-		case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-			return courier.Errorf(courier.ErrInvalid, "%s: %q contains a NUL character or text that is not valid UTF-8", name, s)
-		}
-	}
-	return nil
 }
 
 // mergeParams returns the JSON object of the parameters of an execution: the

@@ -38,13 +38,6 @@ type Monitors struct{ e *Engine }
 // Monitors returns the monitors in the engine's store.
 func (e *Engine) Monitors() Monitors { return Monitors{e} }
 
-// Subscriptions say to whom events are delivered. The store must have the role
-// [store.Outbox]; started engines deliver.
-type Subscriptions struct{ e *Engine }
-
-// Subscriptions returns the subscriptions in the engine's store.
-func (e *Engine) Subscriptions() Subscriptions { return Subscriptions{e} }
-
 // Limits say how many executions may run at once. They hold for all engines on a
 // store.
 type Limits struct{ e *Engine }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -41,7 +42,7 @@ func (h Monitors) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 	if problems = append(problems, e.checkLister(&m)...); len(problems) > 0 {
 		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
 	}
-	if err := checkText(texts(by)); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
 	changed := false
@@ -245,7 +246,7 @@ func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]
 
 // monitorMessage is the text of an error without the words that sentinels add.
 func monitorMessage(err error) string {
-	text, _ := errorText(err)
+	text, _ := core.ErrorText(err)
 	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
 	}
@@ -323,7 +324,7 @@ func (e *Engine) switchMonitor(ctx context.Context, verb, name string, by courie
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(texts(by)); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
 	got, err := e.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
@@ -351,7 +352,7 @@ func (h Monitors) Remove(ctx context.Context, name string, by courier.By) error 
 	e := h.e
 	role, err := e.monitors()
 	if err == nil {
-		err = checkText(texts(by))
+		err = core.CheckText(core.Texts(by))
 	}
 	if err == nil {
 		err = role.RemoveMonitor(ctx, name)

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
@@ -64,7 +65,7 @@ func (e *Engine) pollNow(names []string) {
 		e.watching.early[name] = true
 	}
 	e.watching.mu.Unlock()
-	signal(e.watching.wake)
+	core.Signal(e.watching.wake)
 }
 
 func (w *watching) setNone(none bool) {
@@ -80,7 +81,7 @@ func (w *watching) heard() {
 	none := w.none
 	w.mu.Unlock()
 	if none {
-		signal(w.wake)
+		core.Signal(w.wake)
 	}
 }
 
@@ -119,7 +120,7 @@ func (e *Engine) watchLoop(w *worker, role store.Monitors) {
 				w.rest.Add(1)
 				go func() {
 					defer w.rest.Done()
-					defer func() { <-slots; signal(e.watching.wake) }()
+					defer func() { <-slots; core.Signal(e.watching.wake) }()
 					e.poll(w, role, &d.List[i], d.Now, began)
 				}()
 			}
@@ -139,7 +140,7 @@ func (e *Engine) dueMonitors(w *worker, role store.Monitors, listers []string, m
 	early := slices.Sorted(maps.Keys(e.watching.early))
 	clear(e.watching.early)
 	e.watching.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.base, storeTimeout) // a stop waits, for what is leased is not looked at by others
+	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout) // a stop waits, for what is leased is not looked at by others
 	defer cancel()
 	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
@@ -155,7 +156,7 @@ type polling struct {
 	now     time.Time                 // by the store's clock, at
 	at      time.Time
 	health  courier.MonitorHealth
-	secrets redactor // that the lister has used
+	secrets core.Redactor // that the lister has used
 	refused int
 	example string
 }
@@ -276,7 +277,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.message(err), "stack", g.secrets.clean(string(debug.Stack())))
+			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.Message(err), "stack", g.secrets.Clean(string(debug.Stack())))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -305,7 +306,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 		}
 		if reason != "" {
 			g.refused++
-			name := g.secrets.clean(f.Name)
+			name := g.secrets.Clean(f.Name)
 			g.example = fmt.Sprintf("%q %s", name[:min(len(name), 100)], reason)
 			continue
 		}
@@ -382,7 +383,7 @@ func (g *polling) failed(err error) store.MonitorRecord {
 // state writes the health into a record, and logs it if it is bad and new.
 func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	was := healthOf(g.m)
-	h.Problem = g.secrets.message(errors.New(h.Problem))
+	h.Problem = g.secrets.Message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
 		g.e.log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
 	}
@@ -393,7 +394,7 @@ func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 // written is not twice.
 func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	calls := callTimeout{parent: ctx}
 	defer calls.end()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -58,15 +59,7 @@ func (e *Engine) untrack(r *run) {
 		idle.stop()
 		<-idle.done
 	}
-	signal(e.freed)
-}
-
-// signal wakes the worker, if it is not about to wake up anyway.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	core.Signal(e.freed)
 }
 
 // keep renews until ctx ends. After a failure it tries again sooner, and
@@ -90,7 +83,7 @@ func (e *Engine) renewLoop(ctx context.Context, done chan<- struct{}) {
 			if err != nil {
 				e.log.Error("renew leases; nothing is claimed until it succeeds", "error", err)
 			}
-			signal(e.freed)
+			core.Signal(e.freed)
 		}
 		if err != nil {
 			wait.Reset(interval / 10)
@@ -115,7 +108,7 @@ func (e *Engine) canClaim(ctx context.Context) bool {
 	if kept {
 		return false // its next renewal tells
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	if _, err := e.store.Renew(ctx, store.RenewRequest{Worker: e.opt.Worker, For: e.opt.Lease}); err != nil {
 		return false
@@ -165,7 +158,7 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 
 // retry calls f until it succeeds or p's parent ends, or until it fails for a reason
 // that the contract names, or, where somebody waits for the answer, for one that
-// repeating can't cure. A call that has not returned after storeTimeout is given up
+// repeating can't cure. A call that has not returned after core.StoreTimeout is given up
 // and made again.
 func retry(p *callTimeout, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second

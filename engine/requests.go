@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -94,14 +95,14 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier
 // request makes a request of the store, and tells of what came of it.
 func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
-	if err := checkText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
+	if err := core.CheckText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
 	x, err := e.store.Request(ctx, r)
 	if err != nil {
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	e.wasAsked(&x, &r)
 	return x, nil
 }
@@ -239,7 +240,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	if scope == "global" {
 		scope = ""
 	}
-	if err := checkText(texts(by, "scope", scope)); err != nil {
+	if err := core.CheckText(core.Texts(by, "scope", scope)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	switch {
@@ -252,7 +253,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 		return fmt.Errorf("set limit %q: %w", given, err)
 	}
 	e.changed("limit", given, "set", by, slog.Int("limit", n))
-	signal(e.wake)
+	core.Signal(e.wake)
 	return nil
 }
 

@@ -102,7 +102,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 			r.interrupt(errExecutionTimeout)
 		}
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	r.logClaimed(c)
 	switch {
 	case c.First:
@@ -126,7 +126,7 @@ func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
 		r.secrets = new(redactor)
 	}
-	r.log = slog.New(&redactHandler{r.e.log.Handler(), r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(&redactHandler{r.e.log.Handler(), &r.secrets.Redactor}).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
 	r.callTimeout.parent = r.lease
@@ -223,7 +223,7 @@ func (r *run) close() {
 
 func (r *run) closeResources() {
 	if err := r.res.Close(); err != nil {
-		r.log.Warn("close resources", "error", r.secrets.clean(err.Error()))
+		r.log.Warn("close resources", "error", r.secrets.Clean(err.Error()))
 	}
 }
 
@@ -264,7 +264,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	if err != nil {
 		if s := c.Started; s != nil {
 			ended := *s
-			ended.State, ended.Reason, ended.Error = courier.StepFailed, courier.ReasonDefinition, r.secrets.message(err)
+			ended.State, ended.Reason, ended.Error = courier.StepFailed, courier.ReasonDefinition, r.secrets.Message(err)
 			r.ended = append(r.ended, ended)
 		}
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, pos)

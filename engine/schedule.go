@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -38,7 +39,7 @@ func (h Schedules) Set(ctx context.Context, s courier.Schedule, by courier.By) (
 	if len(problems) > 0 {
 		return courier.Schedule{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
 	}
-	if err := checkText(texts(by)); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
 	changed := false
@@ -213,13 +214,13 @@ func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courie
 	}
 	p, err := e.program(ctx, s.Job, 0)
 	if errors.Is(err, courier.ErrNotFound) {
-		return []courier.Problem{{Step: -1, Field: "job", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "job", Message: core.PlainMessage(err)}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := e.execution(p, "", &EnqueueOptions{Params: s.Params}); err != nil {
-		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "params", Message: core.PlainMessage(err)}}, nil
 	}
 	return nil, nil
 }
@@ -229,9 +230,9 @@ func (e *Engine) checkChainTarget(ctx context.Context, s *courier.Schedule) ([]c
 	_, err := e.prepareChain(ctx, s.Chain, &ChainOptions{Params: s.Params})
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
-		return []courier.Problem{{Step: -1, Field: "chain", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "chain", Message: core.PlainMessage(err)}}, nil
 	case errors.Is(err, courier.ErrInvalid):
-		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "params", Message: core.PlainMessage(err)}}, nil
 	}
 	return nil, err
 }
@@ -282,7 +283,7 @@ func (e *Engine) switchSchedule(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(texts(by)); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
 	got, err := e.changeSchedule(ctx, a, name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
@@ -305,7 +306,7 @@ func (h Schedules) Remove(ctx context.Context, name string, by courier.By) error
 	e := h.e
 	a, err := e.agenda()
 	if err == nil {
-		err = checkText(texts(by))
+		err = core.CheckText(core.Texts(by))
 	}
 	if err == nil {
 		err = a.RemoveSchedule(ctx, name)

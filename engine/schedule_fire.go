@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -52,7 +53,7 @@ func (e *Engine) fireLoop(w *worker, a store.Schedules, marks chan<- uint64, cha
 				wait = min(wait, d.Next)
 			}
 			if len(d.List) == dueBatch {
-				signal(more)
+				core.Signal(more)
 			}
 			select {
 			case marks <- d.Mark:
@@ -86,7 +87,7 @@ func (e *Engine) helpLoop(w *worker, a store.Schedules, changed chan<- struct{},
 			}
 			full = err == nil && len(d.List) == dueBatch
 		}
-		signal(changed)
+		core.Signal(changed)
 	}
 }
 
@@ -108,8 +109,8 @@ func (e *Engine) changeLoop(w *worker, a store.Schedules, marks <-chan uint64, c
 			e.log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
-		taken(marks) // of a look before the change, as in awaitLoop
-		signal(changed)
+		core.Taken(marks) // of a look before the change, as in awaitLoop
+		core.Signal(changed)
 		e.watching.heard()
 	}
 }
@@ -117,7 +118,7 @@ func (e *Engine) changeLoop(w *worker, a store.Schedules, marks <-chan uint64, c
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
 func (e *Engine) fireDue(w *worker, a store.Schedules) (d store.DueSchedules, err error) {
-	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
+	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
 	defer cancel()
 	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
@@ -183,7 +184,7 @@ func (e *Engine) fire(ctx context.Context, a store.Schedules, list []store.Firin
 		return err
 	})
 	if err == nil {
-		e.notices.heard()
+		e.notifications.Wake()
 	}
 	return fired, err
 }
@@ -267,7 +268,7 @@ func (e *Engine) tickChain(ctx context.Context, s *store.DueSchedule, def *couri
 // unfired leaves a schedule that can't be fired as it is, but for the problem.
 func (e *Engine) unfired(s *store.DueSchedule, err error) store.Firing {
 	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
-	f.State.Problem = plainMessage(err)
+	f.State.Problem = core.PlainMessage(err)
 	if f.State.Problem != s.Problem {
 		e.log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -53,7 +54,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		var err error
 		if e.canClaim(ctx) {
 			var claims store.Claims
-			claim, cancel := context.WithTimeout(ctx, storeTimeout)
+			claim, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 			claims, err = e.store.Claim(claim, req)
 			cancel()
 			got = &claims
@@ -115,7 +116,7 @@ func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, e
 
 // unfinished is what Run returns when its context ended.
 func (e *Engine) unfinished(ctx context.Context, x courier.Execution) (courier.Execution, error) {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
 	defer cancel()
 	if now, err := e.store.Execution(after, x.ID); err == nil {
 		x = now

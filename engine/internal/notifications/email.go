@@ -1,4 +1,4 @@
-package engine
+package notifications
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 )
 
 // mail sends a notification as a message.
-func (e *Engine) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
+func (v *Service) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
 	m := mailOf(to, &n)
-	return e.guarded("the mailer", n, func() error { return e.opt.Mailer.Send(ctx, m) })
+	return v.guarded("the mailer", n, func() error { return v.opt.Mailer.Send(ctx, m) })
 }
 
 // happened is what the events are called in messages.
@@ -36,7 +37,7 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 	if prefix == "" {
 		prefix = "Courier"
 	}
-	title := shortened(oneLine(titleOf(n)), maxSubject)
+	title := core.Shortened(oneLine(titleOf(n)), maxSubject)
 	if n.Count > 1 {
 		title += fmt.Sprintf(", and %d more times", n.Count-1)
 	}
