@@ -140,9 +140,9 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 	var got []store.StartedChain
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	calls := callTimeout{parent: ctx, awaited: true}
-	defer calls.end()
-	err = retry(&calls, func(ctx context.Context) (err error) {
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/reference"
 
@@ -46,7 +47,7 @@ func (r *run) loadChain() error {
 	if r.x.Chain == "" || len(r.program.chain) == 0 {
 		return nil
 	}
-	return retry(&r.callTimeout, func(ctx context.Context) (err error) {
+	return core.Retry(&r.callTimeout, func(ctx context.Context) (err error) {
 		r.vals.chain, err = r.e.chainValues(ctx, r.program, &r.x)
 		return err
 	})

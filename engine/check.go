@@ -238,10 +238,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		form := s.Read(&m)
 		c.Monitors = append(c.Monitors, m)
 		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			_, problems, err := c.engine.checkMonitor(ctx, &m)
-			if c.opt.Listers != nil {
-				problems = append(problems, c.engine.checkLister(&m)...)
-			}
+			problems, err := c.engine.fileMonitors.Check(ctx, &m, c.opt.Listers != nil)
 			return problems, nil, err
 		})
 	case "subscription":

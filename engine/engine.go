@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
@@ -170,9 +171,9 @@ type Engine struct {
 	events   events
 	work     workspaces
 	zones    zones
-	watching watching
 
-	notifications *notifications.Service // a room; see [room]
+	notifications *notifications.Service // rooms; see [room]
+	fileMonitors  *monitors.Service
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run
@@ -257,7 +258,6 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.work.dir = o.Workspace
 	e.programs.reg = e.reg
 	e.addRooms()
-	e.watching.init()
 	return e
 }
 

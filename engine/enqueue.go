@@ -172,9 +172,9 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 	var got []store.Enqueued
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	calls := callTimeout{parent: ctx, awaited: true}
-	defer calls.end()
-	err := retry(&calls, func(ctx context.Context) (err error) {
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err := core.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
 		return err
 	})

@@ -30,14 +30,6 @@ type Schedules struct{ e *Engine }
 // Schedules returns the schedules in the engine's store.
 func (e *Engine) Schedules() Schedules { return Schedules{e} }
 
-// Monitors are what starts jobs and chains for files that appear in directories.
-// The store must have the role [store.Monitors]; started engines that have the
-// lister of a monitor look at its directory.
-type Monitors struct{ e *Engine }
-
-// Monitors returns the monitors in the engine's store.
-func (e *Engine) Monitors() Monitors { return Monitors{e} }
-
 // Limits say how many executions may run at once. They hold for all engines on a
 // store.
 type Limits struct{ e *Engine }

@@ -85,12 +85,12 @@ func (r *run) write(t *store.Transition) error {
 	w := &r.refusing
 	*w = refusing{r: r, t: t}
 	defer w.end()
-	return retry(&r.callTimeout, func(ctx context.Context) error {
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
 		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
 			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
 		}
-		if err != nil && !promised(err) && r.lease.Err() == nil {
+		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
 			w.refused(err)
 		}
 		return err

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -154,35 +153,4 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 		r.lost(courier.ErrLeaseLost)
 	}
 	return nil
-}
-
-// retry calls f until it succeeds or p's parent ends, or until it fails for a reason
-// that the contract names, or, where somebody waits for the answer, for one that
-// repeating can't cure. A call that has not returned after core.StoreTimeout is given up
-// and made again.
-func retry(p *callTimeout, f func(context.Context) error) error {
-	const first, most = 10 * time.Millisecond, time.Second
-	for delay := first; ; delay = min(2*delay, most) {
-		err := p.call(f)
-		if err == nil || promised(err) || p.awaited && courier.IsPermanent(err) {
-			return err
-		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-p.parent.Done():
-			timer.Stop()
-			return err
-		case <-timer.C:
-		}
-	}
-}
-
-// promised reports whether err is an answer of the store and not its failure.
-func promised(err error) bool {
-	for _, target := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/store"
 )
@@ -21,6 +22,10 @@ func (e *Engine) addRooms() {
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,
 	})
+	_, wakes := e.store.(store.Schedules)
+	e.fileMonitors = monitors.New(room{e}, monitors.Options{
+		Listers: e.opt.Listers, Roots: e.opt.Roots, MaxParams: e.opt.MaxParams, Poll: e.opt.Poll, StoreWakes: wakes,
+	})
 }
 
 func (r room) Catalog() store.Catalog { return r.e.store }
@@ -32,6 +37,8 @@ func (r room) Changed(kind, name, change string, by courier.By, more ...slog.Att
 }
 
 func (r room) Outbox() (store.Outbox, error) { return r.e.outbox() }
+
+func (r room) Monitors() (store.Monitors, error) { return r.e.monitors() }
 
 func (r room) HasSecrets() bool { return r.e.opt.Secrets != nil }
 

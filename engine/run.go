@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -62,7 +63,7 @@ type run struct {
 	// cause.
 	lease       context.Context
 	lost        context.CancelCauseFunc
-	callTimeout callTimeout
+	callTimeout core.CallTimeout
 	steps       context.Context
 	interrupt   context.CancelCauseFunc
 	watchdog    *time.Timer
@@ -126,10 +127,10 @@ func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
 		r.secrets = new(redactor)
 	}
-	r.log = slog.New(&redactHandler{r.e.log.Handler(), &r.secrets.Redactor}).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), &r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
-	r.callTimeout.parent = r.lease
+	r.callTimeout.Parent = r.lease
 	r.steps, r.interrupt = context.WithCancelCause(r.lease)
 }
 
@@ -217,7 +218,7 @@ func (r *run) close() {
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
 	r.endCalls()
-	r.callTimeout.end()
+	r.callTimeout.End()
 	r.closeResources()
 }
 

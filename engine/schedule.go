@@ -98,7 +98,7 @@ func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage,
 	if old != nil {
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
-		if sameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
+		if core.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
 			return put, errUnchanged
 		}
 	}

@@ -111,7 +111,7 @@ func (e *Engine) changeLoop(w *worker, a store.Schedules, marks <-chan uint64, c
 		}
 		core.Taken(marks) // of a look before the change, as in awaitLoop
 		core.Signal(changed)
-		e.watching.heard()
+		e.fileMonitors.Wake()
 	}
 }
 
@@ -177,9 +177,9 @@ func sooner(a, b time.Duration) time.Duration {
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
 func (e *Engine) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
-	calls := callTimeout{parent: ctx}
-	defer calls.end()
-	err = retry(&calls, func(ctx context.Context) (err error) {
+	calls := core.CallTimeout{Parent: ctx}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
 		fired, err = a.FireSchedules(ctx, list)
 		return err
 	})
@@ -208,7 +208,7 @@ func (e *Engine) firing(ctx context.Context, s *store.DueSchedule, now time.Time
 	}
 	for _, tick := range p.Ticks {
 		id, err := e.tick(ctx, &f, s, &def, tick)
-		if err != nil && s.Kind == store.Chain && !promised(err) {
+		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
 			f = e.unfired(s, err)
 			f.After = dueLease // the store has failed to tell what the chain needs
 			return f

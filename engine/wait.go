@@ -78,9 +78,9 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 
 // look returns an execution as it is, and tries until it can or ctx ends.
 func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
-	p := callTimeout{parent: ctx}
-	defer p.end()
-	err = retry(&p, func(ctx context.Context) (err error) {
+	p := core.CallTimeout{Parent: ctx}
+	defer p.End()
+	err = core.Retry(&p, func(ctx context.Context) (err error) {
 		x, err = e.store.Execution(ctx, id)
 		return err
 	})

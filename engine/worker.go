@@ -50,14 +50,10 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.rest.Add(5) // before Stop can wait for them
+	w.rest.Add(6) // before Stop can wait for them
 	agenda, schedules := e.store.(store.Schedules)
 	if schedules {
 		w.rest.Add(firing)
-	}
-	monitors, watches := e.store.(store.Monitors)
-	if watches = watches && len(e.opt.Listers) > 0; watches {
-		w.rest.Add(1)
 	}
 	e.worker = w
 	e.waste.next = time.Now().Add(presentFor)
@@ -70,11 +66,12 @@ func (e *Engine) Start(ctx context.Context) error {
 		defer w.rest.Done()
 		e.notifications.Run(w.life())
 	}()
+	go func() {
+		defer w.rest.Done()
+		e.fileMonitors.Run(w.life())
+	}()
 	if schedules {
 		e.startFiring(w, agenda)
-	}
-	if watches {
-		go e.watchLoop(w, monitors)
 	}
 	go func() {
 		defer w.rest.Done()

@@ -60,6 +60,7 @@ var Rooms = []Room{
 
 	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},
 	{Dir: "engine/internal/core", Imports: []string{".", "store", "internal/*"}},
+	{Dir: "engine/internal/monitors", Imports: []string{".", "store", "engine/internal/core", "internal/*"}},
 	{Dir: "engine/internal/notifications", Imports: []string{".", "store", "webhook", "engine/internal/core", "internal/*"}},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/promise"}, Outside: true},
 

@@ -34,7 +34,10 @@ type Core interface {
 // Roles are those that not every store has. The error of one that the store lacks
 // says so and matches [errors.ErrUnsupported].
 type Roles interface {
+	// Outbox keeps events for subscribers; its error matches [courier.ErrInvalid] too.
 	Outbox() (store.Outbox, error)
+	// Monitors keeps monitors and what they have seen.
+	Monitors() (store.Monitors, error)
 }
 
 // Secrets resolves secrets.
@@ -53,6 +56,20 @@ type Jobs interface {
 	// with the same key is no error, unless it has other parameters, which is
 	// [courier.ErrConflict].
 	Start(ctx context.Context, job string, s Start) error
+	// Target returns the latest version of a job, or of a chain if job is empty, to
+	// start it together with a record of the store. The error of one that isn't there
+	// is [courier.ErrNotFound].
+	Target(ctx context.Context, job, chain string) (Target, error)
+}
+
+// A Target is a job or a chain, in the version that was the latest at one moment.
+type Target interface {
+	// Params are the parameters that the target declares; nil if it takes any.
+	Params() map[string]any
+	// Job returns the name and the version of a job; the name is empty for a chain.
+	Job() (name string, version int)
+	// AddTo adds an execution of the target to a record, and returns its id.
+	AddTo(r *store.MonitorRecord, s Start) (courier.ExecutionID, error)
 }
 
 // Start is what an execution is started with.

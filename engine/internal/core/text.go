@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // MaxText is how many bytes a name of somebody or something may have.
@@ -106,4 +107,11 @@ func (d *Redactor) Message(err error) string {
 		s = s[:maxMessage] + "... (cut)"
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// SameJSON reports whether two values have the same JSON text.
+func SameJSON(a, b any) bool {
+	x, err := jsontext.Append(nil, a)
+	y, err2 := jsontext.Append(nil, b)
+	return err == nil && err2 == nil && string(x) == string(y)
 }

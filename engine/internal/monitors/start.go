@@ -1,4 +1,4 @@
-package engine
+package monitors
 
 import (
 	"context"
@@ -9,54 +9,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
-
-// A monitorTarget is what a monitor starts: a job or a chain, in the version
-// that was the latest at one moment.
-type monitorTarget struct {
-	e     *Engine
-	job   *program
-	chain *loadedChain // nil if it is a job
-}
-
-// monitorTarget loads what a monitor starts.
-func (e *Engine) monitorTarget(ctx context.Context, m *courier.Monitor) (*monitorTarget, error) {
-	t := &monitorTarget{e: e}
-	var err error
-	if m.Job != "" {
-		t.job, err = e.program(ctx, m.Job, 0)
-		return t, err
-	}
-	if _, err := e.chains(); err != nil {
-		return nil, err
-	}
-	t.chain, err = e.loadChain(ctx, m.Chain, 0)
-	return t, err
-}
-
-// params are the parameters that the target declares; nil if it takes any.
-func (t *monitorTarget) params() map[string]any {
-	if t.chain != nil {
-		return t.chain.Params
-	}
-	return t.job.job.Params
-}
-
-// start adds an execution of the target to a record, and returns its id.
-func (t *monitorTarget) start(r *store.MonitorRecord, params map[string]any, m *courier.Monitor, key string) (courier.ExecutionID, error) {
-	by := "monitor:" + m.Name
-	if t.chain != nil {
-		n, err := t.e.newChain(t.chain, &ChainOptions{Params: params, IdempotencyKey: key, By: courier.By{Actor: by}})
-		r.Chains = append(r.Chains, n)
-		return courier.ExecutionID(n.ID), err
-	}
-	n, err := t.e.execution(t.job, courier.ExecutionID(t.e.ids.New()), &EnqueueOptions{
-		Params: params, Priority: m.Priority, IdempotencyKey: key, By: courier.By{Actor: by},
-	})
-	r.Executions = append(r.Executions, n)
-	return n.ID, err
-}
 
 // startFor adds to a record what is started for the files that are ready, and
 // notes in the plan that they are handed over. It returns the last id.
@@ -64,7 +19,7 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 	if len(plan.Ready) == 0 {
 		return "", nil
 	}
-	t, err := g.e.monitorTarget(ctx, &g.def)
+	t, err := g.v.core.Target(ctx, g.def.Job, g.def.Chain)
 	if err != nil {
 		return "", err
 	}
@@ -74,10 +29,10 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 	}
 	for start := 0; start < len(plan.Ready); start += size {
 		files := plan.Ready[start : start+size]
-		params := monitorParams(t.params(), &g.def, files, now)
-		last, err = t.start(r, params, &g.def, store.FileKey(g.m.Name, g.def.Target(), files))
-		if err != nil && t.job != nil {
-			err = fmt.Errorf("job %q version %d: %w", t.job.job.Name, t.job.version, err)
+		params := monitorParams(t.Params(), &g.def, files, now)
+		last, err = t.AddTo(r, startOf(&g.def, params, store.FileKey(g.m.Name, g.def.Target(), files)))
+		if name, version := t.Job(); err != nil && name != "" {
+			err = fmt.Errorf("job %q version %d: %w", name, version, err)
 		}
 		if err != nil {
 			return "", err
@@ -123,4 +78,9 @@ func monitorParams(declared map[string]any, m *courier.Monitor, files []store.Re
 		}
 	}
 	return params
+}
+
+// startOf is what a monitor starts its target with.
+func startOf(m *courier.Monitor, params map[string]any, key string) core.Start {
+	return core.Start{Params: params, Priority: m.Priority, IdempotencyKey: key, By: courier.By{Actor: "monitor:" + m.Name}}
 }
