@@ -320,8 +320,8 @@ func (d JobDependency) MetBy(s State) bool {
 	return false
 }
 
-// A Wait is a dependency that is not met.
-type Wait struct {
+// An UnmetDependency is a dependency that is not met.
+type UnmetDependency struct {
 	Job string `json:"job"`
 	// Execution is the most recent one of that job, and State its state; empty
 	// if there is none.
@@ -330,10 +330,10 @@ type Wait struct {
 	Reason    string      `json:"reason"` // for people
 }
 
-// Wait returns what an execution waits for, given the most recent one of the
+// Unmet returns what an execution waits for, given the most recent one of the
 // dependency's job; both are empty if there is none. The dependency is not met.
-func (d JobDependency) Wait(id ExecutionID, s State) Wait {
-	w := Wait{Job: d.Job, Execution: id, State: s}
+func (d JobDependency) Unmet(id ExecutionID, s State) UnmetDependency {
+	w := UnmetDependency{Job: d.Job, Execution: id, State: s}
 	needed := "complete"
 	if d.RunOnFailure {
 		needed = "complete or fail"
@@ -355,7 +355,7 @@ func (d JobDependency) Wait(id ExecutionID, s State) Wait {
 // its job that refuse are not met. It matches [ErrConflict].
 type DependencyError struct {
 	Job   string
-	Waits []Wait // never empty
+	Waits []UnmetDependency // never empty
 }
 
 // Error says what stands in the way, and what to do.

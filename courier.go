@@ -168,7 +168,7 @@ type Execution struct {
 
 	// Waits are the dependencies of its job that a queued execution is held by, as
 	// they now stand: while there are any, no worker claims it. Nil for most.
-	Waits []Wait `json:"waits,omitempty"`
+	Waits []UnmetDependency `json:"waits,omitempty"`
 
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	LimitKeys      []string      `json:"limit_keys,omitempty"`

@@ -62,20 +62,20 @@ func TestWaits(t *testing.T) {
 	on := courier.JobDependency{Job: "u"}
 	lenient := courier.JobDependency{Job: "u", RunOnFailure: true}
 	for _, w := range []struct {
-		wait courier.Wait
+		wait courier.UnmetDependency
 		want string
 	}{
-		{on.Wait("", ""), `job "u" has no execution yet`},
-		{on.Wait("7", courier.Running), `execution 7 of job "u" is running`},
-		{on.Wait("7", courier.Failed), `execution 7 of job "u" failed, and has to complete`},
-		{on.Wait("7", courier.Cancelled), `execution 7 of job "u" was cancelled; one has to complete`},
-		{lenient.Wait("7", courier.Cancelled), `execution 7 of job "u" was cancelled; one has to complete or fail`},
+		{on.Unmet("", ""), `job "u" has no execution yet`},
+		{on.Unmet("7", courier.Running), `execution 7 of job "u" is running`},
+		{on.Unmet("7", courier.Failed), `execution 7 of job "u" failed, and has to complete`},
+		{on.Unmet("7", courier.Cancelled), `execution 7 of job "u" was cancelled; one has to complete`},
+		{lenient.Unmet("7", courier.Cancelled), `execution 7 of job "u" was cancelled; one has to complete or fail`},
 	} {
 		if w.wait.Reason != w.want || w.wait.Job != "u" {
 			t.Errorf("%+v, want %q", w.wait, w.want)
 		}
 	}
-	err := error(&courier.DependencyError{Job: "d", Waits: []courier.Wait{on.Wait("", ""), on.Wait("7", courier.Paused)}})
+	err := error(&courier.DependencyError{Job: "d", Waits: []courier.UnmetDependency{on.Unmet("", ""), on.Unmet("7", courier.Paused)}})
 	want := `job "d" depends on others: job "u" has no execution yet; execution 7 of job "u" is paused; nothing was created; enqueue it again`
 	if !errors.Is(err, courier.ErrConflict) || errors.Is(err, courier.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
@@ -84,7 +84,7 @@ func TestWaits(t *testing.T) {
 	if !errors.Is(err, courier.ErrInvalid) || errors.Is(err, courier.ErrConflict) || err.Error() != "depends on itself: a -> b -> a; each would wait for the next" {
 		t.Error(err)
 	}
-	x := courier.Execution{State: courier.Queued, Waits: []courier.Wait{on.Wait("", "")}, DueAt: time.Now().Add(time.Hour)}
+	x := courier.Execution{State: courier.Queued, Waits: []courier.UnmetDependency{on.Unmet("", "")}, DueAt: time.Now().Add(time.Hour)}
 	if got := x.Status(time.Now()); got != "waiting" {
 		t.Errorf("shown as %q", got)
 	}

@@ -35,7 +35,7 @@ func ExampleRegisterFunc() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	steps, err := e.Steps(ctx, x.ID)
+	steps, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -186,12 +186,12 @@ type Notification struct {
 	// Count is how many events of this type and job the notification stands for:
 	// 1, or more if the subscription has a window. More are others of them, the
 	// first 50.
-	Count int              `json:"count"`
-	More  []NotifiedBeside `json:"more,omitempty"`
+	Count     int              `json:"count"`
+	Coalesced []CoalescedEvent `json:"more,omitempty"`
 }
 
-// A NotifiedBeside is an event that a notification of another one stands for.
-type NotifiedBeside struct {
+// A CoalescedEvent is an event that a notification of another one stands for.
+type CoalescedEvent struct {
 	ID        string      `json:"id"`
 	At        time.Time   `json:"at"`
 	Execution ExecutionID `json:"execution_id,omitempty"` // or chain execution

@@ -123,7 +123,7 @@ func (nd *node) define(ctx context.Context, steps int, numbered bool) (courier.J
 		}
 		job.Steps = append(job.Steps, courier.StepSpec{Type: "bench.nothing", Config: config})
 	}
-	d, err := nd.engine.Define(ctx, job, nil)
+	d, err := nd.engine.Jobs().Define(ctx, job, nil)
 	return d.Job, err
 }
 

@@ -65,7 +65,7 @@ func (h *harness) scheduled(ctx context.Context, measure func(*node, *database) 
 // fillSchedules makes n hourly schedules whose next tick comes after d: one by
 // the engine, the others as its copies.
 func fillSchedules(ctx context.Context, nd *node, db *database, n int, d time.Duration) error {
-	_, err := nd.engine.SetSchedule(ctx, courier.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour})
+	_, err := nd.engine.Schedules().Set(ctx, courier.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour}, courier.By{})
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ type firings struct {
 	count *countdown
 }
 
-// Fire counts what the store's Fire has created.
-func (f *firings) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
-	fired, err := f.Store.Fire(ctx, list)
+// FireSchedules counts what the store's Fire has created.
+func (f *firings) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	fired, err := f.Store.FireSchedules(ctx, list)
 	for i := range fired {
 		for range fired[i].Executions {
 			f.count.tick()
@@ -133,7 +133,7 @@ func fireMany(ctx context.Context, nd *node, db *database, n int) ([]float64, er
 // lookOnce returns the milliseconds that a look takes while nothing is due.
 func lookOnce(ctx context.Context, nd *node) ([]float64, error) {
 	start := time.Now()
-	d, err := nd.store.Due(ctx, 1000, time.Minute)
+	d, err := nd.store.DueSchedules(ctx, 1000, time.Minute)
 	if err == nil && len(d.List) > 0 {
 		err = fmt.Errorf("%d schedules are due", len(d.List))
 	}
@@ -146,7 +146,7 @@ func ticksLate(ctx context.Context, nd *node, d time.Duration) ([]float64, error
 	const many, jitter = 20, 900 * time.Millisecond
 	for i := range many {
 		s := courier.Schedule{Name: fmt.Sprint("s", i), Job: "nothing-1", Every: time.Second, Jitter: jitter}
-		if _, err := nd.engine.SetSchedule(ctx, s); err != nil {
+		if _, err := nd.engine.Schedules().Set(ctx, s, courier.By{}); err != nil {
 			return nil, err
 		}
 	}

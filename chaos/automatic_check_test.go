@@ -69,7 +69,7 @@ func (a *automation) check(c *evidence, ops map[courier.ExecutionID][]*operation
 	errs := []error{a.judge(c)}
 	told := make(map[courier.ChainExecutionID]bool)
 	for _, o := range c.calls {
-		if o.begun.Method == "AskChain" {
+		if o.begun.Method == "RequestChain" {
 			told[courier.ChainExecutionID(o.begun.Asked[0].Execution)] = true
 		}
 	}

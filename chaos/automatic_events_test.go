@@ -159,8 +159,8 @@ func toldTogether(want map[string]event, told map[string]courier.Notification) e
 	for id, n := range told {
 		count += n.Count
 		see(id)
-		for i := range n.More {
-			see(n.More[i].ID)
+		for i := range n.Coalesced {
+			see(n.Coalesced[i].ID)
 		}
 	}
 	for _, e := range want {

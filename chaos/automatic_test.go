@@ -120,8 +120,8 @@ var someSchedules = []struct {
 // lease executions, so that others soon have what a killed one had.
 type impatient struct{ *pgstore.Store }
 
-func (s impatient) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
-	return s.Store.Due(ctx, most, min(lease, brisk.Lease))
+func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+	return s.Store.DueSchedules(ctx, most, min(lease, brisk.Lease))
 }
 
 func (s impatient) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
@@ -167,7 +167,7 @@ func subscribers(e *ear) map[string]func(context.Context, courier.Notification) 
 // acknowledged. Somebody else makes sure of them afterwards.
 func (w *worker) startChains(ctx context.Context) {
 	for i := 0; i < 100; {
-		if _, err := w.engine.StartChain(ctx, startedByWorkers, &engine.ChainOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
+		if _, err := w.engine.Chains().Start(ctx, startedByWorkers, &engine.ChainOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
 			i++
 		} else {
 			pause(ctx, 20*time.Millisecond)

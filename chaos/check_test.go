@@ -198,7 +198,7 @@ func (c *evidence) check(w *world, r *report) error {
 			if o.Method == "Apply" && o.Error == leaseLost {
 				r.refusals++
 			}
-			if x := c.executions[id]; x != nil && o.Asked.Request == courier.RequestCancel && o.Method == "Ask" && o.Error == noError && x.State != courier.Cancelled {
+			if x := c.executions[id]; x != nil && o.Asked.Request == courier.RequestCancel && o.Method == "Request" && o.Error == noError && x.State != courier.Cancelled {
 				errs = append(errs, fmt.Errorf("execution %s: a cancel was acknowledged, and it is %s", id, x.State))
 			}
 		}

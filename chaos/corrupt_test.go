@@ -79,7 +79,7 @@ var corruptions = []corruption{
 		return o.Method == "Enqueue" && o.Error == noError && !o.Told.Existed && h.alone(o) && h.drop(o)
 	}},
 	{"a request that took effect was refused", func(_ *histories, o *operation) bool {
-		if o.Method != "Ask" || o.Error != noError || o.Told.State == courier.Running {
+		if o.Method != "Request" || o.Error != noError || o.Told.State == courier.Running {
 			return false
 		}
 		o.Error = refused
@@ -87,7 +87,7 @@ var corruptions = []corruption{
 	}},
 	{"a request completed the execution", func(_ *histories, o *operation) bool {
 		o.Told.State = courier.Completed
-		return o.Method == "Ask" && o.Error == noError
+		return o.Method == "Request" && o.Error == noError
 	}},
 	{"a lease that was held could not be renewed", func(h *histories, o *operation) bool {
 		if o.Method != "Renew" || o.Error != noError || !slices.ContainsFunc(h.list, func(a *operation) bool {
@@ -162,7 +162,7 @@ func (c *evidence) corrupt(t *testing.T) {
 	begun := time.Now()
 	var ids []courier.ExecutionID
 	for id, list := range c.histories {
-		if !slices.ContainsFunc(list, func(o *operation) bool { return o.Method == "Ask" && o.Error == mayHave }) {
+		if !slices.ContainsFunc(list, func(o *operation) bool { return o.Method == "Request" && o.Error == mayHave }) {
 			ids = append(ids, id)
 		}
 	}

@@ -311,7 +311,7 @@ func written(o *operation, lease int64, audit []courier.AuditEntry) bool {
 // operations returns what the call means for each execution. Reads and renewals
 // that were not answered mean nothing.
 func (c *call) operations() []*operation {
-	if c.begun.Method == "Claim" || c.begun.Method == "AskChain" {
+	if c.begun.Method == "Claim" || c.begun.Method == "RequestChain" {
 		return nil
 	}
 	if c.unanswered() && (c.begun.Method == "Renew" || c.begun.Method == "Execution") {

@@ -22,7 +22,7 @@ type standing struct {
 
 type knowledge struct {
 	exists bool
-	store.Standing
+	store.LeaseState
 	current bool  // it has a present step
 	until   int64 // its lease doesn't end before, by the clock of the day
 }
@@ -59,7 +59,7 @@ func (s standing) after(o *operation) []standing {
 		return s.claim(o)
 	case "Apply":
 		return s.apply(o)
-	case "Ask":
+	case "Request":
 		return s.ask(o)
 	case "Renew":
 		return s.renew(o)
@@ -131,7 +131,7 @@ func (s standing) apply(o *operation) []standing {
 	if !s.exists {
 		return s.when(o.Error == notFound || o.Error == mayHave)
 	}
-	write, err := t.Admit(s.Standing)
+	write, err := t.Admit(s.LeaseState)
 	if kind := kindOf(err); o.Error != mayHave && o.Error != kind {
 		return nil
 	} else if kind != noError || !write {

@@ -121,23 +121,23 @@ func (w *world) automate() {
 	w.auto = &automation{chains: make(map[string]courier.Chain), schedules: make(map[string]*timetable)}
 	ctx := w.Context()
 	for _, p := range unattended {
-		if _, err := w.people.Define(ctx, p.job, nil); err != nil {
+		if _, err := w.people.Jobs().Define(ctx, p.job, nil); err != nil {
 			w.Fatal(err)
 		}
 	}
 	for _, s := range someSubscriptions {
-		if _, err := w.people.Subscribe(ctx, s); err != nil {
+		if _, err := w.people.Subscriptions().Set(ctx, s, courier.By{}); err != nil {
 			w.Fatal(err)
 		}
 	}
 	for _, c := range slices.Concat(someChains, []courier.Chain{anyChain("any 1"), anyChain("any 2")}) {
-		if _, err := w.people.DefineChain(ctx, c, nil); err != nil {
+		if _, err := w.people.Chains().Define(ctx, c, nil); err != nil {
 			w.Fatal(err)
 		}
 		w.auto.chains[c.Name] = c
 	}
 	for _, s := range someSchedules {
-		got, err := w.people.SetSchedule(ctx, s.Schedule)
+		got, err := w.people.Schedules().Set(ctx, s.Schedule, courier.By{})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func (w *world) automate() {
 func (w *world) startChain(chain, key string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.Context().Err() == nil; {
-		c, err := w.people.StartChain(w.Context(), chain, &engine.ChainOptions{IdempotencyKey: key})
+		c, err := w.people.Chains().Start(w.Context(), chain, &engine.ChainOptions{IdempotencyKey: key})
 		if err == nil {
 			w.auto.mu.Lock()
 			w.auto.started = append(w.auto.started, c.ID)
@@ -168,7 +168,7 @@ func (w *world) startChain(chain, key string) {
 
 // openChains returns the chain executions that have not ended.
 func (w *world) openChains() ([]courier.ChainExecution, error) {
-	return w.people.ChainExecutions(w.Context(), store.ChainFilter{
+	return w.people.Chains().Executions(w.Context(), store.ChainFilter{
 		States: []courier.ChainState{courier.ChainPending, courier.ChainRunning, courier.ChainPaused}, Limit: 1000,
 	})
 }
@@ -213,27 +213,27 @@ func (w *world) botherChains(open []courier.ChainExecution) {
 	for i := range open {
 		switch n := rand.IntN(1000); {
 		case n < 1:
-			if w.people.CancelChain(w.Context(), open[i].ID, "somebody") == nil {
+			if errOf(w.people.Chains().Cancel(w.Context(), open[i].ID, courier.By{Actor: "somebody"})) == nil {
 				w.auto.mu.Lock()
 				w.auto.cancelled = append(w.auto.cancelled, open[i].ID)
 				w.auto.mu.Unlock()
 			}
 		case n < 10:
-			_ = w.people.PauseChain(w.Context(), open[i].ID, "somebody")
+			_, _ = w.people.Chains().Pause(w.Context(), open[i].ID, courier.By{Actor: "somebody"})
 		case n < 200 && open[i].Request == courier.RequestPause:
-			_ = w.people.ResumeChain(w.Context(), open[i].ID, "somebody")
+			_, _ = w.people.Chains().Resume(w.Context(), open[i].ID, courier.By{Actor: "somebody"})
 		}
 	}
-	list, err := w.people.ChainExecutions(w.Context(), store.ChainFilter{Chain: "mended", States: []courier.ChainState{courier.ChainFailed}, Limit: 100})
+	list, err := w.people.Chains().Executions(w.Context(), store.ChainFilter{Chain: "mended", States: []courier.ChainState{courier.ChainFailed}, Limit: 100})
 	if err == nil && len(list) > 1 {
-		_ = w.people.RetryChain(w.Context(), list[rand.IntN(len(list))].ID, "somebody")
+		_, _ = w.people.Chains().Retry(w.Context(), list[rand.IntN(len(list))].ID, courier.By{Actor: "somebody"})
 	}
 }
 
 // once sets a schedule that fires once, soon.
 func (w *world) once(name string) {
 	at := time.Now().Add(1500 * time.Millisecond).UTC().Truncate(time.Microsecond)
-	_, err := w.people.SetSchedule(w.Context(), courier.Schedule{Name: name, Job: "tick", At: at})
+	_, err := w.people.Schedules().Set(w.Context(), courier.Schedule{Name: name, Job: "tick", At: at}, courier.By{})
 	w.auto.mu.Lock()
 	defer w.auto.mu.Unlock()
 	w.auto.schedules[name] = &timetable{at: at, perhaps: err != nil}
@@ -283,7 +283,7 @@ func (w *world) rest() {
 			continue
 		}
 		w.within(overdue, "a schedule is disabled", func() bool {
-			s, err := w.people.DisableSchedule(w.Context(), name, "somebody")
+			s, err := w.people.Schedules().Disable(w.Context(), name, courier.By{Actor: "somebody"})
 			t.last = s.LastFire
 			return err == nil
 		})
@@ -292,7 +292,7 @@ func (w *world) rest() {
 		open, err := w.openChains()
 		for i := range open {
 			if open[i].Request == courier.RequestPause {
-				_ = w.people.ResumeChain(w.Context(), open[i].ID, "somebody")
+				_, _ = w.people.Chains().Resume(w.Context(), open[i].ID, courier.By{Actor: "somebody"})
 			}
 		}
 		return err == nil && len(open) == 0
@@ -313,3 +313,6 @@ func (w *world) idle() bool {
 	list, err := w.in(courier.Created, courier.Queued, courier.Running, courier.Paused)
 	return err == nil && len(list) == 0
 }
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }

@@ -190,7 +190,7 @@ func nothing(result any) bool {
 	switch got := result.(type) {
 	case store.Claims:
 		return len(got.List) == 0
-	case store.Dues:
+	case store.DueSchedules:
 		return len(got.List) == 0
 	case store.Taken:
 		return len(got.List) == 0
@@ -258,7 +258,7 @@ var rare = []string{"claim", "renew", "retry", "failure", "hand-over", "rollback
 
 // name is the point that a call is.
 func name(c *storetest.Call) string {
-	if c.Method == "Due" {
+	if c.Method == "DueSchedules" {
 		return "due"
 	}
 	switch q := c.Request.(type) {
@@ -305,9 +305,9 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 	if w.Plan.Freeze {
 		return next(ctx)
 	}
-	ask := func(request func(context.Context, courier.ExecutionID, string) error) {
+	ask := func(request func(context.Context, courier.ExecutionID, courier.By) (courier.Execution, error)) {
 		// An answer that says no, or none, is no reason to stop working.
-		_ = request(context.WithoutCancel(ctx), job.Execution(), w.Name)
+		_, _ = request(context.WithoutCancel(ctx), job.Execution(), courier.By{Actor: w.Name})
 	}
 	switch w.Plan.Point {
 	case "renew":
@@ -319,15 +319,15 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 		ask(w.engine.Pause)
 	case "ask resume":
 		ask(w.engine.Pause)
-		ask(func(ctx context.Context, id courier.ExecutionID, by string) error {
+		ask(func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 			return w.engine.Resume(ctx, id, &engine.ResumeOptions{By: by})
 		})
 	case "cancellation", "ask cancel":
 		ask(w.engine.Cancel)
 	case "ask chain":
-		if x, err := w.engine.Execution(ctx, job.Execution()); err == nil && x.Chain != "" {
-			_ = w.engine.PauseChain(context.WithoutCancel(ctx), x.Chain, w.Name)
-			_ = w.engine.ResumeChain(context.WithoutCancel(ctx), x.Chain, w.Name)
+		if x, err := w.engine.Executions().Get(ctx, job.Execution()); err == nil && x.Chain != "" {
+			_, _ = w.engine.Chains().Pause(context.WithoutCancel(ctx), x.Chain, courier.By{Actor: w.Name})
+			_, _ = w.engine.Chains().Resume(context.WithoutCancel(ctx), x.Chain, courier.By{Actor: w.Name})
 		}
 	case "hand-over":
 		w.helping.Do(func() { w.stop <- syscall.SIGTERM })

@@ -106,7 +106,7 @@ func newWorld(t testing.TB, url string, limits map[string]int) *world {
 		Worker: "people", Workspace: filepath.Join(w.dir, "people"), WorkspaceID: "people", Subscribers: subscribers(nil),
 	})
 	for _, p := range pipelines {
-		if _, err := w.people.Define(ctx, p.job, nil); err != nil {
+		if _, err := w.people.Jobs().Define(ctx, p.job, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -374,13 +374,13 @@ func (w *world) bother(x *courier.Execution) {
 	by := fmt.Sprintf("somebody %d", rand.IntN(1000))
 	switch n := rand.IntN(30); {
 	case n < 1:
-		_ = w.people.Cancel(w.Context(), x.ID, by)
+		_, _ = w.people.Cancel(w.Context(), x.ID, courier.By{Actor: by})
 	case n < 8:
-		_ = w.people.Pause(w.Context(), x.ID, by)
+		_, _ = w.people.Pause(w.Context(), x.ID, courier.By{Actor: by})
 	case n < 10:
-		_ = w.people.Resume(w.Context(), x.ID, &engine.ResumeOptions{By: by})
+		_, _ = w.people.Resume(w.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: by}})
 	case n < 14:
-		_, _ = w.people.Execution(w.Context(), x.ID)
+		_, _ = w.people.Executions().Get(w.Context(), x.ID)
 	}
 }
 
@@ -395,7 +395,7 @@ func (w *world) resume() {
 		if at, ok := w.later.Load(id); ok && time.Now().Before(at.(time.Time)) {
 			continue
 		}
-		err := w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: "somebody"})
+		_, err := w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "somebody"}})
 		if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
 			w.later.Store(id, time.Now().Add(500*time.Millisecond))
 		}

@@ -121,7 +121,7 @@ func (h *Harness) Start() {
 // test at once.
 func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.ExecutionID {
 	h.t.Helper()
-	saved, err := h.Engine.Define(h.t.Context(), job, nil)
+	saved, err := h.Engine.Jobs().Define(h.t.Context(), job, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -270,9 +270,9 @@ func (h *Harness) result(x courier.Execution, err error) *Result {
 	ctx := context.WithoutCancel(h.t.Context())
 	r := &Result{Execution: x, Err: err, t: h.t}
 	var errs [3]error
-	r.Steps, errs[0] = h.Engine.Steps(ctx, x.ID)
-	r.Audit, errs[1] = h.Engine.Audit(ctx, x.ID)
-	r.Values, errs[2] = h.Engine.Values(ctx, x.ID)
+	r.Steps, errs[0] = h.Engine.Executions().Steps(ctx, x.ID)
+	r.Audit, errs[1] = h.Engine.Executions().Audit(ctx, x.ID)
+	r.Values, errs[2] = h.Engine.Executions().Values(ctx, x.ID)
 	for _, err := range errs {
 		if err != nil {
 			h.t.Fatal(err)

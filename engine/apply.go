@@ -14,7 +14,7 @@ import (
 // error the lease is gone: that of a write which the store refuses for good has
 // ended the execution as failed.
 func (r *run) apply(t *store.Transition) error {
-	t.Execution, t.Chain, t.Lease, t.Seq, t.Marks = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
+	t.Execution, t.Chain, t.Lease, t.Seq, t.Counters = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
 	t.Ended = append(r.ended, t.Ended...)
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID
@@ -32,7 +32,7 @@ func (r *run) apply(t *store.Transition) error {
 	}
 	if err != nil {
 		if !errors.Is(err, courier.ErrLeaseLost) {
-			r.log.Error("write progress", "error", r.secrets.message(err))
+			r.log.Error("write progress", "error", r.secrets.Message(err))
 		}
 		r.lost(courier.ErrLeaseLost)
 		return err
@@ -77,8 +77,8 @@ func (r *run) written(t *store.Transition) {
 	}
 	r.logWritten(t)
 	r.tell(t)
-	r.e.notices.heard()
-	r.known = standing{t.Position, t.Marks}
+	r.e.notifications.Wake()
+	r.known = standing{t.Position, t.Counters}
 	r.over = t.To != courier.Running
 	r.seq += n
 	r.ended = nil

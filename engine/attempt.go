@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -97,7 +98,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
 		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
-		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
+		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,
 	}
 	if r.e.opt.Log != nil {
@@ -256,7 +257,7 @@ func (a *attempt) panicked(p any) outcome {
 	if at := panickedAt(); at != "" {
 		what += ", at " + at
 	}
-	a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", a.run.secrets.clean(what), "stack", a.run.secrets.clean(string(debug.Stack())))
+	a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", a.run.secrets.Clean(what), "stack", a.run.secrets.Clean(string(debug.Stack())))
 	return outcome{err: errors.New(what), reason: courier.ReasonPanic, exited: p == nil}
 }
 
@@ -423,7 +424,7 @@ func (e *Engine) abandon(a *attempt) {
 	}
 	stuck := StuckStep{
 		Execution: r.x.ID, Step: a.job.Step(), Type: a.typ.Key(), Attempt: a.job.Attempt(),
-		Stacks: []byte(r.secrets.clean(string(stacks()))),
+		Stacks: []byte(r.secrets.Clean(string(stacks()))),
 	}
 	r.log.Error("step does not return", "step", stuck.Step, "type", stuck.Type, "attempt", stuck.Attempt, "stacks", string(stuck.Stacks))
 	r.buf, r.done = nil, nil // the step may still read the one and will send on the other
@@ -440,7 +441,7 @@ func (e *Engine) abandon(a *attempt) {
 			delete(e.zombies, r.x.ID)
 		}
 		e.mu.Unlock()
-		signal(e.freed)
+		core.Signal(e.freed)
 	}()
 	if f := e.opt.OnStuckStep; f != nil {
 		e.tell(func() { f(stuck) })

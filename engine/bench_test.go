@@ -31,7 +31,7 @@ func newBench(b *testing.B, slots int) *engine.Engine {
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "bench.nop", nop, nil)
 	e := engine.New(memstore.New(), reg, &engine.Options{Workspace: b.TempDir(), Slots: slots})
-	if err := e.SetLimit(b.Context(), "global", 0); err != nil {
+	if err := e.Limits().Set(b.Context(), "global", 0, courier.By{}); err != nil {
 		b.Fatal(err)
 	}
 	return e
@@ -50,7 +50,7 @@ func nopSteps(n int, config map[string]any) []courier.StepSpec {
 func BenchmarkThroughput(b *testing.B) {
 	const steps, slots = 10, 64
 	e := newBench(b, slots)
-	job, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: nopSteps(steps, map[string]any{"path": "in/a.txt", "times": 3})}, nil)
+	job, err := e.Jobs().Define(b.Context(), courier.Job{Name: "bench", Steps: nopSteps(steps, map[string]any{"path": "in/a.txt", "times": 3})}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func BenchmarkStep(b *testing.B) {
 // perStep runs a job until it has taken b.N steps, and reports per step.
 func perStep(b *testing.B, e *engine.Engine, job courier.Job, steps int, params map[string]any) {
 	b.Helper()
-	if _, err := e.Define(b.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(b.Context(), job, nil); err != nil {
 		b.Fatal(err)
 	}
 	if err := e.Start(b.Context()); err != nil {

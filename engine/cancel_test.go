@@ -85,7 +85,7 @@ var places = []place{
 	}, 5 * time.Second, true},
 	{"paused", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
 		id := enqueuePlace(t, h, false, "waits", engine.EnqueueOptions{})
-		if err := h.Engine.Pause(t.Context(), id, "ops"); err != nil {
+		if _, err := h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -108,11 +108,11 @@ func TestRequestsReachEveryState(t *testing.T) {
 		for _, kind := range []courier.RequestKind{courier.RequestCancel, courier.RequestPause} {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				h.Stub("demo.place", placeStep)
-				if _, err := h.Engine.Define(t.Context(), h.Job(placeJob), nil); err != nil {
+				if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(placeJob), nil); err != nil {
 					t.Fatal(err)
 				}
 				id := p.reach(t, h)
-				x, _ := h.Engine.Execution(t.Context(), id)
+				x, _ := h.Engine.Executions().Get(t.Context(), id)
 				if got := x.Status(time.Now()); got != p.name {
 					t.Fatalf("place %d: the execution is %s, want %s", i, got, p.name)
 				}
@@ -123,7 +123,7 @@ func TestRequestsReachEveryState(t *testing.T) {
 					}
 				}
 				operator := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
-				err := request(operator, kind)(t.Context(), id, "ops")
+				_, err := request(operator, kind)(t.Context(), id, courier.By{Actor: "ops"})
 				if kind == courier.RequestPause && !p.pauses {
 					if _, ok := errors.AsType[*courier.TransitionError](err); !ok {
 						t.Errorf("%s %s: %v", kind, p.name, err)
@@ -135,7 +135,7 @@ func TestRequestsReachEveryState(t *testing.T) {
 				}
 				time.Sleep(within)
 				synctest.Wait()
-				if x, _ = h.Engine.Execution(t.Context(), id); x.State != want {
+				if x, _ = h.Engine.Executions().Get(t.Context(), id); x.State != want {
 					t.Errorf("%v after the %s of what was %s it is %s", within, kind, p.name, x.Status(time.Now()))
 				}
 				if p.name == "lost" { // whoever comes later leaves it alone
@@ -144,7 +144,7 @@ func TestRequestsReachEveryState(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Hour)
-				if x, _ = h.Engine.Execution(t.Context(), id); x.State != want {
+				if x, _ = h.Engine.Executions().Get(t.Context(), id); x.State != want {
 					t.Errorf("an hour after the %s of what was %s it is %s", kind, p.name, x.State)
 				}
 				if err := storetest.CheckExecution(t.Context(), h.Store, id); err != nil {
@@ -171,12 +171,12 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 		}}
 		worker := engine.New(h.Store, h.Registry, &opt)
 		operator := engine.New(storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
-			if call.Method == "Ask" {
+			if call.Method == "Request" {
 				time.Sleep(10 * time.Second)
 			}
 			return do(c)
 		}), h.Registry, &opt)
-		if _, err := worker.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := worker.Jobs().Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := worker.Enqueue(t.Context(), "r", nil)
@@ -188,7 +188,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := operator.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := operator.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Cancelled)
@@ -217,7 +217,7 @@ func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
 		}, fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "r", nil)
@@ -229,7 +229,7 @@ func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(16 * time.Second) // the watchdog has fired, the lease has ended
-		if err := e.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := e.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"execute", "rollback cancelled"}; !returned || !slices.Equal(rec.calls, want) {
@@ -257,7 +257,7 @@ func TestCancelOfWhatAnotherTreeHolds(t *testing.T) {
 		})
 		owner := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		x, _ := owner.Run(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil)
-		if err := h.Engine.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, string(x.ID))

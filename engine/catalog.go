@@ -62,21 +62,21 @@ func (c *catalog) Load(ctx context.Context, kind store.Kind, name string, versio
 }
 
 // List returns what was added and what is saved.
-func (c *catalog) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
-	list, err := c.Store.List(ctx, kind, after, limit)
+func (c *catalog) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
+	list, err := c.Store.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	full := "" // the last name of a page after which there may be more
-	if n := len(list); n > 0 && n >= cmp.Or(limit, definitionPage) {
+	if n := len(list); n > 0 && n >= cmp.Or(f.Limit, definitionPage) {
 		full = list[n-1].Name
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(d store.Definition) bool {
-		_, ok := c.definitions[kind][d.Name]
+		_, ok := c.definitions[f.Kind][d.Name]
 		return ok
 	})
-	for name, d := range c.definitions[kind] {
-		if name > after && (full == "" || name <= full) {
+	for name, d := range c.definitions[f.Kind] {
+		if name > f.After && (full == "" || name <= full) {
 			list = append(list, d)
 		}
 	}
@@ -91,7 +91,7 @@ func (noCatalog) Load(_ context.Context, kind store.Kind, name string, version i
 	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
 }
 
-func (noCatalog) List(context.Context, store.Kind, string, int) ([]store.Definition, error) {
+func (noCatalog) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
 	return nil, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
@@ -22,12 +23,13 @@ type ChainOptions struct {
 	Version        int            // of the chain; 0 means the latest
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
 	Hold           bool           // creates it in the state pending, until ReleaseChain
-	By             string         // who asked for it
+	By             courier.By     // who asks for it
 }
 
-// Chain returns a version of a chain; version 0 means the latest. The error of
+// Get returns a version of a chain; version 0 means the latest. The error of
 // a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
-func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
+func (h Chains) Get(ctx context.Context, name string, version int) (courier.Chain, error) {
+	e := h.e
 	d, err := e.store.Load(ctx, store.Chain, name, version)
 	if errors.Is(err, courier.ErrNotFound) {
 		return courier.Chain{}, e.unknownChain(ctx, name, version)
@@ -36,6 +38,44 @@ func (e *Engine) Chain(ctx context.Context, name string, version int) (courier.C
 		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
 	}
 	return readChain(&d)
+}
+
+// List returns a page of the latest versions of chains, in byte order of their
+// names. The kind in the filter does not count.
+func (h Chains) List(ctx context.Context, f store.DefinitionFilter) ([]DefinedChain, error) {
+	f.Kind = store.Chain
+	list, err := h.e.store.List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("chains: %w", err)
+	}
+	return definedChains(list)
+}
+
+// Versions returns a page of the versions of a chain, the newest first. The error
+// of a chain that isn't there matches [courier.ErrNotFound].
+func (h Chains) Versions(ctx context.Context, name string, f VersionFilter) ([]DefinedChain, error) {
+	list, err := h.e.versions(ctx, store.Chain, name, f)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, h.e.unknownChain(ctx, name, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("versions of chain %q: %w", name, err)
+	}
+	return definedChains(list)
+}
+
+// definedChains returns definitions of chains as users see them.
+func definedChains(list []store.Definition) ([]DefinedChain, error) {
+	chains := make([]DefinedChain, len(list))
+	for i := range list {
+		d := &list[i]
+		c, err := readChain(d)
+		if err != nil {
+			return nil, err
+		}
+		chains[i] = DefinedChain{Chain: c, SavedBy: d.By, SavedAt: d.SavedAt}
+	}
+	return chains, nil
 }
 
 // readChain returns the chain of a definition.
@@ -54,21 +94,22 @@ func (e *Engine) unknownChain(ctx context.Context, name string, version int) err
 		}
 	}
 	var names []string
-	list, _ := e.store.List(ctx, store.Chain, "", 0)
+	list, _ := e.store.List(ctx, store.DefinitionFilter{Kind: store.Chain})
 	for _, d := range list {
 		names = append(names, d.Name)
 	}
 	return courier.Errorf(courier.ErrNotFound, "there is no chain %q; %s", name, nearest.DidYouMean(name, names))
 }
 
-// StartChain creates an execution of the named chain and releases the members
+// Start creates an execution of the named chain and releases the members
 // that depend on no other, for some engine to run. The versions of all members'
-// jobs are those of this moment, whatever is saved later. Once StartChain
+// jobs are those of this moment, whatever is saved later. Once Start
 // returned nil, the chain execution is durable in the store. With an idempotency
 // key that was used before, it returns that chain execution, whatever its state,
 // or [courier.ErrConflict] if it has other parameters. A nil opt means the
 // defaults.
-func (e *Engine) StartChain(ctx context.Context, chain string, opt *ChainOptions) (courier.ChainExecution, error) {
+func (h Chains) Start(ctx context.Context, chain string, opt *ChainOptions) (courier.ChainExecution, error) {
+	e := h.e
 	n, err := e.prepareChain(ctx, chain, opt)
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("start chain: %w", err)
@@ -80,9 +121,10 @@ func (e *Engine) StartChain(ctx context.Context, chain string, opt *ChainOptions
 	return got[0], nil
 }
 
-// PrepareChain returns what [Engine.StartChain] would create, and creates
+// Prepare returns what [Chains.Start] would create, and creates
 // nothing. A nil opt means the defaults.
-func (e *Engine) PrepareChain(ctx context.Context, chain string, opt *ChainOptions) (store.NewChainExecution, error) {
+func (h Chains) Prepare(ctx context.Context, chain string, opt *ChainOptions) (store.NewChainExecution, error) {
+	e := h.e
 	n, err := e.prepareChain(ctx, chain, opt)
 	if err != nil {
 		return store.NewChainExecution{}, fmt.Errorf("prepare chain: %w", err)
@@ -96,18 +138,18 @@ func (e *Engine) startChains(ctx context.Context, list []store.NewChainExecution
 		return nil, err
 	}
 	var got []store.StartedChain
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	calls := patience{parent: ctx, awaited: true}
-	defer calls.end()
-	err = retry(&calls, func(ctx context.Context) (err error) {
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	started := make([]courier.ChainExecution, len(got))
 	for i := range got {
 		started[i] = got[i].Execution
@@ -135,7 +177,7 @@ type loadedChain struct {
 
 // loadChain returns a version of a chain; 0 means the latest.
 func (e *Engine) loadChain(ctx context.Context, name string, version int) (*loadedChain, error) {
-	c, err := e.Chain(ctx, name, version)
+	c, err := e.Chains().Get(ctx, name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +204,7 @@ func (e *Engine) loadChain(ctx context.Context, name string, version int) (*load
 // newChain returns a new execution of a chain. Options' version does not count.
 func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExecution, error) {
 	var none store.NewChainExecution
-	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+	if err := core.CheckText(core.Texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
 	params, err := e.mergeParams(c.Params, opt.Params)
@@ -171,7 +213,7 @@ func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExec
 	}
 	n := store.NewChainExecution{
 		ID: courier.ChainExecutionID(e.ids.New()), Chain: c.Name, Version: c.Version, Params: params,
-		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By,
+		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor,
 		Members: make([]store.NewMember, len(c.Members)),
 	}
 	given := object(params)
@@ -188,7 +230,7 @@ func (e *Engine) newChain(c *loadedChain, opt *ChainOptions) (store.NewChainExec
 
 // memberExecution returns the execution of a member. Given are the params of the
 // chain.
-func (e *Engine) memberExecution(m *courier.ChainMember, p *program, given map[string]any, by string) (store.NewExecution, error) {
+func (e *Engine) memberExecution(m *courier.ChainMember, p *program, given map[string]any, by courier.By) (store.NewExecution, error) {
 	params := make(map[string]any)
 	for name, v := range given {
 		if _, declared := p.job.Params[name]; declared || p.job.Params == nil {

@@ -124,15 +124,15 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	}
 	direct := engine.New(s, reg, &engine.Options{Workspace: t.TempDir()})
 	for _, name := range []string{"good", "bad"} {
-		if _, err := direct.Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.do"}}}, nil); err != nil {
+		if _, err := direct.Jobs().Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.do"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	members := randomMembers(r)
-	if _, err := direct.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: members}, nil); err != nil {
+	if _, err := direct.Chains().Define(t.Context(), courier.Chain{Name: "chain", Members: members}, nil); err != nil {
 		t.Fatal(err)
 	}
-	x, err := direct.StartChain(t.Context(), "chain", nil)
+	x, err := direct.Chains().Start(t.Context(), "chain", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,10 +140,10 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	mu.Lock()
 	dead[0] = true
 	mu.Unlock()
-	if err := direct.PauseChain(t.Context(), x.ID, "ann"); err == nil {
+	if _, err := direct.Chains().Pause(t.Context(), x.ID, courier.By{Actor: "ann"}); err == nil {
 		time.Sleep(time.Duration(r.IntN(60)) * time.Second)
 		// It may have failed or completed while it was pausing.
-		if err := direct.ResumeChain(t.Context(), x.ID, "ann"); err != nil && !errors.Is(err, courier.ErrConflict) {
+		if _, err := direct.Chains().Resume(t.Context(), x.ID, courier.By{Actor: "ann"}); err != nil && !errors.Is(err, courier.ErrConflict) {
 			t.Error(err)
 		}
 	} else if !errors.Is(err, courier.ErrConflict) {
@@ -151,7 +151,7 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	if x, err = direct.WaitChain(ctx, x.ID); err != nil {
+	if x, err = direct.Chains().Wait(ctx, x.ID); err != nil {
 		t.Errorf("%v: %s", err, chainText(&x))
 	}
 	for _, e := range engines {
@@ -164,7 +164,7 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 	released := 0
 	for _, m := range x.Members {
 		if m.State != want[m.Name] {
-			e, _ := direct.Execution(t.Context(), m.Execution)
+			e, _ := direct.Executions().Get(t.Context(), m.Execution)
 			t.Errorf("member %s is %s, want %s: %+v", m.Name, m.State, want[m.Name], e.Failure)
 		}
 		if m.Execution != "" {
@@ -174,7 +174,7 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 			}
 		}
 	}
-	if all, err := direct.Executions(t.Context(), store.Filter{}); err != nil || len(all) != released {
+	if all, err := direct.Executions().List(t.Context(), store.Filter{}); err != nil || len(all) != released {
 		t.Errorf("%d executions of %d members, %v", len(all), released, err)
 	}
 }

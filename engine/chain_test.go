@@ -98,7 +98,7 @@ func (w *chainWorld) define(text string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.Define(w.t.Context(), job, nil); err != nil {
+	if _, err := w.Jobs().Define(w.t.Context(), job, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -107,10 +107,10 @@ func (w *chainWorld) define(text string) {
 func (w *chainWorld) chain(members string, opt *engine.ChainOptions) courier.ChainExecutionID {
 	w.t.Helper()
 	c := readChain(w.t, `{"name": "chain", "members": `+members+`}`)
-	if _, err := w.DefineChain(w.t.Context(), c, nil); err != nil {
+	if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
 		w.t.Fatal(err)
 	}
-	x, err := w.StartChain(w.t.Context(), "chain", opt)
+	x, err := w.Chains().Start(w.t.Context(), "chain", opt)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func readChain(t *testing.T, text string) courier.Chain {
 // one, written as "completed: a=completed b=skipped".
 func (w *chainWorld) ends(id courier.ChainExecutionID, want string) courier.ChainExecution {
 	w.t.Helper()
-	x, err := w.WaitChain(w.t.Context(), id)
+	x, err := w.Chains().Wait(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (w *chainWorld) stands(id courier.ChainExecutionID, want string) courier.Ch
 	w.t.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	x, err := w.ChainExecution(w.t.Context(), id)
+	x, err := w.Chains().Execution(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -186,20 +186,20 @@ func TestChainInARow(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		w.define(`{"name": "take", "steps": [
 			{"id": "take", "type": "demo.take", "config": {"text": "<${context:chain.a.text}>", "list": ["context:chain.a"]}}]}`)
-		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &engine.ChainOptions{By: "ann"})
+		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &engine.ChainOptions{By: courier.By{Actor: "ann"}})
 		x := w.ends(id, "completed: a=completed second=completed")
-		second, err := w.Execution(w.t.Context(), x.Member("second").Execution)
+		second, err := w.Executions().Get(w.t.Context(), x.Member("second").Execution)
 		if err != nil || second.Chain != id || second.Member != "second" || second.By != "ann" {
 			w.t.Errorf("the execution of the second member is %+v, %v", second, err)
 		}
-		v, err := w.Values(w.t.Context(), second.ID)
+		v, err := w.Executions().Values(w.t.Context(), second.ID)
 		if err != nil || v["take.text"] != "<a>" {
 			w.t.Errorf("values %v, %v", v, err)
 		}
 		if err := x.Err(); err != nil {
 			w.t.Error(err)
 		}
-		list, err := w.ChainExecutions(w.t.Context(), store.ChainFilter{Chain: "chain", States: []courier.ChainState{courier.ChainCompleted}})
+		list, err := w.Chains().Executions(w.t.Context(), store.ChainFilter{Chain: "chain", States: []courier.ChainState{courier.ChainCompleted}})
 		if err != nil || len(list) != 1 || list[0].ID != id {
 			w.t.Errorf("listed %v, %v", list, err)
 		}
@@ -250,7 +250,7 @@ func TestChainKeepsVersions(t *testing.T) {
 		if x.Members[1].Version != 1 {
 			w.t.Errorf("b ran version %d", x.Members[1].Version)
 		}
-		next, err := w.StartChain(w.t.Context(), "chain", nil)
+		next, err := w.Chains().Start(w.t.Context(), "chain", nil)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -267,21 +267,21 @@ func TestChainParams(t *testing.T) {
 		w.define(`{"name": "takes", "steps": [{"type": "demo.do"}]}`)
 		c := readChain(w.t, `{"name": "p", "params": {"day": "monday", "n": 5}, "members": [{"job": "declares"},
 			{"job": "takes", "params": {"day": "late on ${context:params.day}", "m": "context:params.n"}}]}`)
-		if _, err := w.DefineChain(w.t.Context(), c, nil); err != nil {
+		if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
 			w.t.Fatal(err)
 		}
-		x, err := w.StartChain(w.t.Context(), "p", &engine.ChainOptions{Params: m{"day": "friday"}})
+		x, err := w.Chains().Start(w.t.Context(), "p", &engine.ChainOptions{Params: m{"day": "friday"}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		x = w.ends(x.ID, "completed: declares=completed takes=completed")
 		for i, want := range []string{`{"day":"friday","other":1}`, `{"day":"late on friday","m":5,"n":5}`} {
-			e, err := w.Execution(w.t.Context(), x.Members[i].Execution)
+			e, err := w.Executions().Get(w.t.Context(), x.Members[i].Execution)
 			if err != nil || string(e.Params) != want {
 				w.t.Errorf("params of %s: %s, %v; want %s", x.Members[i].Name, e.Params, err, want)
 			}
 		}
-		_, err = w.StartChain(w.t.Context(), "p", &engine.ChainOptions{Params: m{"dya": 1}})
+		_, err = w.Chains().Start(w.t.Context(), "p", &engine.ChainOptions{Params: m{"dya": 1}})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `unknown parameter "dya"; did you mean "day"?`) {
 			w.t.Errorf("error %v", err)
 		}
@@ -295,10 +295,10 @@ func TestChainIdempotencyKey(t *testing.T) {
 		if again := w.chain(`[{"job": "a"}]`, opt); again != id {
 			w.t.Errorf("the same key started %s and %s", id, again)
 		}
-		if _, err := w.StartChain(w.t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
+		if _, err := w.Chains().Start(w.t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("other params: %v", err)
 		}
-		if _, err := w.StartChain(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
+		if _, err := w.Chains().Start(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
 			w.t.Errorf("unknown chain: %v", err)
 		}
 	})
@@ -312,19 +312,19 @@ func TestChainPauseAndResume(t *testing.T) {
 		id := w.chain(threeMembers, nil)
 		w.stands(id, "running: a=running b=completed c=pending")
 		ctx := w.t.Context()
-		if err := w.PauseChain(ctx, id, "ann"); err != nil {
+		if _, err := w.Chains().Pause(ctx, id, courier.By{Actor: "ann"}); err != nil {
 			w.t.Fatal(err)
 		}
 		release() // the step is the last one, so it completes
 		w.stands(id, "paused: a=completed b=completed c=pending")
-		if err := w.RetryChain(ctx, id, "ann"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it can be resumed or cancelled") {
+		if _, err := w.Chains().Retry(ctx, id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it can be resumed or cancelled") {
 			w.t.Errorf("retry: %v", err)
 		}
-		if err := w.ResumeChain(ctx, id, "ann"); err != nil {
+		if _, err := w.Chains().Resume(ctx, id, courier.By{Actor: "ann"}); err != nil {
 			w.t.Fatal(err)
 		}
 		w.ends(id, "completed: a=completed b=completed c=completed")
-		if err := w.CancelChain(ctx, id, "ann"); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "its state is final") {
+		if _, err := w.Chains().Cancel(ctx, id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "its state is final") {
 			w.t.Errorf("cancel: %v", err)
 		}
 	})
@@ -336,7 +336,7 @@ func TestChainCancelReachesRunningSteps(t *testing.T) {
 		id := w.chain(threeMembers, nil)
 		w.stands(id, "running: a=running b=completed c=pending")
 		begun := time.Now()
-		if err := w.CancelChain(w.t.Context(), id, "ann"); err != nil {
+		if _, err := w.Chains().Cancel(w.t.Context(), id, courier.By{Actor: "ann"}); err != nil {
 			w.t.Fatal(err)
 		}
 		x := w.ends(id, "cancelled: a=cancelled b=completed c=skipped")
@@ -355,7 +355,7 @@ func TestChainRetry(t *testing.T) {
 		id := w.chain(threeMembers, nil)
 		w.ends(id, "failed: a=completed b=failed c=skipped")
 		w.fails("b", false)
-		if err := w.RetryChain(w.t.Context(), id, "ann"); err != nil {
+		if _, err := w.Chains().Retry(w.t.Context(), id, courier.By{Actor: "ann"}); err != nil {
 			w.t.Fatal(err)
 		}
 		w.ends(id, "completed: a=completed b=completed c=completed")
@@ -369,10 +369,10 @@ func TestChainHold(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		id := w.chain(`[{"job": "a"}]`, &engine.ChainOptions{Hold: true})
 		w.stands(id, "pending: a=pending")
-		if err := w.PauseChain(w.t.Context(), id, "ann"); !errors.Is(err, courier.ErrConflict) {
+		if _, err := w.Chains().Pause(w.t.Context(), id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("pause: %v", err)
 		}
-		if err := w.ReleaseChain(w.t.Context(), id, "ann"); err != nil {
+		if _, err := w.Chains().Release(w.t.Context(), id, courier.By{Actor: "ann"}); err != nil {
 			w.t.Fatal(err)
 		}
 		w.ends(id, "completed: a=completed")
@@ -389,7 +389,7 @@ func TestChainMemberRetriesTheJob(t *testing.T) {
 		w.stands(id, "running: a=queued b=pending")
 		w.fails("a", false)
 		x := w.ends(id, "completed: a=completed b=completed")
-		e, err := w.Execution(w.t.Context(), x.Members[0].Execution)
+		e, err := w.Executions().Get(w.t.Context(), x.Members[0].Execution)
 		if err != nil || e.Attempt != 2 || e.Chain != id {
 			w.t.Errorf("execution %+v, %v", e, err)
 		}
@@ -407,7 +407,7 @@ func TestChainValuesOfAFailedMember(t *testing.T) {
 		id := w.chain(`[{"job": "half"}, {"job": "b", "depends_on": ["half"]},
 			{"job": "clean", "depends_on": [{"member": "b", "run_on_failure": true}]}]`, nil)
 		x := w.ends(id, "failed: half=failed b=skipped clean=completed")
-		v, err := w.Values(w.t.Context(), x.Member("clean").Execution)
+		v, err := w.Executions().Values(w.t.Context(), x.Member("clean").Execution)
 		if err != nil || v["0.text"] != "left" || v["2.text"] != nil {
 			w.t.Errorf("values %v, %v", v, err)
 		}
@@ -460,7 +460,7 @@ func TestDefineChainFindsAllProblems(t *testing.T) {
 			`members[2] "reads": job "reads", step 2 (demo.take): config.text: "chain.nobody.text" has no value: the chain has no member "nobody"`,
 		},
 	} {
-		_, err := w.DefineChain(t.Context(), readChain(t, text), nil)
+		_, err := w.Chains().Define(t.Context(), readChain(t, text), nil)
 		d, ok := errors.AsType[*courier.DefinitionError](err)
 		if !ok {
 			t.Errorf("%s: error %v", text, err)
@@ -479,7 +479,7 @@ func TestDefineChainFindsAllProblems(t *testing.T) {
 			t.Errorf("%s: %d problems, want %d:\n%v", text, len(d.Problems), len(want), err)
 		}
 	}
-	if list, err := w.store.List(t.Context(), store.Chain, "", 0); err != nil || len(list) > 0 {
+	if list, err := w.store.List(t.Context(), store.DefinitionFilter{Kind: store.Chain}); err != nil || len(list) > 0 {
 		t.Errorf("saved %v, %v", list, err)
 	}
 }
@@ -492,16 +492,16 @@ func TestDefineChainSavesVersions(t *testing.T) {
 		if i == 2 {
 			c.Members[1].DependsOn[0].RunOnFailure = true
 		}
-		got, err := w.DefineChain(t.Context(), c, nil)
+		got, err := w.Chains().Define(t.Context(), c, nil)
 		if err != nil || got.Chain.Version != want {
 			t.Fatalf("version %d, %v; want %d", got.Chain.Version, err, want)
 		}
 	}
-	c, err := w.Chain(t.Context(), "c", 1)
+	c, err := w.Chains().Get(t.Context(), "c", 1)
 	if err != nil || c.Version != 1 || c.Description != "nightly" || c.Members[0].Name != "a" || c.Members[1].DependsOn[0].RunOnFailure {
 		t.Errorf("version 1 is %+v, %v", c, err)
 	}
-	if _, err := w.Chain(t.Context(), "c", 3); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 2") {
+	if _, err := w.Chains().Get(t.Context(), "c", 3); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 2") {
 		t.Errorf("version 3: %v", err)
 	}
 }
@@ -535,7 +535,7 @@ func survives(t *testing.T, f storetest.Fault) bool {
 	w.define(`{"name": "take", "steps": [{"type": "demo.take", "config": {"text": "context:chain.a.text"}}]}`)
 	c := readChain(t, `{"name": "chain", "members": [{"job": "a"}, {"job": "b"}, {"name": "take", "job": "take", "depends_on": ["a"]},
 		{"job": "c", "depends_on": ["take", "b"]}, {"job": "d", "depends_on": [{"member": "c", "run_on_failure": true}]}]}`)
-	if _, err := w.DefineChain(t.Context(), c, nil); err != nil {
+	if _, err := w.Chains().Define(t.Context(), c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Stop(t.Context()); err != nil {
@@ -547,7 +547,7 @@ func survives(t *testing.T, f storetest.Fault) bool {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	x, err := first.StartChain(ctx, "chain", &engine.ChainOptions{IdempotencyKey: "once"})
+	x, err := first.Chains().Start(ctx, "chain", &engine.ChainOptions{IdempotencyKey: "once"})
 	cancel()
 	if err == nil {
 		time.Sleep(5 * time.Second)
@@ -556,20 +556,20 @@ func survives(t *testing.T, f storetest.Fault) bool {
 		t.Fatal(err)
 	}
 	if err != nil { // whoever wanted it starts it again
-		if x, err = w.StartChain(t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "once"}); err != nil {
+		if x, err = w.Chains().Start(t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "once"}); err != nil {
 			t.Fatalf("%v: %v", f, err)
 		}
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	x, err = w.WaitChain(ctx, x.ID)
+	x, err = w.Chains().Wait(ctx, x.ID)
 	if err != nil {
 		t.Errorf("%v (%s): %v: %s", f, faulty.Hit(), err, chainText(&x))
 	}
 	if got, want := chainText(&x), "failed: a=completed b=failed take=completed c=skipped d=completed"; got != want {
 		t.Errorf("%v (%s): %s, want %s", f, faulty.Hit(), got, want)
 	}
-	all, err := w.Executions(t.Context(), store.Filter{})
+	all, err := w.Executions().List(t.Context(), store.Filter{})
 	if err != nil || len(all) != 4 {
 		t.Errorf("%v (%s): %d executions of 4 members, %v", f, faulty.Hit(), len(all), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -26,13 +27,14 @@ const (
 	maxFound     = 1000
 )
 
-// DefineChain checks a chain and saves it as a new version of its name. If it
+// Define checks a chain and saves it as a new version of its name. If it
 // equals the latest version, that one is returned and nothing is saved. Its jobs
 // must have been defined; those without a version are checked as they are now.
 // Their step types need not be registered here. The error of a chain that can't
 // run is a *[courier.DefinitionError], which lists everything that is wrong with
 // it. A nil opt means the defaults.
-func (e *Engine) DefineChain(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
+func (h Chains) Define(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
+	e := h.e
 	if _, err := e.chains(); err != nil {
 		return DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
@@ -205,7 +207,7 @@ func (d *chainDefinition) checkJobs(ctx context.Context, e *Engine) error {
 		case got.err == nil:
 			d.programs[i] = got.p
 		case errors.Is(got.err, courier.ErrNotFound):
-			d.member(i, "job", "%s", plainMessage(got.err))
+			d.member(i, "job", "%s", core.PlainMessage(got.err))
 		default: // the store's, or of a job that can't be read: it says nothing of the chain
 			return got.err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/reference"
 
@@ -46,7 +47,7 @@ func (r *run) loadChain() error {
 	if r.x.Chain == "" || len(r.program.chain) == 0 {
 		return nil
 	}
-	return retry(&r.patience, func(ctx context.Context) (err error) {
+	return core.Retry(&r.callTimeout, func(ctx context.Context) (err error) {
 		r.vals.chain, err = r.e.chainValues(ctx, r.program, &r.x)
 		return err
 	})
@@ -154,7 +155,7 @@ func (d *chainDefinition) checkUses(i int) {
 func (e *Engine) checkMember(ctx context.Context, job *courier.Job) (warnings []courier.Problem, err error) {
 	uses := chainUses(job.Steps)
 	for after := ""; len(uses) > 0; {
-		list, err := e.store.List(ctx, store.Chain, after, 0)
+		list, err := e.store.List(ctx, store.DefinitionFilter{Kind: store.Chain, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("list chains: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -237,10 +238,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		form := s.Read(&m)
 		c.Monitors = append(c.Monitors, m)
 		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			_, problems, err := c.engine.checkMonitor(ctx, &m)
-			if c.opt.Listers != nil {
-				problems = append(problems, c.engine.checkLister(&m)...)
-			}
+			problems, err := c.engine.fileMonitors.Check(ctx, &m, c.opt.Listers != nil)
 			return problems, nil, err
 		})
 	case "subscription":
@@ -251,12 +249,11 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			c.outbox.list = append(c.outbox.list, store.Subscription{Name: x.Name, Body: body})
 		}
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			check := subscriptionCheck{e: c.engine, ctx: ctx, o: &c.outbox, s: &x}
-			err := check.all()
+			problems, warnings, err := c.engine.notifications.Check(ctx, &x, &c.outbox)
 			if c.opt.Subscribers == nil {
-				return check.found, nil, err
+				warnings = nil
 			}
-			return check.found, check.warnings(), err
+			return problems, warnings, err
 		})
 	}
 }
@@ -279,7 +276,7 @@ func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier
 			return
 		}
 		if err != nil { // of a definition that could not be read, which is reported there
-			problems = append(problems, courier.Problem{Step: -1, Message: plainMessage(err)})
+			problems = append(problems, courier.Problem{Step: -1, Message: core.PlainMessage(err)})
 		}
 		if again.Message != "" {
 			problems = append([]courier.Problem{again}, problems...)

@@ -121,15 +121,15 @@ func TestDefineWarns(t *testing.T) {
 	fetch := courier.Job{Name: "fetch", Steps: []courier.StepSpec{{Type: "demo.shout", Config: m{"text": "${params.dir}"}}}}
 	chain := courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "fetch", Params: m{"x": "{{params.day}}"}}, {Job: "send", DependsOn: []courier.Dependency{{Member: "fetch"}}}}}
 	for i, starts := range []string{"there is no such chain so far", ""} {
-		got, err := e.Define(t.Context(), send, nil)
+		got, err := e.Jobs().Define(t.Context(), send, nil)
 		if err != nil || got.Job.Version != 1 || len(got.Warnings) != 1-i || !strings.Contains(fmt.Sprint(got.Warnings), starts) {
 			t.Errorf("start %d: %+v, %v", i, got, err)
 		}
-		got, err = e.Define(t.Context(), fetch, nil)
+		got, err = e.Jobs().Define(t.Context(), fetch, nil)
 		if err != nil || len(got.Warnings) != 1 || got.Warnings[0].Field != "config.text" || !strings.Contains(got.Warnings[0].Message, `write "context:params.dir"`) {
 			t.Errorf("start %d: %+v, %v", i, got, err)
 		}
-		c, err := e.DefineChain(t.Context(), chain, nil)
+		c, err := e.Chains().Define(t.Context(), chain, nil)
 		if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), `members[0] "fetch": params.x: "{{params.day}}"`) {
 			t.Errorf("start %d: %+v, %v", i, c, err)
 		}
@@ -137,7 +137,7 @@ func TestDefineWarns(t *testing.T) {
 	if n := strings.Count(log.String(), "there is no such chain"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	r, err := e.DryRun(t.Context(), fetch, nil)
+	r, err := e.Jobs().DryRun(t.Context(), fetch, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,13 +156,13 @@ func TestDefineInARollingDeployment(t *testing.T) {
 	}
 	define := func(text string, opt *engine.DefineOptions) engine.DefinedJob {
 		t.Helper()
-		d, err := e.Define(t.Context(), job(text), opt)
+		d, err := e.Jobs().Define(t.Context(), job(text), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
-	keep := &engine.DefineOptions{By: "deploy", KeepNewer: true}
+	keep := &engine.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true}
 	if d := define("old", keep); d.Job.Version != 1 || d.SavedBy != "deploy" || d.SavedAt.IsZero() || d.Superseded {
 		t.Errorf("the first is %+v", d)
 	}
@@ -175,20 +175,20 @@ func TestDefineInARollingDeployment(t *testing.T) {
 		}
 	}
 	for _, base := range []int{0, 1, 3} {
-		if _, err := e.Define(t.Context(), job("edited"), &engine.DefineOptions{Base: &base}); !errors.Is(err, courier.ErrConflict) || strings.Contains(err.Error(), "courier: ") {
+		if _, err := e.Jobs().Define(t.Context(), job("edited"), &engine.DefineOptions{Base: &base}); !errors.Is(err, courier.ErrConflict) || strings.Contains(err.Error(), "courier: ") {
 			t.Errorf("base %d of 2: %v", base, err)
 		}
 	}
-	if _, err := e.Define(t.Context(), job("edited"), &engine.DefineOptions{Base: new(-1)}); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := e.Jobs().Define(t.Context(), job("edited"), &engine.DefineOptions{Base: new(-1)}); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("base -1: %v", err)
 	}
-	if d := define("edited", &engine.DefineOptions{Base: new(2), By: "ann"}); d.Job.Version != 3 || d.SavedBy != "ann" {
+	if d := define("edited", &engine.DefineOptions{Base: new(2), By: courier.By{Actor: "ann"}}); d.Job.Version != 3 || d.SavedBy != "ann" {
 		t.Errorf("the edited one is %+v", d)
 	}
 	if d := define("old", nil); d.Job.Version != 4 {
 		t.Errorf("a rollback is %+v", d)
 	}
-	c, err := e.DefineChain(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, &engine.DefineOptions{By: "ann", Base: new(int)})
+	c, err := e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, &engine.DefineOptions{By: courier.By{Actor: "ann"}, Base: new(int)})
 	if err != nil || c.SavedBy != "ann" || c.Chain.Version != 1 {
 		t.Errorf("the chain is %+v, %v", c, err)
 	}
@@ -202,18 +202,18 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 	courier.RegisterFunc(h.Registry, "demo.shout", shout, &courier.TypeOptions{Aliases: []string{"demo.cry"}})
 	r := h.Run(h.Job(`{"name": "j", "params": {"a": 1}, "steps": [{"id": "s", "type": "Demo.Cry", "config": {"text": "hi"}}, {"type": "flow.if", "config": {"left": 1, "operator": "equals", "right": 2}}, {"type": "flow.end"}]}`), nil)
 	bare := engine.New(h.Store, nil, nil)
-	job, err := bare.Job(t.Context(), "j", 1)
+	job, err := bare.Jobs().Get(t.Context(), "j", 1)
 	if err != nil || job.Version != 1 || len(job.Steps) != 3 {
 		t.Errorf("Job: %+v, %v", job, err)
 	}
-	v, err := bare.Values(t.Context(), r.Execution.ID)
+	v, err := bare.Executions().Values(t.Context(), r.Execution.ID)
 	if err != nil || v["s.loud"] != "HI" {
 		t.Errorf("Values: %v, %v", v, err)
 	}
-	if _, err := bare.SetSchedule(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour}); err != nil {
+	if _, err := bare.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := bare.DefineChain(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil); err != nil {
+	if _, err := bare.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil); err != nil {
 		t.Error(err)
 	}
 	x, err := bare.Enqueue(t.Context(), "j", nil)
@@ -226,7 +226,7 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 	h.Wait(x.ID).RequireState(courier.Completed) // by an alias that only the worker knows
 	for _, steps := range []string{`[{"type": "flow.end"}]`, `[{"type": "demo.removed"}]`} {
 		saveRaw(t, h, `{"name":"old","steps":`+steps+`}`)
-		old, err := bare.Job(t.Context(), "old", 0)
+		old, err := bare.Jobs().Get(t.Context(), "old", 0)
 		if err != nil || len(old.Steps) != 1 {
 			t.Errorf("%s: Job: %+v, %v", steps, old, err)
 		}
@@ -234,10 +234,10 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: Enqueue: %v", steps, err)
 		}
-		if v, err := h.Engine.Values(t.Context(), x.ID); err != nil || v["job.name"] != "old" {
+		if v, err := h.Engine.Executions().Values(t.Context(), x.ID); err != nil || v["job.name"] != "old" {
 			t.Errorf("%s: Values: %v, %v", steps, v, err)
 		}
-		if _, err := h.Engine.Define(t.Context(), old, nil); !errors.Is(err, courier.ErrInvalid) {
+		if _, err := h.Engine.Jobs().Define(t.Context(), old, nil); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: Define: %v", steps, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestSubscribeWarnsOfAFunction(t *testing.T) {
 	})
 	for name, warned := range map[string]bool{"page": false, "pgae": true} {
 		log.Reset()
-		s, err := e.Subscribe(t.Context(), courier.Subscription{Name: name, Kind: courier.SubscribeFunc, Func: name, Events: []courier.EventType{courier.EventJobFailed}})
+		s, err := e.Subscriptions().Set(t.Context(), courier.Subscription{Name: name, Kind: courier.SubscribeFunc, Func: name, Events: []courier.EventType{courier.EventJobFailed}}, courier.By{})
 		if err != nil || (len(s.Warnings) == 1) != warned || strings.Contains(log.String(), `did you mean`) != warned || *s.Subscription.Window != 0 {
 			t.Errorf("%s: %+v, %v; log %s", name, s, err, &log)
 		}
@@ -275,11 +275,11 @@ func TestEngineCheck(t *testing.T) {
 	mem := memstore.New()
 	e := engine.New(mem, exampleRegistry(), nil)
 	for _, name := range []string{"before", "loop"} {
-		if _, err := e.Define(ctx, courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.show", Config: m{"text": "a"}}}}, nil); err != nil {
+		if _, err := e.Jobs().Define(ctx, courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.show", Config: m{"text": "a"}}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Subscribe(ctx, courier.Subscription{Name: "old", Kind: courier.SubscribeJob, Job: &courier.JobTarget{Name: "loop"}, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"before"}}); err != nil {
+	if _, err := e.Subscriptions().Set(ctx, courier.Subscription{Name: "old", Kind: courier.SubscribeJob, Job: &courier.JobTarget{Name: "loop"}, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"before"}}, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	text := "{\"name\": \"new\", \"failure_policy\": null, \"depends_on\": [\"before\", \"befor\"],\n \"steps\": [\n  {\"tpye\": \"demo.show\"},\n  {\"type\": \"demo.show\", \"config\": {\"txet\": \"a\"}, \"timeout_seconds\": \"5\"}]}"
@@ -315,7 +315,7 @@ func TestEngineCheck(t *testing.T) {
 	if err != nil || len(b.Problems) == 0 || !strings.Contains(b.Err().Error(), "version 2") || strings.Contains(b.Err().Error(), "version 1") || len(b.Jobs) != 1 {
 		t.Errorf("a version that is saved, one of the bundle and one that is not: %v, %v", b.Err(), err)
 	}
-	if d, err := e.Define(ctx, b.Jobs[0], nil); err != nil || d.Job.Version != 1 {
+	if d, err := e.Jobs().Define(ctx, b.Jobs[0], nil); err != nil || d.Job.Version != 1 {
 		t.Errorf("what was checked is defined as %v, %v", d, err)
 	}
 	b, err = e.Check(ctx, []engine.File{{Data: []byte(`{"name": "again", "kind": "job", "job": {"name": "before"}, "events": ["JobFailed"], "jobs": ["loop"]}`)}})

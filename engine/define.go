@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
@@ -16,10 +17,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// DefineOptions are the settings of [Engine.Define] and [Engine.DefineChain]. The
+// DefineOptions are the settings of [Jobs.Define] and [Chains.Define]. The
 // zero value is the default.
 type DefineOptions struct {
-	By string // who defines it, for the record; at most 1,000 bytes
+	By courier.By // who defines it, and why
 	// Base, if not nil, is the version that the definition was made from, 0 for
 	// none. If the latest version is another, nothing is saved, and the error is
 	// [courier.ErrConflict]: somebody else was faster. It is compared in the
@@ -33,7 +34,8 @@ type DefineOptions struct {
 	KeepNewer bool
 }
 
-// A DefinedJob is what [Engine.Define] has made of a job.
+// A DefinedJob is a version of a job in the store. Superseded and Warnings are set
+// by [Jobs.Define] alone.
 type DefinedJob struct {
 	Job     courier.Job // as it is in the store, with its version
 	SavedBy string      // who saved that version
@@ -46,7 +48,7 @@ type DefinedJob struct {
 	Warnings []courier.Problem
 }
 
-// A DefinedChain is what [Engine.DefineChain] has made of a chain. Its fields mean
+// A DefinedChain is a version of a chain in the store. Its fields mean
 // what those of [DefinedJob] mean.
 type DefinedChain struct {
 	Chain      courier.Chain
@@ -61,7 +63,8 @@ type DefinedChain struct {
 // job that can't run is a *[courier.DefinitionError], which lists everything
 // that is wrong with it. What only looks doubtful is returned as warnings, and
 // written to [Options].Log. A nil opt means the defaults.
-func (e *Engine) Define(ctx context.Context, job courier.Job, opt *DefineOptions) (DefinedJob, error) {
+func (h Jobs) Define(ctx context.Context, job courier.Job, opt *DefineOptions) (DefinedJob, error) {
+	e := h.e
 	checked, tree, warnings, err := e.check(ctx, job)
 	if err != nil {
 		return DefinedJob{}, err
@@ -84,13 +87,51 @@ func (e *Engine) Define(ctx context.Context, job courier.Job, opt *DefineOptions
 	return DefinedJob{Job: p.public(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: warnings}, nil
 }
 
+// A VersionFilter selects versions of a definition.
+type VersionFilter struct {
+	Before int // only those before this version; 0 means all
+	Limit  int // 0 means 100, the most is 1000
+}
+
+// versions returns versions of a definition, the newest first.
+func (e *Engine) versions(ctx context.Context, kind store.Kind, name string, f VersionFilter) ([]store.Definition, error) {
+	const usual, most = 100, 1000
+	limit := usual
+	if f.Limit > 0 {
+		limit = min(f.Limit, most)
+	}
+	latest, err := e.store.Load(ctx, kind, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	var list []store.Definition
+	first := latest.Version
+	if f.Before > 0 {
+		first = min(first, f.Before-1)
+	}
+	for v := first; v > 0 && len(list) < limit; v-- {
+		d := latest
+		if v != latest.Version {
+			d, err = e.store.Load(ctx, kind, name, v)
+		}
+		if errors.Is(err, courier.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
 // save saves a definition that was checked. Kept says that a newer version was
 // left alone, which is what it returns.
 func (e *Engine) save(ctx context.Context, kind store.Kind, name string, v any, warnings []courier.Problem, opt *DefineOptions) (d store.Definition, kept bool, err error) {
 	if opt == nil {
 		opt = &DefineOptions{}
 	}
-	if err := checkText(map[string]string{"By": opt.By}); err != nil {
+	if err := core.CheckText(core.Texts(opt.By)); err != nil {
 		return d, false, err
 	}
 	if opt.Base != nil && *opt.Base < 0 {
@@ -103,7 +144,7 @@ func (e *Engine) save(ctx context.Context, kind store.Kind, name string, v any, 
 	if err != nil {
 		return d, false, err
 	}
-	d, err = e.store.Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By, Base: opt.Base, KeepNewer: opt.KeepNewer})
+	d, err = e.store.Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By.Actor, Base: opt.Base, KeepNewer: opt.KeepNewer})
 	return d, err == nil && !bytes.Equal(d.Body, body), err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/store"
 )
 
 // typed returns a harness with two typed steps, so that definitions can be
@@ -39,7 +40,7 @@ func listFiles(ctx, *courier.Context, struct{}) (listOutput, error) { return lis
 
 func TestDefineReportsEverythingAtOnce(t *testing.T) {
 	h := typed(t)
-	_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "bad\u0000", "limit": -1, "failure_policy": "stop", "steps": [
+	_, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "bad\u0000", "limit": -1, "failure_policy": "stop", "steps": [
 		{"id": "list", "type": "demo.lst"},
 		{"id": "Get", "type": "demo.get", "config": {"paht": "x"}},
 		{"id": "get", "type": "demo.get", "config": {"path": "context:3.file_list"}},
@@ -73,7 +74,7 @@ func TestDefineReportsEverythingAtOnce(t *testing.T) {
 	for _, p := range d.Problems {
 		t.Log(p)
 	}
-	if list, _ := h.Store.List(t.Context(), "job", "", 10); len(list) != 0 {
+	if list, _ := h.Store.List(t.Context(), store.DefinitionFilter{Kind: store.Job, Limit: 10}); len(list) != 0 {
 		t.Errorf("saved: %v", list)
 	}
 }
@@ -94,12 +95,12 @@ func TestDefineTakesLargeDefinitions(t *testing.T) {
 	many := raced.Or(5_000, 100_000)
 	within(30*time.Second, fmt.Sprint(many, " steps"), func() {
 		job := courier.Job{Name: "many", Steps: nopStepsOf("demo.get", many)}
-		if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 			t.Errorf("%d steps: %v", many, err)
 		}
 	})
 	within(30*time.Second, fmt.Sprint(many, " bad steps"), func() {
-		_, err := h.Engine.Define(t.Context(), courier.Job{Name: "bad", Steps: nopStepsOf("demo.gte", many)}, nil)
+		_, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "bad", Steps: nopStepsOf("demo.gte", many)}, nil)
 		if err == nil || len(err.Error()) > 20_000 {
 			t.Errorf("%d bad steps: %.300v", many, err)
 		}
@@ -138,7 +139,7 @@ func TestDefineRefusesWhatJSONCannotHold(t *testing.T) {
 		"a long name":   {Name: strings.Repeat("n", 201), Steps: nopStepsOf("demo.get", 1)},
 		"no name":       {Steps: nopStepsOf("demo.get", 1)},
 	} {
-		if _, err := h.Engine.Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
+		if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -203,7 +204,7 @@ func TestConditionThatCannotBeEvaluated(t *testing.T) {
 
 func TestOptionsErrorsAreClear(t *testing.T) {
 	h := typed(t)
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
+	if _, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Version: 7})
@@ -219,10 +220,12 @@ func TestOptionsErrorsAreClear(t *testing.T) {
 		t.Errorf("a function as parameter: %v", err)
 	}
 	for _, f := range []func() error{
-		func() error { return h.Engine.Pause(t.Context(), "nobody", "me") },
-		func() error { return h.Engine.Resume(t.Context(), "nobody", &engine.ResumeOptions{By: "me"}) },
-		func() error { return h.Engine.Cancel(t.Context(), "nobody", "me") },
-		func() error { return h.Engine.Release(t.Context(), "nobody", "me") },
+		func() error { return errOf(h.Engine.Pause(t.Context(), "nobody", courier.By{Actor: "me"})) },
+		func() error {
+			return errOf(h.Engine.Resume(t.Context(), "nobody", &engine.ResumeOptions{By: courier.By{Actor: "me"}}))
+		},
+		func() error { return errOf(h.Engine.Cancel(t.Context(), "nobody", courier.By{Actor: "me"})) },
+		func() error { return errOf(h.Engine.Release(t.Context(), "nobody", courier.By{Actor: "me"})) },
 		func() error { _, err := h.Engine.Wait(t.Context(), "nobody"); return err },
 	} {
 		if err := f(); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {

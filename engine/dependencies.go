@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
@@ -88,7 +89,7 @@ func (g *dependencyGraph) upstreams(name string) []string {
 func (g *dependencyGraph) unknown(name string) string {
 	if g.names == nil {
 		g.names = []string{}
-		list, _ := g.e.store.List(g.ctx, store.Job, "", 0)
+		list, _ := g.e.store.List(g.ctx, store.DefinitionFilter{Kind: store.Job})
 		for _, d := range list {
 			g.names = append(g.names, d.Name)
 		}
@@ -104,7 +105,7 @@ func (e *Engine) refused(s *store.DueSchedule, f store.Firing, err error) store.
 	})
 	f.State.LastExecution = s.LastExecution
 	f.Executions, f.Cancel = nil, nil
-	f.State.Problem = plainMessage(err)
+	f.State.Problem = core.PlainMessage(err)
 	if f.State.Problem != s.Problem {
 		e.log.Warn("schedule has started nothing", "schedule", s.Name, "problem", f.State.Problem)
 	}

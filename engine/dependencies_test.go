@@ -35,7 +35,7 @@ func (w *chainWorld) status(id courier.ExecutionID, want string) courier.Executi
 	w.t.Helper()
 	time.Sleep(500 * time.Millisecond)
 	synctest.Wait()
-	x, err := w.Execution(w.t.Context(), id)
+	x, err := w.Executions().Get(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestWaitsForOtherJobs(t *testing.T) {
 		if d := x.EndedAt.Sub(begun); d > time.Minute+2*time.Second {
 			t.Errorf("the last one ended %v after the first could begin", d)
 		}
-		list, err := w.Executions(t.Context(), store.Filter{Waiting: true})
+		list, err := w.Executions().List(t.Context(), store.Filter{Waiting: true})
 		if err != nil || len(list) > 0 {
 			t.Errorf("what waits: %v, %v", list, err)
 		}
@@ -86,7 +86,7 @@ func TestRunWaits(t *testing.T) {
 			w.enqueue("a")
 		}()
 		begun := time.Now()
-		job, err := w.Job(t.Context(), "b", 0)
+		job, err := w.Jobs().Get(t.Context(), "b", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestRefusesWhatIsUnmet(t *testing.T) {
 		a := w.enqueue("a")
 		w.status(a, "failed")
 		refused("execution " + string(a) + ` of job "a" failed, and has to complete`)
-		if list, _ := w.Executions(t.Context(), store.Filter{Job: "b"}); len(list) > 0 {
+		if list, _ := w.Executions().List(t.Context(), store.Filter{Job: "b"}); len(list) > 0 {
 			t.Errorf("executions: %v", list)
 		}
 		w.fails("a", false)
@@ -132,7 +132,7 @@ func TestChainsAndDependencies(t *testing.T) {
 		e := w.enqueue("e")
 		chain := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]`, nil)
 		synctest.Wait()
-		x, err := w.ChainExecution(t.Context(), chain)
+		x, err := w.Chains().Execution(t.Context(), chain)
 		if err != nil || x.Members[0].State != "completed" || x.Members[1].State != "queued" {
 			t.Fatalf("chain: %+v, %v", x.Members, err)
 		}
@@ -140,7 +140,7 @@ func TestChainsAndDependencies(t *testing.T) {
 		w.status(e, "waiting")
 		w.enqueue("d")
 		w.status(e, "completed")
-		if x, err = w.ChainExecution(t.Context(), chain); err != nil || x.State != courier.ChainCompleted {
+		if x, err = w.Chains().Execution(t.Context(), chain); err != nil || x.State != courier.ChainCompleted {
 			t.Errorf("chain is %s, %v", x.State, err)
 		}
 	})
@@ -152,17 +152,17 @@ func TestScheduleThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newChains(t)
 		w.on("b", `[{"job": "a", "on_unmet": "refuse"}]`)
-		if _, err := w.SetSchedule(t.Context(), courier.Schedule{Name: "hourly", Job: "b", Every: time.Hour}); err != nil {
+		if _, err := w.Schedules().Set(t.Context(), courier.Schedule{Name: "hourly", Job: "b", Every: time.Hour}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		look := func(problem string, started int) {
 			t.Helper()
 			time.Sleep(time.Hour)
-			s, err := w.Schedule(t.Context(), "hourly")
+			s, err := w.Schedules().Get(t.Context(), "hourly")
 			if err != nil || s.Problem != problem && (problem == "" || !strings.Contains(s.Problem, problem)) || !s.NextFire.After(time.Now()) {
 				t.Errorf("problem %q, next fire %v: %v", s.Problem, s.NextFire, err)
 			}
-			if list, _ := w.Executions(t.Context(), store.Filter{Job: "b"}); len(list) != started {
+			if list, _ := w.Executions().List(t.Context(), store.Filter{Job: "b"}); len(list) != started {
 				t.Errorf("%d executions, want %d", len(list), started)
 			}
 		}
@@ -195,7 +195,7 @@ func TestBadDependencies(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"name": "`+tt.job+`", "depends_on": `+tt.on+`, "steps": [{"type": "demo.do"}]}`), &job); err != nil {
 				t.Fatal(err)
 			}
-			_, err := w.Define(t.Context(), job, nil)
+			_, err := w.Jobs().Define(t.Context(), job, nil)
 			d, ok := errors.AsType[*courier.DefinitionError](err)
 			if !ok || len(d.Problems) != len(tt.want) {
 				t.Errorf("%s: %v", tt.on, err)
@@ -206,12 +206,12 @@ func TestBadDependencies(t *testing.T) {
 					t.Errorf("%q lacks %q", err, want)
 				}
 			}
-			if report, err := w.DryRun(t.Context(), job, nil); err != nil || len(report.Problems) != len(tt.want) || report.OK() {
+			if report, err := w.Jobs().DryRun(t.Context(), job, nil); err != nil || len(report.Problems) != len(tt.want) || report.OK() {
 				t.Errorf("dry run: %v, %v", report.Problems, err)
 			}
 		}
 		for job, version := range map[string]int{"a": 1, "b": 2} {
-			if got, err := w.Job(t.Context(), job, 0); err != nil || got.Version != version {
+			if got, err := w.Jobs().Get(t.Context(), job, 0); err != nil || got.Version != version {
 				t.Errorf("job %s has version %d: %v", job, got.Version, err)
 			}
 		}
@@ -232,12 +232,12 @@ func TestDependencySavedMeanwhile(t *testing.T) {
 			}
 			return do(ctx)
 		})
-		job, err := w.Job(t.Context(), "a", 0)
+		job, err := w.Jobs().Get(t.Context(), "a", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		job.DependsOn = []courier.JobDependency{{Job: "b"}}
-		_, err = engine.New(late, w.reg, nil).Define(t.Context(), job, nil)
+		_, err = engine.New(late, w.reg, nil).Jobs().Define(t.Context(), job, nil)
 		if d, ok := errors.AsType[*courier.DefinitionError](err); !ok || !strings.Contains(err.Error(), "a -> b -> a") || d.Problems[0].Field != "depends_on" {
 			t.Errorf("error %v", err)
 		}

@@ -94,7 +94,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 	}
 	for _, name := range []string{"w", "good"} {
 		steps := map[string]string{"w": `{"type": "demo.write"}, {"type": "demo.write"}`, "good": `{"type": "demo.good"}`}[name]
-		if _, err := h.Engine.Define(t.Context(), h.Job(fmt.Sprintf(`{"name": %q, "steps": [%s]}`, name, steps)), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(`{"name": %q, "steps": [%s]}`, name, steps)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(good.ID).RequireState(courier.Completed)
-		if err := errors.Join(trouble.ended(), h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"})); err != nil {
+		if err := errors.Join(trouble.ended(), errOf(h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.write failed", "0 demo.write#2 completed", "1 demo.write completed")

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 )
 
 // DryRunOptions are the settings of a dry run. The zero value is the default.
 type DryRunOptions struct {
 	// Params are those that an execution would be given, as for
-	// [Engine.Enqueue] or [Engine.StartChain]. What is declared as null and not
+	// [Engine.Enqueue] or [Chains.Start]. What is declared as null and not
 	// given counts as not known.
 	Params map[string]any
 	// Timeout is the longest time for validating one step. 0 means 30 seconds.
@@ -44,7 +45,7 @@ func (o *DryRunOptions) withDefaults() DryRunOptions {
 // running it: it checks the definition as Define does, calls Validate of every
 // step, on both branches of every flow.if and inside of loops, with real
 // connections and secrets, and looks when schedules will start the job. The job
-// need not be saved; for one that is, take what [Engine.Job] returns.
+// need not be saved; for one that is, take what [Jobs.Get] returns.
 //
 // Nothing is executed, and nothing is written: no execution is created, no
 // version saved, no file or workspace made. What is known only at run time, such
@@ -56,7 +57,8 @@ func (o *DryRunOptions) withDefaults() DryRunOptions {
 // Whatever is wrong is in the report; see [Report.Err]. DryRun's own error is
 // that of a store that can't be read, or ctx's if that ends first; then the
 // report has what was found so far. A nil opt means the defaults.
-func (e *Engine) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
+func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
+	e := h.e
 	d := e.newDryRun(opt)
 	r := d.job(ctx, job, params{given: d.opt.Params, asked: d.opt.Params != nil})
 	d.validate(ctx)
@@ -65,12 +67,13 @@ func (e *Engine) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions
 	return *r, d.ended(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
 }
 
-// DryRunChain is [Engine.DryRun] for a chain: it checks the chain as DefineChain
+// DryRun is [Jobs.DryRun] for a chain: it checks the chain as DefineChain
 // does, and each member's job with the params that the member would give it. The
 // chain need not be saved, nor its jobs if they are given by [DryRunOptions].Jobs;
-// for a chain that is saved, take what [Engine.Chain] returns. Params are those
+// for a chain that is saved, take what [Chains.Get] returns. Params are those
 // of the chain.
-func (e *Engine) DryRunChain(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
+func (h Chains) DryRun(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
+	e := h.e
 	d := e.newDryRun(opt)
 	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
 	err := d.chain(ctx, chain, r)
@@ -140,7 +143,7 @@ func (d *dryRun) job(ctx context.Context, job courier.Job, given params) *Report
 // program puts the steps of a program on the list of those to validate.
 func (d *dryRun) program(p *program, given params, r *Report) {
 	bad := func(err error) {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: plainMessage(err)})
+		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: core.PlainMessage(err)})
 	}
 	merged, err := d.e.mergeParams(p.job.Params, given.given)
 	if err == nil && given.asked {

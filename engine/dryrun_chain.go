@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -19,7 +20,7 @@ import (
 // validate. Its error is one of the store, or of a job that can't run here.
 func (d *dryRun) chain(ctx context.Context, chain courier.Chain, r *ChainReport) error {
 	bad := func(field string, err error) error {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: plainMessage(err)})
+		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: core.PlainMessage(err)})
 		return nil
 	}
 	d.checks = d.e.with(d.opt.Jobs, []courier.Chain{chain})
@@ -53,7 +54,7 @@ func (d *dryRun) chain(ctx context.Context, chain courier.Chain, r *ChainReport)
 		out.Report = Report{Job: p.job.Name, Version: p.version}
 		given, err := memberParams(m, p, known, r.Unknown)
 		if err != nil {
-			out.Report.Problems = []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}
+			out.Report.Problems = []courier.Problem{{Step: -1, Field: "params", Message: core.PlainMessage(err)}}
 		}
 		given.after = len(m.DependsOn) > 0
 		if err := d.member(ctx, p, given, &out.Report); err != nil {
@@ -156,12 +157,12 @@ const maxSchedules = 100
 
 // schedules reports those that start a job or chain, which is the target of s.
 func (d *dryRun) schedules(ctx context.Context, s *courier.Schedule, list *[]ScheduleReport, warnings *[]courier.Problem) error {
-	a, ok := d.e.store.(store.Agenda)
+	a, ok := d.e.store.(store.Schedules)
 	kind, target := targetOf(s)
 	if !ok || target == "" || ctx.Err() != nil {
 		return nil
 	}
-	call, cancel := context.WithTimeout(ctx, storeTimeout)
+	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	t, err := a.Schedules(call, store.ScheduleFilter{Kind: kind, Target: target, Limit: maxSchedules + 1})
 	if err != nil {
@@ -192,7 +193,7 @@ func (d *dryRun) schedule(s *store.Schedule, now time.Time) ScheduleReport {
 	}
 	if d.target != nil {
 		if _, err := d.e.execution(d.target, "", &EnqueueOptions{Params: def.Params}); err != nil {
-			r.Problem = "it can't start this version: " + plainMessage(err)
+			r.Problem = "it can't start this version: " + core.PlainMessage(err)
 		}
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
 )
 
 // defineMembers defines the jobs of the chains of these tests.
@@ -21,7 +22,7 @@ func defineMembers(t *testing.T, h *couriertest.Harness) {
 			{"type": "demo.probe", "config": {"path": "early"}}]}`,
 		`{"name": "tidy", "steps": [{"type": "demo.probe", "config": {"path": "early"}}]}`,
 	} {
-		if _, err := h.Engine.Define(t.Context(), h.Job(text), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(text), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,17 +39,17 @@ func TestDryRunOfAChain(t *testing.T) {
 		h, p := probing(t, nil)
 		defineMembers(t, h)
 		chain := readChain(t, goldenChain)
-		r, err := h.Engine.DryRunChain(t.Context(), chain, &engine.DryRunOptions{Parallel: 1})
+		r, err := h.Engine.Chains().DryRun(t.Context(), chain, &engine.DryRunOptions{Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list, err := h.Store.List(t.Context(), "chain", "", 0); err != nil || len(list) > 0 {
+		if list, err := h.Store.List(t.Context(), store.DefinitionFilter{Kind: store.Chain}); err != nil || len(list) > 0 {
 			t.Errorf("chains: %v, %v", list, err)
 		}
 		requireGolden(t, "dryrun-chain", &r)
 
 		p.seen = nil
-		r, err = h.Engine.DryRunChain(t.Context(), chain, &engine.DryRunOptions{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
+		r, err = h.Engine.Chains().DryRun(t.Context(), chain, &engine.DryRunOptions{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
 		if err != nil || r.Unknown != nil {
 			t.Errorf("%v\n%s", err, &r)
 		}
@@ -68,7 +69,7 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := probing(t, nil)
 		defineMembers(t, h)
-		chain, err := h.Engine.DefineChain(t.Context(), readChain(t, goldenChain), nil)
+		chain, err := h.Engine.Chains().Define(t.Context(), readChain(t, goldenChain), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,11 +77,11 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 			{Name: "a", Chain: "daily", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"},
 			{Name: "b", Job: "tidy", Cron: "0 30 2 * * ?"},
 		} {
-			if _, err := h.Engine.SetSchedule(t.Context(), s); err != nil {
+			if _, err := h.Engine.Schedules().Set(t.Context(), s, courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r, err := h.Engine.DryRunChain(t.Context(), chain.Chain, nil)
+		r, err := h.Engine.Chains().DryRun(t.Context(), chain.Chain, nil)
 		if err != nil || r.Version != 1 || len(r.Schedules) != 1 || len(r.Schedules[0].Next) != 5 || len(r.Schedules[0].Notes) == 0 {
 			t.Errorf("%v\n%s", err, &r)
 		}
@@ -102,7 +103,7 @@ func TestDryRunOfABadChain(t *testing.T) {
 			want: []string{`did you mean "download"?`, "a -> b -> a"}},
 		"params": {chain: `"params": {"day": null}, "members": [{"job": "tidy"}]`, params: m{"dya": 1}, want: []string{`unknown parameter "dya"; did you mean "day"?`}},
 	} {
-		r, err := h.Engine.DryRunChain(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &engine.DryRunOptions{Params: c.params})
+		r, err := h.Engine.Chains().DryRun(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &engine.DryRunOptions{Params: c.params})
 		if err != nil || r.OK() || p.calls > 0 {
 			t.Errorf("%s: %v, %d calls\n%s", name, err, p.calls, &r)
 			continue

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 )
 
 // A task is a step that is to be validated.
@@ -82,7 +83,7 @@ func (d *dryRun) validate(ctx context.Context) {
 					d.step(ctx, l, t)
 				}
 				if err := l.res.Close(); err != nil {
-					d.e.log.Warn("close what a dry run has opened", "error", d.secrets.clean(err.Error()))
+					d.e.log.Warn("close what a dry run has opened", "error", d.secrets.Clean(err.Error()))
 				}
 			}
 		})
@@ -102,10 +103,10 @@ func (d *dryRun) validate(ctx context.Context) {
 // clean removes secrets from a report, also those that another step has used.
 func (d *dryRun) clean(s *StepReport) {
 	for i := range s.Notes {
-		s.Notes[i] = d.secrets.message(errors.New(s.Notes[i]))
+		s.Notes[i] = d.secrets.Message(errors.New(s.Notes[i]))
 	}
 	if s.Message != "" {
-		s.Message = d.secrets.message(errors.New(s.Message))
+		s.Message = d.secrets.Message(errors.New(s.Message))
 	}
 }
 
@@ -154,7 +155,7 @@ func (t *task) judge(ctx context.Context, a *attempt, o outcome) {
 		t.report.State = NotChecked
 		t.report.Message = fmt.Sprintf("%v; that is no mistake if a step before it makes it", o.err)
 	default:
-		text, _ := errorText(o.err)
+		text, _ := core.ErrorText(o.err)
 		t.report.State, t.report.Message = CheckProblem, text
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
 )
 
 // A probe is a step whose Validate says what its path asks for.
@@ -184,7 +185,7 @@ func TestDryRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				workspace := filepath.Join(t.TempDir(), "none")
 				h, _ := probing(t, &engine.Options{Secrets: secrets, Workspace: workspace})
-				r, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", `+given+` "steps": [`+c.steps+`]}`), &engine.DryRunOptions{Params: c.params})
+				r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+given+` "steps": [`+c.steps+`]}`), &engine.DryRunOptions{Params: c.params})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -218,10 +219,10 @@ func TestDryRun(t *testing.T) {
 // requireNothingWritten looks for what a dry run may have left.
 func requireNothingWritten(t *testing.T, h *couriertest.Harness, workspace string) {
 	t.Helper()
-	if list, err := h.Engine.Executions(t.Context(), storeFilter{}); err != nil || len(list) > 0 {
+	if list, err := h.Engine.Executions().List(t.Context(), storeFilter{}); err != nil || len(list) > 0 {
 		t.Errorf("executions: %v, %v", list, err)
 	}
-	if list, err := h.Store.List(t.Context(), "job", "", 0); err != nil || len(list) > 0 {
+	if list, err := h.Store.List(t.Context(), store.DefinitionFilter{Kind: store.Job}); err != nil || len(list) > 0 {
 		t.Errorf("jobs: %v, %v", list, err)
 	}
 	if _, err := os.Stat(workspace); !errors.Is(err, fs.ErrNotExist) {
@@ -243,7 +244,7 @@ func TestDryRunReportsABadDefinition(t *testing.T) {
 		"empty":  {job: `"steps": []`, want: []string{"there are none; a job needs at least one"}},
 	} {
 		p.calls = 0
-		r, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", `+c.job+`}`), &engine.DryRunOptions{Params: c.params})
+		r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+c.job+`}`), &engine.DryRunOptions{Params: c.params})
 		if err != nil || r.OK() || len(r.Problems) == 0 {
 			t.Errorf("%s: %v\n%s", name, err, &r)
 		}
@@ -276,7 +277,7 @@ func TestDryRunSharesConnections(t *testing.T) {
 		for most, parallel := range map[int]int{5: 0, 2: 2, 1: 1} {
 			p.most, p.calls = 0, 0
 			begun := time.Now()
-			r, err := h.Engine.DryRun(t.Context(), job, &engine.DryRunOptions{Parallel: parallel})
+			r, err := h.Engine.Jobs().DryRun(t.Context(), job, &engine.DryRunOptions{Parallel: parallel})
 			if err != nil || !r.OK() || p.calls != 100 || p.shared || p.most != most {
 				t.Errorf("%d at a time, want %d; %d calls; one connection used twice at a time: %v; %v", p.most, most, p.calls, p.shared, err)
 			}
@@ -293,7 +294,7 @@ func TestDryRunEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the operator has left"))
 		defer cancel()
 		begun := time.Now()
-		r, err := h.Engine.DryRun(ctx, h.Job(`{"name": "d", "steps": [{"type": "demo.probe", "config": {"path": "good", "connection_id": "a"}},
+		r, err := h.Engine.Jobs().DryRun(ctx, h.Job(`{"name": "d", "steps": [{"type": "demo.probe", "config": {"path": "good", "connection_id": "a"}},
 			{"type": "demo.probe", "config": {"path": "slow", "connection_id": "a"}}, {"type": "demo.probe", "config": {"path": "good", "connection_id": "a"}}]}`), nil)
 		if err == nil || !strings.Contains(err.Error(), "the operator has left") || time.Since(begun) != time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
@@ -352,7 +353,7 @@ func requireGolden(t *testing.T, name string, r interface{ String() string }) {
 func TestDryRunGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := probing(t, nil)
-		job, err := h.Engine.Define(t.Context(), h.Job(goldenJob), nil)
+		job, err := h.Engine.Jobs().Define(t.Context(), h.Job(goldenJob), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,12 +363,12 @@ func TestDryRunGolden(t *testing.T) {
 			{Name: "often", Job: "invoices", Every: 6 * time.Hour},
 			{Name: "once", Job: "invoices", At: time.Now().Add(time.Hour), Params: m{"partner": "globex"}},
 		} {
-			if _, err := h.Engine.SetSchedule(t.Context(), s); err != nil {
+			if _, err := h.Engine.Schedules().Set(t.Context(), s, courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		job.Job.Params = m{"partnr": "acme", "day": nil} // which the last schedule does not fit any more
-		r, err := h.Engine.DryRun(t.Context(), job.Job, &engine.DryRunOptions{Fires: 2, Parallel: 1})
+		r, err := h.Engine.Jobs().DryRun(t.Context(), job.Job, &engine.DryRunOptions{Fires: 2, Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func TestClaimsGoOnAfterAnOutage(t *testing.T) {
 			}
 		})
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -56,7 +56,7 @@ func TestClaimsGoOnAfterAnOutage(t *testing.T) {
 		time.Sleep(time.Second)
 		s.down.Store(true)
 		time.Sleep(time.Minute) // the run is lost, and nothing may be claimed
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.Status(time.Now()) != "lost" {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.Status(time.Now()) != "lost" {
 			t.Errorf("during the outage the execution is %s", x.Status(time.Now()))
 		}
 		s.down.Store(false)
@@ -70,7 +70,7 @@ func TestClaimsGoOnAfterAnOutage(t *testing.T) {
 func TestDryRunWithRequiredFieldsOfLaterValues(t *testing.T) {
 	h := typed(t)
 	courier.Register(h.Registry, "demo.v", &probe{}, nil)
-	report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.get"}, {"type": "demo.v", "config": {"path": "context:0.path"}}]}`), nil)
+	report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.get"}, {"type": "demo.v", "config": {"path": "context:0.path"}}]}`), nil)
 	if err != nil || !report.OK() || !slices.Equal(report.Steps[1].Unresolved, []string{"path"}) {
 		t.Errorf("%v\n%s", err, &report)
 	}
@@ -107,7 +107,7 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 	h.Stub("demo.c", f)
 	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_resume": "restart"}},
 		{"type": "demo.a"}, {"type": "demo.b"}, {"type": "flow.end"}, {"type": "demo.c"}]}`), nil).RequireState(courier.Failed)
-	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -129,7 +129,7 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1, block: func(ctx) { time.Sleep(time.Second) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "failure_policy": "retry_job", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "r", "failure_policy": "retry_job", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -140,14 +140,14 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second / 2)
-		if err := h.Engine.Pause(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Paused || x.StepAttempts != 1 {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused || x.StepAttempts != 1 {
 			t.Fatalf("%s with %d attempts of the step", x.State, x.StepAttempts)
 		}
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.rec failed", "0 demo.rec#2 completed")
@@ -161,7 +161,7 @@ func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{block: func(c ctx) { <-c.Done() }, fail: 1}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -177,7 +177,7 @@ func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
 		if err := h.Engine.Stop(done); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Engine.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"execute", "rollback cancelled"}; !slices.Equal(rec.calls, want) {
@@ -190,7 +190,7 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "r", nil)
@@ -199,13 +199,13 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 		}
 		c := claimDead(t, h, x.ID)
 		err = h.Store.Apply(t.Context(), store.Transition{
-			Execution: x.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Marks: store.Marks{Attempts: 1},
+			Execution: x.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Counters: store.Counters{Attempts: 1},
 			Start: &courier.StepExecution{Type: "demo.rec", Attempt: 1},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Engine.Cancel(t.Context(), x.ID, "ops"); err != nil { // while the lease lasts
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil { // while the lease lasts
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -236,16 +236,16 @@ func TestOneSecretWithinAnother(t *testing.T) {
 
 func TestTextThatNoStoreCanKeepIsRefused(t *testing.T) {
 	h := typed(t)
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
+	if _, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"a\x00b", "caf\xe9", strings.Repeat("x", 2000)} {
-		for _, opt := range []engine.EnqueueOptions{{By: bad}, {IdempotencyKey: bad}, {LimitKeys: []string{bad}}} {
+		for _, opt := range []engine.EnqueueOptions{{By: courier.By{Actor: bad}}, {IdempotencyKey: bad}, {LimitKeys: []string{bad}}} {
 			if _, err := h.Engine.Enqueue(t.Context(), "a", &opt); !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("Enqueue with %.20q: %v", bad, err)
 			}
 		}
-		if err := h.Engine.Pause(t.Context(), "x", bad); !errors.Is(err, courier.ErrInvalid) {
+		if _, err := h.Engine.Pause(t.Context(), "x", courier.By{Actor: bad}); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("Pause by %.20q: %v", bad, err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestTextThatNoStoreCanKeepIsRefused(t *testing.T) {
 func TestLimitKeysAreKnownBeforeTheStart(t *testing.T) {
 	h := typed(t)
 	job := courier.Job{Name: "a", Params: m{"p": "acme"}, LimitKeys: []string{"${context:params.p}-${context:job.name}"}, Steps: nopStepsOf("demo.get", 1)}
-	if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
+	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{LimitKeys: []string{"more", "more"}})
@@ -262,7 +262,7 @@ func TestLimitKeysAreKnownBeforeTheStart(t *testing.T) {
 		t.Errorf("limit keys %v, %v", x.LimitKeys, err)
 	}
 	job.LimitKeys = []string{"${context:job.started_at}"}
-	if _, err := h.Engine.Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("a limit key of the start: %v", err)
 	}
 }
@@ -292,8 +292,8 @@ func TestStepWithoutTimeoutsIsCancelled(t *testing.T) {
 		})
 		go func() {
 			time.Sleep(time.Minute)
-			list, _ := h.Engine.Executions(t.Context(), storeFilter{})
-			if err := h.Engine.Cancel(t.Context(), list[0].ID, "ops"); err != nil {
+			list, _ := h.Engine.Executions().List(t.Context(), storeFilter{})
+			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, courier.By{Actor: "ops"}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -334,16 +334,16 @@ func TestWithdrawnPauseDoesNotPause(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
 		operator := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if err := operator.Pause(t.Context(), id, "ops"); err != nil {
+		if _, err := operator.Pause(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // a renewal
-		if err := operator.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := operator.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		close(open)
 		time.Sleep(time.Minute)
-		x, _ := h.Engine.Execution(t.Context(), id)
+		x, _ := h.Engine.Executions().Get(t.Context(), id)
 		if x.State != courier.Completed {
 			t.Errorf("the pause was withdrawn, but the execution is %s", x.State)
 		}
@@ -376,7 +376,7 @@ func TestNoRollbackWhileTheStepIsStillRunning(t *testing.T) {
 		rec := &recorder{block: func(ctx) { time.Sleep(time.Hour) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.rec", "timeout_seconds": 1}]}`), nil).RequireState(courier.Failed)
-		if err := h.Engine.Cancel(t.Context(), r.ID, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Stop(t.Context()); err != nil {
@@ -393,11 +393,11 @@ func TestNoRollbackWhileTheStepIsStillRunning(t *testing.T) {
 func TestScopesOfLimitsAreText(t *testing.T) {
 	h := couriertest.New(t, nil)
 	for _, scope := range []string{"key:\x00", "job:\xff"} {
-		if err := h.Engine.SetLimit(t.Context(), scope, 1); !errors.Is(err, courier.ErrInvalid) {
+		if err := h.Engine.Limits().Set(t.Context(), scope, 1, courier.By{}); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("SetLimit(%q): %v", scope, err)
 		}
 	}
-	if _, err := h.Engine.Define(t.Context(), courier.Job{Name: "none"}, nil); err == nil || !strings.Contains(err.Error(), "at least one") {
+	if _, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "none"}, nil); err == nil || !strings.Contains(err.Error(), "at least one") {
 		t.Errorf("a job without steps: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func TestElsewhere(t *testing.T) {
 				case state == courier.Failed:
 					return nil, errors.New("boom")
 				case state == courier.Paused:
-					return nil, operator.Pause(t.Context(), job.Execution(), "ops")
+					return nil, errOf(operator.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"}))
 				}
 				u.off.Store(true)
 				<-c.Done()
@@ -78,8 +78,8 @@ func TestElsewhere(t *testing.T) {
 				t.Fatalf("%s in %q, want %s in the tree of one", x.State, x.Workspace, state)
 			}
 			u.off.Store(true)
-			elsewhere := &engine.ResumeOptions{By: "ops", Reason: "host one burnt down", Elsewhere: true}
-			if err := operator.Resume(t.Context(), x.ID, elsewhere); state == courier.Running && (!errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `worker "one" holds its lease`)) {
+			elsewhere := &engine.ResumeOptions{By: courier.By{Actor: "ops", Reason: "host one burnt down"}, Elsewhere: true}
+			if _, err := operator.Resume(t.Context(), x.ID, elsewhere); state == courier.Running && (!errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `worker "one" holds its lease`)) {
 				t.Fatalf("while its worker has it: %v", err)
 			}
 			if err := two.Start(t.Context()); err != nil {
@@ -87,11 +87,11 @@ func TestElsewhere(t *testing.T) {
 			}
 			if state == courier.Running {
 				time.Sleep(time.Minute)
-				x, _ = operator.Execution(t.Context(), x.ID)
+				x, _ = operator.Executions().Get(t.Context(), x.ID)
 				if text := x.StatusText(time.Now()); !strings.HasPrefix(text, "lost: ") || !strings.Contains(text, `workspace "tree of one"`) || !strings.Contains(text, "Elsewhere") {
 					t.Errorf("the status in words: %s", text)
 				}
-				if err := operator.Resume(t.Context(), x.ID, elsewhere); err != nil {
+				if _, err := operator.Resume(t.Context(), x.ID, elsewhere); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -99,7 +99,7 @@ func TestElsewhere(t *testing.T) {
 			if r.Attempt != 2 || r.Workspace != "tree of two" || !r.Resumed {
 				t.Errorf("attempt %d in %q, resumed %v", r.Attempt, r.Workspace, r.Resumed)
 			}
-			audit, err := operator.Audit(t.Context(), x.ID)
+			audit, err := operator.Executions().Audit(t.Context(), x.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestElsewhere(t *testing.T) {
 			}
 			u.off.Store(false)
 			quiet()
-			if after, _ := operator.Execution(t.Context(), x.ID); after.State != courier.Completed {
+			if after, _ := operator.Executions().Get(t.Context(), x.ID); after.State != courier.Completed {
 				t.Errorf("after host one came back: %s", after.State)
 			}
 		})
@@ -127,17 +127,17 @@ func TestElsewhereIsRefused(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("boom")))
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Failed)
-		elsewhere := &engine.ResumeOptions{By: "ops", Elsewhere: true}
-		if err := h.Engine.Resume(t.Context(), r.ID, elsewhere); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "resume it without Elsewhere") {
+		elsewhere := &engine.ResumeOptions{By: courier.By{Actor: "ops"}, Elsewhere: true}
+		if _, err := h.Engine.Resume(t.Context(), r.ID, elsewhere); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "resume it without Elsewhere") {
 			t.Errorf("of one without files: %v", err)
 		}
-		if err := h.Engine.Resume(t.Context(), "nobody", elsewhere); !errors.Is(err, courier.ErrNotFound) {
+		if _, err := h.Engine.Resume(t.Context(), "nobody", elsewhere); !errors.Is(err, courier.ErrNotFound) {
 			t.Errorf("of none: %v", err)
 		}
-		if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Elsewhere: true, Reason: "\x00"}); !errors.Is(err, courier.ErrInvalid) {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Elsewhere: true, By: courier.By{Reason: "\x00"}}); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("with a NUL character: %v", err)
 		}
-		if err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
 			t.Errorf("without options: %v", err)
 		}
 	})

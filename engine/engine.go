@@ -25,53 +25,82 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/monitors"
+	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 )
 
-// Options are the settings of an [Engine]. The zero value is the default.
+// Options are the settings of an [Engine]. The zero value is the default. The first
+// groups are what most services set; the others rarely need another value.
 type Options struct {
-	// Worker names the engine in records; it must differ from all others on the
-	// same store. Empty means host, process id and a random part.
-	Worker string
+	// What most services set: where files lie, what is run here and how much of it,
+	// secrets, and the log.
+
 	// Workspace is the directory that holds a directory for each execution. It
 	// is created with mode 0700, and other users must not be able to write to it.
 	// Engines on different stores need different directories, since each removes
 	// what it takes for abandoned. Empty means "courier-<user id>" in the system's temporary directory.
 	Workspace string
-	// WorkspaceID names the directory tree of Workspace: an execution that has
-	// files there is continued only by engines with the same id. Give storage
-	// that several hosts share the same id on all of them. Empty means host name
-	// and path.
-	WorkspaceID string
-	// Roots are the directories outside the workspace that steps may use. Relative
-	// ones are those below the working directory when New is called.
-	Roots []string
-	// MaxIterations is how many iterations a loop of a job may have, times those
-	// of the loops around it, unless its marker has max_iterations. One that would
-	// have more fails before its first. 0 means a million.
-	MaxIterations int
-	// Secrets resolves the secret references of configurations, connections and
-	// subscriptions. It is told for what, and refuses by an error; one marked by
-	// [courier.Permanent] is not repeated. It may be called by several goroutines.
-	// Nil means that there are none.
-	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
-	// Listers list the directories of monitors, by the names that monitors use.
-	// Engines whose listers of one name don't see the same directories need
-	// different names for them. None means that this engine looks at none.
-	Listers map[string]courier.Lister
 	// Queues are served by Start; none means just "default".
 	Queues []string
 	// Slots is how many executions the engine runs at once, without those of which
 	// only the last write is left. 0 means 64. Besides, all engines on the store
 	// together run no more than the global limit, which is 5 until
-	// [Engine.SetLimit] sets another one; 0 lifts it.
+	// [Limits.Set] sets another one; 0 lifts it.
 	Slots int
+	// Secrets resolves the secret references of configurations, connections and
+	// subscriptions. It is told for what, and refuses by an error; one marked by
+	// [courier.Permanent] is not repeated. It may be called by several goroutines.
+	// Nil means that there are none.
+	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
+	// Log receives, at level info, the start and the end of every execution, and who
+	// has changed a schedule, a monitor, a subscription or a limit; at
+	// warn, each attempt that failed, each retry, executions that were taken over
+	// or lost, and writes that the store refuses, at first and every 30 seconds;
+	// and errors that no caller receives. Secrets that an execution has used are
+	// left out. Nil means none.
+	Log *slog.Logger
+
+	// What parts of Courier need that not every service uses: directories outside the
+	// workspace, monitors, and notifications.
+
+	// Roots are the directories outside the workspace that steps may use. Relative
+	// ones are those below the working directory when New is called.
+	Roots []string
+	// Listers list the directories of monitors, by the names that monitors use.
+	// Engines whose listers of one name don't see the same directories need
+	// different names for them. None means that this engine looks at none.
+	Listers map[string]courier.Lister
+	// Subscribers are the functions that subscriptions of kind func name; see
+	// [Subscriptions.Set]. An event is delivered again, later or elsewhere, if the
+	// function returns an error, unless that is marked by [courier.Permanent], if
+	// it panics, and if its engine goes away. Its context ends after a minute.
+	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
+	// Mailer sends what subscriptions of kind email ask for. Nil leaves that to
+	// other engines.
+	Mailer courier.Mailer
+	// Webhooks says what subscriptions of kind webhook may reach.
+	Webhooks WebhookOptions
+
+	// Names, where the host does not tell engines or their directories apart.
+
+	// Worker names the engine in records; it must differ from all others on the
+	// same store. Empty means host, process id and a random part.
+	Worker string
+	// WorkspaceID names the directory tree of Workspace: an execution that has
+	// files there is continued only by engines with the same id. Give storage
+	// that several hosts share the same id on all of them. Empty means host name
+	// and path.
+	WorkspaceID string
+
+	// Times.
+
 	// Lease is how long an execution stays with an engine that no longer renews.
 	// Renewals happen three times as often. 0 means 15 seconds.
 	Lease time.Duration
 	// Poll is the longest time between two looks at the queue. 0 means 5 seconds,
-	// or longer while the store vouches that it tells of all news by itself; see
+	// or longer while the store itself wakes its callers for everything new; see
 	// [store.Claims].Watched.
 	Poll time.Duration
 	// SoftStop is how long a stop lets running steps go on before it cancels
@@ -80,6 +109,16 @@ type Options struct {
 	// Grace is how long a step may take to return after its context has ended.
 	// 0 means 10 seconds.
 	Grace time.Duration
+	// Orphans is the age at which a directory in Workspace without a living
+	// execution is removed. 0 means 7 days.
+	Orphans time.Duration
+
+	// Limits of what an execution may take.
+
+	// MaxIterations is how many iterations a loop of a job may have, times those
+	// of the loops around it, unless its marker has max_iterations. One that would
+	// have more fails before its first. 0 means a million.
+	MaxIterations int
 	// MaxOutput is how many bytes the outputs of an attempt may have as JSON,
 	// together with the files that it reports. An attempt that has more fails, and
 	// is not repeated: its outputs are kept in the store and read again by whoever
@@ -91,38 +130,22 @@ type Options struct {
 	// MaxParams is how many bytes the parameters of an execution, or of one of a
 	// chain, may have as JSON. 0 means 16 MiB.
 	MaxParams int
+
+	// Functions that the engine calls while it works.
+
 	// Around, if not nil, is called in place of every step's Execute and calls
 	// next for it, for tracing, limits, or faults in tests. What it returns is
 	// the step's error; a result that next reported as good is lost if it
 	// returns one.
 	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
-	// Log receives, at level info, the start and the end of every execution; at
-	// warn, each attempt that failed, each retry, executions that were taken over
-	// or lost, and writes that the store refuses, at first and every 30 seconds;
-	// and what nobody can be told otherwise. Secrets that an execution has used are
-	// left out. Nil means none.
-	Log *slog.Logger
 	// Observers are called with every event, one event at a time, after it was
 	// committed. One that is slow or blocks delays the others' events and, when
 	// 1024 are waiting, loses events (see [Engine.Dropped]), and harms nothing
 	// else.
 	Observers []func(courier.Event)
-	// Subscribers are the functions that subscriptions of kind func name; see
-	// [Engine.Subscribe]. An event is delivered again, later or elsewhere, if the
-	// function returns an error, unless that is marked by [courier.Permanent], if
-	// it panics, and if its engine goes away. Its context ends after a minute.
-	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
-	// Mailer sends what subscriptions of kind email ask for. Nil leaves that to
-	// other engines.
-	Mailer courier.Mailer
-	// Webhooks says what subscriptions of kind webhook may reach.
-	Webhooks WebhookOptions
 	// OnStuckStep is called when a step did not return within Grace after its
 	// context ended. Nil means that it is only logged.
 	OnStuckStep func(StuckStep)
-	// Orphans is the age at which a directory in Workspace without a living
-	// execution is removed. 0 means 7 days.
-	Orphans time.Duration
 }
 
 // A StuckStep is a step that ignores the end of its context. Its attempt counts
@@ -146,16 +169,17 @@ type Engine struct {
 
 	programs programs
 	events   events
-	notices  notices
 	work     workspaces
 	zones    zones
-	watching watching
+
+	notifications *notifications.Service // rooms; see [room]
+	fileMonitors  *monitors.Service
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run
 	zombies  map[courier.ExecutionID]int             // abandoned attempts that have not returned
 	waiters  map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution, or with one of a chain execution's
-	keeper   *keeper                                 // renews while there are runs
+	renewer  *renewer                                // renews while there are runs
 	worker   *worker                                 // set between Start and the end of Stop
 	wake     chan struct{}                           // there may be something to claim
 	freed    chan struct{}                           // a slot became free
@@ -233,8 +257,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.events.init(o.Observers, e.log)
 	e.work.dir = o.Workspace
 	e.programs.reg = e.reg
-	e.notices.init()
-	e.watching.init()
+	e.addRooms()
 	return e
 }
 

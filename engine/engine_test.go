@@ -135,7 +135,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		r.RequireTrace(append(append([]string(nil), loopTrace[:n]...), failed+" failed")...)
 		// Another engine on the same store goes on.
 		other := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if err := other.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := other.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Start(t.Context()); err != nil {
@@ -290,7 +290,7 @@ func TestPanicsAreFailures(t *testing.T) {
 func TestHoldAndRelease(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -301,13 +301,13 @@ func TestHoldAndRelease(t *testing.T) {
 			t.Fatal(x.State, err)
 		}
 		time.Sleep(time.Hour)
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) {
 			t.Errorf("Resume of a held execution: %v", err)
 		}
 		if len(s.Calls()) != 0 {
 			t.Fatal("a held execution ran")
 		}
-		if err := h.Engine.Release(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Release(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed))
@@ -336,13 +336,13 @@ func startThree(t *testing.T, h *couriertest.Harness) (courier.ExecutionID, chan
 	h.Stub("demo.a", nil)
 	h.Stub("demo.gate", f)
 	h.Stub("demo.c", nil)
-	if _, err := h.Engine.Define(t.Context(), h.Job(threeSteps), nil); err != nil {
+	if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(threeSteps), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x, err := h.Engine.Enqueue(t.Context(), "three", &engine.EnqueueOptions{By: "me"})
+	x, err := h.Engine.Enqueue(t.Context(), "three", &engine.EnqueueOptions{By: courier.By{Actor: "me"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,21 +353,21 @@ func startThree(t *testing.T, h *couriertest.Harness) (courier.ExecutionID, chan
 func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
-		if err := h.Engine.Pause(t.Context(), id, "ops"); err != nil {
+		if _, err := h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
-		x, _ := h.Engine.Execution(t.Context(), id)
+		x, _ := h.Engine.Executions().Get(t.Context(), id)
 		if got := x.Status(time.Now()); got != "pausing" {
 			t.Errorf("status = %s", got)
 		}
 		close(open)
 		synctest.Wait()
-		x, _ = h.Engine.Execution(t.Context(), id)
+		x, _ = h.Engine.Executions().Get(t.Context(), id)
 		if x.State != courier.Paused || x.Position.Step != 2 {
 			t.Fatalf("after the step: %s at %v", x.State, x.Position)
 		}
 		time.Sleep(time.Hour)
-		if err := h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(id).RequireState(courier.Completed)
@@ -379,7 +379,7 @@ func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 func TestCancelReachesTheRunningStep(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, _ := startThree(t, h)
-		if err := h.Engine.Cancel(t.Context(), id, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(id).RequireState(courier.Cancelled)
@@ -391,7 +391,7 @@ func TestCancelReachesTheRunningStep(t *testing.T) {
 			t.Errorf("audit ends with %+v", last)
 		}
 		requireAudit(t, r)
-		err := h.Engine.Cancel(t.Context(), id, "ops")
+		_, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ops"})
 		if te, ok := errors.AsType[*courier.TransitionError](err); !ok || te.From != courier.Cancelled {
 			t.Errorf("a second cancel: %v", err)
 		}
@@ -416,7 +416,7 @@ func TestStopHandsOver(t *testing.T) {
 				t.Error(err)
 			}
 			cancel()
-			x, _ := h.Engine.Execution(t.Context(), id)
+			x, _ := h.Engine.Executions().Get(t.Context(), id)
 			if x.State != courier.Queued || x.Current != nil {
 				t.Fatalf("after the stop: %s, %v", x.State, x.Current)
 			}
@@ -474,7 +474,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestLostWorkerIsTakenOver(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
@@ -528,11 +528,11 @@ func TestWorkspaceIsKeptWhileNeeded(t *testing.T) {
 		t.Errorf("disk use %d, files %v", r.DiskBytes, r.Steps[0].Files)
 	}
 	os.Rename(path, path+".away")
-	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
 		t.Errorf("resume without the file: %v", err)
 	}
 	os.Rename(path+".away", path)
-	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -545,7 +545,7 @@ func TestExecutionsKeepTheirVersion(t *testing.T) {
 	h := couriertest.New(t, nil)
 	s := h.Stub("demo.a", nil)
 	define := func(v string) courier.Job {
-		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "config": {"v": "`+v+`"}}]}`), nil)
+		job, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "config": {"v": "`+v+`"}}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -634,10 +634,10 @@ func TestLimits(t *testing.T) {
 			running--
 			return nil, nil
 		})
-		if err := h.Engine.SetLimit(t.Context(), "global", 1); err != nil {
+		if err := h.Engine.Limits().Set(t.Context(), "global", 1, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -660,11 +660,11 @@ func TestLimits(t *testing.T) {
 	})
 	e := engine.New(memstore.New(), new(courier.Registry), nil)
 	for _, scope := range []string{"jobs:x", "job:", "x"} {
-		if err := e.SetLimit(t.Context(), scope, 1); !errors.Is(err, courier.ErrInvalid) {
+		if err := e.Limits().Set(t.Context(), scope, 1, courier.By{}); !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("SetLimit(%q): %v", scope, err)
 		}
 	}
-	if err := e.SetLimit(t.Context(), "global", -1); !errors.Is(err, courier.ErrInvalid) {
+	if err := e.Limits().Set(t.Context(), "global", -1, courier.By{}); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("a negative limit: %v", err)
 	}
 }
@@ -714,3 +714,6 @@ func TestAround(t *testing.T) {
 		t.Errorf("seen %v, calls %v", seen, b.Calls())
 	}
 }
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }

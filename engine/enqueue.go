@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -30,7 +29,7 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
-	By             string         // who asked for it, for the audit
+	By             courier.By     // who asks for it
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and
@@ -136,7 +135,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 	if opt.Timeout != nil && *opt.Timeout < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
 	}
-	if err := checkText(map[string]string{"By": opt.By, "IdempotencyKey": opt.IdempotencyKey}); err != nil {
+	if err := core.CheckText(core.Texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return store.NewExecution{}, err
 	}
 	params, err := e.mergeParams(p.job.Params, opt.Params)
@@ -146,7 +145,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 	n := store.NewExecution{
 		ID: id, Job: p.job.Name, Version: p.version, StepTypes: p.keys,
 		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
-		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By, DependsOn: p.job.DependsOn,
+		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By.Actor, DependsOn: p.job.DependsOn,
 	}
 	if typ := p.firstType(); typ != "" {
 		n.First = &courier.StepExecution{ID: p.job.Steps[0].ID, Type: typ}
@@ -161,7 +160,7 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 		return store.NewExecution{}, err
 	}
 	for _, key := range n.LimitKeys {
-		if err := checkText(map[string]string{"limit key": key}); err != nil {
+		if err := core.CheckText(map[string]string{"limit key": key}); err != nil {
 			return store.NewExecution{}, err
 		}
 	}
@@ -171,11 +170,11 @@ func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptio
 // create creates executions, all or none.
 func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	var got []store.Enqueued
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	calls := patience{parent: ctx, awaited: true}
-	defer calls.end()
-	err := retry(&calls, func(ctx context.Context) (err error) {
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err := core.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
 		return err
 	})
@@ -187,22 +186,6 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 		executions[i] = got[i].Execution
 	}
 	return executions, nil
-}
-
-// maxText is how many bytes a name of somebody or something may have.
-const maxText = 1000
-
-// checkText refuses text that no store can keep, or that is no name.
-func checkText(fields map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		switch s := fields[name]; {
-		case len(s) > maxText:
-			return courier.Errorf(courier.ErrInvalid, "%s: has %d bytes, more than %d", name, len(s), maxText)
-		case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-			return courier.Errorf(courier.ErrInvalid, "%s: %q contains a NUL character or text that is not valid UTF-8", name, s)
-		}
-	}
-	return nil
 }
 
 // mergeParams returns the JSON object of the parameters of an execution: the

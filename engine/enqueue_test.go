@@ -26,7 +26,7 @@ func define(t *testing.T, h *couriertest.Harness) {
 	h.Stub("demo.a", nil)
 	job := h.Job(`{"name": "a", "queue": "night", "limit": 3, "limit_keys": ["${context:params.day}"],
 		"params": {"day": 1}, "steps": [{"type": "demo.a"}]}`)
-	if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
+	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -45,7 +45,7 @@ func TestPrepareIsWhatEnqueueCreates(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		define(t, h)
 		timeout := time.Minute
-		all := &engine.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: "ann"}
+		all := &engine.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: courier.By{Actor: "ann"}}
 		for opt, want := range map[*engine.EnqueueOptions]store.NewExecution{
 			nil: {Params: json.RawMessage(`{"day":1}`), LimitKeys: []string{"1"}},
 			all: {
@@ -91,7 +91,7 @@ func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
 		{"a", engine.EnqueueOptions{Version: 2}, courier.ErrNotFound, "the latest is 1"},
 		{"a", engine.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": delay: -1ns is negative`},
 		{"a", engine.EnqueueOptions{Timeout: new(time.Duration(-1))}, courier.ErrInvalid, `job "a": timeout: -1ns is negative; 0 means none`},
-		{"a", engine.EnqueueOptions{By: "\xff"}, courier.ErrInvalid, `job "a": By`},
+		{"a", engine.EnqueueOptions{By: courier.By{Actor: "\xff"}}, courier.ErrInvalid, `job "a": By`},
 		{"a", engine.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
 		{"a", engine.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},
 	} {
@@ -130,7 +130,7 @@ func TestEnqueueAllIsAllOrNone(t *testing.T) {
 	if got, err := h.Engine.EnqueueAll(t.Context(), nil); err != nil || len(got) != 0 {
 		t.Errorf("nothing: %v, %v", got, err)
 	}
-	if list, err := h.Engine.Executions(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
+	if list, err := h.Engine.Executions().List(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
 		t.Errorf("%d executions, %v", len(list), err)
 	}
 }
@@ -171,7 +171,7 @@ func TestEnqueueAllSurvivesFaults(t *testing.T) {
 func ExampleEngine_EnqueueAll() {
 	ctx := context.Background()
 	e := newExample()
-	if _, err := e.Define(ctx, greetings, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
 	var list []store.NewExecution
@@ -242,7 +242,7 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 		}
 		enqueue("", `{"day":1}`, 1, "Load", "Enqueue")
 		enqueue("", `{"day":1}`, 1, "Enqueue")
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "x"}); err != nil {
@@ -262,15 +262,15 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 func TestUnknownExecution(t *testing.T) {
 	h := couriertest.New(t, nil)
 	const id = "0198c0de-0000-7000-8000-00000000dead"
-	if list, err := h.Engine.Steps(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
+	if list, err := h.Engine.Executions().Steps(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
 		t.Errorf("Steps: %v, %v", list, err)
 	}
-	if list, err := h.Engine.Audit(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
+	if list, err := h.Engine.Executions().Audit(t.Context(), id); !errors.Is(err, courier.ErrNotFound) || len(list) > 0 {
 		t.Errorf("Audit: %v, %v", list, err)
 	}
 	h.Stub("demo.a", nil)
 	x := h.Enqueue(h.Job(`{"name": "j", "steps": [{"type": "demo.a"}]}`), nil)
-	if list, err := h.Engine.Steps(t.Context(), x); err != nil || len(list) > 0 {
+	if list, err := h.Engine.Executions().Steps(t.Context(), x); err != nil || len(list) > 0 {
 		t.Errorf("Steps of one that has not begun: %v, %v", list, err)
 	}
 }

@@ -141,6 +141,6 @@ func (a *attempt) progress(v courier.Progress) {
 	}
 	ev := a.run.event(courier.EventStepProgress)
 	ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = a.job.Step(), a.job.ID(), a.typ.Key(), a.job.Iteration(), a.job.Attempt()
-	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = a.run.secrets.clean(v.Item), v.Done, v.Total, v.Bytes
+	ev.Item, ev.ItemDone, ev.ItemTotal, ev.Bytes = a.run.secrets.Clean(v.Item), v.Done, v.Total, v.Bytes
 	a.run.e.events.emit(ev)
 }

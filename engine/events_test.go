@@ -142,7 +142,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 			return nil, nil
 		})
 		for name, policy := range map[string]string{"stop": `"stop"`, "retry": `"retry_step"`, "again": `"retry_job"`, "skip": `"skip_and_continue"`} {
-			if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "`+name+`", "failure_policy": `+policy+`, "steps": [
+			if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "`+name+`", "failure_policy": `+policy+`, "steps": [
 				{"type": "demo.work"},
 				{"type": "flow.foreach", "config": {"source": ["a", "b"]}}, {"type": "demo.work", "config": {"fail": "once"}}, {"type": "flow.end"},
 				{"type": "flow.if", "config": {"left": 1, "operator": "equals", "right": 2}}, {"type": "demo.work"}, {"type": "flow.end"},
@@ -163,7 +163,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 			}
 		}
 		enqueue := func(name string, hold bool) courier.ExecutionID {
-			x, err := h.Engine.Enqueue(t.Context(), name, &engine.EnqueueOptions{Hold: hold, By: "me"})
+			x, err := h.Engine.Enqueue(t.Context(), name, &engine.EnqueueOptions{Hold: hold, By: courier.By{Actor: "me"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := h.Engine.SetLimit(t.Context(), "global", 0); err != nil {
+		if err := h.Engine.Limits().Set(t.Context(), "global", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		start(h.Engine)
@@ -183,32 +183,32 @@ func TestEventsAreTheAudit(t *testing.T) {
 		held := enqueue("retry", true)
 		waiting := enqueue("retry", true)
 		time.Sleep(5 * time.Second)
-		do(h.Engine.Pause(t.Context(), retried, "ops"))
-		do(h.Engine.Release(t.Context(), held, "ops"))
-		do(h.Engine.Cancel(t.Context(), waiting, "ops"))
+		do(errOf(h.Engine.Pause(t.Context(), retried, courier.By{Actor: "ops"})))
+		do(errOf(h.Engine.Release(t.Context(), held, courier.By{Actor: "ops"})))
+		do(errOf(h.Engine.Cancel(t.Context(), waiting, courier.By{Actor: "ops"})))
 		time.Sleep(10 * time.Second)
-		do(h.Engine.Resume(t.Context(), retried, &engine.ResumeOptions{By: "ops"}))
-		do(h.Engine.Pause(t.Context(), skipped, "ops"))
-		do(h.Engine.Resume(t.Context(), skipped, &engine.ResumeOptions{By: "ops"})) // withdrawn
+		do(errOf(h.Engine.Resume(t.Context(), retried, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})))
+		do(errOf(h.Engine.Pause(t.Context(), skipped, courier.By{Actor: "ops"})))
+		do(errOf(h.Engine.Resume(t.Context(), skipped, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))) // withdrawn
 		time.Sleep(7 * time.Second)
 		stop(h.Engine) // in the middle of steps
 		start(b)
 		time.Sleep(5 * time.Second)
-		do(b.Cancel(t.Context(), held, "ops"))
+		do(errOf(b.Cancel(t.Context(), held, courier.By{Actor: "ops"})))
 		time.Sleep(time.Minute)
-		do(b.Resume(t.Context(), plain, &engine.ResumeOptions{By: "ops"})) // it has failed
+		do(errOf(b.Resume(t.Context(), plain, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))) // it has failed
 		dead := enqueue("skip", true)
 		stop(b)
-		do(b.Release(t.Context(), dead, "ops"))
+		do(errOf(b.Release(t.Context(), dead, courier.By{Actor: "ops"})))
 		claimDead(t, h, dead)
 		time.Sleep(16 * time.Second)
 		start(b)
 		time.Sleep(20 * time.Minute)
-		do(b.Cancel(t.Context(), plain, "ops")) // failed again, in the second iteration
+		do(errOf(b.Cancel(t.Context(), plain, courier.By{Actor: "ops"}))) // failed again, in the second iteration
 		stop(b)
 		synctest.Wait()
 		for id, name := range map[courier.ExecutionID]string{plain: "plain", retried: "retried", again: "again", skipped: "skipped", held: "held", waiting: "waiting", dead: "dead"} {
-			audit, err := h.Engine.Audit(t.Context(), id)
+			audit, err := h.Engine.Executions().Audit(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestObserversHarmNobody(t *testing.T) {
 			var l listener
 			h := couriertest.New(t, &engine.Options{Slots: 1, Observers: []func(courier.Event){bad, l.hear}})
 			h.Stub("demo.a", nil)
-			if _, err := h.Engine.Define(t.Context(), manySteps(5), nil); err != nil {
+			if _, err := h.Engine.Jobs().Define(t.Context(), manySteps(5), nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Engine.Start(t.Context()); err != nil {

@@ -31,7 +31,7 @@ func ExampleCheck() {
 }
 
 // DryRunChain looks at a chain whose jobs are not saved.
-func ExampleEngine_DryRunChain() {
+func ExampleChains_DryRun() {
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "demo.show", show, nil)
 	e := engine.New(memstore.New(), reg, nil)
@@ -39,7 +39,7 @@ func ExampleEngine_DryRunChain() {
 		{Type: "demo.show", Config: map[string]any{"text": "context:params.day"}},
 	}}
 	chain := courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "tell", Params: map[string]any{"dya": "today"}}}}
-	r, err := e.DryRunChain(context.Background(), chain, &engine.DryRunOptions{Jobs: []courier.Job{job}})
+	r, err := e.Chains().DryRun(context.Background(), chain, &engine.DryRunOptions{Jobs: []courier.Job{job}})
 	fmt.Println(r.Problems, err)
 	// Output:
 	// [members[0] "tell": params.dya: job "tell" declares no such param; did you mean "day"?] <nil>
@@ -47,13 +47,13 @@ func ExampleEngine_DryRunChain() {
 
 // Define leaves a newer definition alone where an old binary starts once more, as
 // in a rolling deployment.
-func ExampleEngine_Define_deployment() {
+func ExampleJobs_Define_deployment() {
 	e := newExample()
 	ctx := context.Background()
 	older, newer := greetings, greetings
 	newer.Queue = "night"
 	for _, job := range []courier.Job{older, newer, older} {
-		d, err := e.Define(ctx, job, &engine.DefineOptions{By: "deploy", KeepNewer: true})
+		d, err := e.Jobs().Define(ctx, job, &engine.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true})
 		fmt.Println(d.Job.Version, d.Job.Queue, d.Superseded, err)
 	}
 	// Output:

@@ -12,7 +12,7 @@ import (
 )
 
 // A delivery that has failed for good is listed, and can be made again.
-func ExampleEngine_Replay() {
+func ExampleSubscriptions_Replay() {
 	ctx := context.Background()
 	calls, down := make(chan string, 8), true
 	reg := new(courier.Registry)
@@ -30,12 +30,12 @@ func ExampleEngine_Replay() {
 			},
 		},
 	})
-	if _, err := e.Subscribe(ctx, courier.Subscription{
+	if _, err := e.Subscriptions().Set(ctx, courier.Subscription{
 		Name: "ends", Kind: courier.SubscribeFunc, Func: "desk", Events: []courier.EventType{courier.EventJobCompleted},
-	}); err != nil {
+	}, courier.By{}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := e.Define(ctx, courier.Job{Name: "greet", Steps: []courier.StepSpec{
+	if _, err := e.Jobs().Define(ctx, courier.Job{Name: "greet", Steps: []courier.StepSpec{
 		{Type: "demo.show", Config: map[string]any{"text": "hello"}},
 	}}, nil); err != nil {
 		log.Fatal(err)
@@ -49,7 +49,7 @@ func ExampleEngine_Replay() {
 	}
 	fmt.Println(<-calls)
 	for again := 0; again == 0; { // the failure is recorded a moment after the call
-		n, err := e.Replay(ctx, "ends")
+		n, err := e.Subscriptions().Replay(ctx, "ends", nil, courier.By{})
 		if err != nil {
 			log.Fatal(err)
 		}

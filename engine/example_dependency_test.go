@@ -18,7 +18,7 @@ func ExampleEngine_Enqueue_dependency() {
 		{Name: "invoices", DependsOn: []courier.JobDependency{{Job: "masterdata"}},
 			Steps: []courier.StepSpec{{Type: "demo.show", Config: map[string]any{"text": "invoices"}}}},
 	} {
-		if _, err := e.Define(ctx, job, nil); err != nil {
+		if _, err := e.Jobs().Define(ctx, job, nil); err != nil {
 			log.Fatal(err)
 		}
 	}

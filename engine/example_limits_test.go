@@ -11,15 +11,15 @@ import (
 
 // Limits hold for all engines on a store together: for all executions, for a job,
 // and for a key that executions share.
-func ExampleEngine_SetLimit() {
+func ExampleLimits_Set() {
 	ctx := context.Background()
 	e := newExample()
 	for scope, n := range map[string]int{"global": 20, "job:greetings": 2, "key:partner:acme": 1} {
-		if err := e.SetLimit(ctx, scope, n); err != nil { // 0 lifts a limit
+		if err := e.Limits().Set(ctx, scope, n, courier.By{}); err != nil { // 0 lifts a limit
 			log.Fatal(err)
 		}
 	}
-	if _, err := e.Define(ctx, greetings, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
 	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{
@@ -29,7 +29,7 @@ func ExampleEngine_SetLimit() {
 		log.Fatal(err)
 	}
 	fmt.Println(x.State, x.LimitKeys)
-	_, err = e.Define(ctx, courier.Job{Name: "greetings", Limit: -1, Steps: greetings.Steps}, nil)
+	_, err = e.Jobs().Define(ctx, courier.Job{Name: "greetings", Limit: -1, Steps: greetings.Steps}, nil)
 	fmt.Println(err != nil)
 	// Output:
 	// queued [partner:acme]

@@ -16,7 +16,7 @@ import (
 
 // A monitor starts a job for each file that comes into a directory and is complete,
 // once, however many engines look.
-func ExampleEngine_SetMonitor() {
+func ExampleMonitors_Set() {
 	ctx := context.Background()
 	in, err := os.MkdirTemp("", "in")
 	if err != nil {
@@ -35,17 +35,17 @@ func ExampleEngine_SetMonitor() {
 			}
 		}},
 	})
-	if _, err := e.Define(ctx, courier.Job{Name: "receive", Params: map[string]any{"files": nil, "monitor": nil}, Steps: []courier.StepSpec{
+	if _, err := e.Jobs().Define(ctx, courier.Job{Name: "receive", Params: map[string]any{"files": nil, "monitor": nil}, Steps: []courier.StepSpec{
 		{Type: "flow.foreach", Config: map[string]any{"source": "context:params.files"}},
 		{Type: "demo.show", Config: map[string]any{"text": "received ${context:loop.current_item.name}"}},
 		{Type: "flow.end"},
 	}}, nil); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := e.SetMonitor(ctx, courier.Monitor{
+	if _, err := e.Monitors().Set(ctx, courier.Monitor{
 		Name: "incoming", Path: in, Job: "receive", Every: time.Second,
 		DoneFile: ".done", // a.csv is complete when there is a.csv.done; or give Stable
-	}); err != nil {
+	}, courier.By{}); err != nil {
 		log.Fatal(err)
 	}
 	for _, name := range []string{"a.csv", "a.csv.done"} {

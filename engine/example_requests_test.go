@@ -32,7 +32,7 @@ func ExampleEngine_Resume() {
 	}}, nil)
 	fmt.Println(err)
 	full = false // somebody has mended it
-	if err := e.Resume(ctx, x.ID, &engine.ResumeOptions{By: "ann", Reason: "the partner made room"}); err != nil {
+	if _, err := e.Resume(ctx, x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ann", Reason: "the partner made room"}}); err != nil {
 		log.Fatal(err)
 	}
 	if err := e.Start(ctx); err != nil {
@@ -55,20 +55,20 @@ func ExampleEngine_Resume() {
 func ExampleEngine_Pause() {
 	ctx := context.Background()
 	e := newExample()
-	if _, err := e.Define(ctx, greetings, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
-	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{Params: map[string]any{"names": []string{"Ada"}}, By: "client"})
+	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{Params: map[string]any{"names": []string{"Ada"}}, By: courier.By{Actor: "client"}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := e.Pause(ctx, x.ID, "ann"); err != nil {
+	if _, err := e.Pause(ctx, x.ID, courier.By{Actor: "ann"}); err != nil {
 		log.Fatal(err)
 	}
-	if err := e.Cancel(ctx, x.ID, "bob"); err != nil {
+	if _, err := e.Cancel(ctx, x.ID, courier.By{Actor: "bob"}); err != nil {
 		log.Fatal(err)
 	}
-	audit, err := e.Audit(ctx, x.ID)
+	audit, err := e.Executions().Audit(ctx, x.ID)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // A schedule starts a job by cron, by an interval or once. Any number of engines
 // fire it, and each tick starts one execution. Here the clock of the memory store
 // is put forward.
-func ExampleEngine_SetSchedule() {
+func ExampleSchedules_Set() {
 	ctx := context.Background()
 	s := memstore.NewAt(time.Date(2030, 1, 4, 18, 0, 0, 0, time.UTC)) // a Friday
 	reg := new(courier.Registry)
@@ -25,7 +25,7 @@ func ExampleEngine_SetSchedule() {
 			started <- ev
 		}
 	}}})
-	if _, err := e.Define(ctx, courier.Job{Name: "report", Params: map[string]any{"text": nil}, Steps: []courier.StepSpec{
+	if _, err := e.Jobs().Define(ctx, courier.Job{Name: "report", Params: map[string]any{"text": nil}, Steps: []courier.StepSpec{
 		{Type: "demo.show", Config: map[string]any{"text": "context:params.text"}},
 	}}, nil); err != nil {
 		log.Fatal(err)
@@ -34,18 +34,18 @@ func ExampleEngine_SetSchedule() {
 		log.Fatal(err)
 	}
 	defer e.Stop(ctx)
-	schedule, err := e.SetSchedule(ctx, courier.Schedule{
+	schedule, err := e.Schedules().Set(ctx, courier.Schedule{
 		Name: "weekdays", Job: "report", Params: map[string]any{"text": "the report"},
 		Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin", // seconds first
 		Overlap: courier.OverlapSkip,
-	})
+	}, courier.By{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("next:", schedule.NextFire.UTC())
 	s.Advance(3 * 24 * time.Hour)
 	<-started
-	if schedule, err = e.Schedule(ctx, "weekdays"); err != nil {
+	if schedule, err = e.Schedules().Get(ctx, "weekdays"); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("next:", schedule.NextFire.UTC())

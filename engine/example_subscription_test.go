@@ -13,7 +13,7 @@ import (
 
 // A subscription is told of events at least once, also after a restart. This one
 // calls a function of the program; others call webhooks, start jobs or send e-mail.
-func ExampleEngine_Subscribe() {
+func ExampleSubscriptions_Set() {
 	ctx := context.Background()
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "demo.fail", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
@@ -29,13 +29,13 @@ func ExampleEngine_Subscribe() {
 			},
 		},
 	})
-	if _, err := e.Subscribe(ctx, courier.Subscription{
+	if _, err := e.Subscriptions().Set(ctx, courier.Subscription{
 		Name: "failures", Kind: courier.SubscribeFunc, Func: "page",
 		Events: []courier.EventType{courier.EventJobFailed},
-	}); err != nil {
+	}, courier.By{}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := e.Define(ctx, courier.Job{Name: "send", Steps: []courier.StepSpec{{Type: "demo.fail"}}}, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, courier.Job{Name: "send", Steps: []courier.StepSpec{{Type: "demo.fail"}}}, nil); err != nil {
 		log.Fatal(err)
 	}
 	if err := e.Start(ctx); err != nil {

@@ -65,7 +65,7 @@ func ExampleEngine_Run() {
 func ExampleEngine_Start() {
 	ctx := context.Background()
 	e := newExample()
-	if _, err := e.Define(ctx, greetings, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
 	if err := e.Start(ctx); err != nil {
@@ -74,7 +74,7 @@ func ExampleEngine_Start() {
 	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{
 		Params:         map[string]any{"names": []string{"Ada"}},
 		IdempotencyKey: "2026-11-21", // a second Enqueue with it returns the same execution
-		By:             "scheduler",
+		By:             courier.By{Actor: "scheduler"},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -92,8 +92,8 @@ func ExampleEngine_Start() {
 }
 
 // What is wrong with a definition is found before anything runs, all at once.
-func ExampleEngine_Define() {
-	_, err := newExample().Define(context.Background(), courier.Job{Name: "bad", Steps: []courier.StepSpec{
+func ExampleJobs_Define() {
+	_, err := newExample().Jobs().Define(context.Background(), courier.Job{Name: "bad", Steps: []courier.StepSpec{
 		{ID: "shout", Type: "demo.shuot"},
 		{Type: "demo.shout", Config: map[string]any{"txt": "hello"}},
 		{Type: "demo.show", Config: map[string]any{"text": "context:1.laud"}},
@@ -109,8 +109,8 @@ func ExampleEngine_Define() {
 
 // A dry run asks every step whether it could do its work. Its report prints
 // itself for people; programs look at its fields, or take it as JSON.
-func ExampleEngine_DryRun() {
-	report, err := newExample().DryRun(context.Background(), greetings, &engine.DryRunOptions{
+func ExampleJobs_DryRun() {
+	report, err := newExample().Jobs().DryRun(context.Background(), greetings, &engine.DryRunOptions{
 		Params: map[string]any{"names": []string{"Ada"}},
 	})
 	if err != nil {

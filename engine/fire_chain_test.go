@@ -26,7 +26,7 @@ func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
 			return context.Cause(ctx)
 		}
 	}
-	_, err := f.engines[0].DefineChain(f.t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{
+	_, err := f.engines[0].Chains().Define(f.t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{
 		{Name: "first", Job: "job"},
 		{Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
 	}}, nil)
@@ -35,7 +35,7 @@ func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
 	}
 	return func() []courier.ChainExecution {
 		f.t.Helper()
-		list, err := f.engines[0].ChainExecutions(f.t.Context(), store.ChainFilter{})
+		list, err := f.engines[0].Chains().Executions(f.t.Context(), store.ChainFilter{})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -102,12 +102,12 @@ func TestChainScheduleProblems(t *testing.T) {
 			{Name: "s", Chain: "chian", Every: time.Hour},
 			{Name: "s", Chain: "chain", Job: "job", Every: time.Hour},
 		} {
-			_, err := f.engines[0].SetSchedule(t.Context(), s)
+			_, err := f.engines[0].Schedules().Set(t.Context(), s, courier.By{})
 			if err == nil || s.Job == "" && !strings.Contains(err.Error(), `did you mean "chain"`) {
 				t.Errorf("schedule of %q: %v", s.Chain, err)
 			}
 		}
-		if list, err := f.engines[0].Schedules(t.Context(), store.ScheduleFilter{}); err != nil || len(list) > 0 {
+		if list, err := f.engines[0].Schedules().List(t.Context(), store.ScheduleFilter{}); err != nil || len(list) > 0 {
 			t.Errorf("%d schedules were saved, error %v", len(list), err)
 		}
 	})

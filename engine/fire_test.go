@@ -59,7 +59,7 @@ func (f *fleet) define(name, params string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.engines[0].Define(f.t.Context(), job, nil); err != nil {
+	if _, err := f.engines[0].Jobs().Define(f.t.Context(), job, nil); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -91,7 +91,7 @@ func (f *fleet) set(s courier.Schedule) courier.Schedule {
 	if s.Job == "" && s.Chain == "" {
 		s.Job = "job"
 	}
-	got, err := f.engines[0].SetSchedule(f.t.Context(), s)
+	got, err := f.engines[0].Schedules().Set(f.t.Context(), s, courier.By{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (f *fleet) set(s courier.Schedule) courier.Schedule {
 
 func (f *fleet) schedule(name string) courier.Schedule {
 	f.t.Helper()
-	s, err := f.engines[0].Schedule(f.t.Context(), name)
+	s, err := f.engines[0].Schedules().Get(f.t.Context(), name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -181,18 +181,18 @@ func (u *unreliable) lost() bool {
 	return u.random.IntN(10) == 0
 }
 
-func (u *unreliable) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+func (u *unreliable) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
 	lost := u.lost()
-	d, err := u.Store.Due(ctx, most, lease)
+	d, err := u.Store.DueSchedules(ctx, most, lease)
 	if d.Now = d.Now.Add(u.wrong); err == nil && lost {
 		err = errors.New("the reply is lost")
 	}
 	return d, err
 }
 
-func (u *unreliable) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (u *unreliable) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
 	lost := u.lost()
-	fired, err := u.Store.Fire(ctx, list)
+	fired, err := u.Store.FireSchedules(ctx, list)
 	if err == nil && lost {
 		err = errors.New("the reply is lost")
 	}
@@ -265,7 +265,7 @@ func oneExecutionPerTick(t *testing.T, wrong bool) {
 // that fires, while another engine is there: every tick fires, once.
 func TestTicksSurviveFaults(t *testing.T) {
 	for _, kind := range storetest.FaultKinds {
-		for _, method := range []string{"Due", "Fire"} {
+		for _, method := range []string{"DueSchedules", "FireSchedules"} {
 			for n := 1; n <= 3; n++ {
 				fault := storetest.Fault{Kind: kind, N: n, Method: method}
 				t.Run(fault.String(), func(t *testing.T) {
@@ -393,9 +393,9 @@ type looking struct {
 	looks atomic.Int64
 }
 
-func (l *looking) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+func (l *looking) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
 	l.looks.Add(1)
-	return l.Store.Due(ctx, most, lease)
+	return l.Store.DueSchedules(ctx, most, lease)
 }
 
 // TestOneLookForChange has an engine, which has looked at the schedules in vain a few

@@ -105,7 +105,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 
 func left(t *testing.T, e *engine.Engine) []courier.Delivery {
 	t.Helper()
-	list, err := e.Deliveries(t.Context(), nil)
+	list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestWebhook(t *testing.T) {
 	s := hook(rc.URL + "/in")
 	s.Webhook.Secrets = []string{"secret:one", "secret:two"}
 	s.Webhook.Headers = map[string]string{"Authorization": "secret:token", "X-From": "courier"}
-	if _, err := e.Subscribe(t.Context(), s); err != nil {
+	if _, err := e.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	x := enqueued(t, e, "bad")
@@ -197,7 +197,7 @@ func TestWebhookAnswers(t *testing.T) {
 			})
 			var m mailbox
 			e := told(t, memstore.New(), &m, loopback)
-			if _, err := e.Subscribe(t.Context(), hook(rc.URL)); err != nil {
+			if _, err := e.Subscriptions().Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 			begun := time.Now()
@@ -213,7 +213,7 @@ func TestWebhookAnswers(t *testing.T) {
 			if n := len(rc.requests()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			subs, err := e.Subscriptions(t.Context())
+			subs, err := e.Subscriptions().List(t.Context())
 			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != courier.DeliveryFailed || !strings.Contains(subs[0].Reason, "410")) {
 				t.Errorf("delivery %s, subscription %+v, %v", d.State, subs[0], err)
 			}
@@ -252,7 +252,7 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 		o.Webhooks.Lookup = flipping(new(sync.Map))
 	})
 	for _, u := range append(privateURLs, "http://example.com/", "ftp://example.com/", "https://", "example.com", "https://exa mple.com/") {
-		_, err := e.Subscribe(t.Context(), hook(u))
+		_, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{})
 		d, ok := errors.AsType[*courier.DefinitionError](err)
 		if !ok || len(d.Problems) != 1 || d.Problems[0].Field != "webhook.url" || !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: error %v", u, err)
@@ -261,11 +261,11 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 			t.Errorf("%s: the error shows credentials: %v", u, err)
 		}
 	}
-	if list, err := e.Subscriptions(t.Context()); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 	for _, u := range []string{"https://93.184.216.34/", "https://example.com/hook", "https://xn--bcher-kva.example:8443/a?b=c", "https://[2606:4700::1111]/"} {
-		if _, err := e.Subscribe(t.Context(), hook(u)); err != nil {
+		if _, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{}); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}
@@ -286,7 +286,7 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 		o.Secrets = secretOf
 		o.Webhooks = engine.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
 	})
-	if _, err := e.Subscribe(t.Context(), hook("http://rebound.example:"+at.Port()+"/")); err != nil {
+	if _, err := e.Subscriptions().Set(t.Context(), hook("http://rebound.example:"+at.Port()+"/"), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "inside.example", "127.0.0.1."} {
@@ -327,7 +327,7 @@ func TestWebhookSecretURL(t *testing.T) {
 	defer delete(secrets, "url")
 	var m mailbox
 	e := told(t, memstore.New(), &m, loopback)
-	if _, err := e.Subscribe(t.Context(), hook("secret:url")); err != nil {
+	if _, err := e.Subscriptions().Set(t.Context(), hook("secret:url"), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	enqueued(t, e, "bad")
@@ -352,7 +352,7 @@ func TestWebhookWithoutItsSecret(t *testing.T) {
 			return secretOf(ctx, q)
 		}
 	})
-	if _, err := e.Subscribe(t.Context(), hook(rc.URL)); err != nil {
+	if _, err := e.Subscriptions().Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	gone.Store(true)
@@ -375,7 +375,7 @@ func TestSlowReceiver(t *testing.T) {
 	a, b := hook(slow.URL), hook(quick.URL)
 	a.Name = "a slow one"
 	for _, s := range []courier.Subscription{a, b} {
-		if _, err := e.Subscribe(t.Context(), s); err != nil {
+		if _, err := e.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,7 +445,7 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			[]string{"start each other for ever: bad -> bad"},
 		},
 	} {
-		_, err := e.Subscribe(t.Context(), tt.s)
+		_, err := e.Subscriptions().Set(t.Context(), tt.s, courier.By{})
 		d, ok := errors.AsType[*courier.DefinitionError](err)
 		if !ok {
 			t.Errorf("%+v: error %v", tt.s, err)
@@ -466,7 +466,7 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			}
 		}
 	}
-	if list, err := e.Subscriptions(t.Context()); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 }

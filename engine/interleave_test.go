@@ -95,7 +95,7 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 		return nil, err
 	}
 	e := engine.New(p.store, p.reg, &engine.Options{Workspace: dir})
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		return nil, err
 	}
 	x, err := e.Enqueue(t.Context(), "play", nil)
@@ -193,7 +193,7 @@ func (p *play) label(engine string, c *storetest.Call) string {
 			text = fmt.Sprintf("%s: start step %d%v", engine, t.Start.Step, t.Start.Iteration)
 		}
 		return text
-	case "Ask":
+	case "Request":
 		r := c.Request.(store.Request)
 		if engine == "o" {
 			return r.By + ": " + string(r.Kind) + "." // nothing but the operator waits for the answer
@@ -238,7 +238,7 @@ func (p *play) act(f func() error) {
 func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 	p.act(func() error {
 		for _, k := range kinds {
-			err := request(e, k)(context.Background(), p.id, by)
+			_, err := request(e, k)(context.Background(), p.id, courier.By{Actor: by})
 			if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
 				return fmt.Errorf("%s: %w", k, err)
 			}
@@ -247,12 +247,12 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 	})
 }
 
-func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, string) error {
+func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, courier.By) (courier.Execution, error) {
 	switch k {
 	case courier.RequestPause:
 		return e.Pause
 	case courier.RequestResume:
-		return func(c ctx, id courier.ExecutionID, by string) error {
+		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 			return e.Resume(c, id, &engine.ResumeOptions{By: by})
 		}
 	}

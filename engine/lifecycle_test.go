@@ -64,7 +64,7 @@ func TestCleanupAndRollback(t *testing.T) {
 			t.Errorf("calls %v, want %v", rec.calls, want)
 		}
 		rec.calls, rec.fail = nil, 1
-		if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -84,7 +84,7 @@ func TestCancelRollsBack(t *testing.T) {
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(recordedJob), nil).RequireState(courier.Failed)
 		rec.calls = nil
-		if err := h.Engine.Cancel(t.Context(), r.ID, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"rollback cancelled"}; !reflect.DeepEqual(rec.calls, want) {
@@ -95,8 +95,8 @@ func TestCancelRollsBack(t *testing.T) {
 		rec.fail = 1
 		go func() {
 			time.Sleep(time.Second)
-			list, _ := h.Engine.Executions(t.Context(), storeFilter{States: []courier.State{courier.Running}})
-			if err := h.Engine.Cancel(t.Context(), list[0].ID, "ops"); err != nil {
+			list, _ := h.Engine.Executions().List(t.Context(), storeFilter{States: []courier.State{courier.Running}})
+			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, courier.By{Actor: "ops"}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -121,7 +121,7 @@ func TestCancelRemovesTheWorkspaceOfAFailedExecution(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, string(r.ID), "left.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Engine.Cancel(t.Context(), r.ID, "ops"); err != nil {
+	if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, string(r.ID))); !errors.Is(err, os.ErrNotExist) {
@@ -166,7 +166,7 @@ func TestResumeRestartsTheLoopIfTheMarkerSaysSo(t *testing.T) {
 		})
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x", "y"], "on_resume": "`+mode+`"}}, {"type": "demo.a"}, {"type": "flow.end"}]}`), nil)
 		r.RequireState(courier.Failed)
-		if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -215,7 +215,7 @@ func TestSkippedStepsInLoopsAndBranches(t *testing.T) {
 func TestPauseIsWithdrawnByResume(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
-		if err := errors.Join(h.Engine.Pause(t.Context(), id, "ops"), h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"})); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		close(open)
@@ -226,7 +226,7 @@ func TestPauseIsWithdrawnByResume(t *testing.T) {
 func TestPauseDuringBackoff(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("boom")))
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -237,17 +237,17 @@ func TestPauseDuringBackoff(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.Status(time.Now()) != "scheduled" || x.Failure == nil {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.Status(time.Now()) != "scheduled" || x.Failure == nil {
 			t.Fatalf("during backoff: %s, %v", x.Status(time.Now()), x.Failure)
 		}
-		if err := h.Engine.Pause(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Paused {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
 			t.Fatalf("paused during backoff, but %s", x.State)
 		}
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a failed", "0 demo.a#2 completed"))
@@ -257,7 +257,7 @@ func TestPauseDuringBackoff(t *testing.T) {
 func TestThreeLostWorkersFailTheExecution(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		a := h.Stub("demo.a", nil)
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
@@ -276,7 +276,7 @@ func TestThreeLostWorkersFailTheExecution(t *testing.T) {
 			t.Errorf("reason %s, calls %v", r.Failure.Reason, a.Calls())
 		}
 		requireAudit(t, r)
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -299,7 +299,7 @@ func TestWatchdogEndsTheStepBeforeTheLeaseEnds(t *testing.T) {
 			return struct{}{}, c.Err()
 		}, nil)
 		e := engine.New(broken, h.Registry, &engine.Options{Workspace: t.TempDir(), Poll: time.Hour})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.wait"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.wait"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -314,7 +314,7 @@ func TestWatchdogEndsTheStepBeforeTheLeaseEnds(t *testing.T) {
 		if ended == 0 || ended >= 15*time.Second {
 			t.Errorf("the step ended after %v, the lease lasts 15 s", ended)
 		}
-		if steps, _ := h.Engine.Steps(t.Context(), x.ID); len(steps) != 0 {
+		if steps, _ := h.Engine.Executions().Steps(t.Context(), x.ID); len(steps) != 0 {
 			t.Errorf("the loser wrote %v", steps)
 		}
 		if err := e.Stop(t.Context()); err != nil {
@@ -346,7 +346,7 @@ func TestResumeSeesNoValuesOfEarlierIterations(t *testing.T) {
 		{"type": "flow.if", "config": {"left": "context:loop.index", "operator": "equals", "right": 1}},
 		{"type": "demo.stale"}, {"type": "flow.end"}, {"type": "flow.end"},
 		{"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-	if err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {

@@ -25,7 +25,7 @@ func (r *run) logClaimed(c *store.Claimed) {
 	case c.First && r.logs(slog.LevelInfo):
 		r.logAt(slog.LevelInfo, "execution started", slog.Int("version", r.x.Version), slog.String("by", r.x.By), slog.Duration("waited", r.x.StartedAt.Sub(r.x.CreatedAt)))
 	case c.Reclaimed && r.logs(slog.LevelWarn):
-		attrs := []slog.Attr{slog.String("reason", string(courier.ReasonWorkerLost)), slog.Int("workers_lost", c.Marks.Reclaims), slog.Duration("duration", r.age())}
+		attrs := []slog.Attr{slog.String("reason", string(courier.ReasonWorkerLost)), slog.Int("workers_lost", c.Counters.Reclaims), slog.Duration("duration", r.age())}
 		if s := c.Lost; s != nil {
 			attrs = append(stepAttrs(s), append(attrs, slog.String("lost_worker", s.Worker))...)
 		}

@@ -75,12 +75,12 @@ func TestLogOfRequests(t *testing.T) {
 			<-c.Done()
 			return nil, errors.New("interrupted")
 		})
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		queued, err := h.Engine.Enqueue(t.Context(), "a", nil)
 		if err == nil {
-			err = h.Engine.Cancel(t.Context(), queued.ID, "ops")
+			_, err = h.Engine.Cancel(t.Context(), queued.ID, courier.By{Actor: "ops"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestLogOfRequests(t *testing.T) {
 		log.Reset()
 		running := launch(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`))
 		time.Sleep(time.Second)
-		if err := h.Engine.Cancel(t.Context(), running, "ops"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), running, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(running).RequireState(courier.Cancelled)

@@ -42,11 +42,11 @@ func TestEmailDigest(t *testing.T) {
 			Name: "ops", Kind: courier.SubscribeEmail, Events: []courier.EventType{courier.EventJobFailed},
 			Email: &courier.EmailTarget{To: []string{"Operations <ops@example.com>"}, Subject: "Night"},
 		}
-		if _, err := e.Subscribe(t.Context(), sub); err != nil {
+		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		job := courier.Job{Name: "odd <b>", Steps: []courier.StepSpec{{Type: "test.step", Config: map[string]any{"fail": "<script>\nBcc: x"}}}}
-		if _, err := e.Define(t.Context(), job, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 		first := enqueued(t, e, "odd <b>")

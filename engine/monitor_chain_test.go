@@ -14,7 +14,7 @@ import (
 // defineChain defines a chain of two members in a row. Each takes the files.
 func (w *tower) defineChain(name string, params map[string]any) {
 	w.t.Helper()
-	_, err := w.engines[0].DefineChain(w.t.Context(), courier.Chain{Name: name, Params: params, Members: []courier.ChainMember{
+	_, err := w.engines[0].Chains().Define(w.t.Context(), courier.Chain{Name: name, Params: params, Members: []courier.ChainMember{
 		{Name: "first", Job: "job"}, {Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
 	}}, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *tower) defineChain(name string, params map[string]any) {
 func (w *tower) setChain(m courier.Monitor) {
 	w.t.Helper()
 	m.Name, m.Path, m.Chain = "m", "/in", "chain"
-	if _, err := w.engines[0].SetMonitor(w.t.Context(), m); err != nil {
+	if _, err := w.engines[0].Monitors().Set(w.t.Context(), m, courier.By{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -34,7 +34,7 @@ func (w *tower) setChain(m courier.Monitor) {
 // chains returns the chain executions, the oldest first.
 func (w *tower) chains() []courier.ChainExecution {
 	w.t.Helper()
-	list, err := w.engines[0].ChainExecutions(w.t.Context(), store.ChainFilter{Limit: 1000})
+	list, err := w.engines[0].Chains().Executions(w.t.Context(), store.ChainFilter{Limit: 1000})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestMonitorStartsChains(t *testing.T) {
 				t.Errorf("chain execution %+v", c)
 			}
 		}
-		files, err := w.engines[0].MonitorFiles(t.Context(), store.SeenFilter{Monitor: "m"})
+		files, err := w.engines[0].Monitors().Files(t.Context(), store.SeenFilter{Monitor: "m"})
 		if err != nil || len(files) != 2 || files[1].Execution != courier.ExecutionID(list[1].ID) || files[0].Execution != courier.ExecutionID(list[0].ID) {
 			t.Errorf("files %+v of %s and %s, %v", files, list[0].ID, list[1].ID, err)
 		}
@@ -74,7 +74,7 @@ func TestMonitorStartsChains(t *testing.T) {
 			t.Errorf("health %+v", h)
 		}
 		w.engines[0] = w.engine("again")
-		if err := w.engines[0].RemoveMonitor(t.Context(), "m"); err != nil {
+		if err := w.engines[0].Monitors().Remove(t.Context(), "m", courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.setChain(courier.Monitor{Every: 5 * time.Second, Stable: time.Second})

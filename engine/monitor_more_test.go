@@ -64,7 +64,7 @@ func TestBadMonitors(t *testing.T) {
 			{with(func(m *courier.Monitor) { m.DoneFile = "*.done" }), []string{"done_file: "}},
 			{with(func(m *courier.Monitor) { m.MaxFailures = -1 }), []string{"max_failures: -1 is negative; 0 means 5"}},
 		} {
-			_, err := w.engines[0].SetMonitor(t.Context(), tt.m)
+			_, err := w.engines[0].Monitors().Set(t.Context(), tt.m, courier.By{})
 			problems, ok := errors.AsType[*courier.MonitorError](err)
 			if !ok || !errors.Is(err, courier.ErrInvalid) || len(problems.Problems) == 0 {
 				t.Errorf("%+v: %v", tt.m, err)
@@ -76,10 +76,10 @@ func TestBadMonitors(t *testing.T) {
 				}
 			}
 		}
-		if list, err := w.engines[0].Monitors(t.Context(), store.MonitorFilter{}); err != nil || len(list) != 0 {
+		if list, err := w.engines[0].Monitors().List(t.Context(), store.MonitorFilter{}); err != nil || len(list) != 0 {
 			t.Errorf("saved: %v, %v", list, err)
 		}
-		if m, err := w.engines[0].SetMonitor(t.Context(), ok); err != nil || m.State != courier.MonitorActive {
+		if m, err := w.engines[0].Monitors().Set(t.Context(), ok, courier.By{}); err != nil || m.State != courier.MonitorActive {
 			t.Errorf("the good one: %+v, %v", m, err)
 		}
 	})
@@ -182,7 +182,7 @@ func TestMonitorWithFaults(t *testing.T) {
 			if seed%2 == 1 {
 				m.Job, m.Chain = "", "chain"
 			}
-			if _, err := calm.SetMonitor(t.Context(), m); err != nil {
+			if _, err := calm.Monitors().Set(t.Context(), m, courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 			w.start(0)
@@ -213,10 +213,10 @@ func defineOn(t *testing.T, e *engine.Engine) {
 	if err := job.UnmarshalJSON([]byte(`{"name": "job", "steps": [{"type": "demo.take", "config": {"files": "context:params.files"}}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.DefineChain(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}, nil); err != nil {
+	if _, err := e.Chains().Define(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -295,17 +295,17 @@ func TestMonitorOfADirectory(t *testing.T) {
 	if err := job.UnmarshalJSON([]byte(`{"name": "job", "steps": [{"type": "demo.take", "config": {"path": "context:params.monitor.triggered_files[0].path"}}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.SetMonitor(t.Context(), courier.Monitor{Name: "m", Path: dir, Job: "job", Every: time.Hour, Stable: time.Second}); err != nil {
+	if _, err := e.Monitors().Set(t.Context(), courier.Monitor{Name: "m", Path: dir, Job: "job", Every: time.Hour, Stable: time.Second}, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer e.Stop(context.WithoutCancel(t.Context()))
-	for m, err := e.Monitor(t.Context(), "m"); m.Health.LastPoll.IsZero(); m, err = e.Monitor(t.Context(), "m") {
+	for m, err := e.Monitors().Get(t.Context(), "m"); m.Health.LastPoll.IsZero(); m, err = e.Monitors().Get(t.Context(), "m") {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -168,7 +168,7 @@ func (w *tower) defineJob(text string) {
 	if err := job.UnmarshalJSON([]byte(text)); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.engines[0].Define(w.t.Context(), job, nil); err != nil {
+	if _, err := w.engines[0].Jobs().Define(w.t.Context(), job, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -177,7 +177,7 @@ func (w *tower) defineJob(text string) {
 func (w *tower) set(m courier.Monitor) courier.Monitor {
 	w.t.Helper()
 	m.Name, m.Path, m.Job = "m", "/in", "job"
-	got, err := w.engines[0].SetMonitor(w.t.Context(), m)
+	got, err := w.engines[0].Monitors().Set(w.t.Context(), m, courier.By{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func (w *tower) set(m courier.Monitor) courier.Monitor {
 
 func (w *tower) monitor() courier.Monitor {
 	w.t.Helper()
-	m, err := w.engines[0].Monitor(w.t.Context(), "m")
+	m, err := w.engines[0].Monitors().Get(w.t.Context(), "m")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestMonitorHandsOverOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.require("created c:6")
 		w.stop(0)
-		list, err := w.engines[0].Executions(t.Context(), store.Filter{})
+		list, err := w.engines[0].Executions().List(t.Context(), store.Filter{})
 		if err != nil || len(list) != 4 {
 			t.Fatalf("%d executions, %v", len(list), err)
 		}
@@ -427,10 +427,10 @@ func TestMonitorFailures(t *testing.T) {
 		}
 		w.shelf.fail(nil)
 		w.shelf.put(1, "a")
-		if _, err := e.EnableMonitor(ctx, "m", "ada"); !errors.Is(err, courier.ErrConflict) {
+		if _, err := e.Monitors().Enable(ctx, "m", courier.By{Actor: "ada"}); !errors.Is(err, courier.ErrConflict) {
 			t.Errorf("enabled: %v", err)
 		}
-		if m, err := e.AcknowledgeMonitor(ctx, "m", "ada"); err != nil || m.State != courier.MonitorActive || m.Health.Failures != 0 {
+		if m, err := e.Monitors().Acknowledge(ctx, "m", courier.By{Actor: "ada"}); err != nil || m.State != courier.MonitorActive || m.Health.Failures != 0 {
 			t.Errorf("acknowledged: %+v, %v", m, err)
 		}
 		time.Sleep(10 * time.Second)
@@ -459,16 +459,16 @@ func TestMonitorStates(t *testing.T) {
 			}
 			return m
 		}
-		if m := must(e.PauseMonitor(ctx, "m", "ada")); m.State != courier.MonitorPaused || m.Reason != "it was paused by ada" || !m.NextPoll.IsZero() {
+		if m := must(e.Monitors().Pause(ctx, "m", courier.By{Actor: "ada"})); m.State != courier.MonitorPaused || m.Reason != "it was paused by ada" || !m.NextPoll.IsZero() {
 			t.Errorf("paused: %+v", m)
 		}
 		w.shelf.put(1, "a")
 		looks := w.shelf.looks()
 		time.Sleep(time.Hour)
-		if m := must(e.DisableMonitor(ctx, "m", "")); m.State != courier.MonitorDisabled || !m.Disabled {
+		if m := must(e.Monitors().Disable(ctx, "m", courier.By{})); m.State != courier.MonitorDisabled || !m.Disabled {
 			t.Errorf("disabled: %+v", m)
 		}
-		if _, err := e.PauseMonitor(ctx, "m", ""); !errors.Is(err, courier.ErrConflict) {
+		if _, err := e.Monitors().Pause(ctx, "m", courier.By{}); !errors.Is(err, courier.ErrConflict) {
 			t.Errorf("paused while disabled: %v", err)
 		}
 		if m := w.set(courier.Monitor{Every: 20 * time.Second}); m.State != courier.MonitorDisabled {
@@ -478,19 +478,19 @@ func TestMonitorStates(t *testing.T) {
 		if n := w.shelf.looks(); n != looks {
 			t.Errorf("%d looks", n-looks)
 		}
-		must(e.EnableMonitor(ctx, "m", ""))
+		must(e.Monitors().Enable(ctx, "m", courier.By{}))
 		time.Sleep(10 * time.Second)
 		w.require("created a:1")
-		if err := e.RemoveMonitor(ctx, "m"); err != nil {
+		if err := e.Monitors().Remove(ctx, "m", courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.set(courier.Monitor{Every: 10 * time.Second})
 		time.Sleep(time.Minute)
 		w.require() // its key is used
-		if f, err := e.MonitorFiles(ctx, store.SeenFilter{Monitor: "m"}); err != nil || len(f) != 1 || f[0].Name != "a" || f[0].Execution == "" {
+		if f, err := e.Monitors().Files(ctx, store.SeenFilter{Monitor: "m"}); err != nil || len(f) != 1 || f[0].Name != "a" || f[0].Execution == "" {
 			t.Errorf("files %+v, %v", f, err)
 		}
-		if err := e.RemoveMonitor(ctx, "n"); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "m"?`) && !strings.Contains(err.Error(), "known are") {
+		if err := e.Monitors().Remove(ctx, "n", courier.By{}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "m"?`) && !strings.Contains(err.Error(), "known are") {
 			t.Errorf("removed: %v", err)
 		}
 		w.stop(0)

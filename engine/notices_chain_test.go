@@ -18,7 +18,7 @@ func TestChainEvents(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		chain := readChain(t, `{"name": "chain", "members": [{"job": "good"}, {"job": "bad", "depends_on": [{"member": "good"}]}]}`)
-		if _, err := e.DefineChain(t.Context(), chain, nil); err != nil {
+		if _, err := e.Chains().Define(t.Context(), chain, nil); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, e, func(s *courier.Subscription) {
@@ -27,7 +27,7 @@ func TestChainEvents(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		enqueued(t, e, "good") // on its own
 		begun := time.Now()
-		x, err := e.StartChain(t.Context(), "chain", nil)
+		x, err := e.Chains().Start(t.Context(), "chain", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,15 +60,15 @@ func TestChainEventOfSchedule(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		job := courier.Job{Name: "far", Queue: "elsewhere", Steps: []courier.StepSpec{{Type: "test.step"}}}
-		if _, err := e.Define(t.Context(), job, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.DefineChain(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`), nil); err != nil {
+		if _, err := e.Chains().Define(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, e, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })
 		tick := time.Now().Add(10*time.Minute + 3*time.Second)
-		if _, err := e.SetSchedule(t.Context(), courier.Schedule{Name: "s", Chain: "chain", At: tick}); err != nil {
+		if _, err := e.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Chain: "chain", At: tick}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(15 * time.Minute)

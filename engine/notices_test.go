@@ -68,7 +68,7 @@ func told(t *testing.T, s store.Store, m *mailbox, change func(*engine.Options))
 	e := engine.New(s, reg, opt)
 	for name, fail := range map[string]string{"good": "", "bad": "it broke"} {
 		job := courier.Job{Name: name, Steps: []courier.StepSpec{{ID: "only", Type: "test.step", Config: map[string]any{"fail": fail}}}}
-		if _, err := e.Define(t.Context(), job, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func subscribe(t *testing.T, e *engine.Engine, change func(*courier.Subscription
 	if change != nil {
 		change(&s)
 	}
-	got, err := e.Subscribe(t.Context(), s)
+	got, err := e.Subscriptions().Set(t.Context(), s, courier.By{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSubscriberIsTold(t *testing.T) {
 				}
 			}
 		}
-		list, err := e.Deliveries(t.Context(), nil)
+		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{})
 		if err != nil || len(list) != 0 {
 			t.Errorf("left over: %+v, %v", list, err)
 		}
@@ -160,7 +160,7 @@ func TestSubscriberRetries(t *testing.T) {
 				t.Errorf("wait %d was %v, want %v to a fifth more", i+1, wait, want)
 			}
 		}
-		list, err := e.Deliveries(t.Context(), &engine.DeliveryFilter{State: courier.DeliveryFailed})
+		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{State: courier.DeliveryFailed})
 		if err != nil || len(list) != 1 || list[0].Attempts != 10 || list[0].LastErr != "not today" || len(m.got()) != 10 {
 			t.Fatalf("in the end %+v, %v; told %d times", list, err, len(m.got()))
 		}
@@ -173,7 +173,7 @@ func TestSubscriberRetries(t *testing.T) {
 		m.mu.Lock()
 		m.fail = nil
 		m.mu.Unlock()
-		n, err := e.Replay(t.Context(), "sub", id)
+		n, err := e.Subscriptions().Replay(t.Context(), "sub", []string{id}, courier.By{Actor: "ops"})
 		if err != nil || n != 1 {
 			t.Fatalf("replayed %d, %v", n, err)
 		}
@@ -181,7 +181,7 @@ func TestSubscriberRetries(t *testing.T) {
 		if got := m.got(); len(got) != 11 || got[10].ID != id {
 			t.Errorf("told %d times after the replay", len(got))
 		}
-		_, err = e.Replay(t.Context(), "sub", "x.y")
+		_, err = e.Subscriptions().Replay(t.Context(), "sub", []string{"x.y"}, courier.By{})
 		if !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("replay of no event: %v", err)
 		}
@@ -277,7 +277,7 @@ func TestDeliveryOfManyEngines(t *testing.T) {
 			engines = append(engines, told(t, s, &m, func(o *engine.Options) { o.Worker = fmt.Sprint("worker", i) }))
 		}
 		subscribe(t, engines[0], nil)
-		if err := engines[0].SetLimit(t.Context(), "", 0); err != nil {
+		if err := engines[0].Limits().Set(t.Context(), "", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		want := make(map[courier.ExecutionID]bool)
@@ -382,8 +382,8 @@ func TestStoreWithoutOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m mailbox
 		e := told(t, bare{memstore.New()}, &m, nil)
-		_, err := e.Subscribe(t.Context(), courier.Subscription{Name: "sub"})
-		for _, err := range []error{err, e.Unsubscribe(t.Context(), "sub")} {
+		_, err := e.Subscriptions().Set(t.Context(), courier.Subscription{Name: "sub"}, courier.By{})
+		for _, err := range []error{err, e.Subscriptions().Remove(t.Context(), "sub", courier.By{})} {
 			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "store.Outbox") {
 				t.Errorf("error %v, want one that names what is missing", err)
 			}
@@ -400,15 +400,15 @@ func TestUnsubscribe(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		want := subscribe(t, e, func(s *courier.Subscription) { w := time.Minute; s.Window = &w })
-		list, err := e.Subscriptions(t.Context())
+		list, err := e.Subscriptions().List(t.Context())
 		if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], want) {
 			t.Errorf("subscriptions %+v, %v; want %+v", list, err, want)
 		}
-		if err := e.Unsubscribe(t.Context(), "sub"); err != nil {
+		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); err != nil {
 			t.Error(err)
 		}
 		subscribe(t, e, func(s *courier.Subscription) { s.Name = "subs" })
-		if err := e.Unsubscribe(t.Context(), "sub"); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "subs"?`) {
+		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "subs"?`) {
 			t.Errorf("a second time: %v", err)
 		}
 	})
@@ -433,12 +433,12 @@ func TestSubscribedJob(t *testing.T) {
 			Name: "repair", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
 			Job: &courier.JobTarget{Name: "good", Params: map[string]any{"big": json.Number("12345678901234567890")}, Priority: 3},
 		}
-		if _, err := e.Subscribe(t.Context(), sub); err != nil {
+		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		x := enqueued(t, e, "bad")
 		time.Sleep(10 * time.Minute)
-		list, err := e.Executions(t.Context(), store.Filter{Job: "good"})
+		list, err := e.Executions().List(t.Context(), store.Filter{Job: "good"})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("started %d times, %v", len(list), err)
 		}
@@ -460,7 +460,7 @@ func TestSubscribedJob(t *testing.T) {
 			Name: "back", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobCompleted}, Jobs: []string{"good"},
 			Job: &courier.JobTarget{Name: "bad"},
 		}
-		if _, err := e.Subscribe(t.Context(), back); err == nil || !strings.Contains(err.Error(), "good -> bad -> good") {
+		if _, err := e.Subscriptions().Set(t.Context(), back, courier.By{}); err == nil || !strings.Contains(err.Error(), "good -> bad -> good") {
 			t.Errorf("jobs that start each other: %v", err)
 		}
 	})
@@ -475,12 +475,12 @@ func TestSubscribedJobThatCantStart(t *testing.T) {
 			Name: "repair", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
 			Job: &courier.JobTarget{Name: "good"},
 		}
-		if _, err := e.Subscribe(t.Context(), sub); err != nil {
+		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		enqueued(t, e, "bad")
 		time.Sleep(time.Hour)
-		list, err := e.Deliveries(t.Context(), &engine.DeliveryFilter{State: courier.DeliveryFailed})
+		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{State: courier.DeliveryFailed})
 		if err != nil || len(list) != 1 || list[0].Attempts != 1 || !strings.Contains(list[0].LastErr, "MaxParams") {
 			t.Errorf("after an hour %+v, %v", list, err)
 		}

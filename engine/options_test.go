@@ -25,10 +25,10 @@ func TestNoStore(t *testing.T) {
 		job := courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nop"}}}
 		_, enqueued := e.Enqueue(t.Context(), "j", nil)
 		_, run := e.Run(t.Context(), job, nil)
-		_, got := e.Execution(t.Context(), "x")
+		_, got := e.Executions().Get(t.Context(), "x")
 		for call, err := range map[string]error{
 			"Start": e.Start(t.Context()), "Enqueue": enqueued, "Run": run, "Execution": got,
-			"SetLimit": e.SetLimit(t.Context(), "global", 1), "Cancel": e.Cancel(t.Context(), "x", ""),
+			"SetLimit": e.Limits().Set(t.Context(), "global", 1, courier.By{}), "Cancel": errOf(e.Cancel(t.Context(), "x", courier.By{})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "engine.New was given no store (nil)") || !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("%s with %s: %v", call, name, err)
@@ -108,7 +108,7 @@ func TestFinalErrorsAreToldAtOnce(t *testing.T) {
 func TestDefineReportsAllAtOnce(t *testing.T) {
 	e := engine.New(memstore.New(), new(courier.Registry), &engine.Options{Workspace: t.TempDir()})
 	negative := -time.Second
-	_, err := e.Define(t.Context(), courier.Job{
+	_, err := e.Jobs().Define(t.Context(), courier.Job{
 		Name: "j", Limit: -1, FailurePolicy: courier.FailurePolicy{Type: "retry"},
 		Steps: []courier.StepSpec{{ID: "a b", Type: "demo.unknown", Timeout: &negative, Config: map[string]any{"n": 1}}},
 	}, nil)

@@ -99,7 +99,7 @@ func TestWhatTheHostsCodeDoesIsContained(t *testing.T) {
 					if in == "Cleanup" {
 						policy = `{"type": "retry_step", "max_retries": 1}`
 					}
-					if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "failure_policy": `+policy+`, "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}]}`), nil); err != nil {
+					if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "b", "failure_policy": `+policy+`, "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}]}`), nil); err != nil {
 						t.Fatal(err)
 					}
 					if err := h.Engine.Start(t.Context()); err != nil {
@@ -148,14 +148,14 @@ func TestDryRunContainsValidate(t *testing.T) {
 			courier.Register(h.Registry, "demo.bomb", b, nil)
 			courier.Register(h.Registry, "demo.good", &bomb{}, nil)
 			job := h.Job(`{"name": "d", "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}, {"type": "demo.good"}]}`)
-			report, err := h.Engine.DryRun(t.Context(), job, nil)
+			report, err := h.Engine.Jobs().DryRun(t.Context(), job, nil)
 			if err != nil || len(report.Steps) != 2 || report.Steps[0].State != engine.CheckProblem || !strings.Contains(report.Steps[0].Message, want) {
 				t.Errorf("%s in %s: %v\n%s", want, in, err, &report)
 			} else if s := report.Steps[1]; s.State != engine.CheckOK {
 				t.Errorf("%s in %s: the next step: %+v", want, in, s)
 			}
 			b.in = ""
-			if report, err = h.Engine.DryRun(t.Context(), job, nil); err != nil || !report.OK() {
+			if report, err = h.Engine.Jobs().DryRun(t.Context(), job, nil); err != nil || !report.OK() {
 				t.Errorf("the next dry run after a %s: %v\n%s", want, err, &report)
 			}
 		}
@@ -184,7 +184,7 @@ func TestDryRunSurvivesAValidateThatDoesNotReturn(t *testing.T) {
 		})
 		courier.Register(h.Registry, "demo.slow", &slowCheck{time.Hour}, nil)
 		courier.Register(h.Registry, "demo.quick", &slowCheck{}, nil)
-		report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.quick"}, {"type": "demo.slow"}, {"type": "demo.quick"}]}`), nil)
+		report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", "steps": [{"type": "demo.quick"}, {"type": "demo.slow"}, {"type": "demo.quick"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestPanicOfTheStuckStepHook(t *testing.T) {
 			t.Errorf("log: %s", h.Log())
 		}
 		time.Sleep(2 * time.Hour) // the step gives its slot back
-		job, err := h.Engine.Define(t.Context(), h.Job(`{"name": "b", "steps": [{"type": "demo.good"}]}`), nil)
+		job, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "b", "steps": [{"type": "demo.good"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func TestFreedSlots(t *testing.T) {
 					return struct{}{}, sleepOrEnd(ctx, time.Second)
 				}, nil)
 				e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), Slots: c.slots, Poll: time.Hour})
-				if _, err := e.Define(t.Context(), courier.Job{Name: "nap", Steps: []courier.StepSpec{{Type: "demo.nap"}}}, nil); err != nil {
+				if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "nap", Steps: []courier.StepSpec{{Type: "demo.nap"}}}, nil); err != nil {
 					t.Fatal(err)
 				}
 				if err := e.Start(t.Context()); err != nil {
@@ -117,7 +117,7 @@ func TestFreedSlots(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(2 * time.Second)
-					if x, err = e.Execution(t.Context(), x.ID); err != nil || x.State != courier.Completed {
+					if x, err = e.Executions().Get(t.Context(), x.ID); err != nil || x.State != courier.Completed {
 						t.Fatalf("it is %s, %v", x.State, err)
 					}
 				}
@@ -142,7 +142,7 @@ func TestOneClaimForNews(t *testing.T) {
 			return struct{}{}, sleepOrEnd(ctx, time.Minute)
 		}, nil)
 		e := engine.New(w, reg, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), courier.Job{Name: "nap", Steps: []courier.StepSpec{{Type: "demo.nap"}}}, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "nap", Steps: []courier.StepSpec{{Type: "demo.nap"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := e.Start(t.Context()); err != nil {

@@ -16,16 +16,56 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Job returns a version of a job as it was written; version 0 means the latest.
+// Get returns a version of a job as it was written; version 0 means the latest.
 // Its step types need not be registered here, and it need not be one that can
 // run, so that it can be read and mended. The error of a
 // job that isn't there matches [courier.ErrNotFound] and names the nearest.
-func (e *Engine) Job(ctx context.Context, name string, version int) (courier.Job, error) {
+func (h Jobs) Get(ctx context.Context, name string, version int) (courier.Job, error) {
+	e := h.e
 	p, err := e.program(ctx, name, version)
 	if err != nil {
 		return courier.Job{}, err
 	}
 	return p.public(), nil
+}
+
+// List returns a page of the latest versions of jobs, in byte order of their names.
+// The kind in the filter does not count.
+func (h Jobs) List(ctx context.Context, f store.DefinitionFilter) ([]DefinedJob, error) {
+	f.Kind = store.Job
+	list, err := h.e.store.List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: %w", err)
+	}
+	return h.defined(list)
+}
+
+// Versions returns a page of the versions of a job, the newest first. Those that
+// retention has removed are left out. The error of a job that isn't there matches
+// [courier.ErrNotFound].
+func (h Jobs) Versions(ctx context.Context, name string, f VersionFilter) ([]DefinedJob, error) {
+	list, err := h.e.versions(ctx, store.Job, name, f)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, h.e.unknownJob(ctx, name, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("versions of job %q: %w", name, err)
+	}
+	return h.defined(list)
+}
+
+// defined returns definitions of jobs as users see them.
+func (h Jobs) defined(list []store.Definition) ([]DefinedJob, error) {
+	jobs := make([]DefinedJob, len(list))
+	for i := range list {
+		d := &list[i]
+		p, err := h.e.programs.of(d)
+		if err != nil {
+			return nil, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
+		}
+		jobs[i] = DefinedJob{Job: p.public(), SavedBy: d.By, SavedAt: d.SavedAt}
+	}
+	return jobs, nil
 }
 
 // public is the job with its version.
@@ -207,7 +247,7 @@ func (e *Engine) unknownJob(ctx context.Context, name string, version int) error
 		}
 	}
 	var names []string
-	list, _ := e.store.List(ctx, store.Job, "", most)
+	list, _ := e.store.List(ctx, store.DefinitionFilter{Kind: store.Job, Limit: most})
 	for _, d := range list {
 		names = append(names, d.Name)
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Execution returns an execution as it is now.
-func (e *Engine) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+// Get returns an execution as it is now.
+func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	e := h.e
 	x, err := e.store.Execution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {
 		return x, courier.Errorf(courier.ErrNotFound, "there is no execution %q", id)
@@ -22,8 +23,9 @@ func (e *Engine) Execution(ctx context.Context, id courier.ExecutionID) (courier
 	return x, nil
 }
 
-// Executions returns a page of executions, the newest first.
-func (e *Engine) Executions(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+// List returns a page of executions, the newest first.
+func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+	e := h.e
 	list, err := e.store.Executions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("executions: %w", err)
@@ -34,7 +36,8 @@ func (e *Engine) Executions(ctx context.Context, f store.Filter) ([]courier.Exec
 // Steps returns the records of all attempts of all steps of an execution, in
 // the order in which they ended. The error of an execution that isn't there
 // matches [courier.ErrNotFound].
-func (e *Engine) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+	e := h.e
 	var all []courier.StepExecution
 	for after := int64(0); ; {
 		page, err := e.store.Steps(ctx, id, after, 0)
@@ -51,7 +54,8 @@ func (e *Engine) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.S
 
 // Audit returns the audit of an execution, complete and in order. The error of an
 // execution that isn't there matches [courier.ErrNotFound].
-func (e *Engine) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
+func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
+	e := h.e
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
 		page, err := e.store.Audit(ctx, id, after, 0)
@@ -69,7 +73,8 @@ func (e *Engine) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.A
 // Values returns the values that are in scope where an execution stands, by
 // key: its parameters, the system values, and the outputs of its completed
 // steps, such as "0.file_list", also under their steps' ids.
-func (e *Engine) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+	e := h.e
 	x, err := e.store.Execution(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
@@ -106,6 +111,6 @@ func (e *Engine) there(ctx context.Context, id courier.ExecutionID, found int) e
 	if found > 0 {
 		return nil
 	}
-	_, err := e.Execution(ctx, id)
+	_, err := e.Executions().Get(ctx, id)
 	return err
 }

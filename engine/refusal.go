@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,7 +23,7 @@ type Health struct {
 	// Stranded are executions, in groups, that no worker takes which the store has
 	// seen lately: what is due, and what is lost. The oldest come first. It is what an
 	// engine that is started has found within about two minutes, if its store is a
-	// [store.Roster]; nil if there are none.
+	// [store.Workers]; nil if there are none.
 	Stranded []store.Stranded `json:"stranded,omitempty"`
 }
 
@@ -84,12 +85,12 @@ func (r *run) write(t *store.Transition) error {
 	w := &r.refusing
 	*w = refusing{r: r, t: t}
 	defer w.end()
-	return retry(&r.patience, func(ctx context.Context) error {
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
 		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
-			err = courier.Permanent(errors.New(r.secrets.message(err))) // there is nothing left to leave out
+			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
 		}
-		if err != nil && !promised(err) && r.lease.Err() == nil {
+		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
 			w.refused(err)
 		}
 		return err
@@ -100,7 +101,7 @@ func (r *run) write(t *store.Transition) error {
 func (w *refusing) refused(err error) {
 	r, now := w.r, time.Now()
 	r.giveUp(&w.stop)
-	text, lasting := r.secrets.message(err), courier.IsPermanent(err)
+	text, lasting := r.secrets.Message(err), courier.IsPermanent(err)
 	r.e.mu.Lock()
 	k := r.e.refusals[r.x.ID]
 	if k == nil {
@@ -140,7 +141,7 @@ func (w *refusing) leave(text string) {
 		return // it ends the lease anyway
 	}
 	if t.Start != nil {
-		t.Start, t.Marks = nil, r.unstarted
+		t.Start, t.Counters = nil, r.unstarted
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
@@ -156,8 +157,8 @@ func (w *refusing) end() {
 	e.mu.Lock()
 	delete(e.refusals, w.r.x.ID)
 	e.mu.Unlock()
-	signal(e.freed) // for it may claim again
-	signal(e.wake)
+	core.Signal(e.freed) // for it may claim again
+	core.Signal(e.wake)
 }
 
 // blocked reports whether the store refuses what engines write, for a reason that
@@ -179,7 +180,7 @@ func (r *run) regain() {
 	if !r.left.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.lease, storeTimeout)
+	ctx, cancel := context.WithTimeout(r.lease, core.StoreTimeout)
 	defer cancel()
 	sent := time.Now()
 	got, err := r.e.store.Renew(ctx, store.RenewRequest{
@@ -205,12 +206,12 @@ const (
 // breaks a rule of the database's. What made the store refuse is left out.
 func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.scrubbed++
-	at, marks := r.known.Position, r.known.Marks
+	at, marks := r.known.Position, r.known.Counters
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
-		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.error(refusal)),
+		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),
 	}
-	text := r.secrets.message(err.Err)
+	text := r.secrets.Message(err.Err)
 	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress for good; the execution ends as failed", slog.Int64("transition", t.Seq), slog.String("error", text))
 	r.ended = t.Ended
 	for i := range r.ended {

@@ -90,7 +90,7 @@ func denied(c *storetest.Call) error {
 
 func launch(t *testing.T, e *engine.Engine, job courier.Job) courier.ExecutionID {
 	t.Helper()
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), job.Name, nil)
@@ -191,7 +191,7 @@ func TestRefusedForLongGoesBack(t *testing.T) {
 				id := launch(t, e, h.Job(twoSteps))
 				time.Sleep(50 * time.Second)
 				if asked != "" {
-					if _, err := h.Store.Ask(t.Context(), store.Request{Execution: id, Kind: asked, By: "ops"}); err != nil {
+					if _, err := h.Store.Request(t.Context(), store.Request{Execution: id, Kind: asked, By: "ops"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -261,7 +261,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 					id := launch(t, e, h.Job(`{"name": "a", "failure_policy": "retry_step", "steps": [{"type": "demo.b"}, {"type": "demo.a", "id": "big"}]}`))
 					if asked != "" {
 						time.Sleep(100 * time.Millisecond)
-						if _, err := h.Store.Ask(t.Context(), store.Request{Execution: id, Kind: asked, By: "ops"}); err != nil {
+						if _, err := h.Store.Request(t.Context(), store.Request{Execution: id, Kind: asked, By: "ops"}); err != nil {
 							t.Fatal(err)
 						}
 						h.Wait(id).RequireState(courier.Cancelled)
@@ -280,7 +280,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						t.Error(err)
 					}
 					s.Refuse(nil)
-					if err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: "ops"}); err != nil {
+					if _, err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 						t.Fatal(err)
 					}
 					h.Wait(id).RequireState(courier.Completed)

@@ -51,7 +51,7 @@ func (r *run) firstCause(err error) error {
 	if read != nil {
 		r.log.Error("read why the first attempt of the job failed", "error", read)
 	}
-	if first == nil || first.Error == r.secrets.message(err) {
+	if first == nil || first.Error == r.secrets.Message(err) {
 		return err
 	}
 	return fmt.Errorf("%w; attempt 1 of the job had failed in step %d (%s) with: %s", err, first.Step, first.Type, first.Error)

@@ -1,15 +1,18 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -17,15 +20,16 @@ import (
 // running one whose worker is lost, is paused at once; otherwise Pause returns
 // when the request is recorded, and the worker obeys it. A state that does not
 // allow it is a *[courier.TransitionError]; so for the other requests.
-func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by string) error {
-	_, err := e.ask(ctx, id, courier.RequestPause, by)
-	return err
+//
+// Pause returns the execution as it is then, with the request that is pending; so
+// do the other requests.
+func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+	return e.request(ctx, id, courier.RequestPause, by)
 }
 
 // ResumeOptions says who resumes an execution, why, and how.
 type ResumeOptions struct {
-	By     string // who asks for it
-	Reason string // why; it is in the audit
+	By courier.By // who asks for it, and why
 	// Elsewhere begins the execution again from its first step, on any worker, as
 	// the policy retry_job does: for one whose files were in a workspace that is
 	// gone for good. It is the way on for a paused or failed execution with files in a
@@ -47,66 +51,67 @@ type ResumeOptions struct {
 // completed steps left are still there; otherwise the worker that claims it
 // does, and puts it back. A pause that has not taken effect yet is withdrawn. Nil
 // options are the zero ones.
-func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) error {
+func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &ResumeOptions{}
 	}
 	if opt.Elsewhere {
-		_, err := e.request(ctx, store.Request{Execution: id, Kind: courier.RequestRestart, By: opt.By, Reason: opt.Reason})
-		return err
+		return e.request(ctx, id, courier.RequestRestart, opt.By)
 	}
 	x, err := e.store.Execution(ctx, id)
 	if err != nil {
-		return e.requestError(courier.RequestResume, id, err)
+		return x, e.requestError(courier.RequestResume, id, err)
 	}
 	waits := x.State == courier.Paused || x.State == courier.Failed
 	if waits && x.Workspace == e.opt.WorkspaceID {
 		missing, err := e.missingFiles(ctx, &x)
 		if err != nil {
-			return e.requestError(courier.RequestResume, id, err)
+			return x, e.requestError(courier.RequestResume, id, err)
 		}
 		if len(missing) > 0 {
-			return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", id, missingFailure(missing).Message, x.State)
+			return x, courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", id, missingFailure(missing).Message, x.State)
 		}
 	}
-	_, err = e.request(ctx, store.Request{Execution: id, Kind: courier.RequestResume, By: opt.By, Reason: opt.Reason})
-	return err
+	return e.request(ctx, id, courier.RequestResume, opt.By)
 }
 
 // Cancel gives an execution up. One that no worker has is cancelled at once;
 // otherwise Cancel returns when the request is recorded. From then on the
 // execution can only end as cancelled: its step's context ends with the cause
 // [courier.ErrCancelled] and what the step has begun is rolled back.
-func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by string) error {
-	x, err := e.ask(ctx, id, courier.RequestCancel, by)
+func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+	x, err := e.request(ctx, id, courier.RequestCancel, by)
 	if err == nil && x.State == courier.Cancelled {
 		e.discard(ctx, &x)
 	}
-	return err
+	return x, err
 }
 
 // Release lets an execution that was created with Hold go.
-func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by string) error {
-	_, err := e.ask(ctx, id, courier.RequestRelease, by)
-	return err
-}
-
-func (e *Engine) ask(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by string) (courier.Execution, error) {
-	return e.request(ctx, store.Request{Execution: id, Kind: kind, By: by})
+func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+	return e.request(ctx, id, courier.RequestRelease, by)
 }
 
 // request makes a request of the store, and tells of what came of it.
-func (e *Engine) request(ctx context.Context, r store.Request) (courier.Execution, error) {
-	if err := checkText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
+func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
+	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
+	if err := core.CheckText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
-	x, err := e.store.Ask(ctx, r)
+	x, err := e.store.Request(ctx, r)
 	if err != nil {
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	e.wasAsked(&x, &r)
 	return x, nil
+}
+
+// changed writes to the log what has changed besides executions, who has changed
+// it, and why.
+func (e *Engine) changed(kind, name, change string, by courier.By, more ...slog.Attr) {
+	attrs := append([]slog.Attr{slog.String(kind, name), slog.Any("by", by)}, more...)
+	e.log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
 }
 
 // wasAsked tells the run of an execution of what was asked, if it is this
@@ -215,7 +220,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Marks{Base: x.EarlierStarts}}
+	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
 	defer r.endCalls()
@@ -223,18 +228,19 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 	r.rollback(step, x.StepAttempts, false, true)
 }
 
-// SetLimit sets how many executions may run at once: of all, for the scope
+// Set sets how many executions may run at once: of all, for the scope
 // "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
 // for "key:KEY". 0 means any number. The limit holds for all engines on the
 // store, from the next claim on; lowering it stops nothing that runs. Until one
 // is set, the global limit is 5, a job's is that of its definition, and keys
 // have none.
-func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
+func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
+	e := h.e
 	given := scope
 	if scope == "global" {
 		scope = ""
 	}
-	if err := checkText(map[string]string{"scope": scope}); err != nil {
+	if err := core.CheckText(core.Texts(by, "scope", scope)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	switch {
@@ -246,8 +252,37 @@ func (e *Engine) SetLimit(ctx context.Context, scope string, n int) error {
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", given, err)
 	}
-	signal(e.wake)
+	e.changed("limit", given, "set", by, slog.Int("limit", n))
+	core.Signal(e.wake)
 	return nil
+}
+
+// A Limit is how many executions of a scope may run at once.
+type Limit struct {
+	Scope string // "global", "job:NAME" or "key:KEY"
+	Limit int    // 0 means any number
+}
+
+// List returns all limits that were set, in byte order of their scopes.
+func (h Limits) List(ctx context.Context) ([]Limit, error) {
+	settings, err := h.e.store.Settings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	var list []Limit
+	for key, value := range settings {
+		scope, ok := store.LimitScope(key)
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return nil, fmt.Errorf("limits: setting %q: %w", key, err)
+		}
+		list = append(list, Limit{cmp.Or(scope, "global"), n})
+	}
+	slices.SortFunc(list, func(a, b Limit) int { return cmp.Compare(a.Scope, b.Scope) })
+	return list, nil
 }
 
 func isScope(s string) bool {

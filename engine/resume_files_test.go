@@ -58,7 +58,7 @@ func about(got, want time.Duration) bool { return (got - want).Abs() < 5*time.Mi
 // begin defines a job, enqueues it, and lets e run it until nothing moves.
 func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *engine.EnqueueOptions) courier.Execution {
 	t.Helper()
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), job.Name, opt)
@@ -69,7 +69,7 @@ func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *engine.EnqueueO
 		t.Fatal(err)
 	}
 	quiet()
-	x, err = e.Execution(t.Context(), x.ID)
+	x, err = e.Executions().Get(t.Context(), x.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 				if state == courier.Failed {
 					return nil, errors.New("boom")
 				}
-				return nil, operator.Pause(t.Context(), job.Execution(), "ops")
+				return nil, errOf(operator.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"}))
 			})
 			x := begin(t, worker, h.Job(filesJob), nil)
 			if x.State != state {
@@ -105,11 +105,11 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+			if _, err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()
-			x, _ = h.Engine.Execution(t.Context(), x.ID)
+			x, _ = h.Engine.Executions().Get(t.Context(), x.ID)
 			if x.State != state || !reflect.DeepEqual(x.Position, position) || x.StepAttempts != attempts {
 				t.Errorf("after the resume: %s at %v after %d attempts, want %s at %v after %d", x.State, x.Position, x.StepAttempts, state, position, attempts)
 			}
@@ -123,11 +123,11 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(tree, "a"), []byte("longer than it was"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
+			if _, err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
 				t.Errorf("resume where the workspace is at hand: %v", err)
 			}
 			os.Rename(filepath.Join(tree, "a.away"), filepath.Join(tree, "a"))
-			if err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+			if _, err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			r := h.Wait(x.ID).RequireState(courier.Completed)
@@ -169,7 +169,7 @@ func TestResumeIsStored(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		path := filepath.Join(dir, string(x.ID), "a")
-		if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -178,14 +178,14 @@ func TestResumeIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		quiet()
-		if x, _ = one.Execution(t.Context(), x.ID); x.State != courier.Failed || x.Failure.Reason != courier.ReasonFiles || calls != 2 {
+		if x, _ = one.Executions().Get(t.Context(), x.ID); x.State != courier.Failed || x.Failure.Reason != courier.ReasonFiles || calls != 2 {
 			t.Fatalf("%s, %v, %d calls", x.State, x.Failure, calls)
 		}
 		if err := one.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		os.Rename(path+".away", path)
-		if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -263,7 +263,7 @@ func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
 		if r.Attempt != 2 {
 			t.Fatalf("attempt %d", r.Attempt)
 		}
-		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Completed)
@@ -289,15 +289,15 @@ func TestPutBackForgetsNothing(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, string(x.ID), "a")); err != nil {
 			t.Fatal(err)
 		}
-		if err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		quiet()
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Failed || x.StepAttempts != 1 {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Failed || x.StepAttempts != 1 {
 			t.Errorf("put back: %s after %d attempts of the step", x.State, x.StepAttempts)
 		}
 		rec.calls = nil
-		if err := worker.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := worker.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"rollback cancelled"}; !slices.Equal(rec.calls, want) {
@@ -313,7 +313,7 @@ func TestRestartedMarkerCountsItsFailures(t *testing.T) {
 		h.Stub("demo.a", nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.a"},
 			{"type": "flow.if", "config": {"left": "context:1.none", "operator": "equals", "right": 1}}, {"type": "flow.end"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-		if err := errors.Join(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: "ops"}), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Failed)
@@ -355,7 +355,7 @@ func TestNoValuesOfTheFirstPass(t *testing.T) {
 				{"type": "flow.end"},
 				{"type": "demo.look"}]}`), nil)
 			pass = 2
-			if err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+			if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()

@@ -150,7 +150,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 	s.t.Helper()
 	dir := s.t.TempDir()
 	one, two := another(s.t, s.h, st, dir), another(s.t, s.h, s.h.Store, dir)
-	if _, err := one.Define(s.t.Context(), job, nil); err != nil {
+	if _, err := one.Jobs().Define(s.t.Context(), job, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	x, err := one.Enqueue(s.t.Context(), job.Name, &engine.EnqueueOptions{Hold: true})
@@ -158,7 +158,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 		s.t.Fatal(err)
 	}
 	s.id = x.ID
-	if err := errors.Join(one.Release(s.t.Context(), x.ID, "ops"), one.Start(s.t.Context())); err != nil {
+	if err := errors.Join(errOf(one.Release(s.t.Context(), x.ID, courier.By{Actor: "ops"})), one.Start(s.t.Context())); err != nil {
 		s.t.Fatal(err)
 	}
 	x = settled(s.t, one, x.ID)
@@ -169,7 +169,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 		if meanwhile != nil {
 			meanwhile(x.ID, x.State)
 		}
-		if err := errors.Join(two.Resume(s.t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}), two.Start(s.t.Context())); err != nil {
+		if err := errors.Join(errOf(two.Resume(s.t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(s.t.Context())); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func settled(t *testing.T, e *engine.Engine, id courier.ExecutionID) courier.Exe
 	t.Helper()
 	for range 100 {
 		quiet()
-		x, err := e.Execution(t.Context(), id)
+		x, err := e.Executions().Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,9 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 		for n := -2; n < len(calls)-1; n++ {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				s := newScene(t, h)
-				pause := func() error { return another(t, h, h.Store, t.TempDir()).Pause(t.Context(), s.id, "ops") }
+				pause := func() error {
+					return errOf(another(t, h, h.Store, t.TempDir()).Pause(t.Context(), s.id, courier.By{Actor: "ops"}))
+				}
 				s.fault = func(i int, c *call) error {
 					if i == n {
 						if err := pause(); err != nil {
@@ -335,7 +337,7 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 				var once bool
 				st := storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 					err := do(ctx)
-					queued := n == -2 && c.Method == "Ask"
+					queued := n == -2 && c.Method == "Request"
 					claimed := n == -1 && c.Method == "Claim" && len(c.Result.(store.Claims).List) > 0
 					if err == nil && (queued || claimed) && !once { // other calls may be made at the same time
 						once = true

@@ -233,7 +233,7 @@ func TestCleanupAfterAnInterruption(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.execute = nil
-		if err := errors.Join(two.Pause(t.Context(), x.ID, "ops"), two.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}), two.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(two.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(two.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.tidy completed")
@@ -246,7 +246,7 @@ func TestCleanupAfterAnInterruption(t *testing.T) {
 func TestNoCleanupWithoutAnAttempt(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			return nil, h.Engine.Pause(t.Context(), job.Execution(), "ops")
+			return nil, errOf(h.Engine.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"}))
 		})
 		s := new(tidy)
 		courier.Register(h.Registry, "demo.tidy", s, nil)
@@ -254,7 +254,7 @@ func TestNoCleanupWithoutAnAttempt(t *testing.T) {
 		if x.State != courier.Paused || x.StepAttempts != 0 {
 			t.Fatalf("%s after %d attempts", x.State, x.StepAttempts)
 		}
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -303,7 +303,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 		s := &tidy{fails: 1}
 		courier.Register(h.Registry, "demo.tidy", s, nil)
 		x := begin(t, e, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60}`)), nil)
-		if err := e.Cancel(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := e.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Cancelled)
@@ -325,12 +325,12 @@ func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
 		courier.Register(h.Registry, "demo.tidy", s, nil)
 		x := begin(t, h.Engine, h.Job(tidyJob(`{"type": "retry_step", "max_retries": 2, "backoff_base_seconds": 10}`)), nil)
 		time.Sleep(15 * time.Second) // the second retry comes after 30 s
-		if err := h.Engine.Pause(t.Context(), x.ID, "ops"); err != nil {
+		if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		resumed := time.Now()
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Failed)
@@ -400,7 +400,7 @@ func TestRetryJob(t *testing.T) {
 			t.Errorf("a failed execution keeps its files: %v", err)
 		}
 		fails = 1
-		if err := e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		// The budget is fresh: one more failure starts the job over once more.
@@ -422,7 +422,7 @@ func TestPauseBetweenAttemptsOfTheJob(t *testing.T) {
 		h.Stub("demo.a", couriertest.Returns(m{"x": 1}))
 		h.Stub("demo.b", couriertest.Fails(errBoom))
 		x := begin(t, h.Engine, h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}, {"type": "demo.b"}]}`), nil)
-		if err := errors.Join(h.Engine.Pause(t.Context(), x.ID, "ops"), h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"})); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		quiet()

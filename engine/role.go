@@ -22,7 +22,7 @@ func roleOf[R any](e *Engine, keeps string) (R, error) {
 	return r, nil
 }
 
-func (e *Engine) agenda() (store.Agenda, error)     { return roleOf[store.Agenda](e, "schedules") }
+func (e *Engine) agenda() (store.Schedules, error)  { return roleOf[store.Schedules](e, "schedules") }
 func (e *Engine) monitors() (store.Monitors, error) { return roleOf[store.Monitors](e, "monitors") }
 func (e *Engine) chains() (store.Chains, error)     { return roleOf[store.Chains](e, "chain executions") }
 
@@ -54,7 +54,7 @@ func (noStore) Load(context.Context, store.Kind, string, int) (d store.Definitio
 	return d, errNoStore
 }
 
-func (noStore) List(context.Context, store.Kind, string, int) ([]store.Definition, error) {
+func (noStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
 	return nil, errNoStore
 }
 
@@ -78,7 +78,7 @@ func (noStore) Await(context.Context, []string, uint64) error { return errNoStor
 
 func (noStore) Apply(context.Context, store.Transition) error { return errNoStore }
 
-func (noStore) Ask(context.Context, store.Request) (x courier.Execution, err error) {
+func (noStore) Request(context.Context, store.Request) (x courier.Execution, err error) {
 	return x, errNoStore
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -25,13 +26,13 @@ type run struct {
 	walk    *flow.Walk
 	vals    *values
 	seq     int64 // of the last audit entry
-	marks   store.Marks
+	marks   store.Counters
 	current *courier.StepExecution  // the present step, as the store knows it
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
 	known   standing                // what the store knows
 	// unstarted are the marks before those of the attempt that a write starts.
-	unstarted store.Marks
+	unstarted store.Counters
 	scrubbed  int         // see scrubbedOutputs
 	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
 	over      bool        // a write has ended the lease
@@ -58,15 +59,15 @@ type run struct {
 	err       *courier.StepError
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
-	// by patience. steps ends also when a step has to stop, with the reason as its
+	// by callTimeout. steps ends also when a step has to stop, with the reason as its
 	// cause.
-	lease     context.Context
-	lost      context.CancelCauseFunc
-	patience  patience
-	steps     context.Context
-	interrupt context.CancelCauseFunc
-	watchdog  *time.Timer
-	deadline  *time.Timer // of the whole execution; nil if it has no timeout
+	lease       context.Context
+	lost        context.CancelCauseFunc
+	callTimeout core.CallTimeout
+	steps       context.Context
+	interrupt   context.CancelCauseFunc
+	watchdog    *time.Timer
+	deadline    *time.Timer // of the whole execution; nil if it has no timeout
 
 	stop    <-chan struct{} // closed when the execution is to be handed over
 	request atomic.Pointer[store.Renewed]
@@ -75,7 +76,7 @@ type run struct {
 // A standing is where an execution stands in the store.
 type standing struct {
 	courier.Position
-	store.Marks
+	store.Counters
 }
 
 // errExecutionTimeout is the cause with which steps end when the whole
@@ -86,10 +87,10 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 // sent is when the claim was sent.
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
-		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Marks, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Marks}, claimed: sent,
+		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
+		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Counters}, claimed: sent,
 	}
-	r.reclaimed = c.Marks.Reclaims > 0 || c.Lost != nil
+	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
 	r.watchdog = time.AfterFunc(e.validity(sent), func() {
 		if !r.left.Load() {
@@ -102,7 +103,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 			r.interrupt(errExecutionTimeout)
 		}
 	}
-	e.notices.heard()
+	e.notifications.Wake()
 	r.logClaimed(c)
 	switch {
 	case c.First:
@@ -126,10 +127,10 @@ func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
 		r.secrets = new(redactor)
 	}
-	r.log = slog.New(&redactHandler{r.e.log.Handler(), r.secrets}).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), &r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
-	r.patience.parent = r.lease
+	r.callTimeout.Parent = r.lease
 	r.steps, r.interrupt = context.WithCancelCause(r.lease)
 }
 
@@ -195,11 +196,11 @@ func (r *run) drive(c *store.Claimed) {
 func (r *run) started(s *courier.StepExecution) bool {
 	select {
 	case <-r.stop:
-		return r.handOver(false)
+		return r.requeue(false)
 	default:
 	}
 	if r.request.Load() != nil {
-		return r.handOver(false)
+		return r.requeue(false)
 	}
 	return r.settle(s.Step, s.Attempt, r.attempt(s.Step, s.Attempt, false))
 }
@@ -217,13 +218,13 @@ func (r *run) close() {
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
 	r.endCalls()
-	r.patience.end()
+	r.callTimeout.End()
 	r.closeResources()
 }
 
 func (r *run) closeResources() {
 	if err := r.res.Close(); err != nil {
-		r.log.Warn("close resources", "error", r.secrets.clean(err.Error()))
+		r.log.Warn("close resources", "error", r.secrets.Clean(err.Error()))
 	}
 }
 
@@ -264,7 +265,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	if err != nil {
 		if s := c.Started; s != nil {
 			ended := *s
-			ended.State, ended.Reason, ended.Error = courier.StepFailed, courier.ReasonDefinition, r.secrets.message(err)
+			ended.State, ended.Reason, ended.Error = courier.StepFailed, courier.ReasonDefinition, r.secrets.Message(err)
 			r.ended = append(r.ended, ended)
 		}
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, pos)
@@ -276,7 +277,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}
-	return r.marks.Resumed == "" || r.checkFiles(c.Marks)
+	return r.marks.Resumed == "" || r.checkFiles(c.Counters)
 }
 
 // restart returns where a resume begins. Steps of a loop that starts again get
@@ -325,7 +326,7 @@ func (r *run) poisoned(lost *courier.StepExecution) {
 
 // checkFiles puts a resumed execution back into its former state, with the marks
 // that it had, if files that completed steps left are gone.
-func (r *run) checkFiles(former store.Marks) bool {
+func (r *run) checkFiles(former store.Counters) bool {
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
 	missing, err := r.e.missingFiles(ctx, &r.x)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -14,14 +15,15 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// SetSchedule checks a schedule and saves it under its name, so that started
+// Set checks a schedule and saves it under its name, so that started
 // engines on the same store fire it. If it equals the one that is there, that
 // one is returned, as it stands, and nothing is saved: a program may set its
 // schedules whenever it starts. Otherwise it replaces that one and goes on
 // where that one was; if its ticks change, the next is the first after now. The
 // error of a schedule that can't be saved is a *[courier.ScheduleError], which
 // lists everything that is wrong with it.
-func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.Schedule, error) {
+func (h Schedules) Set(ctx context.Context, s courier.Schedule, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
@@ -37,14 +39,23 @@ func (e *Engine) SetSchedule(ctx context.Context, s courier.Schedule) (courier.S
 	if len(problems) > 0 {
 		return courier.Schedule{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
 	}
+	if err := core.CheckText(core.Texts(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
 	got, err := e.changeSchedule(ctx, a, s.Name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
-		return setSchedule(old, &s, body, c, now)
+		put, err := setSchedule(old, &s, body, c, now)
+		changed = err == nil
+		return put, err
 	})
 	if problems, ok := errors.AsType[*courier.ScheduleError](err); ok {
 		return courier.Schedule{}, problems
 	}
 	if err != nil {
 		return fail(err)
+	}
+	if changed {
+		e.changed("schedule", s.Name, "set", by)
 	}
 	return got, nil
 }
@@ -87,7 +98,7 @@ func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage,
 	if old != nil {
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
-		if sameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
+		if core.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
 			return put, errUnchanged
 		}
 	}
@@ -134,7 +145,7 @@ const maxChanges = 20
 
 // changeSchedule saves what change makes of a schedule, which is nil if there is
 // none, until nobody has changed it meanwhile.
-func (e *Engine) changeSchedule(ctx context.Context, a store.Agenda, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
+func (e *Engine) changeSchedule(ctx context.Context, a store.Schedules, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
 	for n := 1; ; n++ {
 		t, err := a.Schedules(ctx, store.ScheduleFilter{Name: name})
 		if err != nil {
@@ -203,13 +214,13 @@ func (e *Engine) checkTarget(ctx context.Context, s *courier.Schedule) ([]courie
 	}
 	p, err := e.program(ctx, s.Job, 0)
 	if errors.Is(err, courier.ErrNotFound) {
-		return []courier.Problem{{Step: -1, Field: "job", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "job", Message: core.PlainMessage(err)}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := e.execution(p, "", &EnqueueOptions{Params: s.Params}); err != nil {
-		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "params", Message: core.PlainMessage(err)}}, nil
 	}
 	return nil, nil
 }
@@ -219,18 +230,19 @@ func (e *Engine) checkChainTarget(ctx context.Context, s *courier.Schedule) ([]c
 	_, err := e.prepareChain(ctx, s.Chain, &ChainOptions{Params: s.Params})
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
-		return []courier.Problem{{Step: -1, Field: "chain", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "chain", Message: core.PlainMessage(err)}}, nil
 	case errors.Is(err, courier.ErrInvalid):
-		return []courier.Problem{{Step: -1, Field: "params", Message: plainMessage(err)}}, nil
+		return []courier.Problem{{Step: -1, Field: "params", Message: core.PlainMessage(err)}}, nil
 	}
 	return nil, err
 }
 
-// EnableSchedule lets a schedule that was disabled or paused fire again, from
+// Enable lets a schedule that was disabled or paused fire again, from
 // the first tick after now on; the count of its failures begins anew. Of one
-// that is neither, it changes nothing. By names who wants it. The error of a
+// that is neither, it changes nothing. The error of a
 // schedule that has no tick any more is a *[courier.ScheduleError].
-func (e *Engine) EnableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+func (h Schedules) Enable(ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	return e.switchSchedule(ctx, "enable", name, by, func(s *store.Schedule, now time.Time) error {
 		if !s.Disabled && !s.Paused {
 			return errUnchanged
@@ -248,23 +260,22 @@ func (e *Engine) EnableSchedule(ctx context.Context, name, by string) (courier.S
 	})
 }
 
-// DisableSchedule keeps a schedule from firing until it is enabled. Ticks that
-// come meanwhile are not made up for. By names who wants it.
-func (e *Engine) DisableSchedule(ctx context.Context, name, by string) (courier.Schedule, error) {
+// Disable keeps a schedule from firing until it is enabled. Ticks that
+// come meanwhile are not made up for.
+func (h Schedules) Disable(ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+	e := h.e
 	return e.switchSchedule(ctx, "disable", name, by, func(s *store.Schedule, _ time.Time) error {
 		if s.Disabled {
 			return errUnchanged
 		}
 		s.Disabled, s.Waiting, s.Next, s.Due = true, false, time.Time{}, time.Time{}
-		if s.Reason = "it was disabled"; by != "" {
-			s.Reason = "it was disabled by " + by
-		}
+		s.Reason = "it was disabled" + by.String()
 		return nil
 	})
 }
 
 // switchSchedule changes a schedule that must be there.
-func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, change func(*store.Schedule, time.Time) error) (courier.Schedule, error) {
+func (e *Engine) switchSchedule(ctx context.Context, verb, name string, by courier.By, change func(*store.Schedule, time.Time) error) (courier.Schedule, error) {
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
 	}
@@ -272,7 +283,7 @@ func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, chan
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(map[string]string{"By": by}); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
 	got, err := e.changeSchedule(ctx, a, name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
@@ -286,12 +297,17 @@ func (e *Engine) switchSchedule(ctx context.Context, verb, name, by string, chan
 	if err != nil {
 		return fail(err)
 	}
+	e.changed("schedule", name, verb+"d", by)
 	return got, nil
 }
 
-// RemoveSchedule removes a schedule. What it has started goes on.
-func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
+// Remove removes a schedule. What it has started goes on.
+func (h Schedules) Remove(ctx context.Context, name string, by courier.By) error {
+	e := h.e
 	a, err := e.agenda()
+	if err == nil {
+		err = core.CheckText(core.Texts(by))
+	}
 	if err == nil {
 		err = a.RemoveSchedule(ctx, name)
 	}
@@ -301,13 +317,15 @@ func (e *Engine) RemoveSchedule(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
 	}
+	e.changed("schedule", name, "removed", by)
 	return nil
 }
 
-// Schedule returns a schedule as it stands, with a value in every field that has a
+// Get returns a schedule as it stands, with a value in every field that has a
 // default.
-func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, error) {
-	list, err := e.Schedules(ctx, store.ScheduleFilter{Name: name})
+func (h Schedules) Get(ctx context.Context, name string) (courier.Schedule, error) {
+	e := h.e
+	list, err := e.Schedules().List(ctx, store.ScheduleFilter{Name: name})
 	if err != nil {
 		return courier.Schedule{}, err
 	}
@@ -321,8 +339,9 @@ func (e *Engine) Schedule(ctx context.Context, name string) (courier.Schedule, e
 	return list[0], nil
 }
 
-// Schedules returns a page of schedules, in byte order of their names.
-func (e *Engine) Schedules(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
+// List returns a page of schedules, in byte order of their names.
+func (h Schedules) List(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
+	e := h.e
 	a, err := e.agenda()
 	if err != nil {
 		return nil, fmt.Errorf("schedules: %w", err)
@@ -338,7 +357,7 @@ func (e *Engine) Schedules(ctx context.Context, f store.ScheduleFilter) ([]couri
 	return list, nil
 }
 
-func (e *Engine) unknownSchedule(ctx context.Context, a store.Agenda, name string) error {
+func (e *Engine) unknownSchedule(ctx context.Context, a store.Schedules, name string) error {
 	var names []string
 	t, _ := a.Schedules(ctx, store.ScheduleFilter{})
 	for i := range t.List {

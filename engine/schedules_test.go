@@ -63,7 +63,7 @@ func TestBadSchedules(t *testing.T) {
 			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"day": "\xff"}}, []string{"params: "}},
 			{courier.Schedule{Name: "x", Job: "job", At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"at: ", "between the years 1970 and 2200"}},
 		} {
-			_, err := f.engines[0].SetSchedule(f.t.Context(), tt.s)
+			_, err := f.engines[0].Schedules().Set(f.t.Context(), tt.s, courier.By{})
 			problems, ok := errors.AsType[*courier.ScheduleError](err)
 			if !ok || !errors.Is(err, courier.ErrInvalid) || len(problems.Problems) == 0 {
 				t.Errorf("%+v: %v", tt.s, err)
@@ -75,7 +75,7 @@ func TestBadSchedules(t *testing.T) {
 				}
 			}
 		}
-		if list, err := f.engines[0].Schedules(f.t.Context(), store.ScheduleFilter{}); err != nil || len(list) != 1 {
+		if list, err := f.engines[0].Schedules().List(f.t.Context(), store.ScheduleFilter{}); err != nil || len(list) != 1 {
 			t.Errorf("saved: %v, %v", list, err)
 		}
 	})
@@ -133,7 +133,7 @@ func TestSetAgain(t *testing.T) {
 		if again := f.set(s); !reflect.DeepEqual(again, first) {
 			t.Errorf("set again: %+v, was %+v", again, first)
 		}
-		if off, err := e.DisableSchedule(ctx, "s", "ada"); err != nil || !off.Disabled || off.Reason != "it was disabled by ada" || !off.NextFire.IsZero() {
+		if off, err := e.Schedules().Disable(ctx, "s", courier.By{Actor: "ada"}); err != nil || !off.Disabled || off.Reason != "it was disabled by ada" || !off.NextFire.IsZero() {
 			t.Errorf("disabled: %+v, %v", off, err)
 		}
 		if again := f.set(s); !again.Disabled {
@@ -143,7 +143,7 @@ func TestSetAgain(t *testing.T) {
 		if again := f.set(s); !again.Disabled || !again.NextFire.IsZero() {
 			t.Errorf("changing it has enabled it: %+v", again)
 		}
-		if on, err := e.EnableSchedule(ctx, "s", "bob"); err != nil || on.Disabled || on.Reason != "" || !on.NextFire.Equal(first.NextFire) {
+		if on, err := e.Schedules().Enable(ctx, "s", courier.By{Actor: "bob"}); err != nil || on.Disabled || on.Reason != "" || !on.NextFire.Equal(first.NextFire) {
 			t.Errorf("enabled: %+v, %v", on, err)
 		}
 		s.Params = m{"day": "sunday"}
@@ -161,11 +161,11 @@ func TestSetAgain(t *testing.T) {
 		if got := f.schedule("s"); !got.Disabled {
 			t.Errorf("it is %+v", got)
 		}
-		if err := e.RemoveSchedule(ctx, "s"); err != nil {
+		if err := e.Schedules().Remove(ctx, "s", courier.By{}); err != nil {
 			t.Error(err)
 		}
 		for _, err := range []error{
-			e.RemoveSchedule(ctx, "s"), second(e.Schedule(ctx, "s")), second(e.EnableSchedule(ctx, "s", "")), second(e.DisableSchedule(ctx, "s", "")),
+			e.Schedules().Remove(ctx, "s", courier.By{}), second(e.Schedules().Get(ctx, "s")), second(e.Schedules().Enable(ctx, "s", courier.By{})), second(e.Schedules().Disable(ctx, "s", courier.By{})),
 		} {
 			if !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `there is no schedule "s"`) {
 				t.Errorf("of one that is not there: %v", err)
@@ -214,7 +214,7 @@ func TestFires(t *testing.T) {
 		f.set(courier.Schedule{Name: "at", At: start.Add(11 * time.Minute)})
 		f.run(10 * time.Minute)
 		f.want("at", start, 100, 660)
-		if _, err := f.engines[0].EnableSchedule(f.t.Context(), "at", "ada"); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "in the past") {
+		if _, err := f.engines[0].Schedules().Enable(f.t.Context(), "at", courier.By{Actor: "ada"}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "in the past") {
 			t.Errorf("enabling what has fired: %v", err)
 		}
 	})
@@ -347,7 +347,7 @@ func TestPausesAfterFailures(t *testing.T) {
 			t.Errorf("after three failures: %+v", s)
 		}
 		fails = false
-		if s, err := f.engines[0].EnableSchedule(t.Context(), "s", "ada"); err != nil || s.Paused || s.Failures != 0 || !s.NextFire.Equal(start.Add(11*time.Minute)) {
+		if s, err := f.engines[0].Schedules().Enable(t.Context(), "s", courier.By{Actor: "ada"}); err != nil || s.Paused || s.Failures != 0 || !s.NextFire.Equal(start.Add(11*time.Minute)) {
 			t.Errorf("enabled: %+v, %v", s, err)
 		}
 		f.run(2 * time.Minute)
@@ -366,7 +366,7 @@ func TestPausesAfterFailures(t *testing.T) {
 func TestProblemsStayAlone(t *testing.T) {
 	inFleet(t, func(f *fleet, _ time.Time) {
 		start := time.Now().UTC()
-		a, ok := f.store.(store.Agenda)
+		a, ok := f.store.(store.Schedules)
 		if !ok {
 			t.Fatal("the store keeps no schedules")
 		}
@@ -413,8 +413,8 @@ func TestProblemsStayAlone(t *testing.T) {
 func TestNoAgenda(t *testing.T) {
 	type bare struct{ store.Store }
 	e := engine.New(bare{memstore.New()}, new(courier.Registry), &engine.Options{Workspace: t.TempDir()})
-	_, err := e.SetSchedule(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour})
-	for _, err := range []error{err, e.RemoveSchedule(t.Context(), "s"), second(e.Schedule(t.Context(), "s")), second(e.EnableSchedule(t.Context(), "s", ""))} {
+	_, err := e.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{})
+	for _, err := range []error{err, e.Schedules().Remove(t.Context(), "s", courier.By{}), second(e.Schedules().Get(t.Context(), "s")), second(e.Schedules().Enable(t.Context(), "s", courier.By{}))} {
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "keeps no schedules") {
 			t.Errorf("error %v", err)
 		}

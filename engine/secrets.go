@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 )
 
 // A secretError says that a secret could not be had.
@@ -24,11 +23,11 @@ func (e *secretError) Unwrap() error { return e.err }
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	return r.e.secretFor(ctx, q, r.secrets)
+	return r.e.secretFor(ctx, q, &r.secrets.Redactor)
 }
 
 // secretFor resolves a secret, which known remembers.
-func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *redactor) (string, error) {
+func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *core.Redactor) (string, error) {
 	if e.opt.Secrets == nil {
 		return "", courier.Permanent(&secretError{q.Name, errors.New("no secrets are configured; set engine.Options.Secrets")})
 	}
@@ -40,55 +39,8 @@ func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *
 	return v, nil
 }
 
-// A redactor knows the secrets that an execution has used. All text that leaves
-// a step goes through one of its methods, before it is cut.
-type redactor struct{ courier.Redactor }
-
-// clean returns text without secrets, to be shown or logged.
-func (d *redactor) clean(s string) string { return d.Redact(s) }
-
-// error returns err with a text without secrets; errors.Is and errors.As see
-// the original.
-func (d *redactor) error(err error) error {
-	text, ok := errorText(err)
-	if clean := d.clean(text); !ok || clean != text {
-		return &redactedError{clean, err}
-	}
-	return err
-}
-
-// errorText is the text of an error; ok is false if the error has none of its
-// own, since its method panics, as that of a nil pointer does.
-func errorText(err error) (text string, ok bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			text = fmt.Sprintf("an error of type %T whose method Error panics: %v", err, p)
-		}
-	}()
-	return err.Error(), true
-}
-
-type redactedError struct {
-	text string
-	err  error
-}
-
-func (e *redactedError) Error() string { return e.text }
-func (e *redactedError) Unwrap() error { return e.err }
-
-// maxMessage is how many bytes of an error are kept.
-const maxMessage = 8 << 10
-
-// message is the text of an error as it can be stored and shown: without
-// secrets, NUL and invalid UTF-8, and not too long.
-func (d *redactor) message(err error) string {
-	text, _ := errorText(err)
-	s := d.clean(text)
-	if len(s) > maxMessage {
-		s = s[:maxMessage] + "... (cut)"
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
+// A redactor is a [core.Redactor] that also looks at what a step has left.
+type redactor struct{ core.Redactor }
 
 // leaks reports a secret in the outputs of a step.
 func (d *redactor) leaks(outputs json.RawMessage) error {
@@ -111,7 +63,7 @@ func (d *redactor) clear(o *outcome) {
 	if o.err == nil {
 		err := d.leaks(o.outputs)
 		if at := slices.IndexFunc(o.files, named); err == nil && at >= 0 {
-			err = fmt.Errorf("the path of a file, %s, contains the secret %q; paths are stored, so leave it out", d.clean(o.files[at].Path), d.Find(o.files[at].Path))
+			err = fmt.Errorf("the path of a file, %s, contains the secret %q; paths are stored, so leave it out", d.Clean(o.files[at].Path), d.Find(o.files[at].Path))
 		}
 		if err != nil {
 			o.err, o.reason, o.outputs = courier.Permanent(err), courier.ReasonError, nil
@@ -120,85 +72,4 @@ func (d *redactor) clear(o *outcome) {
 	if o.err != nil && slices.ContainsFunc(o.files, named) {
 		o.files = slices.DeleteFunc(slices.Clone(o.files), named)
 	}
-}
-
-// A redactHandler keeps secrets out of what a step logs.
-type redactHandler struct {
-	slog.Handler
-	secrets *redactor
-}
-
-// Handle hands on the record without secrets.
-func (h *redactHandler) Handle(ctx context.Context, rec slog.Record) error {
-	if h.secrets.Empty() {
-		return h.Handler.Handle(ctx, rec)
-	}
-	clean := slog.NewRecord(rec.Time, rec.Level, h.secrets.clean(rec.Message), rec.PC)
-	rec.Attrs(func(a slog.Attr) bool {
-		clean.AddAttrs(h.attr(a))
-		return true
-	})
-	return h.Handler.Handle(ctx, clean)
-}
-
-// WithAttrs returns a handler that adds attributes.
-func (h *redactHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	clean := attrs
-	if !h.secrets.Empty() {
-		clean = make([]slog.Attr, len(attrs))
-		for i, a := range attrs {
-			clean[i] = h.attr(a)
-		}
-	}
-	return &redactHandler{h.Handler.WithAttrs(clean), h.secrets}
-}
-
-// WithGroup returns a handler that puts attributes into a group.
-func (h *redactHandler) WithGroup(name string) slog.Handler {
-	return &redactHandler{h.Handler.WithGroup(h.secrets.clean(name)), h.secrets}
-}
-
-// attr is an attribute without secrets. What it looks like is for the handler
-// to decide, unless it would show one.
-func (h *redactHandler) attr(a slog.Attr) slog.Attr {
-	a.Key, a.Value = h.secrets.clean(a.Key), a.Value.Resolve()
-	switch a.Value.Kind() {
-	case slog.KindGroup:
-		group := slices.Clone(a.Value.Group())
-		for i := range group {
-			group[i] = h.attr(group[i])
-		}
-		a.Value = slog.GroupValue(group...)
-	case slog.KindAny:
-		for _, text := range shownAs(a.Value.Any()) {
-			if clean := h.secrets.clean(text); clean != text {
-				a.Value = slog.StringValue(clean)
-				break
-			}
-		}
-	case slog.KindTime, slog.KindDuration, slog.KindBool:
-	default:
-		if text := a.Value.String(); h.secrets.clean(text) != text {
-			a.Value = slog.StringValue(h.secrets.clean(text))
-		}
-	}
-	return a
-}
-
-// shownAs is what handlers write for a value.
-func shownAs(v any) []string {
-	if b, ok := v.([]byte); ok {
-		return []string{string(b)}
-	}
-	texts := []string{fmt.Sprintf("%+v", v)}
-	if _, ok := v.(error); ok {
-		return texts
-	}
-	func() {
-		defer func() { _ = recover() }() // as the handler will have to
-		if raw, err := json.Marshal(v); err == nil {
-			texts = append(texts, string(raw))
-		}
-	}()
-	return texts
 }

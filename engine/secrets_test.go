@@ -102,7 +102,7 @@ func TestSecretsInAllForms(t *testing.T) {
 					continue
 				}
 				job := h.Job(fmt.Sprintf(`{"name": "tell", "steps": [{"id": "it", "type": "demo.tell", "config": {"secret": "secret:%s", "form": %q, "way": %q}}]}`, name, form, way))
-				report, err := h.Engine.DryRun(t.Context(), job, nil)
+				report, err := h.Engine.Jobs().DryRun(t.Context(), job, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -201,14 +201,14 @@ func TestSecretsByPolicy(t *testing.T) {
 		h.Run(h.Job(`{"name": "other-in", "failure_policy": {"type": "retry_step"}, "steps": [`+step+`]}`), nil).
 			RequireState(courier.Failed).RequireError(`not for the job "other-in"`)
 	}
-	report, err := h.Engine.DryRun(t.Context(), h.Job(`{"name": "other-in", "steps": [{"type": "demo.config", "config": {"k": "secret:acme/key"}}]}`), nil)
+	report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "other-in", "steps": [{"type": "demo.config", "config": {"k": "secret:acme/key"}}]}`), nil)
 	if err != nil || report.OK() || !asked[len(asked)-1].DryRun {
 		t.Errorf("the dry run says %v, %v; it asked for %+v", report, err, asked[len(asked)-1])
 	}
-	_, err = h.Engine.Subscribe(t.Context(), courier.Subscription{
+	_, err = h.Engine.Subscriptions().Set(t.Context(), courier.Subscription{
 		Name: "other-desk", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
 		Webhook: &courier.WebhookTarget{URL: "https://93.184.215.14/", Secrets: []string{"secret:acme/key"}},
-	})
+	}, courier.By{})
 	if err == nil || !strings.Contains(err.Error(), "acme/key") || asked[len(asked)-1].Subscription != "other-desk" {
 		t.Errorf("the subscription got its secret: %v; it asked for %+v", err, asked[len(asked)-1])
 	}
@@ -229,9 +229,9 @@ func TestSecretsOfMonitors(t *testing.T) {
 			return "canary-QzPlain7", nil
 		},
 	})
-	_, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil)
+	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil)
 	if err == nil {
-		_, err = e.SetMonitor(t.Context(), courier.Monitor{Name: "acme-in", Lister: "demo", Path: "/in", Job: "job"})
+		_, err = e.Monitors().Set(t.Context(), courier.Monitor{Name: "acme-in", Lister: "demo", Path: "/in", Job: "job"}, courier.By{})
 	}
 	if err = errors.Join(err, e.Start(t.Context())); err != nil {
 		t.Fatal(err)

@@ -33,10 +33,10 @@ func enqueueMany(t *testing.T, h *couriertest.Harness, e *engine.Engine, wait co
 		return wait(c, job, cfg)
 	})
 	h.Stub("demo.c", nil)
-	if err := e.SetLimit(t.Context(), "global", 0); err != nil {
+	if err := e.Limits().Set(t.Context(), "global", 0, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Define(t.Context(), h.Job(manyJob), nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), h.Job(manyJob), nil); err != nil {
 		t.Fatal(err)
 	}
 	ids := make([]courier.ExecutionID, many)
@@ -62,7 +62,7 @@ func enqueueMany(t *testing.T, h *couriertest.Harness, e *engine.Engine, wait co
 func requireHandedOver(t *testing.T, h *couriertest.Harness, ids []courier.ExecutionID, returned *sync.Map, second string) {
 	t.Helper()
 	for _, id := range ids {
-		audit, err := h.Engine.Audit(t.Context(), id)
+		audit, err := h.Engine.Executions().Audit(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestStopTwice(t *testing.T) {
 		if err := e.Stop(t.Context()); err != nil || !about(time.Since(start), 5*time.Second) {
 			t.Errorf("a stop of an engine that has stopped: %v after %v", err, time.Since(start))
 		}
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Queued || x.Current != nil {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Queued || x.Current != nil {
 			t.Errorf("the execution is %s", x.State)
 		}
 	})
@@ -240,12 +240,12 @@ func TestEndOfContextHandsOver(t *testing.T) {
 		quiet()
 		cancel()
 		time.Sleep(29 * time.Second)
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Running {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Running {
 			t.Errorf("before the soft stop is over, it is %s", x.State)
 		}
 		time.Sleep(time.Second)
 		quiet()
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Queued {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Queued {
 			t.Errorf("after the soft stop it is %s", x.State)
 		}
 		s.execute = nil
@@ -268,7 +268,7 @@ func TestStopsUseNoAttempt(t *testing.T) {
 			if err := e.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			x, _ = h.Engine.Execution(t.Context(), x.ID)
+			x, _ = h.Engine.Executions().Get(t.Context(), x.ID)
 			if x.State != courier.Queued || x.Workspace != "tree" || x.Position.Step != 1 || x.Failure != nil || x.DueAt.After(time.Now()) {
 				t.Fatalf("after the stop: %+v", x)
 			}
@@ -315,7 +315,7 @@ func TestStopMeetsRequests(t *testing.T) {
 				if state == courier.Cancelled {
 					ask = operator.Cancel
 				}
-				if err := ask(t.Context(), x.ID, "ops"); err != nil {
+				if _, err := ask(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -328,7 +328,7 @@ func TestStopMeetsRequests(t *testing.T) {
 				want = append(want, "rollback cancelled 1")
 			}
 			s.require(t, want...)
-			if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != state {
+			if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != state {
 				t.Fatalf("the execution is %s, want %s", x.State, state)
 			}
 			_, err := os.Stat(filepath.Join(dir, string(x.ID)))
@@ -339,7 +339,7 @@ func TestStopMeetsRequests(t *testing.T) {
 				return
 			}
 			s.execute = nil
-			if err := errors.Join(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}), e.Start(t.Context())); err != nil {
+			if err := errors.Join(errOf(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), e.Start(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.tidy completed"))
@@ -369,7 +369,7 @@ func TestStopDuringAClaim(t *testing.T) {
 			if err := e.Stop(t.Context()); err != nil || !about(time.Since(start), 3*time.Second) {
 				t.Errorf("Stop: %v after %v", err, time.Since(start))
 			}
-			if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Queued || x.StartedAt.IsZero() || len(a.Calls()) != 0 {
+			if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Queued || x.StartedAt.IsZero() || len(a.Calls()) != 0 {
 				t.Errorf("the execution is %s, %d calls", x.State, len(a.Calls()))
 			}
 			if claims != 1 {
@@ -463,7 +463,7 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 					t.Errorf("Stop took %v, want at most %v", took, soft+test.most)
 				}
 				t.Logf("Stop took %v", took)
-				x, _ = h.Engine.Execution(t.Context(), x.ID)
+				x, _ = h.Engine.Executions().Get(t.Context(), x.ID)
 				if want := map[bool]courier.State{true: courier.Running, false: courier.Queued}[test.forGood]; x.State != want {
 					t.Errorf("the execution is %s, want %s", x.State, want)
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -37,7 +38,7 @@ type waste struct {
 // lookForStranded looks for executions that no worker takes, after a claim that
 // left something, and warns of them. It does not wait for that.
 func (e *Engine) lookForStranded(w *worker, left bool) {
-	roster, ok := e.store.(store.Roster)
+	roster, ok := e.store.(store.Workers)
 	if !ok {
 		return
 	}
@@ -54,7 +55,7 @@ func (e *Engine) lookForStranded(w *worker, left bool) {
 	w.rest.Add(1) // the caller is one of them
 	go func() {
 		defer w.rest.Done()
-		ctx, cancel := context.WithTimeout(w.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(w.ctx, core.StoreTimeout)
 		defer cancel()
 		list, err := roster.Stranded(ctx, presentFor)
 		if err != nil {
@@ -109,7 +110,7 @@ func strandedAdvice(g *store.Stranded) string {
 // the executions that have just been created. It asks once a minute for each
 // queue.
 func (e *Engine) warnOfUnserved(ctx context.Context, created ...courier.Execution) {
-	roster, ok := e.store.(store.Roster)
+	roster, ok := e.store.(store.Workers)
 	if !ok || !e.log.Enabled(ctx, slog.LevelWarn) {
 		return
 	}
@@ -118,7 +119,7 @@ func (e *Engine) warnOfUnserved(ctx context.Context, created ...courier.Executio
 		if x.State != courier.Queued || !e.asksFor(x.Queue) {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 		list, err := roster.Workers(call, presentFor)
 		cancel()
 		if err != nil {

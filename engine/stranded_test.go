@@ -68,7 +68,7 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 				t.Errorf("health shows %+v", got)
 			}
 		}
-		if err := more.Resume(t.Context(), lost, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+		if _, err := more.Resume(t.Context(), lost, &engine.ResumeOptions{Elsewhere: true}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(65 * time.Second)
@@ -88,7 +88,7 @@ func (idle) Execute(ctx, *courier.Context, struct{}) (struct{}, error) { return 
 // enqueueIn defines a job of one step with a queue, and enqueues it.
 func enqueueIn(t *testing.T, h *couriertest.Harness, e *engine.Engine, name, typ, queue string) courier.ExecutionID {
 	t.Helper()
-	if _, err := e.Define(t.Context(), h.Job(`{"name": "`+name+`", "queue": "`+queue+`", "steps": [{"type": "`+typ+`"}]}`), nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "`+name+`", "queue": "`+queue+`", "steps": [{"type": "`+typ+`"}]}`), nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), name, nil)
@@ -112,7 +112,7 @@ func loseIn(t *testing.T, h *couriertest.Harness, id courier.ExecutionID, queue,
 	c := got.List[0]
 	err = h.Store.Apply(t.Context(), store.Transition{
 		Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Workspace: workspace,
-		Start: &courier.StepExecution{Type: "demo.a", Attempt: 1}, Marks: store.Marks{Attempts: 1},
+		Start: &courier.StepExecution{Type: "demo.a", Attempt: 1}, Counters: store.Counters{Attempts: 1},
 	})
 	if err != nil {
 		t.Fatal(err)

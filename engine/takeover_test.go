@@ -26,7 +26,7 @@ func killable(s store.Store) (store.Store, *atomic.Bool) {
 			<-c.Done()
 			return c.Err()
 		}
-		if call.Method == "Await" || call.Method == "Changed" {
+		if call.Method == "Await" || call.Method == "AwaitSchedules" {
 			return do(c)
 		}
 		time.Sleep(3 * time.Millisecond)
@@ -62,7 +62,7 @@ func TestTakeoverWithin20Seconds(t *testing.T) {
 				s, dead := killable(h.Store)
 				a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a"})
 				b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
-				if _, err := b.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+				if _, err := b.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 					t.Fatal(err)
 				}
 				x, err := b.Enqueue(t.Context(), "a", nil)
@@ -128,7 +128,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 		slow := engine.New(asleep, h.Registry, &engine.Options{Workspace: t.TempDir(), Worker: "slow", Observers: []func(courier.Event){
 			func(e courier.Event) { events = append(events, string(e.Type)) },
 		}})
-		if _, err := slow.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}, {"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := slow.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}, {"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := slow.Enqueue(t.Context(), "a", nil)
@@ -185,7 +185,7 @@ func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
 			return nil, contextCause(c)
 		})
 		e := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "timeout_seconds": 0}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a", "timeout_seconds": 0}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Enqueue(t.Context(), "a", nil); err != nil {
@@ -246,7 +246,7 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 		s, dead := killable(h.Store)
 		opt := engine.Options{Workspace: t.TempDir(), WorkspaceID: "tree of the lost", Worker: "lost"}
 		lost := engine.New(s, h.Registry, &opt)
-		if _, err := lost.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.write"}, {"type": "demo.wait"}]}`), nil); err != nil {
+		if _, err := lost.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.write"}, {"type": "demo.wait"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		var ids [2]courier.ExecutionID
@@ -261,7 +261,7 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := lost.Pause(t.Context(), ids[1], "ops"); err != nil {
+		if _, err := lost.Pause(t.Context(), ids[1], courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -277,12 +277,12 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 		time.Sleep(time.Minute)
 		// The second had asked for a pause; its worker is lost, so a resume by the
 		// operator puts it into the queue.
-		if err := errors.Join(h.Engine.Pause(t.Context(), ids[1], "ops"), h.Engine.Resume(t.Context(), ids[1], &engine.ResumeOptions{By: "ops"})); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), ids[1], courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), ids[1], &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		for i, want := range []string{"lost", "queued"} {
-			x, err := h.Engine.Execution(t.Context(), ids[i])
+			x, err := h.Engine.Executions().Get(t.Context(), ids[i])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +326,7 @@ func TestTakeoverFromItselfWaitsForTheStep(t *testing.T) {
 			}
 			return do(ctx)
 		}), h.Registry, &engine.Options{Workspace: t.TempDir(), Grace: time.Minute})
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		timeout := 10 * time.Second
@@ -339,12 +339,12 @@ func TestTakeoverFromItselfWaitsForTheStep(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if x, _ = e.Execution(t.Context(), x.ID); x.State != courier.Running {
+		if x, _ = e.Executions().Get(t.Context(), x.ID); x.State != courier.Running {
 			t.Errorf("while its step is at work it is %s", x.State)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if x, _ = e.Execution(t.Context(), x.ID); x.State != courier.Failed {
+		if x, _ = e.Executions().Get(t.Context(), x.ID); x.State != courier.Failed {
 			t.Errorf("it is %s, want failed by its timeout", x.State)
 		}
 		if want := []string{"execute", "returned", "rollback"}; !slices.Equal(rec.calls, want) {

@@ -335,7 +335,7 @@ func TestExecutionTimeoutDuringBackoff(t *testing.T) {
 		r.RequireTrace("0 demo.a completed", "1 demo.tidy failed")
 		s.require(t, "execute 1", "rollback 1")
 		// A resume begins a new minute, and goes on from the step that failed.
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -349,16 +349,16 @@ func TestExecutionTimeoutAndPauses(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{execute: func(c ctx, job *courier.Context) error { return sleepOrEnd(c, 2*time.Hour) }}
 		h.Stub("demo.pauses", func(c ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			return nil, errors.Join(h.Engine.Pause(t.Context(), job.Execution(), "ops"), sleepOrEnd(c, 50*time.Second))
+			return nil, errors.Join(errOf(h.Engine.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"})), sleepOrEnd(c, 50*time.Second))
 		})
 		courier.Register(h.Registry, "demo.tidy", s, &courier.TypeOptions{Timeout: new(time.Duration(0))})
 		x := begin(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.pauses"}, {"type": "demo.tidy"}]}`), &engine.EnqueueOptions{Timeout: new(time.Minute)})
 		time.Sleep(time.Hour)
-		if x, _ = h.Engine.Execution(t.Context(), x.ID); x.State != courier.Paused {
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
 			t.Fatalf("the execution is %s", x.State)
 		}
 		resumed := time.Now()
-		if err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		requireTimedOut(t, h.Wait(x.ID), resumed, time.Minute)

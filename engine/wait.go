@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,7 +23,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 	if e.unfit != nil {
 		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
 	}
-	defined, err := e.Define(ctx, job, nil)
+	defined, err := e.Jobs().Define(ctx, job, nil)
 	if err != nil {
 		return courier.Execution{}, err
 	}
@@ -51,9 +52,9 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		sent := time.Now()
 		var got *store.Claims
 		var err error
-		if e.able(ctx) {
+		if e.canClaim(ctx) {
 			var claims store.Claims
-			claim, cancel := context.WithTimeout(ctx, storeTimeout)
+			claim, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 			claims, err = e.store.Claim(claim, req)
 			cancel()
 			got = &claims
@@ -77,9 +78,9 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 
 // look returns an execution as it is, and tries until it can or ctx ends.
 func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
-	p := patience{parent: ctx}
-	defer p.end()
-	err = retry(&p, func(ctx context.Context) (err error) {
+	p := core.CallTimeout{Parent: ctx}
+	defer p.End()
+	err = core.Retry(&p, func(ctx context.Context) (err error) {
 		x, err = e.store.Execution(ctx, id)
 		return err
 	})
@@ -90,8 +91,8 @@ func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Ex
 func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time) *courier.StepError {
 	r := e.newRun(ctx, c, sent, ctx.Done())
 	r.unready = e.work.ready()
-	e.hold(r)
-	defer e.release(r)
+	e.track(r)
+	defer e.untrack(r)
 	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
 	r.drive(c)
 	return r.err
@@ -115,7 +116,7 @@ func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, e
 
 // unfinished is what Run returns when its context ended.
 func (e *Engine) unfinished(ctx context.Context, x courier.Execution) (courier.Execution, error) {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
 	defer cancel()
 	if now, err := e.store.Execution(after, x.ID); err == nil {
 		x = now

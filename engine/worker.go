@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -28,6 +29,9 @@ type worker struct {
 	done   chan struct{} // closed when all has ended
 }
 
+// life is that of the loops of the rooms.
+func (w *worker) life() core.Life { return core.Life{Base: w.base, Ctx: w.ctx, Stop: w.stop} }
+
 // Start begins executing queued executions in the background and returns at
 // once. Steps see ctx's values. When ctx ends, the engine stops as if by
 // [Engine.Stop]. A started engine can't be started again before it has
@@ -46,14 +50,10 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.rest.Add(5) // before Stop can wait for them
-	agenda, schedules := e.store.(store.Agenda)
+	w.rest.Add(6) // before Stop can wait for them
+	agenda, schedules := e.store.(store.Schedules)
 	if schedules {
 		w.rest.Add(firing)
-	}
-	monitors, watches := e.store.(store.Monitors)
-	if watches = watches && len(e.opt.Listers) > 0; watches {
-		w.rest.Add(1)
 	}
 	e.worker = w
 	e.waste.next = time.Now().Add(presentFor)
@@ -62,12 +62,16 @@ func (e *Engine) Start(ctx context.Context) error {
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
 	go e.sweepLoop(w)
-	go e.deliverLoop(w)
+	go func() {
+		defer w.rest.Done()
+		e.notifications.Run(w.life())
+	}()
+	go func() {
+		defer w.rest.Done()
+		e.fileMonitors.Run(w.life())
+	}()
 	if schedules {
 		e.startFiring(w, agenda)
-	}
-	if watches {
-		go e.watchLoop(w, monitors)
 	}
 	go func() {
 		defer w.rest.Done()
@@ -161,7 +165,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
 		wait := e.opt.Poll
 		slots = gather
-		if free := e.free(w); free > 0 && e.able(w.ctx) {
+		if free := e.free(w); free > 0 && e.canClaim(w.ctx) {
 			begun := time.Now()
 			got, err := e.claim(w, free)
 			switch {
@@ -175,8 +179,8 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			}
 			if err == nil {
 				wait = e.until(&got)
-				e.notices.learn(got.Subscribed)
-				e.lookForStranded(w, got.Left)
+				e.notifications.Learn(got.Subscribed)
+				e.lookForStranded(w, got.Unclaimed)
 				select {
 				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too
@@ -207,17 +211,17 @@ func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
 	if slots == 0 {
 		freed = nil
 	}
-	if !taken(e.wake) {
+	if !core.Taken(e.wake) {
 		select {
 		case <-w.stop:
 		case <-poll.C:
 		case <-e.wake:
 		case <-freed:
 			e.gather(w, poll, slots)
-			taken(e.wake)
+			core.Taken(e.wake)
 		}
 	}
-	taken(e.freed)
+	core.Taken(e.freed)
 	return w.ctx.Err() == nil
 }
 
@@ -245,16 +249,6 @@ func (e *Engine) gather(w *worker, timer *time.Timer, most time.Duration) {
 	}
 }
 
-// taken reports whether something was there to be received, which it no longer is.
-func taken[T any](c <-chan T) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func (e *Engine) free(w *worker) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +263,7 @@ func (e *Engine) free(w *worker) int {
 // claim takes what it can get and runs it.
 func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	// A stop waits for a claim under way: what it claims is handed over at once.
-	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
+	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
 	defer cancel()
 	sent := time.Now()
 	got, err := e.store.Claim(ctx, e.claimRequest(free))
@@ -284,11 +278,11 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 		c := &got.List[i]
 		r := e.newRun(w.base, c, sent, w.stop)
 		r.slot, r.unready = e.take(w), unready
-		e.hold(r)
+		e.track(r)
 		w.runs.Add(1)
 		go func() {
 			defer w.runs.Done()
-			defer e.release(r)
+			defer e.untrack(r)
 			defer r.slot.leave()
 			r.drive(c)
 		}()
@@ -325,7 +319,7 @@ func (s *slot) end(ending bool) {
 	s.ending = ending
 	if ending {
 		s.w.busy, s.w.ending = s.w.busy-1, s.w.ending+1
-		signal(s.e.freed)
+		core.Signal(s.e.freed)
 	} else {
 		s.w.busy, s.w.ending = s.w.busy+1, s.w.ending-1
 	}
@@ -341,9 +335,6 @@ func (s *slot) leave() {
 		s.w.busy--
 	}
 }
-
-// storeTimeout bounds the calls to the store that no lease bounds.
-const storeTimeout = 10 * time.Second
 
 func (e *Engine) claimRequest(most int) store.ClaimRequest {
 	return store.ClaimRequest{
@@ -375,8 +366,8 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 		}
 		// The claim that follows has a mark. One of a claim before the news would only
 		// have it followed by another.
-		taken(marks)
-		signal(e.wake)
+		core.Taken(marks)
+		core.Signal(e.wake)
 	}
 }
 

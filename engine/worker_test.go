@@ -32,7 +32,7 @@ func TestStopClaimsNoMore(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the first claim is under way
-			if err := e.SetLimit(t.Context(), "global", 3); err != nil {
+			if err := e.Limits().Set(t.Context(), "global", 3, courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := e.Stop(t.Context()); err != nil {
@@ -62,7 +62,7 @@ func TestSlotsAreFilledTogether(t *testing.T) {
 		if err := errors.Join(h.Store.Set(t.Context(), store.LimitSetting(""), "0"), e.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		job, err := e.Define(t.Context(), h.Job(`{"name": "second", "steps": [{"type": "demo.second"}]}`), nil)
+		job, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "second", "steps": [{"type": "demo.second"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestEveryAbandonedAttemptKeepsASlot(t *testing.T) {
 		if err := h.Engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "stuck", "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 1},
+		_, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "stuck", "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 1},
 			"steps": [{"type": "demo.stuck", "timeout_seconds": 1}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -111,12 +111,12 @@ func TestEveryAbandonedAttemptKeepsASlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if x, err = h.Engine.Execution(t.Context(), x.ID); err != nil || x.State != courier.Queued {
+		if x, err = h.Engine.Executions().Get(t.Context(), x.ID); err != nil || x.State != courier.Queued {
 			t.Errorf("it is %s, %v; want it queued while two attempts keep both slots", x.State, err)
 		}
 		close(release)
 		synctest.Wait()
-		if err := h.Engine.Cancel(t.Context(), x.ID, "test"); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "test"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -129,7 +129,7 @@ func TestStopDuringTheLastStepCompletes(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil, nil
 		})
-		_, err := h.Engine.Define(t.Context(), h.Job(`{"name": "one", "steps": [{"type": "demo.last"}]}`), nil)
+		_, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "one", "steps": [{"type": "demo.last"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestStopDuringTheLastStepCompletes(t *testing.T) {
 		if err := h.Engine.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if x, err = h.Engine.Execution(t.Context(), x.ID); err != nil || x.State != courier.Completed {
+		if x, err = h.Engine.Executions().Get(t.Context(), x.ID); err != nil || x.State != courier.Completed {
 			t.Errorf("it is %s at %+v, %v; want it completed", x.State, x.Position, err)
 		}
 	})
@@ -167,7 +167,7 @@ func TestStartAndStopAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -209,7 +209,7 @@ func TestTheLastWriteKeepsNoSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Stop(context.WithoutCancel(t.Context()))
-		job, err := e.Define(t.Context(), h.Job(`{"name": "count", "steps": [{"type": "demo.count"}]}`), nil)
+		job, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "count", "steps": [{"type": "demo.count"}]}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

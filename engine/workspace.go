@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/notefile"
 )
 
@@ -130,7 +131,7 @@ func (e *Engine) sweep(ctx context.Context) {
 		if err != nil || !d.IsDir() || !executionDir.MatchString(d.Name()) || time.Since(info.ModTime()) < e.opt.Orphans {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 		x, err := e.store.Execution(call, courier.ExecutionID(d.Name()))
 		cancel()
 		if ctx.Err() != nil {
@@ -196,7 +197,7 @@ func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*cou
 // eachStepEver calls f with all records of the execution.
 func (e *Engine) eachStepEver(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
-		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 		page, err := e.store.Steps(call, x.ID, after, 0)
 		cancel()
 		if err != nil || len(page) == 0 {

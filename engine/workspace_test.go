@@ -70,18 +70,18 @@ func TestWorkspaceByState(t *testing.T) {
 		{"completed", `"stop"`, "", nil, "completed", false, 20},
 		{"skipped", `"skip_and_continue"`, "fail", nil, "completed", false, 20},
 		{"paused", `"stop"`, "wait", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			err := e.Pause(t.Context(), id, "ops")
+			_, err := e.Pause(t.Context(), id, courier.By{Actor: "ops"})
 			time.Sleep(2 * time.Minute)
 			return err
 		}, "paused", true, 0},
 		{"paused in a backoff", retry, "fail", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			return e.Pause(t.Context(), id, "ops")
+			return errOf(e.Pause(t.Context(), id, courier.By{Actor: "ops"}))
 		}, "paused", true, 0},
 		{"cancelled while running", `"stop"`, "wait", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			return e.Cancel(t.Context(), id, "ops")
+			return errOf(e.Cancel(t.Context(), id, courier.By{Actor: "ops"}))
 		}, "cancelled", false, 20},
 		{"cancelled when failed", `"stop"`, "fail", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			return e.Cancel(t.Context(), id, "ops")
+			return errOf(e.Cancel(t.Context(), id, courier.By{Actor: "ops"}))
 		}, "cancelled", false, 20},
 		{"handed over", `"stop"`, "wait", func(t *testing.T, e *engine.Engine, _ courier.ExecutionID) error {
 			c, cancel := contextWithCancel(t)
@@ -97,7 +97,7 @@ func TestWorkspaceByState(t *testing.T) {
 				h.Stub("demo.last", nil)
 				job := h.Job(strings.Replace(writerJob, "%s", test.policy, 1))
 				job.Steps = append(job.Steps, courier.StepSpec{Type: "demo.last"})
-				if _, err := h.Engine.Define(t.Context(), job, nil); err != nil {
+				if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 					t.Fatal(err)
 				}
 				if err := h.Engine.Start(t.Context()); err != nil {
@@ -119,7 +119,7 @@ func TestWorkspaceByState(t *testing.T) {
 					age(t, path, 365*24*time.Hour)
 				}
 				sweepOnce(t, h, dir)
-				if x, _ = h.Engine.Execution(t.Context(), x.ID); x.Status(time.Now()) != test.status {
+				if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.Status(time.Now()) != test.status {
 					t.Fatalf("the execution is %s, want %s", x.Status(time.Now()), test.status)
 				}
 				if got := exists(t, path); got != test.kept {
@@ -269,7 +269,7 @@ func TestTwoEnginesInOneDirectory(t *testing.T) {
 		for range 2 {
 			engines = append(engines, engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir}))
 		}
-		if _, err := h.Engine.Define(t.Context(), h.Job(`{"name": "n", "steps": [{"type": "demo.note"}, {"type": "demo.check"}]}`), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "n", "steps": [{"type": "demo.note"}, {"type": "demo.check"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		var ids []courier.ExecutionID
@@ -305,7 +305,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := filepath.Join(t.TempDir(), "work")
 		h.Stub("demo.write", writer)
-		if _, err := h.Engine.Define(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1)), nil); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1)), nil); err != nil {
 			t.Fatal(err)
 		}
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
@@ -352,7 +352,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Failed).RequireError("0700")
-		if err := errors.Join(os.Chmod(dir, 0o700), e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: "ops"})); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o700), errOf(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -369,7 +369,7 @@ func TestFilesOfALostWorkerAreRemoved(t *testing.T) {
 		dir := t.TempDir()
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		h.Stub("demo.a", nil)
-		if _, err := e.Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)

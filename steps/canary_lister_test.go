@@ -44,7 +44,7 @@ func TestListersKeepSecrets(t *testing.T) {
 		},
 		Listers: map[string]courier.Lister{"sftp": sftp.NewLister(sftpBirds(t, w)), "ftp": ftp.NewLister(ftpBirds(t, w))},
 	})
-	if _, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	looks := []struct {
@@ -65,7 +65,7 @@ func TestListersKeepSecrets(t *testing.T) {
 		{"ftp", "wrong", ".", courier.MonitorFailed, "wrong name or"},
 	}
 	for i, l := range looks {
-		_, err := e.SetMonitor(t.Context(), courier.Monitor{Name: fmt.Sprint(i), Lister: l.lister, Connection: l.connection, Path: l.path, Job: "job"})
+		_, err := e.Monitors().Set(t.Context(), courier.Monitor{Name: fmt.Sprint(i), Lister: l.lister, Connection: l.connection, Path: l.path, Job: "job"}, courier.By{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +75,12 @@ func TestListersKeepSecrets(t *testing.T) {
 	}
 	var said string
 	for i, l := range looks {
-		m, err := e.Monitor(t.Context(), fmt.Sprint(i))
+		m, err := e.Monitors().Get(t.Context(), fmt.Sprint(i))
 		for m.Health.LastPoll.IsZero() && err == nil {
 			time.Sleep(10 * time.Millisecond)
-			m, err = e.Monitor(t.Context(), m.Name)
+			m, err = e.Monitors().Get(t.Context(), m.Name)
 		}
-		files, err2 := e.MonitorFiles(t.Context(), store.SeenFilter{Monitor: m.Name})
+		files, err2 := e.Monitors().Files(t.Context(), store.SeenFilter{Monitor: m.Name})
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}

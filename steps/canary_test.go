@@ -378,7 +378,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.forget()
 			job := c.job(t, b.typ, b.config)
-			report, err := c.Engine.DryRun(t.Context(), job, nil)
+			report, err := c.Engine.Jobs().DryRun(t.Context(), job, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

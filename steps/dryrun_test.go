@@ -106,7 +106,7 @@ func TestDryRunWithRealServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := e.DryRun(t.Context(), job, nil)
+	r, err := e.Jobs().DryRun(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

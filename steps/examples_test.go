@@ -44,7 +44,7 @@ func TestExamples(t *testing.T) {
 		if err := json.Unmarshal(text, &config); err != nil {
 			t.Fatal(err)
 		}
-		_, err := e.Define(t.Context(), courier.Job{
+		_, err := e.Jobs().Define(t.Context(), courier.Job{
 			Name: key, Params: map[string]any{"day": nil},
 			Steps: []courier.StepSpec{
 				{ID: "get", Type: "sftp.download", Config: map[string]any{"connection_id": "acme", "remote_path": "/out/a.pgp"}},

@@ -54,11 +54,11 @@ func TestJobsPage(t *testing.T) {
 	e := engine.New(memstore.New(), registry(), nil)
 	for _, name := range job.DependsOn {
 		other := courier.Job{Name: name.Job, Steps: []courier.StepSpec{{Type: "file.mkdir", Config: map[string]any{"path": "/srv/a"}}}}
-		if _, err := e.Define(t.Context(), other, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), other, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -168,7 +168,7 @@ func checkDefined(t *testing.T, h *couriertest.Harness, typ *courier.StepType, b
 			continue
 		}
 		bad[p.Name] = "context:params.other"
-		_, err := h.Engine.Define(t.Context(), courier.Job{Name: "bad", Params: map[string]any{"other": "y"}, Steps: []courier.StepSpec{{Type: typ.Key(), Config: bad}}}, nil)
+		_, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "bad", Params: map[string]any{"other": "y"}, Steps: []courier.StepSpec{{Type: typ.Key(), Config: bad}}}, nil)
 		if def, ok := errors.AsType[*courier.DefinitionError](err); !ok || !names(def.Problems, v) {
 			t.Errorf("Define beside a reference in %s: %v", p.Name, err)
 		}
@@ -207,7 +207,7 @@ func checkRendered(t *testing.T, h *couriertest.Harness, typ *courier.StepType, 
 	if v.field != "config" {
 		want = append(want, strings.TrimPrefix(strings.TrimSpace(v.field), "config.")+": ")
 	}
-	report, err := h.Engine.DryRun(t.Context(), job, &engine.DryRunOptions{Params: params})
+	report, err := h.Engine.Jobs().DryRun(t.Context(), job, &engine.DryRunOptions{Params: params})
 	if err != nil || report.OK() || !says(report.String(), want[1:]) {
 		t.Errorf("a dry run says %v, %v; want %q", report, err, want)
 	}

@@ -134,17 +134,17 @@ func (p *ChainPlan) Index(name string) int {
 	return -1
 }
 
-// A ChainStanding is what changes of a chain execution.
-type ChainStanding struct {
+// A ChainProgress is what changes of a chain execution.
+type ChainProgress struct {
 	State   courier.ChainState
 	Request courier.RequestKind // pause, cancel or empty; release while it is held
-	Members []MemberStanding
+	Members []MemberProgress
 }
 
-// A MemberStanding is where a member stands: pending, skipped, or released, with
+// A MemberProgress is where a member stands: pending, skipped, or released, with
 // the state of its execution, of which running stands for created and queued
 // too.
-type MemberStanding struct {
+type MemberProgress struct {
 	State courier.MemberState
 	// Asked says that a pause of the chain has asked the execution to pause, and
 	// nobody has asked it anything since.
@@ -161,13 +161,13 @@ const (
 )
 
 // Released reports whether the member has an execution.
-func (m MemberStanding) Released() bool {
+func (m MemberProgress) Released() bool {
 	return m.State != courier.MemberPending && m.State != courier.MemberSkipped
 }
 
 // Begin returns how a new chain execution stands, before it is evaluated.
-func (p *ChainPlan) Begin(hold bool) ChainStanding {
-	s := ChainStanding{State: courier.ChainPending, Members: make([]MemberStanding, len(p.members))}
+func (p *ChainPlan) Begin(hold bool) ChainProgress {
+	s := ChainProgress{State: courier.ChainPending, Members: make([]MemberProgress, len(p.members))}
 	if hold {
 		s.Request = courier.RequestRelease
 	}
@@ -179,12 +179,12 @@ func (p *ChainPlan) Begin(hold bool) ChainStanding {
 
 // Moved returns s with the execution of a member in another state. It needs an
 // evaluation afterwards.
-func (s ChainStanding) Moved(member int, to courier.State) ChainStanding {
+func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
 	s.Members = slices.Clone(s.Members)
 	m := &s.Members[member]
 	switch to {
 	case courier.Created, courier.Queued, courier.Running:
-		*m = MemberStanding{State: memberRunning}
+		*m = MemberProgress{State: memberRunning}
 	default:
 		m.State = courier.MemberState(to)
 		m.Asked = m.Asked && to == courier.Paused
@@ -195,7 +195,7 @@ func (s ChainStanding) Moved(member int, to courier.State) ChainStanding {
 // Evaluate returns what follows from how a chain execution stands: its next
 // standing and the members that are to be released, in the order of the
 // definition. A final one stays as it is.
-func (p *ChainPlan) Evaluate(s ChainStanding) (next ChainStanding, release []int) {
+func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int) {
 	if s.State.Final() {
 		return s, nil
 	}
@@ -240,7 +240,7 @@ const (
 )
 
 // ends returns what each member has come to.
-func (p *ChainPlan) ends(s ChainStanding) []end {
+func (p *ChainPlan) ends(s ChainProgress) []end {
 	ends := make([]end, len(p.members))
 	for _, i := range p.order {
 		ends[i] = p.end(i, s, ends)
@@ -248,7 +248,7 @@ func (p *ChainPlan) ends(s ChainStanding) []end {
 	return ends
 }
 
-func (p *ChainPlan) end(i int, s ChainStanding, ends []end) end {
+func (p *ChainPlan) end(i int, s ChainProgress, ends []end) end {
 	switch s.Members[i].State {
 	case memberCompleted:
 		return endCompleted
@@ -285,7 +285,7 @@ func (p *ChainPlan) end(i int, s ChainStanding, ends []end) end {
 }
 
 // state returns the state of a chain execution by how its members stand.
-func (p *ChainPlan) state(s *ChainStanding) courier.ChainState {
+func (p *ChainPlan) state(s *ChainProgress) courier.ChainState {
 	var running, waiting, failed bool
 	for i, m := range s.Members {
 		switch m.State {
@@ -314,9 +314,9 @@ func (p *ChainPlan) state(s *ChainStanding) courier.ChainState {
 	return courier.ChainCompleted
 }
 
-// A MemberAsk is a request to the execution of a member, with what [Decide] says
+// A MemberRequest is a request to the execution of a member, with what [Decide] says
 // of it.
-type MemberAsk struct {
+type MemberRequest struct {
 	Member   int
 	Kind     courier.RequestKind
 	Decision Decision
@@ -326,8 +326,8 @@ type MemberAsk struct {
 type ChainDecision struct {
 	// Next is how it stands when the asks have been carried out. It needs an
 	// evaluation.
-	Next ChainStanding
-	Asks []MemberAsk
+	Next     ChainProgress
+	Requests []MemberRequest
 	// Again are the members that get a new execution.
 	Again []int
 }
@@ -352,7 +352,7 @@ type ChainDecision struct {
 // failed members, and gives cancelled ones, and failed ones whose execution has been
 // removed, a new execution. Requests that the
 // state of an execution does not allow are left out.
-func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
+func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainProgress, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
 	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
 		return ChainDecision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown to chains", kind)
 	}
@@ -380,7 +380,7 @@ func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind co
 		case ask == "":
 		case ask == courier.RequestRetry:
 			d.Again = append(d.Again, i)
-			d.Next.Members[i] = MemberStanding{State: memberRunning}
+			d.Next.Members[i] = MemberProgress{State: memberRunning}
 		default:
 			if err := d.ask(i, ask, of); err != nil {
 				return ChainDecision{}, err
@@ -390,7 +390,7 @@ func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainStanding, kind co
 	return d, nil
 }
 
-func allowed(s ChainStanding, kind courier.RequestKind) bool {
+func allowed(s ChainProgress, kind courier.RequestKind) bool {
 	switch kind {
 	case courier.RequestPause:
 		return s.State == courier.ChainRunning && s.Request != courier.RequestCancel
@@ -406,7 +406,7 @@ func allowed(s ChainStanding, kind courier.RequestKind) bool {
 
 // wanted is what a request to a chain asks of a member: a request to its
 // execution, a new one for retry, or nothing.
-func wanted(m MemberStanding, kind courier.RequestKind) courier.RequestKind {
+func wanted(m MemberProgress, kind courier.RequestKind) courier.RequestKind {
 	if !m.Released() {
 		return ""
 	}
@@ -456,7 +456,7 @@ func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (
 	if err != nil {
 		return err
 	}
-	d.Asks = append(d.Asks, MemberAsk{Member: member, Kind: kind, Decision: decision})
+	d.Requests = append(d.Requests, MemberRequest{Member: member, Kind: kind, Decision: decision})
 	if decision.To != "" {
 		d.Next = d.Next.Moved(member, decision.To)
 	}

@@ -45,15 +45,15 @@ var letters = map[byte]courier.MemberState{
 	'p': courier.MemberPending, 's': courier.MemberSkipped, 'r': "running", 'u': "paused", 'c': "completed", 'f': "failed", 'x': "cancelled",
 }
 
-func standingOf(state courier.ChainState, request courier.RequestKind, members string) store.ChainStanding {
-	s := store.ChainStanding{State: state, Request: request}
+func standingOf(state courier.ChainState, request courier.RequestKind, members string) store.ChainProgress {
+	s := store.ChainProgress{State: state, Request: request}
 	for i := range len(members) {
-		s.Members = append(s.Members, store.MemberStanding{State: letters[members[i]]})
+		s.Members = append(s.Members, store.MemberProgress{State: letters[members[i]]})
 	}
 	return s
 }
 
-func standingText(s store.ChainStanding, release []int) string {
+func standingText(s store.ChainProgress, release []int) string {
 	var b strings.Builder
 	for _, m := range s.Members {
 		for c, state := range letters {
@@ -253,7 +253,7 @@ func (c *randomChain) reference() (map[string]string, courier.ChainState) {
 
 // run plays the chain with ends in a random order, and with members that are
 // failed first and resumed later, if trouble is set.
-func (c *randomChain) run(t *testing.T, r *rand.Rand) (store.ChainStanding, *store.ChainPlan) {
+func (c *randomChain) run(t *testing.T, r *rand.Rand) (store.ChainProgress, *store.ChainPlan) {
 	p, err := store.NewChainPlan(c.members)
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestRandomRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := slices.Clone(d.Again)
-			for _, a := range d.Asks {
+			for _, a := range d.Requests {
 				if a.Decision.To != courier.Queued {
 					t.Fatalf("seed %d: a failed member is asked to become %q", seed, a.Decision.To)
 				}

@@ -24,11 +24,11 @@ type Chains interface {
 	// StartChains creates nothing and returns ErrConflict. An unknown version of
 	// the chain or of a member's job is ErrNotFound.
 	StartChains(ctx context.Context, list []NewChainExecution) ([]StartedChain, error)
-	// AskChain carries out what an operator wants of a chain execution. It
+	// RequestChain carries out what an operator wants of a chain execution. It
 	// returns the chain execution as it then is, and the executions of members
 	// that it asked something of, as they then are. See [ChainPlan.Decide] for what
 	// happens in which state. An unknown chain execution is ErrNotFound.
-	AskChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
+	RequestChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
 	// ChainExecution returns a chain execution, or ErrNotFound.
 	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)
 	// ChainExecutions returns a page of chain executions, newest (highest id)
@@ -70,6 +70,8 @@ type ChainRequest struct {
 	Chain courier.ChainExecutionID
 	Kind  courier.RequestKind
 	By    string
+	// Reason is why; it is in the audit of the executions that it moves at once.
+	Reason string
 	// IDs are for the executions that a retry creates, one for each member, in
 	// their order, made by the caller.
 	IDs []courier.ExecutionID

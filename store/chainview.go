@@ -11,7 +11,7 @@ import (
 // the standing say: State, Request, Members and Failure. Of returns the latest
 // execution of a member, of which ID, State and Failure are looked at; nil if it
 // has none or it is gone.
-func (p *ChainPlan) View(c courier.ChainExecution, s ChainStanding, of func(member int) *courier.Execution) courier.ChainExecution {
+func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(member int) *courier.Execution) courier.ChainExecution {
 	c.State, c.Members = s.State, make([]courier.MemberExecution, len(p.members))
 	if s.Request != courier.RequestRelease {
 		c.Request = s.Request
@@ -36,7 +36,7 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainStanding, of func(memb
 
 // Failed names the member whose failure a failed chain execution shows, which is
 // the first that counts; "" if it has not failed.
-func (p *ChainPlan) Failed(s ChainStanding) string {
+func (p *ChainPlan) Failed(s ChainProgress) string {
 	for i, m := range p.members {
 		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled
 		if s.State == courier.ChainFailed && failed && !p.forgive[i] {
@@ -55,7 +55,7 @@ func why(x *courier.Execution, state courier.MemberState) string {
 }
 
 // reason says why a member was skipped, or what it waits for.
-func (p *ChainPlan) reason(i int, s *ChainStanding) string {
+func (p *ChainPlan) reason(i int, s *ChainProgress) string {
 	ends := p.ends(*s)
 	var dead, open []string
 	for _, e := range p.edges[i] {

@@ -93,13 +93,13 @@ func Holding(list []courier.JobDependency) []courier.JobDependency {
 	return list
 }
 
-// Waits returns those of the dependencies that are not met. Latest returns the
+// Unmet returns those of the dependencies that are not met. Latest returns the
 // most recent execution of a job and its state; empty if there is none.
-func Waits(list []courier.JobDependency, latest func(job string) (courier.ExecutionID, courier.State)) []courier.Wait {
-	var waits []courier.Wait
+func Unmet(list []courier.JobDependency, latest func(job string) (courier.ExecutionID, courier.State)) []courier.UnmetDependency {
+	var waits []courier.UnmetDependency
 	for _, d := range list {
 		if id, state := latest(d.Job); !d.MetBy(state) {
-			waits = append(waits, d.Wait(id, state))
+			waits = append(waits, d.Unmet(id, state))
 		}
 	}
 	return waits

@@ -97,7 +97,7 @@ func TestWaitsOf(t *testing.T) {
 		t.Error("Holding has changed what it was given, or made something of nothing")
 	}
 	states := map[string]courier.State{"a": courier.Failed, "b": courier.Completed, "c": courier.Failed}
-	waits := Waits(list, func(job string) (courier.ExecutionID, courier.State) { return "7", states[job] })
+	waits := Unmet(list, func(job string) (courier.ExecutionID, courier.State) { return "7", states[job] })
 	if len(waits) != 1 || waits[0].Job != "a" || waits[0].Execution != "7" || waits[0].State != courier.Failed {
 		t.Errorf("waits: %+v", waits)
 	}

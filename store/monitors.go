@@ -24,7 +24,7 @@ type Monitors interface {
 	// PutMonitor creates a monitor, if its Revision is 0, or replaces the one
 	// whose revision it is, and returns it as it then is. ErrConflict says that it
 	// was changed meanwhile, or that there is one, or none. A lease ends. In a
-	// store that is an [Agenda] too, [Agenda.Changed] returns, so that engines look.
+	// store that keeps [Schedules] too, [Schedules.AwaitSchedules] returns, so that engines look.
 	PutMonitor(ctx context.Context, p MonitorPut) (Monitor, error)
 	// RemoveMonitor removes a monitor and what it has seen, or returns
 	// ErrNotFound. What it has started goes on.
@@ -71,8 +71,8 @@ type MonitorPut struct {
 	Monitor
 	// After is when it is due, counted from now; negative means never.
 	After time.Duration
-	// Anew forgets what it has seen.
-	Anew bool
+	// Forget forgets what it has seen.
+	Forget bool
 }
 
 // A MonitorFilter selects monitors. Zero fields select all.

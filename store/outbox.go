@@ -103,17 +103,17 @@ type TakenDelivery struct {
 	Body         json.RawMessage // of the subscription
 }
 
-// A Verdict is what came of an attempt to deliver.
-type Verdict string
+// A Result is what came of an attempt to deliver.
+type Result string
 
 // The verdicts. Failed and Gone keep the delivery among the failed ones, for 30
 // days at least.
 const (
-	Delivered Verdict = "delivered"
-	Again     Verdict = "again"    // failed; due again after Delay
-	Returned  Verdict = "returned" // not attempted after all; due at once, and not counted
-	GivenUp   Verdict = "given_up" // failed for good
-	Gone      Verdict = "gone"     // as GivenUp, and disables the subscription for the reason Error
+	Delivered Result = "delivered"
+	Again     Result = "again"    // failed; due again after Delay
+	Returned  Result = "returned" // not attempted after all; due at once, and not counted
+	GivenUp   Result = "given_up" // failed for good
+	Gone      Result = "gone"     // as GivenUp, and disables the subscription for the reason Error
 )
 
 // An Outcome is what came of one delivery.
@@ -121,7 +121,7 @@ type Outcome struct {
 	Subscription string
 	Event        string // its ID
 	Token        Token
-	Verdict      Verdict
+	Result       Result
 	Delay        time.Duration
 	Error        string
 }
@@ -144,15 +144,15 @@ func (f *DeliveryFilter) Page() int {
 	return min(f.Limit, 1000)
 }
 
-// MostBeside is how many events a joined delivery names besides its own, and
+// MaxCoalesced is how many events a joined delivery names besides its own, and
 // MostBesideError how many characters of their errors.
 const (
-	MostBeside      = 50
-	MostBesideError = 200
+	MaxCoalesced      = 50
+	MaxCoalescedError = 200
 )
 
-// FailedFor is for how long a failed delivery is kept at least.
-const FailedFor = 30 * 24 * time.Hour
+// FailedRetention is for how long a failed delivery is kept at least.
+const FailedRetention = 30 * 24 * time.Hour
 
 // EventID is the ID of the event that an audit entry stands for.
 func EventID(x courier.ExecutionID, seq int64) string {
@@ -240,13 +240,13 @@ func NotifyChain(c *courier.ChainExecution, was courier.ChainState, begun bool, 
 	return n, n.Type != ""
 }
 
-// Join makes n stand for others of the same type and job too, in their order.
-func Join(n *courier.Notification, others []courier.Notification) {
+// Coalesce makes n stand for others of the same type and job too, in their order.
+func Coalesce(n *courier.Notification, others []courier.Notification) {
 	for i := range others {
 		o := &others[i]
 		n.Count += o.Count
-		if len(n.More) < MostBeside {
-			n.More = append(n.More, courier.NotifiedBeside{ID: o.ID, At: o.At, Execution: cmp.Or(o.Execution, o.ChainExecution), Error: firstOf(o.Error, MostBesideError)})
+		if len(n.Coalesced) < MaxCoalesced {
+			n.Coalesced = append(n.Coalesced, courier.CoalescedEvent{ID: o.ID, At: o.At, Execution: cmp.Or(o.Execution, o.ChainExecution), Error: firstOf(o.Error, MaxCoalescedError)})
 		}
 	}
 }

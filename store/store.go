@@ -64,10 +64,9 @@ type Catalog interface {
 	// Load returns a version of a definition, the latest for version 0. It is
 	// ErrNotFound if there is none.
 	Load(ctx context.Context, kind Kind, name string, version int) (Definition, error)
-	// List returns the latest versions of the definitions of a kind whose names
-	// come after the given one, in byte order of their names, at most limit.
-	// Limit 0 means 1000.
-	List(ctx context.Context, kind Kind, after string, limit int) ([]Definition, error)
+	// List returns a page of the latest versions of definitions of one kind, in
+	// byte order of their names.
+	List(ctx context.Context, f DefinitionFilter) ([]Definition, error)
 	// Settings returns all settings.
 	Settings(ctx context.Context) (map[string]string, error)
 	// Set changes a setting; an empty value removes it. Limits take effect
@@ -123,10 +122,10 @@ type Ledger interface {
 	//
 	// [Transition.Admit] is all but the first two.
 	Apply(ctx context.Context, t Transition) error
-	// Ask carries out what an operator wants of an execution, or leaves it with
+	// Request carries out what an operator wants of an execution, or leaves it with
 	// the worker that runs it. It returns the execution as it then is. See
 	// [Decide] for what happens in which state.
-	Ask(ctx context.Context, r Request) (courier.Execution, error)
+	Request(ctx context.Context, r Request) (courier.Execution, error)
 }
 
 // An Archive answers questions about executions. An unknown execution has no
@@ -155,6 +154,13 @@ const (
 	Job   Kind = "job"
 	Chain Kind = "chain"
 )
+
+// A DefinitionFilter selects definitions.
+type DefinitionFilter struct {
+	Kind  Kind   // Job or Chain
+	After string // those whose names come after it
+	Limit int    // 0 means 1000
+}
 
 // A Definition is one version of a definition.
 type Definition struct {
@@ -322,11 +328,11 @@ type Claims struct {
 	// becomes claimable, but for what Next says: a caller that awaits need not
 	// claim earlier. 0 means that it vouches for nothing, and callers poll.
 	Watched time.Duration
-	// Left says that something was queued, or ran with a lease that had ended, and
-	// was not claimed, when the store last looked, as far as it is a [Roster]. It
+	// Unclaimed says that something was queued, or ran with a lease that had ended, and
+	// was not claimed, when the store last looked, as far as it has the role [Workers]. It
 	// need not have been due, nor be stranded. A store looks at most every
-	// [NotedEvery], and says so too when it could not look at all that runs.
-	Left bool
+	// [PresenceInterval], and says so too when it could not look at all that runs.
+	Unclaimed bool
 	// Subscribed says that somebody has subscribed to events, as far as a store
 	// knows that is an [Outbox]. It learns of the first one with a claim that
 	// begins later, at the latest.
@@ -343,8 +349,8 @@ type Claimed struct {
 	Reclaimed  bool       // it was running, and its lease had expired
 	// Latest are the latest records of each step of this attempt, as by
 	// [Archive.Latest].
-	Latest []courier.StepExecution
-	Marks  Marks
+	Latest   []courier.StepExecution
+	Counters Counters
 	// Lost is the attempt that a lost worker was executing; nil if none was. It
 	// is still the execution's present step: the new worker's first transition
 	// ends it.
@@ -361,10 +367,10 @@ type Claimed struct {
 	Remaining time.Duration
 }
 
-// Marks are the counters that a transition carries from one worker to the next.
+// Counters are what a transition carries from one worker to the next.
 // The engine decides their meaning; the store only resets what [Decide] and a
 // reclaim say.
-type Marks struct {
+type Counters struct {
 	// Attempts is the number of the last attempt that was started at the
 	// position; the store shows it as the execution's StepAttempts. Interrupted says
 	// that it was neither finished nor lost, and so goes on. Failures is how many of

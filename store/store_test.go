@@ -111,25 +111,25 @@ func TestCheck(t *testing.T) {
 }
 
 func TestAdmit(t *testing.T) {
-	standing := store.Standing{State: courier.Running, Lease: "l", First: 2, Last: 4, Seq: 4}
+	standing := store.LeaseState{State: courier.Running, Lease: "l", First: 2, Last: 4, Seq: 4}
 	start := store.Transition{Lease: "l", Seq: 5, To: courier.Running, Start: &courier.StepExecution{}}
 	for name, c := range map[string]struct {
-		change func(s *store.Standing, t *store.Transition)
+		change func(s *store.LeaseState, t *store.Transition)
 		write  bool
 		want   error
 	}{
-		"as it should be":   {func(*store.Standing, *store.Transition) {}, true, nil},
-		"a token above":     {func(s *store.Standing, _ *store.Transition) { s.Lease = "m" }, false, courier.ErrLeaseLost},
-		"a token below":     {func(s *store.Standing, _ *store.Transition) { s.Lease = "k" }, false, courier.ErrLeaseLost},
-		"no token":          {func(s *store.Standing, t *store.Transition) { s.Lease, t.Lease = "", "" }, false, courier.ErrLeaseLost},
-		"repeated":          {func(_ *store.Standing, t *store.Transition) { t.Seq = 3 }, false, nil},
-		"repeated at last":  {func(s *store.Standing, t *store.Transition) { t.Seq, s.State, s.Seq = 4, courier.Failed, 9 }, false, nil},
-		"not of this lease": {func(_ *store.Standing, t *store.Transition) { t.Seq = 2 }, false, courier.ErrLeaseLost},
-		"an operator's":     {func(s *store.Standing, _ *store.Transition) { s.State, s.Seq = courier.Queued, 5 }, false, courier.ErrLeaseLost},
-		"a gap":             {func(_ *store.Standing, t *store.Transition) { t.Seq = 6 }, false, courier.ErrLeaseLost},
-		"no longer running": {func(s *store.Standing, _ *store.Transition) { s.State = courier.Paused }, false, courier.ErrLeaseLost},
-		"a request":         {func(s *store.Standing, _ *store.Transition) { s.Request = courier.RequestPause }, false, courier.ErrConflict},
-		"a request answered": {func(s *store.Standing, t *store.Transition) {
+		"as it should be":   {func(*store.LeaseState, *store.Transition) {}, true, nil},
+		"a token above":     {func(s *store.LeaseState, _ *store.Transition) { s.Lease = "m" }, false, courier.ErrLeaseLost},
+		"a token below":     {func(s *store.LeaseState, _ *store.Transition) { s.Lease = "k" }, false, courier.ErrLeaseLost},
+		"no token":          {func(s *store.LeaseState, t *store.Transition) { s.Lease, t.Lease = "", "" }, false, courier.ErrLeaseLost},
+		"repeated":          {func(_ *store.LeaseState, t *store.Transition) { t.Seq = 3 }, false, nil},
+		"repeated at last":  {func(s *store.LeaseState, t *store.Transition) { t.Seq, s.State, s.Seq = 4, courier.Failed, 9 }, false, nil},
+		"not of this lease": {func(_ *store.LeaseState, t *store.Transition) { t.Seq = 2 }, false, courier.ErrLeaseLost},
+		"an operator's":     {func(s *store.LeaseState, _ *store.Transition) { s.State, s.Seq = courier.Queued, 5 }, false, courier.ErrLeaseLost},
+		"a gap":             {func(_ *store.LeaseState, t *store.Transition) { t.Seq = 6 }, false, courier.ErrLeaseLost},
+		"no longer running": {func(s *store.LeaseState, _ *store.Transition) { s.State = courier.Paused }, false, courier.ErrLeaseLost},
+		"a request":         {func(s *store.LeaseState, _ *store.Transition) { s.Request = courier.RequestPause }, false, courier.ErrConflict},
+		"a request answered": {func(s *store.LeaseState, t *store.Transition) {
 			s.Request, t.To, t.Start = courier.RequestPause, courier.Paused, nil
 		}, true, nil},
 	} {

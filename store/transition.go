@@ -29,7 +29,7 @@ type Transition struct {
 	// Delay is the time until the execution is due, for To queued.
 	Delay    time.Duration
 	Position courier.Position
-	Marks    Marks
+	Counters Counters
 	// Ended are the attempts that ended. The store sets their Execution, Seq,
 	// ExecutionAttempt, StartedAt, EndedAt and Worker; StartedAt only where it is
 	// zero, to that of the present step, or to now; Worker only where it is empty,
@@ -132,8 +132,8 @@ func (t *Transition) By(r courier.RequestKind, by string) string {
 	return ""
 }
 
-// A Standing is how an execution stands when a transition arrives.
-type Standing struct {
+// A LeaseState is how an execution stands when a transition arrives.
+type LeaseState struct {
 	State courier.State
 	// Lease is the present or last lease, and First and Last are the numbers
 	// before the first and of the last audit entry written under it: First is
@@ -148,7 +148,7 @@ type Standing struct {
 // Admit says whether the transition is written to an execution that stands as
 // s. False without an error means that it was written before. It is what all
 // stores answer, however they come to it; see [Ledger.Apply].
-func (t *Transition) Admit(s Standing) (bool, error) {
+func (t *Transition) Admit(s LeaseState) (bool, error) {
 	switch {
 	case t.Lease == "" || t.Lease != s.Lease:
 		return false, courier.Errorf(courier.ErrLeaseLost, "transition %d of %s: the lease is another worker's", t.Seq, t.Execution)
@@ -326,10 +326,10 @@ func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 	}
 }
 
-// AskEntries returns the audit entries of a request that moves e to another
+// RequestEntries returns the audit entries of a request that moves e to another
 // state at once. A step that a lost worker was executing goes back to pending. The
 // error of the last entry is what the operator gave as the reason.
-func AskEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
+func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
 	var entries []courier.AuditEntry
 	if e.Current != nil {
 		s := stepEntry(e.Current, courier.StepRunning, courier.StepPending)

@@ -16,10 +16,10 @@ type FileRule struct {
 	Stable   time.Duration
 	DoneFile string        // see [courier.Monitor]
 	Keep     time.Duration // how long what is known of files that are gone is kept
-	Most     int           // files that are handed over at once
-	// MostBytes is how long the names and paths of these may be together, with 100
+	Max      int           // files that are handed over at once
+	// MaxBytes is how long the names and paths of these may be together, with 100
 	// bytes more for each; one file is always handed over. 0 means no limit.
-	MostBytes int
+	MaxBytes int
 }
 
 // A ReadyFile is a file that is to be handed over.
@@ -77,7 +77,7 @@ func PlanFiles(seen map[string]SeenFile, list []courier.ListedFile, r FileRule, 
 		done := r.DoneFile != "" && there[f.Name+r.DoneFile]
 		p.look(seen, f, &r, done, began, ended)
 	}
-	p.choose(r.Most, r.MostBytes)
+	p.choose(r.Max, r.MaxBytes)
 	for _, name := range slices.Sorted(maps.Keys(seen)) {
 		s := seen[name]
 		switch {

@@ -29,8 +29,8 @@ func newWatch(r FileRule) *watch {
 	if r.Events == nil {
 		r.Events = []courier.MonitorEvent{courier.FileCreated}
 	}
-	if r.Most == 0 {
-		r.Most = 1000
+	if r.Max == 0 {
+		r.Max = 1000
 	}
 	if r.Keep == 0 {
 		r.Keep = time.Hour
@@ -90,11 +90,11 @@ func TestPlanFiles(t *testing.T) {
 		{"changed back before it was ready", FileRule{Stable: time.Second, Events: []courier.MonitorEvent{modified}}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", ""}, {"a:2", ""}, {"a:1", ""}, {"+1", ""}, {"a:1", ""}}},
 		{"created, then modified", FileRule{Stable: 1, Events: []courier.MonitorEvent{modified, created}}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"a:2", ""}, {"+1", ""}, {"a:2", "modified a:2"}}},
 		{"exists", FileRule{Stable: 1, Events: []courier.MonitorEvent{exists, created}}, []step{{"a:1", ""}, {"+1", ""}, {"a:1", "created a:1"}, {"a:1", "exists a:1"}, {"a:1 b:1", "exists a:1"}}},
-		{"no more than are wanted", FileRule{Stable: 1, Most: 2}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"c:1 b:1 a:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
-		{"in turns", FileRule{Stable: 1, Most: 2, Events: []courier.MonitorEvent{exists}}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}, {"a:1 b:1 c:1", "exists a:1, exists c:1"}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}}},
+		{"no more than are wanted", FileRule{Stable: 1, Max: 2}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"c:1 b:1 a:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
+		{"in turns", FileRule{Stable: 1, Max: 2, Events: []courier.MonitorEvent{exists}}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}, {"a:1 b:1 c:1", "exists a:1, exists c:1"}, {"a:1 b:1 c:1", "exists a:1, exists b:1"}}},
 		// A file called a has a name of a byte, and no path here.
-		{"no more bytes than are wanted", FileRule{Stable: 1, MostBytes: 202}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
-		{"one in any case", FileRule{Stable: 1, MostBytes: 1}, []step{{"a:1 b:1", ""}, {"+1", ""}, {"a:1 b:1", "created a:1"}, {"a:1 b:1", "created b:1"}}},
+		{"no more bytes than are wanted", FileRule{Stable: 1, MaxBytes: 202}, []step{{"a:1 b:1 c:1", ""}, {"+1", ""}, {"a:1 b:1 c:1", "created a:1, created b:1"}, {"a:1 b:1 c:1", "created c:1"}}},
+		{"one in any case", FileRule{Stable: 1, MaxBytes: 1}, []step{{"a:1 b:1", ""}, {"+1", ""}, {"a:1 b:1", "created a:1"}, {"a:1 b:1", "created b:1"}}},
 		{"listed twice", FileRule{Stable: 1}, []step{{"a:1 a:1", ""}, {"+1", ""}, {"a:1 a:1", "created a:1"}}},
 	} {
 		w := newWatch(tt.rule)
@@ -117,7 +117,7 @@ func TestPlanFiles(t *testing.T) {
 
 // TestPlanFilesTells tells how many files there are, and when to look again.
 func TestPlanFilesTells(t *testing.T) {
-	w := newWatch(FileRule{Stable: 10 * time.Second, Most: 1, Selects: func(name string) bool { return name != "no" }})
+	w := newWatch(FileRule{Stable: 10 * time.Second, Max: 1, Selects: func(name string) bool { return name != "no" }})
 	w.look("a:1", "no:1")
 	if p := w.plan; p.Files != 1 || p.Waiting != 1 || p.Wait != 10*time.Second || len(p.Changed) != 1 {
 		t.Errorf("first look: %+v", p)

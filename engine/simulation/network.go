@@ -40,7 +40,7 @@ func (n *network) intercept(ctx context.Context, c *storetest.Call, do func(cont
 	if !n.pass(ctx, spread(r, latency)) {
 		return n.lost(ctx)
 	}
-	if c.Method == "Await" || c.Method == "Changed" {
+	if c.Method == "Await" || c.Method == "AwaitSchedules" {
 		err := do(ctx)
 		if !n.pass(ctx, spread(r, latency)) {
 			return n.lost(ctx)

@@ -50,7 +50,7 @@ func (w *world) define(r *rand.Rand, name string) {
 	w.mu.Unlock()
 	for try := 0; try < 20; try++ {
 		err := w.through(w.client.process.Load(), func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.Define(ctx, p.job, nil)
+			_, err := e.Jobs().Define(ctx, p.job, nil)
 			return err
 		})
 		if _, wrong := errors.AsType[*courier.DefinitionError](err); wrong {
@@ -75,7 +75,7 @@ func (w *world) enqueue(r *rand.Rand) {
 			return
 		}
 		opt := engine.EnqueueOptions{
-			By: "client", IdempotencyKey: fmt.Sprint("key-", i), Priority: int16(r.IntN(3)),
+			By: courier.By{Actor: "client"}, IdempotencyKey: fmt.Sprint("key-", i), Priority: int16(r.IntN(3)),
 			Params: map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
 			Hold:   r.Float64() < w.mix.holds,
 		}
@@ -152,7 +152,7 @@ func (w *world) operate(r *rand.Rand) {
 		case 1:
 			scope, n := []string{"global", "global", "job:job-0", "key:a", "key:b"}[r.IntN(5)], r.IntN(4)
 			w.spawn(func() {
-				w.through(p, func(ctx context.Context, e *engine.Engine) error { return e.SetLimit(ctx, scope, n) })
+				w.through(p, func(ctx context.Context, e *engine.Engine) error { return e.Limits().Set(ctx, scope, n, courier.By{}) })
 			})
 		case 2:
 			w.define(r, fmt.Sprintf("job-%d", r.IntN(m.jobs)))
@@ -173,13 +173,13 @@ func (w *world) request(p *process, id courier.ExecutionID, kind courier.Request
 	err := w.through(p, func(ctx context.Context, e *engine.Engine) error {
 		switch kind {
 		case courier.RequestPause:
-			return e.Pause(ctx, id, "operator")
+			return errOf(e.Pause(ctx, id, courier.By{Actor: "operator"}))
 		case courier.RequestResume:
-			return e.Resume(ctx, id, &engine.ResumeOptions{By: "operator"})
+			return errOf(e.Resume(ctx, id, &engine.ResumeOptions{By: courier.By{Actor: "operator"}}))
 		case courier.RequestCancel:
-			return e.Cancel(ctx, id, "operator")
+			return errOf(e.Cancel(ctx, id, courier.By{Actor: "operator"}))
 		}
-		return e.Release(ctx, id, "operator")
+		return errOf(e.Release(ctx, id, courier.By{Actor: "operator"}))
 	})
 	if err == nil {
 		w.witness.Obeyed(id, kind)
@@ -340,3 +340,6 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	}
 	return nil
 }
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }

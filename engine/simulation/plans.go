@@ -92,7 +92,7 @@ func (w *world) plan(r *rand.Rand) {
 			return
 		}
 		opt := engine.ChainOptions{
-			By: "client", IdempotencyKey: fmt.Sprint("key-", i), Hold: r.Float64() < m.holds,
+			By: courier.By{Actor: "client"}, IdempotencyKey: fmt.Sprint("key-", i), Hold: r.Float64() < m.holds,
 			Params: map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
 		}
 		name := fmt.Sprintf("chain-%d", r.IntN(m.chains))
@@ -125,7 +125,7 @@ func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine
 func (w *world) insistChain(r *rand.Rand, name string, opt engine.ChainOptions) {
 	var c courier.ChainExecution
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) (err error) {
-		c, err = e.StartChain(ctx, name, &opt)
+		c, err = e.Chains().Start(ctx, name, &opt)
 		return err
 	})
 	if err != nil {
@@ -180,15 +180,15 @@ func (w *world) requestChain(p *process, id courier.ChainExecutionID, kind couri
 	err := w.through(p, func(ctx context.Context, e *engine.Engine) error {
 		switch kind {
 		case courier.RequestPause:
-			return e.PauseChain(ctx, id, "operator")
+			return errOf(e.Chains().Pause(ctx, id, courier.By{Actor: "operator"}))
 		case courier.RequestResume:
-			return e.ResumeChain(ctx, id, "operator")
+			return errOf(e.Chains().Resume(ctx, id, courier.By{Actor: "operator"}))
 		case courier.RequestCancel:
-			return e.CancelChain(ctx, id, "operator")
+			return errOf(e.Chains().Cancel(ctx, id, courier.By{Actor: "operator"}))
 		case courier.RequestRetry:
-			return e.RetryChain(ctx, id, "operator")
+			return errOf(e.Chains().Retry(ctx, id, courier.By{Actor: "operator"}))
 		}
-		return e.ReleaseChain(ctx, id, "operator")
+		return errOf(e.Chains().Release(ctx, id, courier.By{Actor: "operator"}))
 	})
 	if err == nil {
 		w.witness.ObeyedChain(id, kind)
@@ -198,7 +198,7 @@ func (w *world) requestChain(p *process, id courier.ChainExecutionID, kind couri
 // settlePlans does what somebody has to do once calm has come. It returns how
 // much has not ended.
 func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[courier.ChainExecutionID]bool) (left int, err error) {
-	t, err := w.store.(store.Agenda).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
 	if err != nil {
 		return 0, err
 	}
@@ -207,7 +207,9 @@ func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[couri
 		if s := &t.List[i]; !s.Next.IsZero() {
 			left++
 			if w.endless(s) {
-				w.through(p, func(ctx context.Context, e *engine.Engine) error { return e.RemoveSchedule(ctx, s.Name) })
+				w.through(p, func(ctx context.Context, e *engine.Engine) error {
+					return e.Schedules().Remove(ctx, s.Name, courier.By{})
+				})
 			}
 		}
 	}
@@ -294,7 +296,7 @@ func (w *world) defineChain(r *rand.Rand, i int) {
 	c := newChain(r, fmt.Sprintf("chain-%d", i), fmt.Sprintf("c%d", w.plans.serial), w.mix.jobs)
 	w.mu.Unlock()
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) error {
-		_, err := e.DefineChain(ctx, c, nil)
+		_, err := e.Chains().Define(ctx, c, nil)
 		return err
 	})
 	if err == nil {

@@ -42,7 +42,7 @@ import (
 // Options adapt a simulation. Nil means the defaults.
 type Options struct {
 	// Open returns the store of a world, which must be empty and answer without
-	// I/O. One without the roles Agenda and Chains has worlds without schedules
+	// I/O. One without the roles Schedules and Chains has worlds without schedules
 	// and chains only. Nil means a memstore; with every other seed, claims start
 	// first steps.
 	Open func() store.Store
@@ -152,7 +152,7 @@ func newWorld(seed uint64, o Options) *world {
 	s := o.Open()
 	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect
-	_, agenda := s.(store.Agenda)
+	_, agenda := s.(store.Schedules)
 	_, chains := s.(store.Chains)
 	if agenda && chains {
 		w.plans = newPlans(w.dice("plans"))

@@ -77,7 +77,7 @@ func (w *world) begin(r *rand.Rand, p *planned) {
 		}
 	}
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) error {
-		_, err := e.SetSchedule(ctx, s)
+		_, err := e.Schedules().Set(ctx, s, courier.By{})
 		return err
 	})
 	w.mu.Lock()
@@ -91,19 +91,19 @@ func (w *world) edit(r *rand.Rand, p *process, name string) {
 		var err error
 		switch r.IntN(7) {
 		case 0, 1:
-			_, err = e.SetSchedule(ctx, w.newSchedule(r, name))
+			_, err = e.Schedules().Set(ctx, w.newSchedule(r, name), courier.By{})
 		case 2:
-			s, got := e.Schedule(ctx, name)
+			s, got := e.Schedules().Get(ctx, name)
 			if err = got; err == nil {
 				s.Overlap = courier.OverlapSkip // with the same ticks
-				_, err = e.SetSchedule(ctx, s)
+				_, err = e.Schedules().Set(ctx, s, courier.By{})
 			}
 		case 3:
-			_, err = e.DisableSchedule(ctx, name, "operator")
+			_, err = e.Schedules().Disable(ctx, name, courier.By{Actor: "operator"})
 		case 4, 5:
-			_, err = e.EnableSchedule(ctx, name, "operator")
+			_, err = e.Schedules().Enable(ctx, name, courier.By{Actor: "operator"})
 		case 6:
-			err = e.RemoveSchedule(ctx, name)
+			err = e.Schedules().Remove(ctx, name, courier.By{})
 		}
 		return err
 	})
@@ -163,7 +163,7 @@ func (w *world) checkTicks(ctx context.Context) error {
 	for i := range chains {
 		keys[chains[i].IdempotencyKey] = true
 	}
-	t, err := w.store.(store.Agenda).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
 	if err != nil {
 		return err
 	}

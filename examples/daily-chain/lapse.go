@@ -49,7 +49,7 @@ func (o *office) week(ctx context.Context) error {
 // day is what happens from one evening to the next.
 func (o *office) day(ctx context.Context) error {
 	o.until(22, 0)
-	s, err := o.engine.Schedule(ctx, o.sched.Name)
+	s, err := o.engine.Schedules().Get(ctx, o.sched.Name)
 	if err != nil {
 		return err
 	}
@@ -85,10 +85,10 @@ func (o *office) failingNight(ctx context.Context, tick time.Time) error {
 	if err := o.partner.handOver(keyNext); err != nil {
 		return err
 	}
-	if err := o.engine.RetryChain(ctx, before.ID, "ada"); err != nil {
+	if _, err := o.engine.Chains().Retry(ctx, before.ID, courier.By{Actor: "ada"}); err != nil {
 		return err
 	}
-	x, err := o.engine.WaitChain(ctx, before.ID)
+	x, err := o.engine.Chains().Wait(ctx, before.ID)
 	if err != nil {
 		return err
 	}
@@ -142,11 +142,11 @@ func (o *office) fired(ctx context.Context, tick time.Time, want courier.ChainSt
 			return nil, fmt.Errorf("the tick of %s did not fire: %w; the schedule says %q", tick, ctx.Err(), s.Problem)
 		}
 		var err error
-		if s, err = o.engine.Schedule(ctx, o.sched.Name); err != nil {
+		if s, err = o.engine.Schedules().Get(ctx, o.sched.Name); err != nil {
 			return nil, err
 		}
 	}
-	x, err := o.engine.WaitChain(ctx, courier.ChainExecutionID(s.LastExecution))
+	x, err := o.engine.Chains().Wait(ctx, courier.ChainExecutionID(s.LastExecution))
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (o *office) print(ctx context.Context, x, before *courier.ChainExecution) e
 	for i, m := range x.Members {
 		text := m.Reason
 		if m.Execution != "" {
-			e, err := o.engine.Execution(ctx, m.Execution)
+			e, err := o.engine.Executions().Get(ctx, m.Execution)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (o *office) print(ctx context.Context, x, before *courier.ChainExecution) e
 
 // moved says what an execution has done, from its steps' outputs.
 func (o *office) moved(ctx context.Context, x *courier.Execution) string {
-	values, err := o.engine.Values(ctx, x.ID)
+	values, err := o.engine.Executions().Values(ctx, x.ID)
 	if err != nil {
 		return err.Error()
 	}
@@ -202,7 +202,7 @@ func (o *office) moved(ctx context.Context, x *courier.Execution) string {
 // sum checks that every day has had its chain execution, and that all has
 // arrived.
 func (o *office) sum(ctx context.Context, days int) error {
-	list, err := o.engine.ChainExecutions(ctx, store.ChainFilter{})
+	list, err := o.engine.Chains().Executions(ctx, store.ChainFilter{})
 	if err != nil {
 		return err
 	}

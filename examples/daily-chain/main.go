@@ -111,17 +111,17 @@ func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office
 	steps.Register(&reg, &steps.Options{Connections: o.partner.connections, Keys: o.partner.ourKeys})
 	o.engine = engine.New(s, &reg, &engine.Options{Workspace: o.dirs.work, Roots: []string{o.dirs.staging, o.dirs.processing}})
 	for _, job := range data.Jobs {
-		if _, err := o.engine.Define(ctx, job, nil); err != nil {
+		if _, err := o.engine.Jobs().Define(ctx, job, nil); err != nil {
 			return nil, err
 		}
 	}
 	o.chain.Params = map[string]any{"staging": o.dirs.staging, "processing": o.dirs.processing}
-	defined, err := o.engine.DefineChain(ctx, o.chain, nil)
+	defined, err := o.engine.Chains().Define(ctx, o.chain, nil)
 	if err != nil {
 		return nil, err
 	}
 	o.chain = defined.Chain
-	_, err = o.engine.SetSchedule(ctx, o.sched)
+	_, err = o.engine.Schedules().Set(ctx, o.sched, courier.By{})
 	return o, err
 }
 
@@ -137,7 +137,7 @@ func (o *office) once(ctx context.Context) error {
 	if err := o.partner.put(ctx, time.Now().Format(time.DateOnly), keyNow); err != nil {
 		return err
 	}
-	report, err := o.engine.DryRunChain(ctx, o.chain, &engine.DryRunOptions{Fires: 3})
+	report, err := o.engine.Chains().DryRun(ctx, o.chain, &engine.DryRunOptions{Fires: 3})
 	if err != nil {
 		return err
 	}
@@ -152,11 +152,11 @@ func (o *office) once(ctx context.Context) error {
 	}
 	defer o.engine.Stop(context.WithoutCancel(ctx))
 	fmt.Fprintf(o.out, "\nStarting it now\n")
-	x, err := o.engine.StartChain(ctx, o.chain.Name, &engine.ChainOptions{By: "example"})
+	x, err := o.engine.Chains().Start(ctx, o.chain.Name, &engine.ChainOptions{By: courier.By{Actor: "example"}})
 	if err != nil {
 		return err
 	}
-	if x, err = o.engine.WaitChain(ctx, x.ID); err != nil {
+	if x, err = o.engine.Chains().Wait(ctx, x.ID); err != nil {
 		return err
 	}
 	if err := o.print(ctx, &x, nil); err != nil {

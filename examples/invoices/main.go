@@ -107,7 +107,7 @@ func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p 
 		Around:    fault.around,
 	})
 	fmt.Fprintf(out, "Running %s for the files in %s\n", job.Name, p.where)
-	x, err := e.Run(ctx, *job, &engine.EnqueueOptions{By: "example", Params: map[string]any{
+	x, err := e.Run(ctx, *job, &engine.EnqueueOptions{By: courier.By{Actor: "example"}, Params: map[string]any{
 		"remote_dir": p.remote, "staging": dirs.staging, "processing": dirs.processing,
 		"quarantine": dirs.quarantine, "archive": dirs.archive, "day": time.Now().Format(time.DateOnly),
 	}})
@@ -133,12 +133,15 @@ func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p 
 // resume shows the failed execution, resumes it, and shows what ran again.
 func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x courier.Execution) (courier.Execution, error) {
 	fmt.Fprintf(out, "\nThe execution is %s, with its checkpoint and its files:\n  %v\n", x.State, x.Err())
-	before, err := e.Steps(ctx, x.ID)
+	before, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		return x, err
 	}
 	fmt.Fprintf(out, "\nResuming it, as an operator would\n")
-	if err := errors.Join(e.Resume(ctx, x.ID, &engine.ResumeOptions{By: "operator"}), e.Start(ctx)); err != nil {
+	if x, err = e.Resume(ctx, x.ID, &engine.ResumeOptions{By: courier.By{Actor: "operator"}}); err != nil {
+		return x, err
+	}
+	if err := e.Start(ctx); err != nil {
 		return x, err
 	}
 	x, err = e.Wait(ctx, x.ID)
@@ -147,7 +150,7 @@ func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x cou
 	if err != nil {
 		return x, err
 	}
-	after, err := e.Steps(ctx, x.ID)
+	after, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		return x, err
 	}

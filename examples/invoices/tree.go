@@ -26,7 +26,7 @@ type printer struct {
 // printTree prints the steps that an execution has run, with state, attempts,
 // bytes and time.
 func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.Execution) error {
-	job, err := e.Job(ctx, x.Job, x.Version)
+	job, err := e.Jobs().Get(ctx, x.Job, x.Version)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.E
 	if err != nil {
 		return err
 	}
-	steps, err := e.Steps(ctx, x.ID)
+	steps, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		return err
 	}

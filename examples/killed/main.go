@@ -107,7 +107,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 	if err := json.Unmarshal(pipeline, &job); err != nil {
 		return err
 	}
-	if _, err := e.Define(ctx, job, nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, job, nil); err != nil {
 		return err
 	}
 	x, err := e.Enqueue(ctx, job.Name, nil)
@@ -117,7 +117,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 	if err := kill(at, e, x.ID, ctx); err != nil {
 		return err
 	}
-	if x, err = e.Execution(ctx, x.ID); err != nil {
+	if x, err = e.Executions().Get(ctx, x.ID); err != nil {
 		return err
 	}
 	return printTree(ctx, out, e, x)

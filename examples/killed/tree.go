@@ -22,7 +22,7 @@ type printer struct {
 // printTree prints the tree of an execution's steps: each attempt, its worker and
 // its end.
 func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.Execution) error {
-	job, err := e.Job(ctx, x.Job, x.Version)
+	job, err := e.Jobs().Get(ctx, x.Job, x.Version)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.E
 	if err != nil {
 		return err
 	}
-	steps, err := e.Steps(ctx, x.ID)
+	steps, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 	// A client defines, enqueues and asks; it does no work, since it is not
 	// started. It needs the step types, to check the definition.
 	e := engine.New(store, registry(), &engine.Options{Workspace: dir})
-	if _, err := e.Define(ctx, pipeline(), nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, pipeline(), nil); err != nil {
 		return err
 	}
 	out = &lines{w: out}
@@ -117,7 +117,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 		defer p.end()
 		workers[name] = p
 	}
-	x, err := e.Enqueue(ctx, "invoice", &engine.EnqueueOptions{By: "client"})
+	x, err := e.Enqueue(ctx, "invoice", &engine.EnqueueOptions{By: courier.By{Actor: "client"}})
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func killOne(ctx context.Context, e *engine.Engine, id courier.ExecutionID, work
 // until waits until an execution is as wanted.
 func until(ctx context.Context, e *engine.Engine, id courier.ExecutionID, is func(*courier.Execution) bool) (courier.Execution, error) {
 	for {
-		x, err := e.Execution(ctx, id)
+		x, err := e.Executions().Get(ctx, id)
 		if err != nil || is(&x) {
 			return x, err
 		}
@@ -171,7 +171,7 @@ func until(ctx context.Context, e *engine.Engine, id courier.ExecutionID, is fun
 
 // show prints the audit, which tells who did what.
 func show(ctx context.Context, e *engine.Engine, id courier.ExecutionID, out io.Writer) error {
-	audit, err := e.Audit(ctx, id)
+	audit, err := e.Executions().Audit(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func show(ctx context.Context, e *engine.Engine, id courier.ExecutionID, out io.
 // check returns an error unless the execution was finished by another worker
 // and each step was completed once.
 func check(ctx context.Context, e *engine.Engine, x *courier.Execution, victim string) error {
-	steps, err := e.Steps(ctx, x.ID)
+	steps, err := e.Executions().Steps(ctx, x.ID)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 	if _, err := until(t.Context(), e, x.ID, func(*courier.Execution) bool { return false }); err == nil {
 		t.Error("waits for one that is over")
 	}
-	if list, err := e.Executions(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
+	if list, err := e.Executions().List(t.Context(), store.Filter{}); err != nil || len(list) != 2 {
 		t.Error(len(list), err)
 	}
 }

@@ -34,10 +34,10 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	var reg courier.Registry
 	register(&reg)
 	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: work, Slots: running, Around: logged(log), Log: log})
-	if err := e.SetLimit(ctx, "global", running); err != nil {
+	if err := e.Limits().Set(ctx, "global", running, courier.By{}); err != nil {
 		return nil, err
 	}
-	if _, err := e.Define(ctx, demo(), nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, demo(), nil); err != nil {
 		return nil, err
 	}
 	s := &service{engine: e, log: log, routes: http.NewServeMux(), guard: http.NewCrossOriginProtection()}
@@ -52,7 +52,7 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 }
 
 // resume is Resume in the form of the other requests.
-func (s *service) resume(ctx context.Context, id courier.ExecutionID, by string) error {
+func (s *service) resume(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return s.engine.Resume(ctx, id, &engine.ResumeOptions{By: by})
 }
 
@@ -94,7 +94,7 @@ func (s *service) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, err := s.engine.Enqueue(r.Context(), r.PathValue("name"), &engine.EnqueueOptions{
-		Params: body.Params, Priority: body.Priority, IdempotencyKey: r.Header.Get("Idempotency-Key"), By: who(r),
+		Params: body.Params, Priority: body.Priority, IdempotencyKey: r.Header.Get("Idempotency-Key"), By: courier.By{Actor: who(r)},
 	})
 	if err != nil {
 		s.fail(w, r, err)
@@ -129,7 +129,7 @@ func (s *service) execution(w http.ResponseWriter, r *http.Request) {
 
 // show answers with the execution as it is now.
 func (s *service) show(w http.ResponseWriter, r *http.Request, status int) {
-	x, err := s.engine.Execution(r.Context(), courier.ExecutionID(r.PathValue("id")))
+	x, err := s.engine.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("id")))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -163,7 +163,7 @@ func newView(x *courier.Execution) view {
 }
 
 func (s *service) audit(w http.ResponseWriter, r *http.Request) {
-	list, err := s.engine.Audit(r.Context(), courier.ExecutionID(r.PathValue("id")))
+	list, err := s.engine.Executions().Audit(r.Context(), courier.ExecutionID(r.PathValue("id")))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -173,9 +173,9 @@ func (s *service) audit(w http.ResponseWriter, r *http.Request) {
 
 // request answers when the engine has recorded what is asked for, with the
 // execution as it then is; a running one obeys soon.
-func (s *service) request(ask func(context.Context, courier.ExecutionID, string) error) http.HandlerFunc {
+func (s *service) request(ask func(context.Context, courier.ExecutionID, courier.By) (courier.Execution, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := ask(r.Context(), courier.ExecutionID(r.PathValue("id")), who(r)); err != nil {
+		if _, err := ask(r.Context(), courier.ExecutionID(r.PathValue("id")), courier.By{Actor: who(r)}); err != nil {
 			s.fail(w, r, err)
 			return
 		}

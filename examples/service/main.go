@@ -154,7 +154,7 @@ func handedOver(ctx context.Context, svc *service) error {
 	begun, waiting := 0, 0
 	f := store.Filter{States: []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused}, Limit: 1000}
 	for {
-		list, err := svc.engine.Executions(ctx, f)
+		list, err := svc.engine.Executions().List(ctx, f)
 		if err != nil {
 			return err
 		}

@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 		r = httptest.NewRequest(http.MethodPost, jobs, nil)
 		r.Header.Set("Origin", "https://elsewhere.example")
 		c.do(r, http.StatusForbidden, nil)
-		if list, err := c.svc.engine.Executions(t.Context(), store.Filter{}); err != nil || len(list) != 0 {
+		if list, err := c.svc.engine.Executions().List(t.Context(), store.Filter{}); err != nil || len(list) != 0 {
 			t.Errorf("what was refused left %d executions, %v", len(list), err)
 		}
 	})

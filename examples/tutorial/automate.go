@@ -13,18 +13,18 @@ import (
 // automate saves a schedule that starts the job every 10 seconds, and a
 // subscription to its end.
 func automate(ctx context.Context, e *engine.Engine) error {
-	_, err := e.SetSchedule(ctx, courier.Schedule{
+	_, err := e.Schedules().Set(ctx, courier.Schedule{
 		Name: "invoices", Job: "invoices", Params: params(),
 		Every:   10 * time.Second, // or Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin"
 		Overlap: courier.OverlapSkip,
-	})
+	}, courier.By{})
 	if err != nil {
 		return err
 	}
-	_, err = e.Subscribe(ctx, courier.Subscription{
+	_, err = e.Subscriptions().Set(ctx, courier.Subscription{
 		Name: "ends", Kind: courier.SubscribeFunc, Func: "print",
 		Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
-	})
+	}, courier.By{})
 	return err
 }
 

@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err := json.Unmarshal(definition, &job); err != nil {
 			return err
 		}
-		_, err := e.Define(ctx, job, nil)
+		_, err := e.Jobs().Define(ctx, job, nil)
 		return err
 	case "work":
 		if err := e.Start(ctx); err != nil {
@@ -109,11 +109,11 @@ func params() map[string]any {
 
 // show prints the attempts of the steps of the latest execution.
 func show(ctx context.Context, e *engine.Engine, out io.Writer) error {
-	list, err := e.Executions(ctx, store.Filter{Job: "invoices", Limit: 1})
+	list, err := e.Executions().List(ctx, store.Filter{Job: "invoices", Limit: 1})
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	steps, err := e.Steps(ctx, list[0].ID)
+	steps, err := e.Executions().Steps(ctx, list[0].ID)
 	for _, s := range steps {
 		fmt.Fprintf(out, "%-8s %v  attempt %d  %s\n", s.ID, s.Iteration, s.Attempt, s.State)
 	}

@@ -58,7 +58,10 @@ var Rooms = []Room{
 	{Dir: "store/pgstore", Imports: []string{".", "store", "internal/*"}, Libraries: []string{pgx}},
 	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
 
-	{Dir: "engine", Imports: []string{".", "flow", "store", "webhook", "internal/*"}},
+	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "store", "internal/*"}},
+	{Dir: "engine/internal/monitors", Imports: []string{".", "store", "engine/internal/core", "internal/*"}},
+	{Dir: "engine/internal/notifications", Imports: []string{".", "store", "webhook", "engine/internal/core", "internal/*"}},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},

@@ -16,10 +16,11 @@ import (
 // and of members of chains, are watched like all others; after every write to a
 // chain the witness works out how it must stand, by rules of its own.
 func (w *Witness) Planned() store.Store {
-	w.agenda, w.chains.s = w.s.(store.Agenda), w.s.(store.Chains)
+	w.agenda, w.chains.s = w.s.(store.Schedules), w.s.(store.Chains)
+	type schedules = store.Schedules // the field must not hide the method Schedules
 	type planned struct {
 		store.Store
-		store.Agenda
+		schedules
 		store.Chains
 	}
 	return storetest.Intercept(planned{w.s, w.agenda, w.chains.s}, w.see)
@@ -28,7 +29,7 @@ func (w *Witness) Planned() store.Store {
 // plans is what the witness knows of schedules and of what the store creates by
 // itself.
 type plans struct {
-	agenda    store.Agenda // nil if there are none
+	agenda    store.Schedules // nil if there are none
 	schedules map[string]*schedule
 	ticks     map[string]string // what was started, by the key of the tick
 	jobLimits map[courier.ExecutionID]int
@@ -56,7 +57,7 @@ func (w *Witness) plan(c *storetest.Call) {
 	case []store.Firing:
 		w.fired(r, c.Result.([]store.Fired))
 	case nil:
-		if d, ok := c.Result.(store.Dues); ok {
+		if d, ok := c.Result.(store.DueSchedules); ok {
 			w.due(&d)
 		}
 	}
@@ -111,7 +112,7 @@ func (w *Witness) adopt(what string) {
 
 // untouched reports what a call has changed that was refused.
 func (w *Witness) untouched(c *storetest.Call, err error) {
-	if c.Method != "Fire" && c.Method != "AskChain" && c.Method != "StartChains" {
+	if c.Method != "FireSchedules" && c.Method != "RequestChain" && c.Method != "StartChains" {
 		return
 	}
 	for _, id := range w.order {

@@ -288,15 +288,15 @@ func (w *Witness) chainAsked(r store.ChainRequest) {
 		w.report(chainBreach(c.id, "a %s was taken while it was %s with the request %q", r.Kind, c.state, c.request))
 	}
 	c.ask(&r)
-	w.refresh(c, "AskChain")
-	w.adopt("AskChain")
+	w.refresh(c, "RequestChain")
+	w.adopt("RequestChain")
 	for i := range c.members {
 		if m := &c.members[i]; m.x != nil && ignores(m.x, r.Kind) {
 			w.report(chainBreach(c.id, "a %s was taken, and member %q is %s with the request %q", r.Kind, m.name, m.x.State, m.x.Request))
 		}
 	}
 	w.chains.touch(c.id)
-	w.chains.check(w, "AskChain")
+	w.chains.check(w, "RequestChain")
 }
 
 func (c *chain) allows(kind courier.RequestKind) bool {

@@ -34,7 +34,7 @@ func (s *scene) start(id courier.ChainExecutionID, key string) {
 }
 
 func (s *scene) askChain(id courier.ChainExecutionID, kind courier.RequestKind, ids ...courier.ExecutionID) {
-	if _, _, err := s.s.(store.Chains).AskChain(s.t.Context(), store.ChainRequest{Chain: id, Kind: kind, IDs: ids}); err != nil {
+	if _, _, err := s.s.(store.Chains).RequestChain(s.t.Context(), store.ChainRequest{Chain: id, Kind: kind, IDs: ids}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func (s *scene) end(to courier.State) {
 func (s *scene) schedule(policy string) store.Schedule {
 	s.t.Helper()
 	next := time.Now().UTC().Add(time.Second)
-	got, err := s.s.(store.Agenda).PutSchedule(s.t.Context(), store.Schedule{
+	got, err := s.s.(store.Schedules).PutSchedule(s.t.Context(), store.Schedule{
 		Name: "s", Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "s", "job": "job", "every_seconds": 1` + policy + `}`),
 		ScheduleState: store.ScheduleState{Next: next, Due: next},
 	})
@@ -66,9 +66,9 @@ func (s *scene) schedule(policy string) store.Schedule {
 // fire fires the schedule at its next tick, or others in its place.
 func (s *scene) fire(ticks ...time.Time) {
 	s.t.Helper()
-	a := s.s.(store.Agenda)
+	a := s.s.(store.Schedules)
 	time.Sleep(time.Second)
-	d, err := a.Due(s.t.Context(), 1, time.Minute)
+	d, err := a.DueSchedules(s.t.Context(), 1, time.Minute)
 	if err != nil || len(d.List) != 1 {
 		s.t.Fatal(d, err)
 	}
@@ -86,7 +86,7 @@ func (s *scene) fire(ticks ...time.Time) {
 			IdempotencyKey: store.TickKey("s", tick),
 		})
 	}
-	if _, err := a.Fire(s.t.Context(), []store.Firing{f}); err != nil {
+	if _, err := a.FireSchedules(s.t.Context(), []store.Firing{f}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -105,7 +105,7 @@ func TestPlanned(t *testing.T) {
 	}
 	ask := func(kind courier.RequestKind) call {
 		return besides(func(ctx context.Context, m *memstore.Store) error {
-			_, _, err := m.AskChain(ctx, store.ChainRequest{Chain: "k", Kind: kind})
+			_, _, err := m.RequestChain(ctx, store.ChainRequest{Chain: "k", Kind: kind})
 			return err
 		})
 	}
@@ -149,13 +149,13 @@ func TestPlanned(t *testing.T) {
 				return do(ctx)
 			}},
 			play: func(s *scene) { s.start("k", ""); s.end(courier.Completed) }},
-		{name: "a cancel is not written", want: `P8: execution ka: after AskChain it is queued, though a cancel was taken`,
-			bad: breaking{"AskChain": nothing}, play: func(s *scene) { s.start("k", ""); s.askChain("k", courier.RequestCancel) }},
+		{name: "a cancel is not written", want: `P8: execution ka: after RequestChain it is queued, though a cancel was taken`,
+			bad: breaking{"RequestChain": nothing}, play: func(s *scene) { s.start("k", ""); s.askChain("k", courier.RequestCancel) }},
 		{name: "a removed schedule is due", want: `P6: schedule "s" is due with revision 1, which it has not`,
 			bad: breaking{"RemoveSchedule": nothing},
 			play: func(s *scene) {
 				s.schedule("")
-				s.s.(store.Agenda).RemoveSchedule(s.t.Context(), "s")
+				s.s.(store.Schedules).RemoveSchedule(s.t.Context(), "s")
 				s.fire()
 			}},
 		{name: "skip does not", want: `P6: schedule "s": its overlap is skip, and it started tt while t had not ended`,

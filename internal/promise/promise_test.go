@@ -81,8 +81,8 @@ func TestWitness(t *testing.T) {
 			s.w.Acknowledged(s.enqueue("k"))
 			s.enqueue("k")
 			c := s.claim("a")
-			s.apply(c, store.Transition{To: courier.Running, Start: attempt(1), Marks: store.Marks{Attempts: 1}})
-			s.apply(c, store.Transition{To: courier.Running, Start: attempt(1), Marks: store.Marks{Attempts: 1}})
+			s.apply(c, store.Transition{To: courier.Running, Start: attempt(1), Counters: store.Counters{Attempts: 1}})
+			s.apply(c, store.Transition{To: courier.Running, Start: attempt(1), Counters: store.Counters{Attempts: 1}})
 			s.apply(c, store.Transition{To: courier.Completed, Seq: c.Seq + 2, Ended: []courier.StepExecution{ended(1, courier.StepCompleted)}})
 		}},
 		{name: "acknowledged and not written", want: "P1: execution lost: it was acknowledged", play: func(s *scene) { s.w.Acknowledged("lost") }},

@@ -77,7 +77,7 @@ func (w *Witness) put(r *store.Schedule, got store.Schedule) {
 }
 
 // due notes who looks at which schedules.
-func (w *Witness) due(d *store.Dues) {
+func (w *Witness) due(d *store.DueSchedules) {
 	for i := range d.List {
 		got := &d.List[i]
 		s := w.schedules[got.Name]
@@ -113,13 +113,13 @@ func (w *Witness) fired(list []store.Firing, got []store.Fired) {
 			w.cancelledBy(&list[i])
 		}
 	}
-	w.adopt("Fire")
+	w.adopt("FireSchedules")
 	for i := range list {
 		if got[i].Done && w.schedules[list[i].Schedule] != nil {
 			w.carriedOut(w.schedules[list[i].Schedule], &list[i], &got[i])
 		}
 	}
-	w.chains.check(w, "Fire")
+	w.chains.check(w, "FireSchedules")
 }
 
 // cancelledBy notes what a firing asked to be cancelled.
@@ -127,14 +127,14 @@ func (w *Witness) cancelledBy(f *store.Firing) {
 	for _, id := range f.Cancel {
 		if x := w.executions[id]; x != nil && !x.State.Ended() {
 			x.cancelled = true
-			w.look(x, "Fire")
+			w.look(x, "FireSchedules")
 		}
 		c := w.chains.all[courier.ChainExecutionID(id)]
 		if c == nil || c.state.Ended() {
 			continue
 		}
 		c.ask(&store.ChainRequest{Chain: c.id, Kind: courier.RequestCancel})
-		w.refresh(c, "Fire")
+		w.refresh(c, "FireSchedules")
 		w.chains.touch(c.id)
 	}
 }

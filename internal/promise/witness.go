@@ -128,8 +128,8 @@ func (x *shadow) expired(now time.Time) bool {
 // see is the interceptor of [Witness.Store].
 func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 	switch c.Method {
-	case "Enqueue", "Claim", "Renew", "Apply", "Ask", "Set":
-	case "PutSchedule", "RemoveSchedule", "Due", "Fire", "StartChains", "AskChain":
+	case "Enqueue", "Claim", "Renew", "Apply", "Request", "Set":
+	case "PutSchedule", "RemoveSchedule", "DueSchedules", "FireSchedules", "StartChains", "RequestChain":
 	default:
 		return do(ctx) // it writes nothing that is promised
 	}
@@ -372,10 +372,10 @@ func obeys(t *store.Transition, r courier.RequestKind) bool {
 // started checks that an attempt may start.
 func (w *Witness) started(x *shadow, t *store.Transition) {
 	key := place(t.Start.Step, t.Start.Iteration)
-	if t.Marks.Base > 0 && t.Marks.Base != x.restart {
+	if t.Counters.Base > 0 && t.Counters.Base != x.restart {
 		clear(x.done) // the loop was started again; what is before it is not reached any more
 	}
-	x.restart = t.Marks.Base
+	x.restart = t.Counters.Base
 	if x.done[key] {
 		w.report(breach("P3", x.ID, "step %s was completed, and starts again as attempt %d", key, t.Start.Attempt))
 	}
@@ -394,7 +394,7 @@ func (w *Witness) asked(r *store.Request) {
 	if r.Kind == courier.RequestRestart {
 		clear(x.done)
 	}
-	w.look(x, "Ask")
+	w.look(x, "Request")
 }
 
 func (w *Witness) set(key, value string) {

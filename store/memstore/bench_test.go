@@ -78,7 +78,7 @@ func checkpoints(ctx context.Context, s *Store, c *store.Claimed, n int) error {
 		start := courier.StepExecution{Step: i%10 + 1, Type: "file.copy", Attempt: 1}
 		t := store.Transition{
 			Execution: c.Execution.ID, Lease: c.Token, Seq: seq, To: courier.Running, Start: &start,
-			Position: courier.Position{Step: i%10 + 1}, Marks: store.Marks{Attempts: 1},
+			Position: courier.Position{Step: i%10 + 1}, Counters: store.Counters{Attempts: 1},
 		}
 		seq++
 		if i > 0 {

@@ -70,19 +70,20 @@ func (s *Store) definition(kind store.Kind, name string, version int) *store.Def
 }
 
 // List returns the latest versions of the definitions of a kind.
-func (s *Store) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
+func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	limit := f.Limit
 	if limit <= 0 {
 		limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []store.Definition
-	for _, name := range slices.Sorted(maps.Keys(s.definitions[kind])) {
-		if name > after && len(list) < limit {
-			versions := s.definitions[kind][name]
+	for _, name := range slices.Sorted(maps.Keys(s.definitions[f.Kind])) {
+		if name > f.After && len(list) < limit {
+			versions := s.definitions[f.Kind][name]
 			list = append(list, versions[len(versions)-1])
 		}
 	}

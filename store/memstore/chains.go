@@ -22,7 +22,7 @@ type chains struct {
 // A chain is a chain execution.
 type chain struct {
 	courier.ChainExecution // without what the standing says
-	store.ChainStanding
+	store.ChainProgress
 	plan     *store.ChainPlan
 	was      courier.ChainState   // when it was last evaluated
 	events   int64                // how many there have been
@@ -32,7 +32,7 @@ type chain struct {
 
 // view returns the chain execution as callers see it.
 func (c *chain) view() courier.ChainExecution {
-	return c.plan.View(c.ChainExecution, c.ChainStanding, func(i int) *courier.Execution {
+	return c.plan.View(c.ChainExecution, c.ChainProgress, func(i int) *courier.Execution {
 		if c.latest[i] == nil {
 			return nil
 		}
@@ -107,7 +107,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
 			IdempotencyKey: n.IdempotencyKey, By: n.By,
 		},
-		ChainStanding: plan.Begin(n.Hold), plan: plan,
+		ChainProgress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
 	}
 	for i := range n.Members {
@@ -137,8 +137,8 @@ func (s *Store) forgetChain(c *chain) {
 
 // evaluate brings a chain execution up to date with its members.
 func (s *Store) evaluate(c *chain, now time.Time) {
-	next, release := c.plan.Evaluate(c.ChainStanding)
-	c.ChainStanding = next
+	next, release := c.plan.Evaluate(c.ChainProgress)
+	c.ChainProgress = next
 	for _, i := range release {
 		s.releaseMember(c, i, now)
 	}
@@ -173,12 +173,12 @@ func (s *Store) moved(x *execution, now time.Time) {
 		return
 	}
 	i := c.plan.Index(x.Member)
-	c.ChainStanding = c.Moved(i, x.State)
+	c.ChainProgress = c.Moved(i, x.State)
 	s.evaluate(c, now)
 }
 
-// AskChain carries out what an operator wants of a chain execution.
-func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+// RequestChain carries out what an operator wants of a chain execution.
+func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	if err := ctx.Err(); err != nil {
 		return courier.ChainExecution{}, nil, err
 	}
@@ -198,7 +198,7 @@ func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.Cha
 // askChain carries out what an operator wants of c, and returns the executions
 // that it asked something of.
 func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]courier.Execution, error) {
-	d, err := c.plan.Decide(c.ID, c.ChainStanding, r.Kind, func(i int) (*courier.Execution, bool) {
+	d, err := c.plan.Decide(c.ID, c.ChainProgress, r.Kind, func(i int) (*courier.Execution, bool) {
 		return &c.latest[i].Execution, c.latest[i].expired(now)
 	})
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.latest) {
@@ -207,11 +207,11 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 	if err != nil {
 		return nil, err
 	}
-	c.ChainStanding = d.Next
+	c.ChainProgress = d.Next
 	var asked []courier.Execution
-	for _, a := range d.Asks {
+	for _, a := range d.Requests {
 		x := c.latest[a.Member]
-		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By}, now)
+		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By, Reason: r.Reason}, now)
 		asked = append(asked, s.view(x))
 	}
 	for _, i := range d.Again {
@@ -253,7 +253,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 	var list []courier.ChainExecution
 	for i--; i >= 0 && len(list) < limit; i-- {
 		c := s.chains.all[s.chains.ids[i]]
-		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainStanding.State)) {
+		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainProgress.State)) {
 			list = append(list, c.view())
 		}
 	}

@@ -109,7 +109,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 		}
 		claims.List = append(claims.List, s.lease(x, c))
 	}
-	claims.Left = s.noted(c)
+	claims.Unclaimed = s.noted(c)
 	return claims, nil
 }
 
@@ -258,7 +258,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 		claimed.Remaining = x.Timeout - c.now.Sub(x.clock)
 	}
 	claimed.Execution = s.view(x)
-	claimed.Token, claimed.Seq, claimed.Marks = x.token, x.seq(), x.marks
+	claimed.Token, claimed.Seq, claimed.Counters = x.token, x.seq(), x.marks
 	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
 	claimed.Latest = x.latestSteps()
 	if x.Current != nil {

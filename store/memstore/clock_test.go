@@ -25,7 +25,7 @@ func TestAdvance(t *testing.T) {
 		if err != nil || !put.SavedAt.Equal(s.Now()) {
 			t.Fatalf("saved at %v: %v", put.SavedAt, err)
 		}
-		dues, err := s.Due(t.Context(), 1, time.Second)
+		dues, err := s.DueSchedules(t.Context(), 1, time.Second)
 		if err != nil || len(dues.List) > 0 || dues.Next != 24*time.Hour-time.Minute {
 			t.Errorf("before: %+v, %v", dues, err)
 		}
@@ -34,7 +34,7 @@ func TestAdvance(t *testing.T) {
 			t.Fatal(err)
 		}
 		woken := make(chan error, 2)
-		go func() { woken <- s.Changed(t.Context(), dues.Mark) }()
+		go func() { woken <- s.AwaitSchedules(t.Context(), dues.Mark) }()
 		go func() { woken <- s.Await(t.Context(), []string{"q"}, claims.Mark) }()
 		synctest.Wait()
 		before := s.Now()
@@ -47,7 +47,7 @@ func TestAdvance(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if dues, err = s.Due(t.Context(), 1, time.Second); err != nil || len(dues.List) != 1 || !dues.Now.Equal(before.Add(24*time.Hour)) {
+		if dues, err = s.DueSchedules(t.Context(), 1, time.Second); err != nil || len(dues.List) != 1 || !dues.Now.Equal(before.Add(24*time.Hour)) {
 			t.Errorf("after: %+v, %v", dues, err)
 		}
 	})

@@ -66,11 +66,13 @@ func (s *Store) latestOf(job string) (courier.ExecutionID, courier.State) {
 }
 
 // waits returns what x waits for.
-func (s *Store) waits(x *execution) []courier.Wait { return store.Waits(x.waitsFor, s.latestOf) }
+func (s *Store) waits(x *execution) []courier.UnmetDependency {
+	return store.Unmet(x.waitsFor, s.latestOf)
+}
 
-// letThrough lets an execution through if all that it depends on is met, and
+// releaseWaiting lets an execution be claimed if all that it depends on is met, and
 // reports whether it has.
-func (s *Store) letThrough(x *execution, now time.Time) bool {
+func (s *Store) releaseWaiting(x *execution, now time.Time) bool {
 	if len(s.waits(x)) > 0 {
 		return false
 	}
@@ -102,7 +104,7 @@ func (s *Store) refused(n *store.NewExecution, beside []store.NewExecution) erro
 	if len(refusing) == 0 {
 		return nil
 	}
-	waits := store.Waits(refusing, func(job string) (courier.ExecutionID, courier.State) {
+	waits := store.Unmet(refusing, func(job string) (courier.ExecutionID, courier.State) {
 		var last *store.NewExecution
 		for i := range beside {
 			if b := &beside[i]; b.Job == job && (last == nil || last.ID < b.ID) && s.isNew(b) {

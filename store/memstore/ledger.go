@@ -23,7 +23,7 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 	if x == nil {
 		return unknown(t.Execution)
 	}
-	write, err := t.Admit(store.Standing{
+	write, err := t.Admit(store.LeaseState{
 		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.requestBy,
 	})
 	if write {
@@ -46,7 +46,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 		x.Attempt++
 		clear(x.latest)
 	}
-	x.Position, x.marks = t.Position, t.Marks
+	x.Position, x.marks = t.Position, t.Counters
 	if t.Workspace != "" {
 		x.Workspace = t.Workspace
 	}
@@ -150,9 +150,9 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	}
 }
 
-// Ask carries out what an operator wants of an execution, or leaves it with its
+// Request carries out what an operator wants of an execution, or leaves it with its
 // worker.
-func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
 	if err := ctx.Err(); err != nil {
 		return courier.Execution{}, err
 	}
@@ -175,7 +175,7 @@ func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 		return err
 	}
 	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
-		c.ChainStanding = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
+		c.ChainProgress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
 	}
 	s.carryOut(x, d, r, now)
 	return nil
@@ -201,14 +201,14 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
 		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
-		x.marks = store.Marks{
+		x.marks = store.Counters{
 			Attempts: x.marks.Attempts, Interrupted: x.marks.Interrupted, Base: x.marks.Base, Resumed: x.State,
 		}
 	}
 	if r.Kind == courier.RequestRestart {
 		x.Attempt++
 		clear(x.latest)
-		x.Position, x.marks, x.Workspace, x.DiskBytes = courier.Position{}, store.Marks{}, "", 0
+		x.Position, x.marks, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
 	}
 	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Reason}})
 	s.notify(x, n, false)

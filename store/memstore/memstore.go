@@ -82,8 +82,8 @@ type execution struct {
 	waitsFor []courier.JobDependency
 
 	token       store.Token // of the present or last lease
-	first, last int64       // audit entries under that lease; see [store.Standing]
-	marks       store.Marks
+	first, last int64       // audit entries under that lease; see [store.LeaseState]
+	marks       store.Counters
 	requestBy   string
 	since       time.Time // when the state was entered
 	clock       time.Time // when the timeout began; zero before the first claim

@@ -224,7 +224,7 @@ func (r *rig) call(n, next *node, o operation, p *prediction) error {
 	case writeLate:
 		return r.late(n, o, p)
 	case ask:
-		e, err := r.s.Ask(ctx, store.Request{Execution: x.ID, Kind: modelAsks[o.ask], By: modelOperator})
+		e, err := r.s.Request(ctx, store.Request{Execution: x.ID, Kind: modelAsks[o.ask], By: modelOperator})
 		if err == nil && e.State != modelStates[p.next.x[o.x].state] {
 			return fmt.Errorf("the answer says %s", e.State)
 		}
@@ -261,8 +261,8 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 		switch {
 		case c.Token == "" || c.Token == before[i] || c.Token != x.token:
 			return fmt.Errorf("the token of execution %d is %q, that before %q, the store's %q", i+1, c.Token, before[i], x.token)
-		case c.Seq != x.seq() || c.Marks != m.marks() || c.Execution.Request != modelAsks[m.request]:
-			return fmt.Errorf("claimed was execution %d with number %d, marks %+v, request %q", i+1, c.Seq, c.Marks, c.Execution.Request)
+		case c.Seq != x.seq() || c.Counters != m.marks() || c.Execution.Request != modelAsks[m.request]:
+			return fmt.Errorf("claimed was execution %d with number %d, marks %+v, request %q", i+1, c.Seq, c.Counters, c.Execution.Request)
 		case (c.Lost != nil) != (m.current != 0) || c.First == n.model.x[i].started:
 			return fmt.Errorf("claimed was execution %d, for the first time: %v, with a lost step: %v", i+1, c.First, c.Lost != nil)
 		case !slices.EqualFunc(c.Latest, x.latestSteps(), func(a, b courier.StepExecution) bool { return a.Seq == b.Seq && a.Step == b.Step }):
@@ -316,7 +316,7 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 	after := before.after(o.outcome, o.action, &r.log)
 	t = &store.Transition{
 		Execution: x.ID, Lease: h.token, Seq: h.seq + 1, To: courier.Running,
-		Position: modelPositions[after.pos], Marks: after.marks(),
+		Position: modelPositions[after.pos], Counters: after.marks(),
 	}
 	failure := &courier.Failure{Step: -1, Reason: courier.ReasonError, Message: "failure"}
 	if state, reason := modelEnds[o.outcome].state, modelEnds[o.outcome].reason; state != "" {

@@ -126,8 +126,8 @@ func (x modelExecution) String() string {
 	return s
 }
 
-func (x *modelExecution) marks() store.Marks {
-	return store.Marks{
+func (x *modelExecution) marks() store.Counters {
+	return store.Counters{
 		Attempts: int(x.attempts), Interrupted: x.interrupted, Failures: int(x.failures),
 		JobFailures: int(x.jobFailures), Reclaims: int(x.reclaims), Resumed: modelStates[x.resumed],
 	}

@@ -64,7 +64,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	m.Monitor = p.Monitor
 	m.SavedAt, m.Revision = now, s.monitors.revise()
 	m.wait(now, p.After)
-	if m.seen == nil || p.Anew {
+	if m.seen == nil || p.Forget {
 		m.seen = make(map[string]store.SeenFile)
 	}
 	s.agenda.tell()

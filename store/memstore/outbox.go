@@ -201,7 +201,7 @@ func (b *box) join(now time.Time) {
 	for w, d := range first {
 		d.held = false
 		b.windows[w] = now.Add(b.Window)
-		store.Join(&d.Notification, others[w])
+		store.Coalesce(&d.Notification, others[w])
 	}
 }
 
@@ -253,7 +253,7 @@ func (s *Store) settle(o *store.Outcome, now time.Time) {
 	}
 	d := b.list[i]
 	d.token, d.due, d.err = "", now, o.Error
-	switch o.Verdict {
+	switch o.Result {
 	case store.Delivered:
 		b.list = slices.Delete(b.list, i, i+1)
 	case store.Again:
@@ -266,7 +266,7 @@ func (s *Store) settle(o *store.Outcome, now time.Time) {
 	default:
 		d.failed = true
 	}
-	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > store.FailedFor })
+	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > store.FailedRetention })
 }
 
 // Deliveries returns a page of what has not been delivered.

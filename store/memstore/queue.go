@@ -163,7 +163,7 @@ func classOf(x *execution) string {
 // enqueue puts a queued execution where claims find it, or where it waits for
 // others.
 func (s *Store) enqueue(x *execution, now time.Time) {
-	if len(x.waitsFor) > 0 && !s.letThrough(x, now) {
+	if len(x.waitsFor) > 0 && !s.releaseWaiting(x, now) {
 		s.waiting.add(x)
 		return
 	}

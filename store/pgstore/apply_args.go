@@ -131,7 +131,7 @@ func newTransitionColumns(batch []*applyCall) *transitionColumns {
 			m.last[i]++
 		}
 		m.step[i] = int32(t.Position.Step)
-		set(&m.reclaims, n, i, int32(t.Marks.Reclaims))
+		set(&m.reclaims, n, i, int32(t.Counters.Reclaims))
 		if len(t.Position.Loops) > 0 {
 			m.loops.set(i, encode(t.Position.Loops))
 		}
@@ -179,7 +179,7 @@ func (a *applyCall) progresses() bool {
 		}
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
-		t.Marks.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
+		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
 }
 
 // progressArgs are the parameters of sql/checkpoint/apply_fast.sql.
@@ -196,7 +196,7 @@ func progressArgs(batch []*applyCall) []any {
 	for i, a := range batch {
 		t := a.t
 		completed[i] = t.To == courier.Completed
-		set(&marks, n, i, texts.code(writeMarks(t.Marks)))
+		set(&marks, n, i, texts.code(writeMarks(t.Counters)))
 		set(&workspace, n, i, texts.code(t.Workspace))
 		if s := t.Start; s != nil {
 			set(&startID, n, i, texts.code(s.ID))
@@ -245,8 +245,8 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		t := a.t
 		state[i], delay[i], interrupt[i], retry[i] = string(t.To), micros(t.Delay), t.Interrupt, t.RetryJob
 		pause[i], cancel[i] = t.Answers(courier.RequestPause), t.Answers(courier.RequestCancel)
-		marks.set(i, writeMarks(t.Marks))
-		resumed.set(i, string(t.Marks.Resumed))
+		marks.set(i, writeMarks(t.Counters))
+		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
 		if t.Failure != nil {

@@ -181,7 +181,7 @@ func (s *Store) transitionWritten(t *store.Transition) {
 // A leaseState is the lease of an execution, and the chain execution that it is a
 // member of.
 type leaseState struct {
-	store.Standing
+	store.LeaseState
 	chain courier.ChainExecutionID
 }
 
@@ -189,7 +189,7 @@ type leaseState struct {
 func admit(t *store.Transition, st leaseState) (bool, error) {
 	same := *t
 	same.Lease = store.Token(uuid(string(t.Lease)))
-	return same.Admit(st.Standing)
+	return same.Admit(st.LeaseState)
 }
 
 // leaseStates returns the leases of executions.

@@ -50,14 +50,14 @@ func BenchmarkThroughput(b *testing.B) {
 				}{"in/a.txt"}, nil
 			}, nil)
 			e := engine.New(s, reg, &engine.Options{Workspace: b.TempDir(), Slots: shape.slots})
-			if err := e.SetLimit(b.Context(), "global", 0); err != nil {
+			if err := e.Limits().Set(b.Context(), "global", 0, courier.By{}); err != nil {
 				b.Fatal(err)
 			}
 			steps := make([]courier.StepSpec, shape.steps)
 			for i := range steps {
 				steps[i] = courier.StepSpec{Type: "bench.nop"}
 			}
-			if _, err := e.Define(b.Context(), courier.Job{Name: "bench", Steps: steps}, nil); err != nil {
+			if _, err := e.Jobs().Define(b.Context(), courier.Job{Name: "bench", Steps: steps}, nil); err != nil {
 				b.Fatal(err)
 			}
 			if shape.told != "" {

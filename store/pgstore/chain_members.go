@@ -142,7 +142,7 @@ func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
 // evaluateChain returns the next state of a chain execution, and the members to
 // release, after the execution of the member that it was locked for has entered a
 // state.
-func evaluateChain(c *chainRow, to courier.State) (next store.ChainStanding, release []int) {
+func evaluateChain(c *chainRow, to courier.State) (next store.ChainProgress, release []int) {
 	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
 }
 
@@ -153,9 +153,9 @@ func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *cour
 	return s.writeChain(ctx, tx, c.id, c.plan, next, release, "", x.ID)
 }
 
-// AskChain carries out a request to a chain execution in a short transaction: lock,
+// RequestChain carries out a request to a chain execution in a short transaction: lock,
 // decide, write.
-func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.ChainExecution{}, nil, err
 	}
@@ -213,14 +213,14 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return contractError{err}
 	}
-	after, err := a.askMembers(ctx, tx, d.Asks)
+	after, err := a.askMembers(ctx, tx, d.Requests)
 	if err != nil {
 		return err
 	}
 	if a.asked, err = s.withJobNames(ctx, tx, after); err != nil {
 		return err
 	}
-	for i, ask := range d.Asks {
+	for i, ask := range d.Requests {
 		if ask.Decision.To == courier.Queued {
 			a.queues = append(a.queues, a.asked[i].Queue)
 		}
@@ -300,14 +300,14 @@ func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error)
 
 // askMembers carries out requests to the executions of members, and returns
 // their rows.
-func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.MemberAsk) ([]row, error) {
+func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.MemberRequest) ([]row, error) {
 	if len(asks) == 0 {
 		return nil, nil
 	}
 	var b pgx.Batch
 	for _, ask := range asks {
 		x := a.latest[ask.Member]
-		args, err := askArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By}, a.now)
+		args, err := askArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By, Reason: a.r.Reason}, a.now)
 		if err != nil {
 			return nil, err
 		}

@@ -227,7 +227,7 @@ func TestRetainChains(t *testing.T) {
 	retain(all, 0, failed)
 	held := start(true)
 	cancelled := start(true)
-	if _, _, err := s.AskChain(t.Context(), store.ChainRequest{Chain: cancelled, Kind: courier.RequestCancel}); err != nil {
+	if _, _, err := s.RequestChain(t.Context(), store.ChainRequest{Chain: cancelled, Kind: courier.RequestCancel}); err != nil {
 		t.Fatal(err)
 	}
 	retain(pgstore.Retention{MaxCount: 1}, 0, failed, held, cancelled)
@@ -254,7 +254,7 @@ func TestRetryOfWhatRetentionRemoved(t *testing.T) {
 	}
 	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.job_audit_log; delete from courier.job_executions; commit")
 	r := store.ChainRequest{Chain: n.ID, Kind: courier.RequestRetry, IDs: []courier.ExecutionID{courier.ExecutionID(idSource.New()), courier.ExecutionID(idSource.New())}}
-	x, _, err := s.AskChain(t.Context(), r)
+	x, _, err := s.RequestChain(t.Context(), r)
 	if err != nil || x.State != courier.ChainRunning || x.Members[0].State != "completed" || x.Members[1].State != "queued" || x.Members[1].Execution != r.IDs[1] {
 		t.Errorf("chain %+v, %v", x, err)
 	}

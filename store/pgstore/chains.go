@@ -77,7 +77,7 @@ var memberStates = func() map[byte]courier.MemberState {
 
 const toCapital = 'a' - 'A'
 
-func writeMembers(s store.ChainStanding) string {
+func writeMembers(s store.ChainProgress) string {
 	b := make([]byte, len(s.Members))
 	for i, m := range s.Members {
 		if b[i] = memberLetters[m.State]; m.Asked {
@@ -87,8 +87,8 @@ func writeMembers(s store.ChainStanding) string {
 	return string(b)
 }
 
-func readMembers(text string) ([]store.MemberStanding, error) {
-	list := make([]store.MemberStanding, len(text))
+func readMembers(text string) ([]store.MemberProgress, error) {
+	list := make([]store.MemberProgress, len(text))
 	for i := range list {
 		c := text[i]
 		if list[i].Asked = c < 'a'; list[i].Asked {
@@ -293,7 +293,7 @@ func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 
 // writeChain advances a chain execution that is locked or new, and returns the queues
 // in which members were released.
-func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
+func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainProgress, release []int, now string, moved courier.ExecutionID) ([]string, error) {
 	return query(ctx, db, scanQueue, s.sql("chain/advance"), chainWriteArgs(id, plan, next, release, now, moved)...)
 }
 
@@ -302,7 +302,7 @@ func scanQueue(rows pgx.Rows) (q string, err error) {
 	return q, err
 }
 
-func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) []any {
+func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainProgress, release []int, now string, moved courier.ExecutionID) []any {
 	ords := make([]int32, len(release))
 	for i, m := range release {
 		ords[i] = int32(m)
@@ -417,7 +417,7 @@ type chainRow struct {
 	id        courier.ChainExecutionID
 	execution courier.ChainExecution // only where it was read to be shown
 	plan      *store.ChainPlan
-	standing  store.ChainStanding
+	standing  store.ChainProgress
 	member    string // the name of the member that it was locked for
 }
 

@@ -76,7 +76,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
-	result.Subscribed, result.Left = s.subscribed.Load(), s.registry.left.Load()
+	result.Subscribed, result.Unclaimed = s.subscribed.Load(), s.registry.left.Load()
 	return result, nil
 }
 
@@ -318,7 +318,7 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	if to.Execution, err = r.execution(to.Definition.Name); err != nil {
 		return err
 	}
-	to.Marks, err = r.readMarks()
+	to.Counters, err = r.readMarks()
 	to.Token, to.Seq, to.First, to.Reclaimed = store.Token(c.token), r.seq, r.first, r.reclaim
 	if current := to.Execution.Current; current != nil {
 		was := *current

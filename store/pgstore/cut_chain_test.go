@@ -22,17 +22,17 @@ func (tr *trial) chain() {
 		{Name: "d", Job: tr.job, DependsOn: on("b", "c")},
 	}}
 	tr.ask("define chain", func(ctx context.Context) error {
-		_, err := tr.first.DefineChain(ctx, c, nil)
+		_, err := tr.first.Chains().Define(ctx, c, nil)
 		return err
 	})
 	x := &tr.chained
 	tr.ask("start chain", func(ctx context.Context) (err error) {
-		*x, err = tr.first.StartChain(ctx, tr.job, &engine.ChainOptions{IdempotencyKey: "once"})
+		*x, err = tr.first.Chains().Start(ctx, tr.job, &engine.ChainOptions{IdempotencyKey: "once"})
 		return err
 	})
 	id := x.ID
 	tr.ask("wait for chain", func(ctx context.Context) (err error) {
-		*x, err = tr.first.WaitChain(ctx, id)
+		*x, err = tr.first.Chains().Wait(ctx, id)
 		return err
 	})
 	for _, m := range x.Members {

@@ -347,7 +347,7 @@ var scenarios = []scenario{
 		name: "key_limit", slots: 3,
 		job: courier.Job{LimitKeys: []string{"${context:params.partner}"}, Steps: threeSteps()[:2]},
 		act: func(tr *trial) {
-			tr.ask("limit", func(ctx context.Context) error { return tr.first.SetLimit(ctx, "key:a", 1) })
+			tr.ask("limit", func(ctx context.Context) error { return tr.first.Limits().Set(ctx, "key:a", 1, courier.By{}) })
 			tr.start(tr.first)
 			tr.define()
 			for _, partner := range []string{"a", "a", "b"} {
@@ -435,7 +435,7 @@ func (tr *trial) takeOver() {
 	if dead.Started == nil {
 		tr.fatal("the claim has not started the first step")
 	}
-	begin := store.Transition{Execution: id, Lease: dead.Token, Seq: dead.Seq, To: courier.Running, Marks: store.Marks{Attempts: 1}}
+	begin := store.Transition{Execution: id, Lease: dead.Token, Seq: dead.Seq, To: courier.Running, Counters: store.Counters{Attempts: 1}}
 	tr.start(tr.first)
 	tr.waits()
 	tr.zombie(begin)

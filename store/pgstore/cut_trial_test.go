@@ -300,7 +300,7 @@ func (tr *trial) owns() bool { return tr.cold && tr.scenario.fresh }
 func (tr *trial) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
 	start := time.Now()
 	err := do(ctx)
-	if took := time.Since(start); took > cutCall && c.Method != "Await" && c.Method != "Changed" {
+	if took := time.Since(start); took > cutCall && c.Method != "Await" && c.Method != "AwaitSchedules" {
 		tr.report("%s took %v: %v", c.Method, took, err)
 	}
 	switch t, _ := c.Request.(store.Transition); {
@@ -379,7 +379,7 @@ func (tr *trial) define() {
 	job := tr.scenario.job
 	job.Name, job.Queue = tr.job, tr.job
 	tr.ask("define", func(ctx context.Context) error {
-		_, err := tr.first.Define(ctx, job, nil)
+		_, err := tr.first.Jobs().Define(ctx, job, nil)
 		return err
 	})
 }
@@ -396,8 +396,11 @@ func (tr *trial) enqueue(opt *engine.EnqueueOptions) courier.ExecutionID {
 }
 
 // request makes an operator's request.
-func (tr *trial) request(what string, f func(ctx context.Context, id courier.ExecutionID, by string) error) {
-	tr.ask(what, func(ctx context.Context) error { return f(ctx, tr.ids[0], "ops") })
+func (tr *trial) request(what string, f func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)) {
+	tr.ask(what, func(ctx context.Context) error {
+		_, err := f(ctx, tr.ids[0], courier.By{Actor: "ops"})
+		return err
+	})
 }
 
 // reaches waits until the execution is in a state, or has ended.
@@ -435,6 +438,6 @@ func (tr *trial) wait() {
 }
 
 // resume is Resume of the first engine in the form of the other requests.
-func (tr *trial) resume(ctx context.Context, id courier.ExecutionID, by string) error {
+func (tr *trial) resume(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return tr.first.Resume(ctx, id, &engine.ResumeOptions{By: by})
 }

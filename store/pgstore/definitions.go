@@ -112,22 +112,23 @@ func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version 
 const defaultLimit = 1000
 
 // List returns the latest versions of the definitions of a kind.
-func (s *Store) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
+func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
+	limit := f.Limit
 	if limit <= 0 {
 		limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Definition, error) {
-		d := store.Definition{Kind: kind}
+		d := store.Definition{Kind: f.Kind}
 		var body string
 		err := rows.Scan(&d.Name, &d.Version, &body, &d.By, &d.SavedAt)
 		d.Body, d.SavedAt = json.RawMessage(body), d.SavedAt.UTC()
 		return d, err
-	}, s.sql("definition/list"), string(kind), after, int64(limit))
+	}, s.sql("definition/list"), string(f.Kind), f.After, int64(limit))
 	if err != nil {
-		return nil, failed(fmt.Sprintf("list definitions of kind %q", kind), err)
+		return nil, failed(fmt.Sprintf("list definitions of kind %q", f.Kind), err)
 	}
 	return list, nil
 }

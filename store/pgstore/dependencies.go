@@ -133,7 +133,7 @@ func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []cou
 		for _, term := range rows[i].waitsFor {
 			on = append(on, readTerm(term))
 		}
-		list[i].Waits = store.Waits(on, latest)
+		list[i].Waits = store.Unmet(on, latest)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.
 		if err != nil {
 			return err
 		}
-		if waits := store.Waits(refusing, latest); len(waits) > 0 {
+		if waits := store.Unmet(refusing, latest); len(waits) > 0 {
 			return contractError{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
 		}
 	}

@@ -198,9 +198,9 @@ func TestDependenciesAtOnce(t *testing.T) {
 					_, err = stores[i%2].Enqueue(ctx, []store.NewExecution{n})
 				}
 				if err == nil && r.IntN(8) == 0 {
-					_, err = stores[i%2].Ask(ctx, store.Request{Execution: n.ID, Kind: courier.RequestPause})
+					_, err = stores[i%2].Request(ctx, store.Request{Execution: n.ID, Kind: courier.RequestPause})
 					if _, moved := errors.AsType[*courier.TransitionError](err); err == nil {
-						_, err = stores[i%2].Ask(ctx, store.Request{Execution: n.ID, Kind: courier.RequestResume})
+						_, err = stores[i%2].Request(ctx, store.Request{Execution: n.ID, Kind: courier.RequestResume})
 					} else if moved {
 						err = nil // it was faster
 					}
@@ -236,7 +236,7 @@ func TestDependenciesAtOnce(t *testing.T) {
 					if err := stores[i%2].Apply(ctx, end); errors.Is(err, courier.ErrConflict) { // it is to pause
 						end.To, end.Request, end.Failure = courier.Paused, courier.RequestPause, nil
 						if err = stores[i%2].Apply(ctx, end); err == nil {
-							_, err = stores[i%2].Ask(ctx, store.Request{Execution: end.Execution, Kind: courier.RequestResume})
+							_, err = stores[i%2].Request(ctx, store.Request{Execution: end.Execution, Kind: courier.RequestResume})
 						}
 						if _, moved := errors.AsType[*courier.TransitionError](err); err != nil && !moved && !errors.Is(err, courier.ErrConflict) {
 							t.Errorf("pause: %v", err)
@@ -270,7 +270,7 @@ func TestDependenciesAtOnce(t *testing.T) {
 					t.Fatalf("execution of %s: %v", job, err)
 				}
 				if x.State == courier.Paused {
-					_, _ = s.Ask(ctx, store.Request{Execution: x.ID, Kind: courier.RequestResume})
+					_, _ = s.Request(ctx, store.Request{Execution: x.ID, Kind: courier.RequestResume})
 				}
 			}
 			done = x.State == courier.Completed

@@ -117,20 +117,20 @@ var tellingCalls = []struct {
 		})
 	}},
 	{"release", held, func(ctx context.Context, s *pgstore.Store, _ *pgxpool.Pool, id courier.ExecutionID) error {
-		_, err := s.Ask(ctx, store.Request{Execution: id, Kind: courier.RequestRelease})
+		_, err := s.Request(ctx, store.Request{Execution: id, Kind: courier.RequestRelease})
 		return err
 	}},
 	{"resume", func(t *testing.T, s *pgstore.Store, id courier.ExecutionID) {
 		t.Helper()
 		_, err := s.Enqueue(t.Context(), []store.NewExecution{lone(id)})
 		if err == nil {
-			_, err = s.Ask(t.Context(), store.Request{Execution: id, Kind: courier.RequestPause})
+			_, err = s.Request(t.Context(), store.Request{Execution: id, Kind: courier.RequestPause})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}, func(ctx context.Context, s *pgstore.Store, _ *pgxpool.Pool, id courier.ExecutionID) error {
-		_, err := s.Ask(ctx, store.Request{Execution: id, Kind: courier.RequestResume})
+		_, err := s.Request(ctx, store.Request{Execution: id, Kind: courier.RequestResume})
 		return err
 	}},
 	{"set_limit", nil, func(ctx context.Context, s *pgstore.Store, _ *pgxpool.Pool, _ courier.ExecutionID) error {

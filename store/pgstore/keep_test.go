@@ -41,7 +41,7 @@ func TestKeepRetained(t *testing.T) {
 			if _, err := s.Enqueue(t.Context(), []store.NewExecution{{ID: id, Job: "j", Version: 1, Queue: "q"}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Ask(t.Context(), store.Request{Execution: id, Kind: courier.RequestCancel}); err != nil {
+			if _, err := s.Request(t.Context(), store.Request{Execution: id, Kind: courier.RequestCancel}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -333,7 +333,7 @@ func TestDeadlocks(t *testing.T) {
 			for time.Now().Before(end) {
 				id := c.List[rand.N(len(c.List))].Execution.ID
 				for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestResume} {
-					_, err := s.Ask(t.Context(), store.Request{Execution: id, Kind: kind})
+					_, err := s.Request(t.Context(), store.Request{Execution: id, Kind: kind})
 					if err != nil && !errors.Is(err, courier.ErrConflict) {
 						t.Errorf("ask: %v", err)
 					}

@@ -143,7 +143,7 @@ func TestBouncerSwallowsNews(t *testing.T) {
 	}
 	defer e.Stop(context.WithoutCancel(t.Context()))
 	outside := engine.New(client, reg, nil)
-	if _, err := outside.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "test.a"}}}, nil); err != nil {
+	if _, err := outside.Jobs().Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "test.a"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	// While it still waits for the echo, and after it has given up.

@@ -68,7 +68,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 			case there && p.Revision != revision:
 				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
-			if p.Anew {
+			if p.Forget {
 				if _, err := tx.Exec(ctx, s.sql("monitor/forget_all_files"), p.Name); err != nil {
 					return err
 				}

@@ -181,7 +181,7 @@ func idle(t *testing.T, limit string, late time.Duration) {
 		t.Fatal(err)
 	}
 	job := courier.Job{Name: "job", Steps: []courier.StepSpec{{ID: "a", Type: "test.nothing"}}}
-	if _, err := e.Define(t.Context(), job, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
 	watched(t, s)
@@ -304,7 +304,7 @@ func TestRenewWithABusyPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Stop(context.Background())
-	if _, err := e.Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "test.wait"}}}, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "test.wait"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := e.Enqueue(t.Context(), "job", nil)

@@ -110,7 +110,7 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 			break
 		}
 		err = repeat(ctx, func() error {
-			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
+			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(store.MaxCoalesced), int64(store.MaxCoalescedError))
 			return err
 		})
 		if err != nil {
@@ -210,11 +210,11 @@ func (d *deliveryRow) notification() (courier.Notification, error) {
 	if err := decode(d.iteration, &n.Iteration); err != nil {
 		return n, err
 	}
-	if err := decode(d.more, &n.More); err != nil {
+	if err := decode(d.more, &n.Coalesced); err != nil {
 		return n, err
 	}
-	for i := range n.More {
-		n.More[i].At = n.More[i].At.UTC()
+	for i := range n.Coalesced {
+		n.Coalesced[i].At = n.Coalesced[i].At.UTC()
 	}
 	return n, nil
 }
@@ -234,10 +234,10 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 			return err
 		}
 		names[i], ids[i], seqs[i], tokens[i] = o.Subscription, uuid(string(id)), seq, uuid(string(o.Token))
-		verdicts[i], delays[i], errs[i] = string(o.Verdict), micros(o.Delay), o.Error
+		verdicts[i], delays[i], errs[i] = string(o.Result), micros(o.Delay), o.Error
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("delivery/settle"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedFor))
+		_, err := s.pool.Exec(ctx, s.sql("delivery/settle"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedRetention))
 		return err
 	})
 	if err != nil {

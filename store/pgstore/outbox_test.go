@@ -102,7 +102,7 @@ func TestSubscribedElsewhere(t *testing.T) {
 		{"progress", "0", func(s *pgstore.Store, c store.Claimed) error { return s.Apply(ctx, end(c, courier.Completed)) }, "StepCompleted JobCompleted"},
 		{"failure", "0", func(s *pgstore.Store, c store.Claimed) error { return s.Apply(ctx, end(c, courier.Failed)) }, "StepFailed JobFailed"},
 		{"cancel", "0", func(s *pgstore.Store, _ store.Claimed) error {
-			_, err := s.Ask(ctx, store.Request{Execution: queued(t, s), Kind: courier.RequestCancel})
+			_, err := s.Request(ctx, store.Request{Execution: queued(t, s), Kind: courier.RequestCancel})
 			return err
 		}, "JobCancelled"},
 		{"end of a member", "0", func(s *pgstore.Store, _ store.Claimed) error { return ended(s, true) }, "JobCompleted"},
@@ -211,7 +211,7 @@ func settleAll(t *testing.T, s *pgstore.Store, list []store.TakenDelivery) {
 	t.Helper()
 	outcomes := make([]store.Outcome, len(list))
 	for i, d := range list {
-		outcomes[i] = store.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Verdict: store.Delivered}
+		outcomes[i] = store.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: store.Delivered}
 	}
 	if err := s.Settle(t.Context(), outcomes); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestNoEventIsLostBesideWork(t *testing.T) {
 					continue // dies with what it took
 				}
 				for _, x := range got.List {
-					err := s.Settle(ctx, []store.Outcome{{Subscription: x.Notification.Subscription, Event: x.Notification.ID, Token: x.Token, Verdict: store.Delivered}})
+					err := s.Settle(ctx, []store.Outcome{{Subscription: x.Notification.Subscription, Event: x.Notification.ID, Token: x.Token, Result: store.Delivered}})
 					if err != nil && !errors.Is(err, courier.ErrConflict) {
 						t.Error(err)
 					}

@@ -22,7 +22,7 @@ func TestPresize(t *testing.T) {
 	for i := range maxBatch {
 		tr := &store.Transition{
 			Execution: courier.ExecutionID(fmt.Sprintf("01920000-0000-7000-8000-%012d", i)), Lease: store.Token(randomUUID()),
-			To: courier.Running, Seq: int64(i + 2), Marks: store.Marks{Attempts: i + 1},
+			To: courier.Running, Seq: int64(i + 2), Counters: store.Counters{Attempts: i + 1},
 			Position: courier.Position{Step: i, Loops: []courier.LoopPosition{{Step: 1, Index: i}}},
 			Ended: []courier.StepExecution{{
 				Step: i, Type: "sftp.download", State: courier.StepCompleted, Iteration: []int{i}, Bytes: int64(i),

@@ -71,8 +71,8 @@ func TestProbe(t *testing.T) {
 			}
 			time.Sleep(10 * lost.Lease)
 			r.Worker = "not noted yet"
-			if got, err := s.Claim(t.Context(), r); err != nil || !got.Left {
-				t.Errorf("a worker of another queue was lost, and the claim says %v, %v", got.Left, err)
+			if got, err := s.Claim(t.Context(), r); err != nil || !got.Unclaimed {
+				t.Errorf("a worker of another queue was lost, and the claim says %v, %v", got.Unclaimed, err)
 			}
 		},
 		"nothing": func(t *testing.T, s *pgstore.Store, pool *pgxpool.Pool, r store.ClaimRequest) {

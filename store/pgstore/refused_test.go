@@ -65,7 +65,7 @@ func TestRefusedByTheDatabase(t *testing.T) {
 	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil))})
 	start := func(n int) courier.ExecutionID {
 		job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.text", Config: map[string]any{"n": n}}}}
-		if _, err := e.Define(t.Context(), job, nil); err != nil {
+		if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(t.Context(), "a", nil)
@@ -100,7 +100,7 @@ func TestRefusedByTheDatabase(t *testing.T) {
 	if x.State != courier.Failed || x.Failure == nil || x.Failure.Reason != courier.ReasonStore || x.Failure.Step != 0 || !strings.Contains(x.Failure.Message, `violates check constraint "short"`) {
 		t.Errorf("a row that is forbidden: %s, %+v, %v", x.State, x.Failure, err)
 	}
-	steps, err := e.Steps(t.Context(), id)
+	steps, err := e.Executions().Steps(t.Context(), id)
 	if err != nil || len(steps) != 1 || steps[0].State != courier.StepFailed || !strings.Contains(steps[0].Error, "short") || steps[0].Outputs != nil {
 		t.Errorf("steps %+v, %v", steps, err)
 	}

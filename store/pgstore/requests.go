@@ -11,9 +11,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Ask carries out a request to an execution, or leaves it to the worker. It is a
+// Request carries out a request to an execution, or leaves it to the worker. It is a
 // short transaction: lock, decide, write.
-func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.Execution{}, err
 	}
@@ -132,7 +132,7 @@ func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Reques
 		if err != nil {
 			return nil, err
 		}
-		marks = writeMarks(store.Marks{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
+		marks = writeMarks(store.Counters{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{

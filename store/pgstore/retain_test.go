@@ -324,7 +324,7 @@ func TestRetainBesideWork(t *testing.T) {
 			if id[len(id)-1]%2 == 0 {
 				kind = courier.RequestCancel
 			}
-			if _, err := s.Ask(t.Context(), store.Request{Execution: courier.ExecutionID(id), Kind: kind, By: "me"}); err != nil && !errors.Is(err, courier.ErrNotFound) {
+			if _, err := s.Request(t.Context(), store.Request{Execution: courier.ExecutionID(id), Kind: kind, By: "me"}); err != nil && !errors.Is(err, courier.ErrNotFound) {
 				t.Errorf("%s %s: %v", kind, id, err)
 			}
 		}

@@ -105,8 +105,8 @@ func (r *row) current() (*courier.StepExecution, error) {
 	return s, decode(r.currentTotal, &s.Total)
 }
 
-func (r *row) readMarks() (store.Marks, error) {
-	var m store.Marks
+func (r *row) readMarks() (store.Counters, error) {
+	var m store.Counters
 	err := decode(r.marks, &m)
 	m.Reclaims, m.Resumed = int(r.reclaims), courier.State(text(r.resumedFrom))
 	return m, err
@@ -114,12 +114,12 @@ func (r *row) readMarks() (store.Marks, error) {
 
 // writeMarks returns the marks as they are kept, without those that have columns of
 // their own.
-func writeMarks(m store.Marks) string {
+func writeMarks(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
 	switch m {
-	case store.Marks{}:
+	case store.Counters{}:
 		return ""
-	case store.Marks{Attempts: m.Attempts}:
+	case store.Counters{Attempts: m.Attempts}:
 		return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
 	}
 	return encode(m)

@@ -272,7 +272,7 @@ func everything(t *testing.T, s *pgstore.Store) {
 		}
 	}
 	for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel} {
-		if _, err := s.Ask(ctx, store.Request{Execution: list[5].ID, Kind: kind}); err != nil {
+		if _, err := s.Request(ctx, store.Request{Execution: list[5].ID, Kind: kind}); err != nil {
 			t.Fatal(err)
 		}
 	}

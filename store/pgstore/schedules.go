@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Agenda = (*Store)(nil)
+var _ store.Schedules = (*Store)(nil)
 
 // A scheduleRow is a schedule as the statements select it: all is null where
 // there is none.
@@ -169,9 +169,9 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 // Schedules returns schedules in the order of their names.
-func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Timetable, error) {
+func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Timetable{}, err
+		return store.ScheduleList{}, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
@@ -180,12 +180,12 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	if f.Name != "" {
 		sql, args = s.sql("schedule/get"), []any{f.Name}
 	}
-	var t store.Timetable
+	var t store.ScheduleList
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r scheduleRow, err error) {
 		return r, rows.Scan(append([]any{&t.Now}, r.fields()...)...)
 	}, sql, args...)
 	if err != nil {
-		return store.Timetable{}, failed("read schedules", err)
+		return store.ScheduleList{}, failed("read schedules", err)
 	}
 	t.Now = t.Now.UTC()
 	for i := range rows {
@@ -199,8 +199,8 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	return t, nil
 }
 
-// Changed returns when a schedule was put since a mark.
-func (s *Store) Changed(ctx context.Context, since uint64) error {
+// AwaitSchedules returns when a schedule was put since a mark.
+func (s *Store) AwaitSchedules(ctx context.Context, since uint64) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}

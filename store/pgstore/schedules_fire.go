@@ -26,24 +26,24 @@ type dueRow struct {
 // maxDue is how many schedules are leased at once.
 const maxDue = 1000
 
-// Due leases schedules that are due to be looked at.
-func (s *Store) Due(ctx context.Context, limit int, lease time.Duration) (store.Dues, error) {
+// DueSchedules leases schedules that are due to be looked at.
+func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration) (store.DueSchedules, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Dues{}, err
+		return store.DueSchedules{}, err
 	}
-	d := store.Dues{Mark: s.scheduleWakeups.mark()}
+	d := store.DueSchedules{Mark: s.scheduleWakeups.mark()}
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
 	}, s.sql("schedule/due"), int64(min(limit, maxDue)), micros(lease))
 	if err != nil {
-		return store.Dues{}, failed("look for due schedules", err)
+		return store.DueSchedules{}, failed("look for due schedules", err)
 	}
 	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
 	definitions, err := s.latestOf(ctx, rows)
 	if err != nil {
-		return store.Dues{}, err
+		return store.DueSchedules{}, err
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -109,8 +109,8 @@ func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]stor
 	return found, nil
 }
 
-// Fire carries firings out, in one transaction.
-func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+// FireSchedules carries firings out, in one transaction.
+func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func TestDuePlan(t *testing.T) {
 	define(t, s, "j")
 	read := func(most int) int {
 		t.Helper()
-		if d, err := s.Due(t.Context(), most, time.Minute); err != nil || len(d.List) > most {
+		if d, err := s.DueSchedules(t.Context(), most, time.Minute); err != nil || len(d.List) > most {
 			t.Fatalf("%d are due, %v", len(d.List), err)
 		}
 		return pages(t, pool, sent)["schedule/due"]
@@ -80,13 +80,13 @@ func TestOneExecutionPerTick(t *testing.T) {
 		return engine.New(s, reg, &engine.Options{Worker: fmt.Sprint("w", i), Workspace: t.TempDir(), Queues: []string{"nobody's"}})
 	}
 	first := newEngine(s, 0)
-	if _, err := first.Define(t.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nothing"}}}, nil); err != nil {
+	if _, err := first.Jobs().Define(t.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.nothing"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range schedules {
-		got, err := first.SetSchedule(t.Context(), courier.Schedule{
+		got, err := first.Schedules().Set(t.Context(), courier.Schedule{
 			Name: fmt.Sprint("s", i), Job: "j", Every: time.Second, Misfire: courier.MisfireAll, Ends: time.Now().Add(time.Hour),
-		})
+		}, courier.By{})
 		if err != nil {
 			t.Fatal(err)
 		}

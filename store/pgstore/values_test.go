@@ -74,7 +74,7 @@ func TestOddValues(t *testing.T) {
 	run := func(t *testing.T, typ, name string) courier.Execution {
 		t.Helper()
 		job := courier.Job{Name: "odd", Steps: []courier.StepSpec{{Type: typ, ID: "odd", Config: map[string]any{"name": name}}}}
-		if _, err := e.Define(ctx, job, nil); err != nil {
+		if _, err := e.Jobs().Define(ctx, job, nil); err != nil {
 			t.Fatal(err)
 		}
 		x, err := e.Enqueue(ctx, "odd", nil)

@@ -25,7 +25,7 @@ func (r *workerRegistry) due(worker string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, ok := r.registered[worker]
-	return !ok || time.Since(at) >= store.NotedEvery
+	return !ok || time.Since(at) >= store.PresenceInterval
 }
 
 // workerRegistered remembers that a claim has registered its worker, if it has, and
@@ -46,14 +46,14 @@ func (s *Store) workerRegistered(c *claim, err error) error {
 	return nil
 }
 
-var _ store.Roster = (*Store)(nil)
+var _ store.Workers = (*Store)(nil)
 
 // Workers returns the workers that have claimed within age or hold a lease.
 func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MostWorkers))
+	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MaxWorkers))
 	if err != nil {
 		return nil, failed("read the workers", err)
 	}
@@ -66,7 +66,7 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 	if err != nil {
 		return nil, err
 	}
-	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/stranded"), micros(age), int64(store.MostSampled))
+	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/stranded"), micros(age), int64(store.MaxSampled))
 	if err != nil {
 		return nil, failed("read the executions that no worker can take", err)
 	}

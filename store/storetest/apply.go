@@ -298,12 +298,12 @@ var applyCases = []testCase{
 	{"marks", func(k *kit) {
 		h := k.start()
 		t := h.begin(0)
-		t.Marks = store.Marks{Attempts: 1, Interrupted: true, Base: 7, Failures: 2, JobFailures: 3, Reclaims: 4, Resumed: courier.Paused}
+		t.Counters = store.Counters{Attempts: 1, Interrupted: true, Base: 7, Failures: 2, JobFailures: 3, Reclaims: 4, Resumed: courier.Paused}
 		h.must(t)
 		t = h.to(courier.Queued)
 		t.Interrupt = true
 		h.must(t)
-		k.same("marks are those of the last transition", k.again(h.id()).Marks, store.Marks{})
+		k.same("marks are those of the last transition", k.again(h.id()).Counters, store.Counters{})
 	}},
 	{"expired_lease_may_write", func(k *kit) {
 		h := k.lose(0)

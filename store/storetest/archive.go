@@ -26,7 +26,7 @@ var archiveCases = []testCase{
 		x = k.get(h.id())
 		before := k.audit(h.id())
 		k.ask(h.id(), courier.RequestCancel)
-		k.sameEntries("cancelled without its worker", k.audit(h.id()), append(before, store.AskEntries(&x, courier.Cancelled, store.Request{By: "ann"})...))
+		k.sameEntries("cancelled without its worker", k.audit(h.id()), append(before, store.RequestEntries(&x, courier.Cancelled, store.Request{By: "ann"})...))
 	}},
 	{"unknown_execution", func(k *kit) {
 		const id = courier.ExecutionID("00000000-0000-7000-8000-000000000000")

@@ -176,7 +176,7 @@ var catalogCases = []testCase{
 		d, err := k.Load(k.ctx(), store.Chain, "x", 0)
 		k.ok(err)
 		k.same("the chain", string(d.Body), `"chain"`)
-		list, err := k.List(k.ctx(), store.Chain, "", 10)
+		list, err := k.List(k.ctx(), store.DefinitionFilter{Kind: store.Chain, Limit: 10})
 		k.ok(err)
 		k.same("chains", len(list), 1)
 	}},
@@ -184,7 +184,7 @@ var catalogCases = []testCase{
 		for _, name := range []string{"b", "é", "a", "B", "a b", "a-b", "ab"} {
 			k.saveAll(store.Job, name, `1`, `2`)
 		}
-		list, err := k.List(k.ctx(), store.Job, "", 0)
+		list, err := k.List(k.ctx(), store.DefinitionFilter{Kind: store.Job})
 		k.ok(err)
 		var names []string
 		for _, d := range list {
@@ -200,7 +200,7 @@ var catalogCases = []testCase{
 		var pages [][]string
 		after := ""
 		for range 4 {
-			list, err := k.List(k.ctx(), store.Job, after, 2)
+			list, err := k.List(k.ctx(), store.DefinitionFilter{Kind: store.Job, After: after, Limit: 2})
 			k.ok(err)
 			var names []string
 			for _, d := range list {
@@ -262,7 +262,7 @@ var catalogCases = []testCase{
 			if err := k.Apply(ctx, h.begin(0)); err == nil {
 				k.Error("Apply: no error")
 			}
-			if _, err := k.Ask(ctx, store.Request{Execution: id, Kind: courier.RequestPause}); err == nil {
+			if _, err := k.Request(ctx, store.Request{Execution: id, Kind: courier.RequestPause}); err == nil {
 				k.Error("Ask: no error")
 			}
 		})

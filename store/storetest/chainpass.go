@@ -20,19 +20,19 @@ func (i *intercepted) StartChains(ctx context.Context, list []store.NewChainExec
 	return intercept(ctx, i, &Call{Method: "StartChains", Request: list}, func(ctx context.Context) ([]store.StartedChain, error) { return s.StartChains(ctx, list) })
 }
 
-// An askedChain is what AskChain returns.
+// An askedChain is what RequestChain returns.
 type askedChain struct {
 	Chain courier.ChainExecution
 	Asked []courier.Execution
 }
 
-func (i *intercepted) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (i *intercepted) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	s, ok := i.s.(store.Chains)
 	if !ok {
 		return courier.ChainExecution{}, nil, chainless(i.s)
 	}
-	got, err := intercept(ctx, i, &Call{Method: "AskChain", Request: r}, func(ctx context.Context) (a askedChain, err error) {
-		a.Chain, a.Asked, err = s.AskChain(ctx, r)
+	got, err := intercept(ctx, i, &Call{Method: "RequestChain", Request: r}, func(ctx context.Context) (a askedChain, err error) {
+		a.Chain, a.Asked, err = s.RequestChain(ctx, r)
 		return a, err
 	})
 	return got.Chain, got.Asked, err
@@ -65,9 +65,9 @@ func (p passed) StartChains(ctx context.Context, list []store.NewChainExecution)
 	return nil, chainless(p.s)
 }
 
-func (p passed) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (p passed) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	if s, ok := p.s.(store.Chains); ok {
-		return s.AskChain(ctx, r)
+		return s.RequestChain(ctx, r)
 	}
 	return courier.ChainExecution{}, nil, chainless(p.s)
 }

@@ -33,11 +33,11 @@ var chainRaceCases = []testCase{
 			atOnce([]func(){
 				func() { k.fine(k.endOnce(h, courier.Failed)) },
 				func() {
-					_, err := k.Ask(k.ctx(), store.Request{Execution: b, Kind: courier.RequestCancel})
+					_, err := k.Request(k.ctx(), store.Request{Execution: b, Kind: courier.RequestCancel})
 					k.fine(err)
 				},
 				func() {
-					_, err := k.Ask(k.ctx(), store.Request{Execution: c, Kind: courier.RequestCancel})
+					_, err := k.Request(k.ctx(), store.Request{Execution: c, Kind: courier.RequestCancel})
 					k.fine(err)
 				},
 			})
@@ -54,7 +54,7 @@ var chainRaceCases = []testCase{
 			atOnce([]func(){
 				func() { ended = k.endOnce(h, courier.Completed) },
 				func() {
-					_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: kind})
+					_, _, err := k.chains().RequestChain(k.ctx(), store.ChainRequest{Chain: id, Kind: kind})
 					k.fine(err)
 				},
 			})

@@ -137,9 +137,9 @@ func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (c
 			r.IDs = append(r.IDs, courier.ExecutionID(k.ids.New()))
 		}
 	}
-	c, asked, err := k.chains().AskChain(k.ctx(), r)
+	c, asked, err := k.chains().RequestChain(k.ctx(), r)
 	k.ok(err)
-	k.same("what AskChain returns", c, k.chain(id))
+	k.same("what RequestChain returns", c, k.chain(id))
 	for _, x := range asked {
 		k.same("an execution that was asked", x, k.get(x.ID))
 	}

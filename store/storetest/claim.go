@@ -12,7 +12,7 @@ var claimCases = []testCase{
 		n := k.with(func(n *store.NewExecution) { n.Params = []byte(`{"a": 1}`) })
 		e := k.add(n)[0]
 		c := k.claim(k.request(1))[0]
-		if c.Token == "" || !c.First || c.Seq != 2 || c.Lost != nil || len(c.Latest) != 0 || c.Marks != (store.Marks{}) {
+		if c.Token == "" || !c.First || c.Seq != 2 || c.Lost != nil || len(c.Latest) != 0 || c.Counters != (store.Counters{}) {
 			k.Errorf("claimed %s", text(c))
 		}
 		k.same("definition", c.Definition, k.job("job"))
@@ -36,13 +36,13 @@ var claimCases = []testCase{
 		h.must(h.begin(0))
 		h.must(h.next(0, 1))
 		t := h.to(courier.Queued)
-		t.Ended, t.Marks = []courier.StepExecution{ended(1)}, store.Marks{Attempts: 2, Failures: 3, JobFailures: 4, Reclaims: 5}
+		t.Ended, t.Counters = []courier.StepExecution{ended(1)}, store.Counters{Attempts: 2, Failures: 3, JobFailures: 4, Reclaims: 5}
 		t.Position = courier.Position{Step: 2, Loops: []courier.LoopPosition{{Step: 1, Index: 7}}}
 		h.must(t)
 		c := k.again(h.id())
 		k.same("latest", c.Latest, k.latest(h.id()))
 		k.same("records", len(c.Latest), 2)
-		k.same("marks", c.Marks, t.Marks)
+		k.same("marks", c.Counters, t.Counters)
 		k.same("position", c.Execution.Position, t.Position)
 		k.same("seq", c.Seq, int64(len(k.audit(h.id()))))
 	}},

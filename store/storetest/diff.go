@@ -296,7 +296,7 @@ func (d *differ) ask() error {
 		Reason:    pick(d.rand, "", "the disk is gone"),
 		By:        pick(d.rand, "ann", "bob"),
 	}
-	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Ask(d.ctx, r) })
+	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Request(d.ctx, r) })
 	return errors.Join(err, d.look(r.Execution))
 }
 
@@ -331,7 +331,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	to := pick(d.rand, courier.Running, courier.Running, courier.Running, courier.Running, courier.Queued, courier.Queued, courier.Paused,
 		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)
 	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, long)}
-	t.Marks = store.Marks{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
+	t.Counters = store.Counters{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
 	if d.chance(20) {
 		t.Seq += pick(d.rand, -2, -1, 1, int64(2))
 	}
@@ -384,6 +384,8 @@ func (d *differ) list() error {
 		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
 		d.both("a page of steps", func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, id, after, limit) }),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, id, after, limit) }),
-		d.both("definitions", func(s store.Store, _ int) (any, error) { return s.List(d.ctx, store.Job, "", limit) }),
+		d.both("definitions", func(s store.Store, _ int) (any, error) {
+			return s.List(d.ctx, store.DefinitionFilter{Kind: store.Job, Limit: limit})
+		}),
 		d.both("a definition", func(s store.Store, _ int) (any, error) { return s.Load(d.ctx, store.Job, "one", version) }))
 }

@@ -43,8 +43,8 @@ func (p *planted) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims
 	return c, err
 }
 
-func (p *planted) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
-	x, err := p.Store.Ask(ctx, r)
+func (p *planted) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
+	x, err := p.Store.Request(ctx, r)
 	if p.ask != nil {
 		p.ask(&x)
 	}
@@ -63,7 +63,7 @@ func TestDiffFindsBugs(t *testing.T) {
 	for name, p := range map[string]planted{
 		"a failure is forgotten":        {apply: func(t *store.Transition) { t.Failure = nil }},
 		"a repeated job counts as one":  {apply: func(t *store.Transition) { t.RetryJob = false }},
-		"marks are not carried":         {claim: func(c *store.Claims) { each(c, func(x *store.Claimed) { x.Marks.Reclaims = 0 }) }},
+		"marks are not carried":         {claim: func(c *store.Claims) { each(c, func(x *store.Claimed) { x.Counters.Reclaims = 0 }) }},
 		"the lost step is not told":     {claim: func(c *store.Claims) { each(c, func(x *store.Claimed) { x.Lost = nil }) }},
 		"claims come in another order":  {claim: func(c *store.Claims) { slices.Reverse(c.List) }},
 		"an answer is not up to date":   {ask: func(x *courier.Execution) { x.Request = "" }},

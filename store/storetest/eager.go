@@ -38,10 +38,10 @@ func (e *eager) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	return got, err
 }
 
-func (e *eager) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+func (e *eager) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x, err := e.Store.Ask(ctx, r)
+	x, err := e.Store.Request(ctx, r)
 	if err == nil {
 		delete(e.first, r.Execution)
 	}
@@ -69,7 +69,7 @@ func (e *eager) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 // start starts the first step of what was claimed.
 func (e *eager) start(ctx context.Context, c *store.Claimed, s *courier.StepExecution) (err error) {
 	t := store.Transition{
-		Execution: c.Execution.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Marks: store.Marks{Attempts: 1},
+		Execution: c.Execution.ID, Lease: c.Token, Seq: c.Seq + 1, To: courier.Running, Counters: store.Counters{Attempts: 1},
 		Start: &courier.StepExecution{ID: s.ID, Type: s.Type, Attempt: 1},
 	}
 	if err := e.Apply(ctx, t); err != nil {
@@ -79,6 +79,6 @@ func (e *eager) start(ctx context.Context, c *store.Claimed, s *courier.StepExec
 		return err
 	}
 	started := *c.Execution.Current
-	c.Started, c.Seq, c.Marks = &started, c.Seq+1, t.Marks
+	c.Started, c.Seq, c.Counters = &started, c.Seq+1, t.Counters
 	return nil
 }

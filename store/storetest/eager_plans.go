@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	_ store.Agenda = (*eager)(nil)
-	_ store.Chains = (*eager)(nil)
+	_ store.Schedules = (*eager)(nil)
+	_ store.Chains    = (*eager)(nil)
 )
 
 // StartChains creates chain executions, and keeps the first steps of their
@@ -39,11 +39,11 @@ func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain
 	}
 }
 
-// AskChain forgets the first steps of what it asks something of.
-func (e *eager) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+// RequestChain forgets the first steps of what it asks something of.
+func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, asked, err := e.passed.AskChain(ctx, r)
+	c, asked, err := e.passed.RequestChain(ctx, r)
 	for i := range asked {
 		delete(e.first, asked[i].ID)
 	}
@@ -67,31 +67,31 @@ func (e *eager) RemoveSchedule(ctx context.Context, name string) error {
 	return a.RemoveSchedule(ctx, name)
 }
 
-func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Timetable, error) {
+func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
 	a, err := agendaOf(e.Store)
 	if err != nil {
-		return store.Timetable{}, err
+		return store.ScheduleList{}, err
 	}
 	return a.Schedules(ctx, f)
 }
 
-func (e *eager) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
 	a, err := agendaOf(e.Store)
 	if err != nil {
-		return store.Dues{}, err
+		return store.DueSchedules{}, err
 	}
-	return a.Due(ctx, most, lease)
+	return a.DueSchedules(ctx, most, lease)
 }
 
-// Fire carries firings out, and keeps the first steps of what they start.
-func (e *eager) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+// FireSchedules carries firings out, and keeps the first steps of what they start.
+func (e *eager) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
 	a, err := agendaOf(e.Store)
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fired, err := a.Fire(ctx, list)
+	fired, err := a.FireSchedules(ctx, list)
 	for i := range fired {
 		if !fired[i].Done {
 			continue
@@ -106,10 +106,10 @@ func (e *eager) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, e
 	return fired, err
 }
 
-func (e *eager) Changed(ctx context.Context, since uint64) error {
+func (e *eager) AwaitSchedules(ctx context.Context, since uint64) error {
 	a, err := agendaOf(e.Store)
 	if err != nil {
 		return err
 	}
-	return a.Changed(ctx, since)
+	return a.AwaitSchedules(ctx, since)
 }

@@ -299,7 +299,7 @@ func (k *kit) story(id courier.ExecutionID) []any {
 	r.Only, r.Queues = []courier.ExecutionID{id}, append(r.Queues, "night")
 	for _, c := range k.claim(r) {
 		x := plain(c.Execution)
-		story = append(story, x, c.Seq, c.First, c.Marks, c.Started != nil, c.Remaining, moves(k.audit(id)))
+		story = append(story, x, c.Seq, c.First, c.Counters, c.Started != nil, c.Remaining, moves(k.audit(id)))
 	}
 	return story
 }

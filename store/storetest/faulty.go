@@ -175,9 +175,9 @@ func (f *Faulty) begin(method string) (dead, strikes bool) {
 	f.calls[method]++
 	named := []string{"", method}
 	switch method {
-	case "Await", "Changed":
+	case "Await", "AwaitSchedules":
 		return false, false
-	case "Due", "Take", "Settle":
+	case "DueSchedules", "Take", "Settle":
 		named = named[1:]
 	default:
 		f.calls[""]++

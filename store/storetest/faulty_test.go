@@ -86,7 +86,7 @@ func TestFaultyErrorIsTheStoresOwn(t *testing.T) {
 }
 
 func TestFaultyCounts(t *testing.T) {
-	f := storetest.NewFaulty(memstore.New(), storetest.Fault{Kind: storetest.FailBefore, N: 2, Method: "Ask"})
+	f := storetest.NewFaulty(memstore.New(), storetest.Fault{Kind: storetest.FailBefore, N: 2, Method: "Request"})
 	var failed []string
 	for range 3 {
 		for _, u := range uses {
@@ -95,11 +95,11 @@ func TestFaultyCounts(t *testing.T) {
 			}
 		}
 	}
-	if got := fmt.Sprint(failed); got != "[Ask 2]" {
+	if got := fmt.Sprint(failed); got != "[Request 2]" {
 		t.Errorf("failed: %s", got)
 	}
-	if all, asks, awaits := f.Calls(""), f.Calls("Ask"), f.Calls("Await"); all != 3*(len(uses)-1) || asks != 3 || awaits != 3 {
-		t.Errorf("%d calls, %d of Ask, %d of Await", all, asks, awaits)
+	if all, asks, awaits := f.Calls(""), f.Calls("Request"), f.Calls("Await"); all != 3*(len(uses)-1) || asks != 3 || awaits != 3 {
+		t.Errorf("%d calls, %d of Request, %d of Await", all, asks, awaits)
 	}
 	if got := (storetest.Fault{Kind: storetest.DieAfter, N: 3, Method: "Apply"}).String(); got != "die_after Apply 3" {
 		t.Errorf("the fault is called %q", got)

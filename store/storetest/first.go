@@ -14,12 +14,12 @@ var firstCases = []testCase{
 		h := k.startFirst()
 		if h.Started == nil {
 			k.same("present step", h.Execution.Current, (*courier.StepExecution)(nil))
-			k.same("marks", h.Marks, store.Marks{})
+			k.same("marks", h.Counters, store.Counters{})
 			return
 		}
 		other := k.start() // as a worker does it
 		t := other.begin(0)
-		t.Start.ID, t.Marks.Attempts = "one", 1
+		t.Start.ID, t.Counters.Attempts = "one", 1
 		other.must(t)
 		got, want := k.get(h.id()), k.get(other.id())
 		k.same("present step", plain(got.Current), plain(want.Current))
@@ -27,7 +27,7 @@ var firstCases = []testCase{
 		k.same("what was started", h.Started, got.Current)
 		k.same("started", got.Current.StartedAt, got.StartedAt)
 		k.same("lost", h.Lost, (*courier.StepExecution)(nil))
-		k.same("marks", h.Marks, t.Marks)
+		k.same("marks", h.Counters, t.Counters)
 		k.same("attempts", got.StepAttempts, want.StepAttempts)
 		k.same("audit", moves(k.audit(h.id())), moves(k.audit(other.id())))
 		k.same("seq", h.Seq, int64(len(k.audit(h.id()))))

@@ -213,7 +213,7 @@ var guardCases = []testCase{
 		k.ask(h.id(), courier.RequestCancel)
 		full := h.to(courier.Queued)
 		full.Ended, full.Interrupt, full.RetryJob = []courier.StepExecution{ended(1), ended(2)}, true, true
-		full.Position.Step, full.Marks, full.Delay = 9, store.Marks{Attempts: 9}, long
+		full.Position.Step, full.Counters, full.Delay = 9, store.Counters{Attempts: 9}, long
 		full.Failure, full.Workspace, full.DiskBytes = &courier.Failure{Message: "x"}, "there", 5
 		k.unwritten("requested", h, full, courier.ErrConflict)
 		t := full

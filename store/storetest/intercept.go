@@ -66,8 +66,8 @@ func (i *intercepted) Load(ctx context.Context, kind store.Kind, name string, ve
 	return intercept(ctx, i, c, func(ctx context.Context) (store.Definition, error) { return i.s.Load(ctx, kind, name, version) })
 }
 
-func (i *intercepted) List(ctx context.Context, kind store.Kind, after string, limit int) ([]store.Definition, error) {
-	return intercept(ctx, i, &Call{Method: "List", Request: kind}, func(ctx context.Context) ([]store.Definition, error) { return i.s.List(ctx, kind, after, limit) })
+func (i *intercepted) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
+	return intercept(ctx, i, &Call{Method: "List", Request: f}, func(ctx context.Context) ([]store.Definition, error) { return i.s.List(ctx, f) })
 }
 
 func (i *intercepted) Settings(ctx context.Context) (map[string]string, error) {
@@ -106,9 +106,9 @@ func (i *intercepted) Apply(ctx context.Context, t store.Transition) error {
 	return i.f(ctx, &Call{Method: "Apply", Execution: t.Execution, Request: t}, func(ctx context.Context) error { return i.s.Apply(ctx, t) })
 }
 
-func (i *intercepted) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
-	c := &Call{Method: "Ask", Execution: r.Execution, Request: r}
-	return intercept(ctx, i, c, func(ctx context.Context) (courier.Execution, error) { return i.s.Ask(ctx, r) })
+func (i *intercepted) Request(ctx context.Context, r store.Request) (courier.Execution, error) {
+	c := &Call{Method: "Request", Execution: r.Execution, Request: r}
+	return intercept(ctx, i, c, func(ctx context.Context) (courier.Execution, error) { return i.s.Request(ctx, r) })
 }
 
 func (i *intercepted) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {

@@ -32,7 +32,9 @@ var uses = []use{
 		return result(s.Save(ctx, store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{}`)}))
 	}},
 	{"Load", func(ctx context.Context, s store.Store) (any, error) { return result(s.Load(ctx, store.Job, "job", 0)) }},
-	{"List", func(ctx context.Context, s store.Store) (any, error) { return result(s.List(ctx, store.Job, "", 0)) }},
+	{"List", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.List(ctx, store.DefinitionFilter{Kind: store.Job}))
+	}},
 	{"Set", func(ctx context.Context, s store.Store) (any, error) { return nil, s.Set(ctx, "key", "value") }},
 	{"Settings", func(ctx context.Context, s store.Store) (any, error) { return result(s.Settings(ctx)) }},
 	{"Enqueue", func(ctx context.Context, s store.Store) (any, error) {
@@ -49,8 +51,8 @@ var uses = []use{
 	{"Renew", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Renew(ctx, store.RenewRequest{Worker: "w", For: time.Hour}))
 	}},
-	{"Ask", func(ctx context.Context, s store.Store) (any, error) {
-		return result(s.Ask(ctx, store.Request{Execution: id, Kind: courier.RequestPause, By: "ann"}))
+	{"Request", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Request(ctx, store.Request{Execution: id, Kind: courier.RequestPause, By: "ann"}))
 	}},
 	{"Execution", func(ctx context.Context, s store.Store) (any, error) { return result(s.Execution(ctx, id)) }},
 	{"Executions", func(ctx context.Context, s store.Store) (any, error) {
@@ -83,7 +85,7 @@ func TestInterceptPassesAllOn(t *testing.T) {
 		replies = append(replies, text(t, c.Result))
 		return err
 	})
-	about := []string{"Enqueue", "Claim", "Apply", "Ask", "Execution", "Steps", "Latest", "Audit"}
+	about := []string{"Enqueue", "Claim", "Apply", "Request", "Execution", "Steps", "Latest", "Audit"}
 	for i, u := range uses {
 		got, err := u.call(t.Context(), s)
 		refused := u.method == "Apply"

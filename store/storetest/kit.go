@@ -281,7 +281,7 @@ func (k *kit) state(id courier.ExecutionID, want courier.State) {
 // ask makes a request that must be possible.
 func (k *kit) ask(id courier.ExecutionID, kind courier.RequestKind) courier.Execution {
 	k.Helper()
-	e, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind, By: "ann"})
+	e, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: kind, By: "ann"})
 	k.ok(err)
 	return e
 }

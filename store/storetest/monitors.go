@@ -196,7 +196,7 @@ var monitorCases = []testCase{
 		if n := len(l.seen(store.SeenFilter{Monitor: "m"})); n != 1 {
 			l.Errorf("%d files are known after a put", n)
 		}
-		_, err := l.PutMonitor(l.ctx(), store.MonitorPut{Monitor: l.one("m"), Anew: true})
+		_, err := l.PutMonitor(l.ctx(), store.MonitorPut{Monitor: l.one("m"), Forget: true})
 		l.ok(err)
 		l.same("afterwards", l.seen(store.SeenFilter{Monitor: "m"}), nil)
 		if n := len(l.seen(store.SeenFilter{Monitor: "n"})); n != 1 {

@@ -12,16 +12,16 @@ import (
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
 	{"put_is_a_change", looking(func(l *lookout) {
-		a, ok := l.Store.(store.Agenda)
+		a, ok := l.Store.(store.Schedules)
 		if !ok {
 			return
 		}
-		d, err := a.Due(l.ctx(), 1, long)
+		d, err := a.DueSchedules(l.ctx(), 1, long)
 		l.ok(err)
 		l.put(monitorOf("m"), long)
 		ctx, cancel := context.WithTimeout(l.ctx(), time.Minute)
 		defer cancel()
-		l.ok(a.Changed(ctx, d.Mark)) // at once
+		l.ok(a.AwaitSchedules(ctx, d.Mark)) // at once
 	})},
 	{"record_starts_chains", looking(func(l *lookout) {
 		if !hasChains(l.Store) {

@@ -123,7 +123,7 @@ var chainEventCases = []testCase{
 		}
 		for i, want := range [][2]courier.ExecutionID{{courier.ExecutionID(first), courier.ExecutionID(second)}, {k.member(first, "a").ID, k.member(second, "a").ID}} {
 			n := list[i].Notification
-			if n.Chain != "chain" || n.Count != 2 || len(n.More) != 1 || n.Execution+n.ChainExecution != want[0] || n.More[0].Execution != want[1] {
+			if n.Chain != "chain" || n.Count != 2 || len(n.Coalesced) != 1 || n.Execution+n.ChainExecution != want[0] || n.Coalesced[0].Execution != want[1] {
 				k.Errorf("notification %+v, want one of %v", n, want)
 			}
 		}

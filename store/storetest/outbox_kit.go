@@ -67,11 +67,11 @@ func (k *kit) taken(change func(*store.TakeRequest)) []store.TakenDelivery {
 	return k.take(r).List
 }
 
-func outcome(d store.TakenDelivery, v store.Verdict) store.Outcome {
-	return store.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Verdict: v}
+func outcome(d store.TakenDelivery, v store.Result) store.Outcome {
+	return store.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: v}
 }
 
-func (k *kit) settle(d store.TakenDelivery, v store.Verdict) {
+func (k *kit) settle(d store.TakenDelivery, v store.Result) {
 	k.Helper()
 	k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{outcome(d, v)}))
 }

@@ -24,7 +24,7 @@ var windowCases = []testCase{
 		if len(list) != 1 || list[0].Notification.Execution != second || list[0].Notification.Count != 2 {
 			k.Fatalf("after the window: %+v", list)
 		}
-		more := list[0].Notification.More
+		more := list[0].Notification.Coalesced
 		if len(more) != 1 || more[0].Execution != third || !strings.HasPrefix(more[0].ID, string(third)+"-") || more[0].At.Before(list[0].Notification.At) {
 			k.Errorf("beside it: %+v", more)
 		}
@@ -70,13 +70,13 @@ var windowCases = []testCase{
 		s := k.subscription("sub", courier.EventStepFailed)
 		s.Window = long
 		k.ok(k.outbox().Subscribe(k.ctx(), s))
-		const count = store.MostBeside + 3
+		const count = store.MaxCoalesced + 3
 		k.endMany(count, courier.StepFailed, strings.Repeat("ü", 300))
 		list := k.taken(nil)
-		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.More) != store.MostBeside {
-			k.Fatalf("%d notifications, the first of %d events, %d of them named", len(list), list[0].Notification.Count, len(list[0].Notification.More))
+		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.Coalesced) != store.MaxCoalesced {
+			k.Fatalf("%d notifications, the first of %d events, %d of them named", len(list), list[0].Notification.Count, len(list[0].Notification.Coalesced))
 		}
-		k.same("their errors are cut", list[0].Notification.More[0].Error, strings.Repeat("ü", store.MostBesideError))
+		k.same("their errors are cut", list[0].Notification.Coalesced[0].Error, strings.Repeat("ü", store.MaxCoalescedError))
 	}},
 	{"window_that_was_taken_back", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)

@@ -181,7 +181,7 @@ var raceCases = []testCase{
 				var asked, applied error
 				k.at(2, func(i int) {
 					if i == 0 {
-						_, asked = k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: kind, By: "ann"})
+						_, asked = k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: kind, By: "ann"})
 					} else {
 						applied = k.Apply(k.ctx(), h.to(courier.Completed))
 					}
@@ -213,7 +213,7 @@ var raceCases = []testCase{
 			var done atomic.Int64
 			k.at(8, func(i int) {
 				kind := []courier.RequestKind{courier.RequestPause, courier.RequestCancel}[i%2]
-				_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind, By: "ann"})
+				_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: kind, By: "ann"})
 				if err == nil {
 					done.Add(1)
 				} else if !errors.Is(err, courier.ErrConflict) {
@@ -369,7 +369,7 @@ func (k *kit) actor(i int) {
 			}
 			for _, x := range list {
 				kind := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel}[n%3]
-				_, err := k.Ask(k.ctx(), store.Request{Execution: x.ID, Kind: kind, By: "ann"})
+				_, err := k.Request(k.ctx(), store.Request{Execution: x.ID, Kind: kind, By: "ann"})
 				if err != nil && !errors.Is(err, courier.ErrConflict) {
 					k.Errorf("ask: %v", err)
 				}

@@ -97,27 +97,27 @@ var reclaimCases = []testCase{
 		h := k.lose()
 		for want := 1; want <= 3; want++ {
 			h = k.hold(h.id(), k.unit)
-			k.same("reclaims", h.Marks.Reclaims, want)
+			k.same("reclaims", h.Counters.Reclaims, want)
 			k.pass(2 * k.unit)
 		}
 		h = k.again(h.id())
 		t := h.begin(0)
-		t.Marks = h.Marks
-		t.Marks.Reclaims = 0
+		t.Counters = h.Counters
+		t.Counters.Reclaims = 0
 		h.must(t)
 		t = h.to(courier.Queued)
 		t.Interrupt = true
 		h.must(t)
-		k.same("after a transition reset them", k.again(h.id()).Marks.Reclaims, 0)
+		k.same("after a transition reset them", k.again(h.id()).Counters.Reclaims, 0)
 	}},
 	{"keeps_the_other_marks", func(k *kit) {
 		h := k.hold(k.add(k.new())[0].ID, k.unit)
 		t := h.begin(0)
-		t.Marks = store.Marks{Attempts: 2, Interrupted: true, Failures: 3, JobFailures: 4, Reclaims: 5, Resumed: courier.Failed}
+		t.Counters = store.Counters{Attempts: 2, Interrupted: true, Failures: 3, JobFailures: 4, Reclaims: 5, Resumed: courier.Failed}
 		h.must(t)
 		k.pass(2 * k.unit)
-		t.Marks.Reclaims++
-		k.same("marks", k.again(h.id()).Marks, t.Marks)
+		t.Counters.Reclaims++
+		k.same("marks", k.again(h.id()).Counters, t.Counters)
 	}},
 	{"brings_the_lost_attempt", func(k *kit) {
 		h := k.lose(0, 1)

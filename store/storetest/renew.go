@@ -52,7 +52,7 @@ var renewCases = []testCase{
 	{"brings_requests", func(k *kit) {
 		a, b, c := k.start(), k.start(), k.start()
 		k.ask(b.id(), courier.RequestPause)
-		_, err := k.Ask(k.ctx(), store.Request{Execution: c.id(), Kind: courier.RequestCancel, By: "bob"})
+		_, err := k.Request(k.ctx(), store.Request{Execution: c.id(), Kind: courier.RequestCancel, By: "bob"})
 		k.ok(err)
 		got := k.renewed("renewed", []store.Lease{
 			{Execution: c.id(), Token: c.Token}, {Execution: a.id(), Token: a.Token}, {Execution: b.id(), Token: b.Token},

@@ -15,7 +15,7 @@ var restartCases = []testCase{
 		for row, begin := range tables {
 			id := begin(k)
 			k.unchanged("a restart of a "+row+" one", id, func() {
-				_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: courier.RequestRestart, By: "bob"})
+				_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: courier.RequestRestart, By: "bob"})
 				k.is("error", err, courier.ErrConflict)
 			})
 		}
@@ -25,7 +25,7 @@ var restartCases = []testCase{
 			h := k.leave(from)
 			k.pass(k.unit)
 			before := k.get(h.id())
-			x, err := k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart, By: "bob", Reason: "the disk is gone"})
+			x, err := k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart, By: "bob", Reason: "the disk is gone"})
 			k.ok(err)
 			k.same("as returned and as stored", k.get(h.id()), x)
 			list := k.audit(h.id())
@@ -50,7 +50,7 @@ var restartCases = []testCase{
 			r := k.request(1)
 			r.Workspace, r.Worker = "elsewhere", "another"
 			c := k.claimed("claim", r, h.id())[0]
-			k.same("marks", c.Marks, store.Marks{})
+			k.same("marks", c.Counters, store.Counters{})
 			k.same("claimed", []any{c.First, c.Reclaimed, c.Lost, len(c.Latest)}, []any{false, false, (*courier.StepExecution)(nil), 0})
 			again := &holder{k, c, c.Seq}
 			again.must(again.begin(0))
@@ -65,7 +65,7 @@ var restartCases = []testCase{
 		k.same("of a pausing one", []any{x.State, x.Request}, []any{courier.Queued, courier.RequestKind("")})
 		h = k.leaveWith(courier.Running, courier.RequestCancel)
 		k.unchanged("a restart of a cancelling one", h.id(), func() {
-			_, err := k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
+			_, err := k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
 			k.is("error", err, courier.ErrConflict)
 		})
 	}},
@@ -76,14 +76,14 @@ var restartCases = []testCase{
 		t.Workspace = "here"
 		h.must(t)
 		k.unchanged("a restart of a running one", h.id(), func() {
-			_, err := k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
+			_, err := k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
 			k.is("error", err, courier.ErrConflict)
 		})
 		t = h.to(courier.Queued)
 		t.Interrupt = true
 		h.must(t)
 		k.unchanged("a restart of a queued one", h.id(), func() {
-			_, err := k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
+			_, err := k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestRestart})
 			k.is("error", err, courier.ErrConflict)
 		})
 		k.ask(h.id(), courier.RequestPause)
@@ -92,7 +92,7 @@ var restartCases = []testCase{
 	{"reasons_of_requests_are_in_the_audit", func(k *kit) {
 		id := k.add(k.new())[0].ID
 		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestResume} {
-			_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind, By: "bob", Reason: "because of " + string(kind)})
+			_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: kind, By: "bob", Reason: "because of " + string(kind)})
 			k.ok(err)
 			list := k.audit(id)
 			last := list[len(list)-1]
@@ -128,7 +128,7 @@ func (k *kit) leaveIn(workspace string, state courier.State, request courier.Req
 	h.must(h.next(0, 1))
 	t := h.next(1, 2)
 	t.Workspace, t.DiskBytes = workspace, 7
-	t.Marks = store.Marks{Attempts: 1, Failures: 2, JobFailures: 3, Base: 4}
+	t.Counters = store.Counters{Attempts: 1, Failures: 2, JobFailures: 3, Base: 4}
 	h.must(t)
 	if request != "" {
 		k.ask(h.id(), request)

@@ -91,7 +91,7 @@ func (d *drill) run() {
 // enqueue creates the execution, unless a request that was not acknowledged has
 // done so.
 func (d *drill) enqueue(ctx context.Context, e *engine.Engine) error {
-	if _, err := e.Define(ctx, d.p.job(d.unit), nil); err != nil {
+	if _, err := e.Jobs().Define(ctx, d.p.job(d.unit), nil); err != nil {
 		return err
 	}
 	list, err := d.store.Executions(ctx, store.Filter{})
@@ -102,7 +102,7 @@ func (d *drill) enqueue(ctx context.Context, e *engine.Engine) error {
 		d.id = list[0].ID
 		return nil
 	}
-	x, err := e.Enqueue(ctx, d.p.name, &engine.EnqueueOptions{Hold: d.p.hold, By: "ops"})
+	x, err := e.Enqueue(ctx, d.p.name, &engine.EnqueueOptions{Hold: d.p.hold, By: courier.By{Actor: "ops"}})
 	d.id = x.ID
 	return err
 }
@@ -212,13 +212,13 @@ func (d *drill) ask(kind courier.RequestKind) {
 	d.request(string(kind), func(ctx context.Context, e *engine.Engine) error {
 		switch kind {
 		case courier.RequestPause:
-			return e.Pause(ctx, d.id, "ops")
+			return errOf(e.Pause(ctx, d.id, courier.By{Actor: "ops"}))
 		case courier.RequestResume:
-			return e.Resume(ctx, d.id, &engine.ResumeOptions{By: "ops"})
+			return errOf(e.Resume(ctx, d.id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
 		case courier.RequestCancel:
-			return e.Cancel(ctx, d.id, "ops")
+			return errOf(e.Cancel(ctx, d.id, courier.By{Actor: "ops"}))
 		}
-		return e.Release(ctx, d.id, "ops")
+		return errOf(e.Release(ctx, d.id, courier.By{Actor: "ops"}))
 	})
 	if kind == courier.RequestPause || kind == courier.RequestCancel {
 		d.asked = append(d.asked, acknowledged{kind, int64(len(d.audit()))})
@@ -392,3 +392,6 @@ func (d *drill) story() string {
 	}
 	return b.String()
 }
+
+// errOf is the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }

@@ -332,12 +332,12 @@ func TestEngine(t *testing.T) {
 		return struct{}{}, errors.New("it broke")
 	}, nil)
 	e := engine.New(memstore.New(), reg, &engine.Options{Workspace: t.TempDir(), Mailer: m})
-	if _, err := e.Define(t.Context(), courier.Job{Name: "bad", Steps: []courier.StepSpec{{Type: "test.fail"}}}, nil); err != nil {
+	if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "bad", Steps: []courier.StepSpec{{Type: "test.fail"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Subscribe(t.Context(), courier.Subscription{
+	_, err = e.Subscriptions().Set(t.Context(), courier.Subscription{
 		Name: "ops", Kind: courier.SubscribeEmail, Events: []courier.EventType{courier.EventJobFailed}, Email: &courier.EmailTarget{To: []string{"ops@example.com"}},
-	})
+	}, courier.By{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,15 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
-// A keeper renews the leases of all runs of an engine, while there are any.
-type keeper struct {
+// A renewer renews the leases of all runs of an engine, while there are any.
+type renewer struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -19,7 +19,7 @@ type keeper struct {
 // earlier run of the same execution, the new one has to wait for its end: it may
 // not know yet that it lost its lease, or its step has not returned, or it only
 // has to tell what it has written. Its watchdog sees to it.
-func (e *Engine) hold(r *run) {
+func (e *Engine) track(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.runs[r.x.ID] != nil {
@@ -27,15 +27,15 @@ func (e *Engine) hold(r *run) {
 		e.waiters[r.x.ID] = append(e.waiters[r.x.ID], r.before)
 	}
 	e.runs[r.x.ID] = r
-	if e.keeper == nil {
+	if e.renewer == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		e.keeper = &keeper{stop: stop, done: make(chan struct{})}
-		go e.keep(ctx, e.keeper.done)
+		e.renewer = &renewer{stop: stop, done: make(chan struct{})}
+		go e.renewLoop(ctx, e.renewer.done)
 	}
 }
 
 // release removes a run whose lease has ended, and tells who waits for it.
-func (e *Engine) release(r *run) {
+func (e *Engine) untrack(r *run) {
 	e.mu.Lock()
 	if e.runs[r.x.ID] == r {
 		delete(e.runs, r.x.ID)
@@ -46,9 +46,9 @@ func (e *Engine) release(r *run) {
 		waiters = append(waiters, e.waiters[c]...)
 		delete(e.waiters, c)
 	}
-	var idle *keeper
+	var idle *renewer
 	if len(e.runs) == 0 {
-		idle, e.keeper = e.keeper, nil
+		idle, e.renewer = e.renewer, nil
 	}
 	e.mu.Unlock()
 	for _, w := range waiters {
@@ -58,20 +58,12 @@ func (e *Engine) release(r *run) {
 		idle.stop()
 		<-idle.done
 	}
-	signal(e.freed)
-}
-
-// signal wakes the worker, if it is not about to wake up anyway.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	core.Signal(e.freed)
 }
 
 // keep renews until ctx ends. After a failure it tries again sooner, and
 // nothing is claimed until it succeeds.
-func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
+func (e *Engine) renewLoop(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	interval := e.opt.Lease / 3
 	wait := time.NewTimer(interval)
@@ -90,7 +82,7 @@ func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
 			if err != nil {
 				e.log.Error("renew leases; nothing is claimed until it succeeds", "error", err)
 			}
-			signal(e.freed)
+			core.Signal(e.freed)
 		}
 		if err != nil {
 			wait.Reset(interval / 10)
@@ -102,7 +94,7 @@ func (e *Engine) keep(ctx context.Context, done chan<- struct{}) {
 
 // able reports whether the engine may claim: not while it can't renew, or write
 // progress. Without runs nothing is renewed that would tell, so it asks.
-func (e *Engine) able(ctx context.Context) bool {
+func (e *Engine) canClaim(ctx context.Context) bool {
 	if e.blocked() {
 		return false
 	}
@@ -110,12 +102,12 @@ func (e *Engine) able(ctx context.Context) bool {
 		return true
 	}
 	e.mu.Lock()
-	kept := e.keeper != nil
+	kept := e.renewer != nil
 	e.mu.Unlock()
 	if kept {
 		return false // its next renewal tells
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	if _, err := e.store.Renew(ctx, store.RenewRequest{Worker: e.opt.Worker, For: e.opt.Lease}); err != nil {
 		return false
@@ -161,35 +153,4 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 		r.lost(courier.ErrLeaseLost)
 	}
 	return nil
-}
-
-// retry calls f until it succeeds or p's parent ends, or until it fails for a reason
-// that the contract names, or, where somebody waits for the answer, for one that
-// repeating can't cure. A call that has not returned after storeTimeout is given up
-// and made again.
-func retry(p *patience, f func(context.Context) error) error {
-	const first, most = 10 * time.Millisecond, time.Second
-	for delay := first; ; delay = min(2*delay, most) {
-		err := p.call(f)
-		if err == nil || promised(err) || p.awaited && courier.IsPermanent(err) {
-			return err
-		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-p.parent.Done():
-			timer.Stop()
-			return err
-		case <-timer.C:
-		}
-	}
-}
-
-// promised reports whether err is an answer of the store and not its failure.
-func promised(err error) bool {
-	for _, target := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package engine
+package monitors
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
@@ -22,27 +23,23 @@ import (
 
 // What governs looks at directories.
 const (
-	mostLooks    = 8                // at once
-	lookInterval = 30 * time.Second // the longest time between two questions for what is due
-	lookNone     = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
-	listTimeout  = time.Minute      // of one listing
-	lookLease    = 3 * time.Minute  // how long others leave a directory to this engine
-	mostFiles    = 1000             // that are handed over at one look
-	mostChains   = 100              // that are started at one look; each takes several statements
-	maxFileName  = 1000             // bytes
-	maxFilePath  = 5000             // bytes
-	keepGone     = 30 * 24 * time.Hour
-	mostKnown    = 200_000 // files of all monitors that are remembered between looks
+	maxPolls      = 8                // at once
+	pollInterval  = 30 * time.Second // the longest time between two questions for what is due
+	idleInterval  = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
+	listTimeout   = time.Minute      // of one listing
+	pollLease     = 3 * time.Minute  // how long others leave a directory to this engine
+	maxFiles      = 1000             // that are handed over at one look
+	maxChains     = 100              // that are started at one look; each takes several statements
+	maxFileName   = 1000             // bytes
+	maxFilePath   = 5000             // bytes
+	goneRetention = 30 * 24 * time.Hour
+	maxKnown      = 200_000 // files of all monitors that are remembered between looks
 )
 
-// watching is what an engine has to do with monitors.
-type watching struct {
-	mu    sync.Mutex
-	early map[string]bool // monitors whose directories may have changed
-	known map[string]known
-	wake  chan struct{}
-	eyes  map[string]eye
-	none  bool // there is no monitor to look for, as far as is known
+// loops is what goes on between the start and the stop of an engine.
+type loops struct {
+	core.Life
+	rest sync.WaitGroup
 }
 
 // A known is what a monitor had seen at a revision.
@@ -51,102 +48,104 @@ type known struct {
 	files    map[string]store.SeenFile
 }
 
-func (w *watching) init() {
-	w.early, w.known, w.eyes = make(map[string]bool), make(map[string]known), make(map[string]eye)
-	w.wake = make(chan struct{}, 1)
-}
-
-// hurry wakes the loop, which then asks for what is due, and for those monitors
+// pollNow wakes the loop, which then asks for what is due, and for those monitors
 // early.
-func (e *Engine) hurry(names []string) {
-	e.watching.mu.Lock()
+func (v *Service) pollNow(names []string) {
+	v.mu.Lock()
 	for _, name := range names {
-		e.watching.early[name] = true
+		v.early[name] = true
 	}
-	e.watching.mu.Unlock()
-	signal(e.watching.wake)
+	v.mu.Unlock()
+	core.Signal(v.wake)
 }
 
-func (w *watching) setNone(none bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.none = none
+func (v *Service) setNone(none bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.none = none
 }
 
-// heard wakes the loop when something about monitors may have changed in the
+// Wake makes the loop look when something about monitors may have changed in the
 // store, if it does not look soon anyway.
-func (w *watching) heard() {
-	w.mu.Lock()
-	none := w.none
-	w.mu.Unlock()
+func (v *Service) Wake() {
+	v.mu.Lock()
+	none := v.none
+	v.mu.Unlock()
 	if none {
-		signal(w.wake)
+		core.Signal(v.wake)
 	}
 }
 
-// watchLoop has directories looked at when they are due.
-func (e *Engine) watchLoop(w *worker, role store.Monitors) {
-	defer w.rest.Done()
-	defer e.closeEyes()
-	listers := slices.Sorted(maps.Keys(e.opt.Listers))
-	slots := make(chan struct{}, mostLooks)
-	idle := lookInterval
-	if _, tells := e.store.(store.Agenda); tells {
-		idle = lookNone
+// Run has directories polled when they are due, until the engine stops and all
+// polls have ended. It does nothing where the engine has no listers, or the store
+// keeps no monitors.
+func (v *Service) Run(l core.Life) {
+	role, err := v.core.Monitors()
+	if err != nil || len(v.opt.Listers) == 0 {
+		return
 	}
-	timer := time.NewTimer(lookInterval)
+	w := &loops{Life: l}
+	defer w.rest.Wait()
+	defer v.stopWatching()
+	listers := slices.Sorted(maps.Keys(v.opt.Listers))
+	slots := make(chan struct{}, maxPolls)
+	idle := pollInterval
+	if v.opt.StoreWakes {
+		idle = idleInterval
+	}
+	timer := time.NewTimer(pollInterval)
 	defer timer.Stop()
-	for w.ctx.Err() == nil {
-		wait := lookInterval
-		if free := mostLooks - len(slots); free > 0 {
-			e.watching.setNone(true) // so that a change meanwhile is not missed
-			d, err := e.dueMonitors(w, role, listers, free)
+	for w.Ctx.Err() == nil {
+		wait := pollInterval
+		if free := maxPolls - len(slots); free > 0 {
+			v.setNone(true) // so that a change meanwhile is not missed
+			d, err := v.dueMonitors(w, role, listers, free)
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
 				return
-			case err != nil && w.ctx.Err() == nil:
-				e.log.Error("look for due monitors", "error", err)
-				wait = e.opt.Poll
+			case err != nil && w.Ctx.Err() == nil:
+				v.core.Log().Error("look for due monitors", "error", err)
+				wait = v.opt.Poll
 			case d.Next > 0:
 				wait = min(wait, d.Next)
-			case free == mostLooks && len(d.List) == 0:
+			case free == maxPolls && len(d.List) == 0:
 				wait = idle
 			}
-			e.watching.setNone(wait == lookNone)
+			v.setNone(wait == idleInterval)
 			began := time.Now()
 			for i := range d.List {
 				slots <- struct{}{}
 				w.rest.Add(1)
 				go func() {
 					defer w.rest.Done()
-					defer func() { <-slots; signal(e.watching.wake) }()
-					e.poll(w, role, &d.List[i], d.Now, began)
+					defer func() { <-slots; core.Signal(v.wake) }()
+					v.poll(w, role, &d.List[i], d.Now, began)
 				}()
 			}
 		}
 		timer.Reset(wait)
 		select {
-		case <-w.stop:
+		case <-w.Stop:
 		case <-timer.C:
-		case <-e.watching.wake:
+		case <-v.wake:
 		}
 	}
 }
 
 // dueMonitors leases what is due.
-func (e *Engine) dueMonitors(w *worker, role store.Monitors, listers []string, most int) (store.DueMonitors, error) {
-	e.watching.mu.Lock()
-	early := slices.Sorted(maps.Keys(e.watching.early))
-	clear(e.watching.early)
-	e.watching.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.base, storeTimeout) // a stop waits, for what is leased is not looked at by others
+func (v *Service) dueMonitors(w *loops, role store.Monitors, listers []string, most int) (store.DueMonitors, error) {
+	v.mu.Lock()
+	early := slices.Sorted(maps.Keys(v.early))
+	clear(v.early)
+	v.mu.Unlock()
+	ctx, cancel := context.WithTimeout(w.Base, core.StoreTimeout) // a stop waits, for what is leased is not looked at by others
 	defer cancel()
-	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: lookLease, Early: early})
+	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
 
-// A glance is one look at the directory of a monitor.
-type glance struct {
-	e       *Engine
+// A polling is one poll at the directory of a monitor.
+type polling struct {
+	v       *Service
 	role    store.Monitors
 	m       *store.Monitor
 	def     courier.Monitor
@@ -155,38 +154,38 @@ type glance struct {
 	now     time.Time                 // by the store's clock, at
 	at      time.Time
 	health  courier.MonitorHealth
-	secrets redactor // that the lister has used
+	secrets core.Redactor // that the lister has used
 	refused int
 	example string
 }
 
 // instant is what the store's clock shows now, as far as this engine can tell:
 // never more than it does show.
-func (g *glance) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
+func (g *polling) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
 
 // poll looks at the directory of a monitor, and records what follows.
-func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at time.Time) {
-	g := &glance{e: e, role: role, m: m, now: now, at: at, health: healthOf(m), lister: e.opt.Listers[m.Lister]}
-	ctx := w.base // what was found is recorded even if the engine is stopped
+func (v *Service) poll(w *loops, role store.Monitors, m *store.Monitor, now, at time.Time) {
+	g := &polling{v: v, role: role, m: m, now: now, at: at, health: healthOf(m), lister: v.opt.Listers[m.Lister]}
+	ctx := w.Base // what was found is recorded even if the engine is stopped
 	if err := json.Unmarshal(m.Body, &g.def); err != nil {
 		_ = g.record(ctx, g.failed(fmt.Errorf("the definition can't be read: %w", err)))
 		return
 	}
 	g.def = g.def.WithDefaults()
 	var err error
-	if g.files, err = g.seen(w.ctx); err != nil {
-		if w.ctx.Err() != nil {
+	if g.files, err = g.seen(w.Ctx); err != nil {
+		if w.Ctx.Err() != nil {
 			_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
 			return
 		}
-		e.log.Error("look at a directory", "monitor", m.Name, "error", err)
+		v.core.Log().Error("look at a directory", "monitor", m.Name, "error", err)
 		return // the store fails; the lease ends
 	}
 	began := g.instant()
-	list, err := g.list(w.ctx)
+	list, err := g.list(w.Ctx)
 	ended := g.instant()
 	g.health.LastPoll, g.health.PollSeconds = began, ended.Sub(began).Seconds()
-	if err != nil && w.ctx.Err() != nil {
+	if err != nil && w.Ctx.Err() != nil {
 		_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
 		return
 	}
@@ -195,19 +194,19 @@ func (e *Engine) poll(w *worker, role store.Monitors, m *store.Monitor, now, at 
 		return
 	}
 	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: keepGone, Most: g.most(), MostBytes: g.mostBytes(),
+		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: goneRetention, Max: g.most(), MaxBytes: g.mostBytes(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
-	e.openEye(w, m.Name, g.lister, g.def.Target())
+	v.watchDirectory(w, m.Name, g.lister, g.def.Target())
 }
 
 // settle records what a listing led to. Where executions can't be started, the
 // files are not handed over, and are ready at the next look too.
-func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
+func (g *polling) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
 	bare := *plan
 	bare.Changed = slices.Clone(plan.Changed)
 	var r store.MonitorRecord
-	last, err := g.handOver(ctx, &r, plan, ended)
+	last, err := g.startFor(ctx, &r, plan, ended)
 	if err == nil {
 		g.looked(&r, plan, last, nil, ended)
 		err = g.record(ctx, r)
@@ -221,26 +220,26 @@ func (g *glance) settle(ctx context.Context, plan *store.FilePlan, ended time.Ti
 }
 
 // most is how many files are handed over at one look.
-func (g *glance) most() int {
+func (g *polling) most() int {
 	if g.m.Kind == store.Chain && !g.def.Batch {
-		return mostChains
+		return maxChains
 	}
-	return mostFiles
+	return maxFiles
 }
 
 // mostBytes is how much of the files that are handed over to one execution fits into
 // its parameters, which tell of each file twice and may escape what is in names.
-func (g *glance) mostBytes() int {
+func (g *polling) mostBytes() int {
 	if !g.def.Batch {
 		return 0
 	}
-	return max(1, g.e.opt.MaxParams/16)
+	return max(1, g.v.opt.MaxParams/16)
 }
 
 // seen returns what the monitor has seen, from memory if that is of the
 // monitor's revision.
-func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
-	w := &g.e.watching
+func (g *polling) seen(ctx context.Context) (map[string]store.SeenFile, error) {
+	w := g.v
 	w.mu.Lock()
 	k, ok := w.known[g.m.Name]
 	delete(w.known, g.m.Name) // it is this look's own now
@@ -250,11 +249,11 @@ func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 	}
 	const page = 5000
 	files := make(map[string]store.SeenFile)
-	calls := patience{parent: ctx}
-	defer calls.end()
+	calls := core.CallTimeout{Parent: ctx}
+	defer calls.End()
 	for after := ""; ; {
 		var list []store.SeenFile
-		err := retry(&calls, func(ctx context.Context) (err error) {
+		err := core.Retry(&calls, func(ctx context.Context) (err error) {
 			list, err = g.role.Seen(ctx, store.SeenFilter{Monitor: g.m.Name, After: after, Limit: page})
 			return err
 		})
@@ -272,20 +271,20 @@ func (g *glance) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 }
 
 // list returns the files of the directory whose names can be used.
-func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err error) {
+func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.e.log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.message(err), "stack", g.secrets.clean(string(debug.Stack())))
+			g.v.core.Log().Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.Message(err), "stack", g.secrets.Clean(string(debug.Stack())))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	log := slog.New(&redactHandler{g.e.log.Handler(), &g.secrets}).With("monitor", g.m.Name)
+	log := slog.New(core.RedactHandler(g.v.core.Log().Handler(), &g.secrets)).With("monitor", g.m.Name)
 	job := courier.NewContext(courier.ContextConfig{
-		Monitor: g.m.Name, Log: log, Roots: g.e.opt.Roots, Redactor: &g.secrets.Redactor,
+		Monitor: g.m.Name, Log: log, Roots: g.v.opt.Roots, Redactor: &g.secrets.Redactor,
 		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
-			return g.e.secretFor(ctx, q, &g.secrets)
+			return g.v.core.Secret(ctx, q, &g.secrets)
 		},
 	})
 	defer job.Close()
@@ -305,7 +304,7 @@ func (g *glance) list(ctx context.Context) (files []courier.ListedFile, err erro
 		}
 		if reason != "" {
 			g.refused++
-			name := g.secrets.clean(f.Name)
+			name := g.secrets.Clean(f.Name)
 			g.example = fmt.Sprintf("%q %s", name[:min(len(name), 100)], reason)
 			continue
 		}
@@ -335,7 +334,7 @@ func unusable(f *courier.ListedFile) string {
 
 // looked completes the record of a look that succeeded. Last is the last of the
 // executions that it starts, if any; err is why they could not be started, if so.
-func (g *glance) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
+func (g *polling) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
 	r.Changed, r.Removed, r.After = plan.Changed, plan.Removed, g.def.Every
 	h := g.health
 	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.Files, plan.Waiting, g.refused, 0, ""
@@ -363,7 +362,7 @@ func (g *glance) looked(r *store.MonitorRecord, plan *store.FilePlan, last couri
 }
 
 // failed is the record of a look that failed.
-func (g *glance) failed(err error) store.MonitorRecord {
+func (g *polling) failed(err error) store.MonitorRecord {
 	r := store.MonitorRecord{After: max(g.def.Every, time.Second)}
 	h := g.health
 	h.Failures++
@@ -380,31 +379,31 @@ func (g *glance) failed(err error) store.MonitorRecord {
 }
 
 // state writes the health into a record, and logs it if it is bad and new.
-func (g *glance) state(r *store.MonitorRecord, h courier.MonitorHealth) {
+func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	was := healthOf(g.m)
-	h.Problem = g.secrets.message(errors.New(h.Problem))
+	h.Problem = g.secrets.Message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
-		g.e.log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
+		g.v.core.Log().Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
 	}
 	r.State.Health, _ = jsontext.Append(nil, h)
 }
 
 // record writes the outcome of a look. It may be sent again: a record that was
 // written is not twice.
-func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
+func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	calls := patience{parent: ctx}
-	defer calls.end()
+	calls := core.CallTimeout{Parent: ctx}
+	defer calls.End()
 	var done store.Recorded
-	err := retry(&calls, func(ctx context.Context) (err error) {
+	err := core.Retry(&calls, func(ctx context.Context) (err error) {
 		done, err = g.role.Record(ctx, r)
 		return err
 	})
 	switch {
 	case err != nil:
-		g.e.log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)
+		g.v.core.Log().Error("record a look at a directory", "monitor", g.m.Name, "error", err)
 	case done.Done:
 		for i, x := range done.Executions {
 			r.Replace(r.Executions[i].ID, x.Execution.ID)
@@ -418,7 +417,7 @@ func (g *glance) record(ctx context.Context, r store.MonitorRecord) error {
 }
 
 // remember keeps what is known now for the next look.
-func (g *glance) remember(revision int64, r *store.MonitorRecord) {
+func (g *polling) remember(revision int64, r *store.MonitorRecord) {
 	if g.files == nil {
 		return
 	}
@@ -428,7 +427,7 @@ func (g *glance) remember(revision int64, r *store.MonitorRecord) {
 	for _, name := range r.Removed {
 		delete(g.files, name)
 	}
-	w := &g.e.watching
+	w := g.v
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := len(g.files)
@@ -437,10 +436,10 @@ func (g *glance) remember(revision int64, r *store.MonitorRecord) {
 			all += len(w.known[name].files)
 		}
 	}
-	if all > mostKnown {
+	if all > maxKnown {
 		clear(w.known)
 	}
-	if len(g.files) <= mostKnown {
+	if len(g.files) <= maxKnown {
 		w.known[g.m.Name] = known{revision, g.files}
 	}
 }

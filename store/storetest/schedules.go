@@ -15,14 +15,17 @@ import (
 // A planner is a kit for stores that keep schedules.
 type planner struct {
 	*kit
-	store.Agenda
+	schedules
 }
+
+// schedules embeds the role under a name that does not hide its method Schedules.
+type schedules = store.Schedules
 
 // planning makes a case of one for stores that keep schedules; for others there
 // is nothing to show.
 func planning(run func(*planner)) func(*kit) {
 	return func(k *kit) {
-		if a, ok := k.Store.(store.Agenda); ok {
+		if a, ok := k.Store.(store.Schedules); ok {
 			run(&planner{k, a})
 		} else {
 			k.Logf("%T keeps no schedules", k.Store)
@@ -72,15 +75,15 @@ func (p *planner) one(name string) store.Schedule {
 	return list[0]
 }
 
-func (p *planner) due(most int, lease time.Duration) store.Dues {
+func (p *planner) due(most int, lease time.Duration) store.DueSchedules {
 	p.Helper()
-	d, err := p.Due(p.ctx(), most, lease)
+	d, err := p.DueSchedules(p.ctx(), most, lease)
 	p.ok(err)
 	return d
 }
 
 // names reports when what is due has other names than the wanted ones.
-func (p *planner) names(what string, d store.Dues, want ...string) {
+func (p *planner) names(what string, d store.DueSchedules, want ...string) {
 	p.Helper()
 	got := make([]string, len(d.List))
 	for i := range d.List {
@@ -92,7 +95,7 @@ func (p *planner) names(what string, d store.Dues, want ...string) {
 // fire carries out firings.
 func (p *planner) fire(list ...store.Firing) []store.Fired {
 	p.Helper()
-	got, err := p.Fire(p.ctx(), list)
+	got, err := p.FireSchedules(p.ctx(), list)
 	p.ok(err)
 	if len(got) != len(list) {
 		p.Fatalf("%d results of %d firings", len(got), len(list))
@@ -246,7 +249,7 @@ var agendaCases = []testCase{
 		x := p.add(p.new(), p.new(), p.new())
 		_, err := p.Save(p.ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{"v":2}`)})
 		p.ok(err)
-		_, err = p.Ask(p.ctx(), store.Request{Execution: x[0].ID, Kind: courier.RequestCancel})
+		_, err = p.Request(p.ctx(), store.Request{Execution: x[0].ID, Kind: courier.RequestCancel})
 		p.ok(err)
 		s := daily("s")
 		s.Open, s.LastExecution = []courier.ExecutionID{x[0].ID, x[1].ID, courier.ExecutionID(p.ids.New())}, x[2].ID
@@ -434,11 +437,11 @@ var agendaCases = []testCase{
 	{"changed_by_a_put", planning(func(p *planner) {
 		mark := p.due(1, long).Mark
 		p.put(daily("s"), long)
-		p.ok(p.Changed(p.ctx(), mark)) // at once
+		p.ok(p.AwaitSchedules(p.ctx(), mark)) // at once
 		mark = p.due(1, long).Mark
 		ctx, cancel := context.WithTimeout(p.ctx(), p.unit)
 		defer cancel()
-		if err := p.Changed(ctx, mark); err != nil {
+		if err := p.AwaitSchedules(ctx, mark); err != nil {
 			p.is("nothing changed", err, context.DeadlineExceeded)
 		}
 	})},
@@ -464,7 +467,7 @@ var agendaCases = []testCase{
 					f.State.Failures++ // counts the ticks
 					firings = append(firings, f)
 				}
-				fired, err := p.Fire(p.ctx(), firings)
+				fired, err := p.FireSchedules(p.ctx(), firings)
 				if err != nil {
 					p.Errorf("fire: %v", err)
 				}

@@ -9,7 +9,7 @@ import (
 )
 
 func hasRoster(s store.Store) bool {
-	_, ok := s.(store.Roster)
+	_, ok := s.(store.Workers)
 	return ok
 }
 
@@ -82,7 +82,7 @@ var rosterCases = []testCase{
 			r.Worker = worker
 			got, err := k.Claim(k.ctx(), r)
 			k.ok(err)
-			return got.Left
+			return got.Unclaimed
 		}
 		nothing := func(what, worker string) {
 			// A store that is slow need not have looked at all.
@@ -114,7 +114,7 @@ func oldest(list []courier.Execution) courier.ExecutionID {
 // workers returns who was ever seen, or nearly.
 func (k *kit) workers() []store.Worker {
 	k.Helper()
-	list, err := k.Store.(store.Roster).Workers(k.ctx(), long)
+	list, err := k.Store.(store.Workers).Workers(k.ctx(), long)
 	k.ok(err)
 	return list
 }
@@ -122,7 +122,7 @@ func (k *kit) workers() []store.Worker {
 // workersWithin returns who was seen within a unit.
 func (k *kit) workersWithin() []store.Worker {
 	k.Helper()
-	list, err := k.Store.(store.Roster).Workers(k.ctx(), k.unit)
+	list, err := k.Store.(store.Workers).Workers(k.ctx(), k.unit)
 	k.ok(err)
 	return list
 }
@@ -135,7 +135,7 @@ func (k *kit) stranded() []store.Stranded {
 
 func (k *kit) strandedFor(d time.Duration) []store.Stranded {
 	k.Helper()
-	list, err := k.Store.(store.Roster).Stranded(k.ctx(), d)
+	list, err := k.Store.(store.Workers).Stranded(k.ctx(), d)
 	k.ok(err)
 	return list
 }

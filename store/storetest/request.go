@@ -24,14 +24,14 @@ var askCases = []testCase{
 	{"completed", func(k *kit) { k.table("completed", "", "", "", "") }},
 	{"cancelled", func(k *kit) { k.table("cancelled", "", "", "", "") }},
 	{"unknown_execution", func(k *kit) {
-		_, err := k.Ask(k.ctx(), store.Request{Execution: "00000000-0000-7000-8000-000000000000", Kind: courier.RequestPause})
+		_, err := k.Request(k.ctx(), store.Request{Execution: "00000000-0000-7000-8000-000000000000", Kind: courier.RequestPause})
 		k.is("error", err, courier.ErrNotFound)
 	}},
 	{"unknown_kind", func(k *kit) {
 		id := k.add(k.new())[0].ID
 		k.unchanged("an unknown request", id, func() {
 			for _, kind := range []courier.RequestKind{"", "stop", "Pause"} {
-				_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind})
+				_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: kind})
 				k.is("error", err, courier.ErrInvalid)
 			}
 		})
@@ -39,7 +39,7 @@ var askCases = []testCase{
 	{"who_asked_is_in_the_audit", func(k *kit) {
 		id := k.add(k.new())[0].ID
 		k.ask(id, courier.RequestPause)
-		_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: courier.RequestResume, By: "bob"})
+		_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: courier.RequestResume, By: "bob"})
 		k.ok(err)
 		list := k.audit(id)
 		k.same("audit", moves(list), ">queued queued>paused paused>queued")
@@ -49,7 +49,7 @@ var askCases = []testCase{
 	{"the_last_request_counts", func(k *kit) {
 		h := k.start()
 		k.ask(h.id(), courier.RequestPause)
-		_, err := k.Ask(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestCancel, By: "bob"})
+		_, err := k.Request(k.ctx(), store.Request{Execution: h.id(), Kind: courier.RequestCancel, By: "bob"})
 		k.ok(err)
 		got := k.renewed("renewed", []store.Lease{{Execution: h.id(), Token: h.Token}}, h.id())
 		k.same("request", got[h.id()], store.Renewed{Execution: h.id(), Request: courier.RequestCancel, By: "bob"})
@@ -69,7 +69,7 @@ var askCases = []testCase{
 			t := h.to(from)
 			t.Interrupt, t.Position.Step = true, 3
 			t.Failure = &courier.Failure{Reason: courier.ReasonError, Message: "why"}
-			t.Marks = store.Marks{Attempts: 2, Interrupted: true, Base: 6, Failures: 3, JobFailures: 4, Reclaims: 5}
+			t.Counters = store.Counters{Attempts: 2, Interrupted: true, Base: 6, Failures: 3, JobFailures: 4, Reclaims: 5}
 			h.must(t)
 			k.pass(k.unit)
 			x := k.ask(h.id(), courier.RequestResume)
@@ -81,7 +81,7 @@ var askCases = []testCase{
 			k.same("position", x.Position.Step, 3)
 			k.same("attempts", []int{x.StepAttempts, x.EarlierStarts}, []int{2, 6})
 			again := k.again(h.id())
-			k.same("marks", again.Marks, store.Marks{Attempts: 2, Interrupted: true, Base: 6, Resumed: from})
+			k.same("marks", again.Counters, store.Counters{Attempts: 2, Interrupted: true, Base: 6, Resumed: from})
 			again.must(again.to(courier.Completed))
 			k.same("resumed once, resumed for ever", k.get(h.id()).Resumed, true)
 		}
@@ -104,13 +104,13 @@ var askCases = []testCase{
 	{"resume_of_a_backing_off_one", func(k *kit) {
 		h := k.start()
 		t := h.to(courier.Queued)
-		t.Delay, t.Failure, t.Marks.Failures = long, &courier.Failure{Message: "why"}, 2
+		t.Delay, t.Failure, t.Counters.Failures = long, &courier.Failure{Message: "why"}, 2
 		h.must(t)
 		x := k.ask(h.id(), courier.RequestPause)
 		k.same("failure while paused", x.Failure, t.Failure)
 		k.ask(h.id(), courier.RequestResume)
 		c := k.claimed("claim", k.request(1), h.id())[0]
-		k.same("marks", c.Marks, store.Marks{Resumed: courier.Paused})
+		k.same("marks", c.Counters, store.Counters{Resumed: courier.Paused})
 	}},
 	{"release_keeps_the_due_time", func(k *kit) {
 		e := k.add(k.with(func(n *store.NewExecution) { n.Hold, n.Delay = true, long }))[0]
@@ -121,7 +121,7 @@ var askCases = []testCase{
 		now := k.add(k.with(func(n *store.NewExecution) { n.Hold = true }))[0].ID
 		k.ask(now, courier.RequestRelease)
 		c := k.claimed("claim of one without a delay", k.request(1), now)[0]
-		k.same("marks", c.Marks, store.Marks{})
+		k.same("marks", c.Counters, store.Counters{})
 	}},
 	{"cancel_ends_it", func(k *kit) {
 		h := k.start()
@@ -156,7 +156,7 @@ var askCases = []testCase{
 		if again.Lost != nil {
 			k.Errorf("lost %s", text(again.Lost))
 		}
-		k.same("reclaims", again.Marks.Reclaims, 0)
+		k.same("reclaims", again.Counters.Reclaims, 0)
 		again.must(again.begin(0))
 	}},
 }
@@ -215,7 +215,7 @@ func (k *kit) table(row, pause, resume, cancel, release string) {
 		if want == "" {
 			k.unchanged(what, id, func() {
 				state := k.get(id).State
-				_, err := k.Ask(k.ctx(), store.Request{Execution: id, Kind: kind, By: "bob"})
+				_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: kind, By: "bob"})
 				var refused *courier.TransitionError
 				if !errors.As(err, &refused) || refused.From != state || refused.Execution != id {
 					k.Errorf("%s: error %v, want a TransitionError from %s", what, err, state)

@@ -1,4 +1,4 @@
-package engine
+package notifications
 
 import (
 	"bytes"
@@ -14,43 +14,44 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
 // deliver makes one attempt.
-func (p *postman) deliver(ctx context.Context, t *store.TakenDelivery) error {
+func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error {
 	var s courier.Subscription
 	if err := json.Unmarshal(t.Body, &s); err != nil {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
 	}
 	n := t.Notification
 	switch {
-	case s.Kind == courier.SubscribeFunc && p.e.opt.Subscribers[s.Func] != nil:
-		return p.e.callSubscriber(ctx, p.e.opt.Subscribers[s.Func], n)
+	case s.Kind == courier.SubscribeFunc && p.v.opt.Subscribers[s.Func] != nil:
+		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)
 	case s.Kind == courier.SubscribeWebhook && s.Webhook != nil:
 		return p.post(ctx, s.Webhook, n)
 	case s.Kind == courier.SubscribeJob && s.Job != nil:
-		return p.e.startJob(ctx, s.Job, n)
-	case s.Kind == courier.SubscribeEmail && s.Email != nil && p.e.opt.Mailer != nil:
-		return p.e.mail(ctx, s.Email, n)
+		return p.v.startJob(ctx, s.Job, n)
+	case s.Kind == courier.SubscribeEmail && s.Email != nil && p.v.opt.Mailer != nil:
+		return p.v.mail(ctx, s.Email, n)
 	}
 	return fmt.Errorf("this engine can't deliver to subscriptions of kind %q", s.Kind)
 }
 
 // callSubscriber calls a function of the host's. It returns when the function has.
-func (e *Engine) callSubscriber(ctx context.Context, f func(context.Context, courier.Notification) error, n courier.Notification) error {
-	return e.guarded("the subscriber", n, func() error { return f(ctx, n) })
+func (v *Service) callSubscriber(ctx context.Context, f func(context.Context, courier.Notification) error, n courier.Notification) error {
+	return v.guarded("the subscriber", n, func() error { return f(ctx, n) })
 }
 
 // guarded calls f, which is the host's, in a goroutine of its own since it may
 // panic or call runtime.Goexit.
-func (e *Engine) guarded(who string, n courier.Notification, f func() error) error {
+func (v *Service) guarded(who string, n courier.Notification, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err := fmt.Errorf("%s called runtime.Goexit", who)
 		defer func() {
 			if p := recover(); p != nil {
-				e.log.Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
+				v.core.Log().Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
 				err = fmt.Errorf("%s panicked: %v", who, p)
 			}
 			result <- err
@@ -64,7 +65,7 @@ func (e *Engine) guarded(who string, n courier.Notification, f func() error) err
 const eventParam = "event"
 
 // startJob starts the job of a subscription, once for each event.
-func (e *Engine) startJob(ctx context.Context, to *courier.JobTarget, n courier.Notification) error {
+func (v *Service) startJob(ctx context.Context, to *courier.JobTarget, n courier.Notification) error {
 	raw, err := jsontext.Append(nil, n)
 	if err != nil {
 		return courier.Permanent(err)
@@ -80,12 +81,9 @@ func (e *Engine) startJob(ctx context.Context, to *courier.JobTarget, n courier.
 		params = make(map[string]any, 1)
 	}
 	params[eventParam] = event
-	x, err := e.prepare(ctx, to.Name, &EnqueueOptions{
-		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: "subscription " + n.Subscription,
-	}, false)
-	if err == nil {
-		_, err = e.create(ctx, []store.NewExecution{x})
-	}
+	err = v.core.Start(ctx, to.Name, core.Start{
+		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
+	})
 	switch {
 	case errors.Is(err, courier.ErrConflict):
 		return nil // it was started, before the subscription changed
@@ -111,7 +109,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
 		return err
 	}
-	job, err := c.e.Job(c.ctx, to.Name, 0)
+	job, err := c.v.core.Job(c.ctx, to.Name, 0)
 	if err != nil {
 		return err
 	}

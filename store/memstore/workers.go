@@ -28,7 +28,7 @@ func (s *Store) noted(c *claim) bool {
 	if r.seen == nil {
 		r.seen = make(map[string]*store.Worker)
 	}
-	if w := r.seen[c.Worker]; w != nil && c.now.Sub(w.SeenAt) < store.NotedEvery {
+	if w := r.seen[c.Worker]; w != nil && c.now.Sub(w.SeenAt) < store.PresenceInterval {
 		return r.left
 	}
 	r.seen[c.Worker] = &store.Worker{Name: c.Worker, Workspace: c.Workspace, Queues: c.Queues, StepTypes: c.StepTypes, SeenAt: c.now}
@@ -76,7 +76,7 @@ func (s *Store) present(now time.Time, age time.Duration) []store.Worker {
 		}
 	}
 	slices.SortFunc(list, func(a, b store.Worker) int { return strings.Compare(a.Name, b.Name) })
-	return list[:min(len(list), store.MostWorkers)]
+	return list[:min(len(list), store.MaxWorkers)]
 }
 
 // Stranded returns what no worker that is present can take.
@@ -109,7 +109,7 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 	for _, q := range s.queues {
 		for _, c := range q {
 			for _, h := range []*heap{&c.ready, &c.waiting} {
-				for _, x := range h.list[:min(len(h.list), store.MostSampled)] {
+				for _, x := range h.list[:min(len(h.list), store.MaxSampled)] {
 					add(x, false, x.DueAt)
 				}
 			}
@@ -125,4 +125,4 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 	return store.FindStranded(list, s.present(now, age)), nil
 }
 
-var _ store.Roster = (*Store)(nil)
+var _ store.Workers = (*Store)(nil)

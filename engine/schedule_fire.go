@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
@@ -26,7 +27,7 @@ const (
 const firing = 3
 
 // startFiring sets going what fires schedules.
-func (e *Engine) startFiring(w *worker, a store.Agenda) {
+func (e *Engine) startFiring(w *worker, a store.Schedules) {
 	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	go e.fireLoop(w, a, marks, changed, more)
 	go e.changeLoop(w, a, marks, changed)
@@ -34,7 +35,7 @@ func (e *Engine) startFiring(w *worker, a store.Agenda) {
 }
 
 // fireLoop fires schedules when they are due.
-func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
+func (e *Engine) fireLoop(w *worker, a store.Schedules, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
 	defer w.rest.Done()
 	timer := time.NewTimer(lookAgain)
 	defer timer.Stop()
@@ -52,7 +53,7 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 				wait = min(wait, d.Next)
 			}
 			if len(d.List) == dueBatch {
-				signal(more)
+				core.Signal(more)
 			}
 			select {
 			case marks <- d.Mark:
@@ -71,7 +72,7 @@ func (e *Engine) fireLoop(w *worker, a store.Agenda, marks chan<- uint64, change
 // helpLoop fires schedules too while very many are due: so this engine decides on
 // some of them while the store fires others. Then the other loop looks again,
 // since it does not know when these are due next.
-func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, more <-chan struct{}) {
+func (e *Engine) helpLoop(w *worker, a store.Schedules, changed chan<- struct{}, more <-chan struct{}) {
 	defer w.rest.Done()
 	for {
 		select {
@@ -86,13 +87,13 @@ func (e *Engine) helpLoop(w *worker, a store.Agenda, changed chan<- struct{}, mo
 			}
 			full = err == nil && len(d.List) == dueBatch
 		}
-		signal(changed)
+		core.Signal(changed)
 	}
 }
 
 // changeLoop waits in the store for schedules that change, and wakes the loop
 // that fires.
-func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, changed chan<- struct{}) {
+func (e *Engine) changeLoop(w *worker, a store.Schedules, marks <-chan uint64, changed chan<- struct{}) {
 	defer w.rest.Done()
 	for {
 		var mark uint64
@@ -101,25 +102,25 @@ func (e *Engine) changeLoop(w *worker, a store.Agenda, marks <-chan uint64, chan
 			return
 		case mark = <-marks:
 		}
-		if err := a.Changed(w.ctx, mark); err != nil {
+		if err := a.AwaitSchedules(w.ctx, mark); err != nil {
 			if w.ctx.Err() != nil {
 				return
 			}
 			e.log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
-		taken(marks) // of a look before the change, as in awaitLoop
-		signal(changed)
-		e.watching.heard()
+		core.Taken(marks) // of a look before the change, as in awaitLoop
+		core.Signal(changed)
+		e.fileMonitors.Wake()
 	}
 }
 
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
-func (e *Engine) fireDue(w *worker, a store.Agenda) (d store.Dues, err error) {
-	ctx, cancel := context.WithTimeout(w.base, storeTimeout)
+func (e *Engine) fireDue(w *worker, a store.Schedules) (d store.DueSchedules, err error) {
+	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
 	defer cancel()
-	d, err = a.Due(ctx, dueBatch, dueLease)
+	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
 		return d, err
 	}
@@ -175,15 +176,15 @@ func sooner(a, b time.Duration) time.Duration {
 
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
-func (e *Engine) fire(ctx context.Context, a store.Agenda, list []store.Firing) (fired []store.Fired, err error) {
-	calls := patience{parent: ctx}
-	defer calls.end()
-	err = retry(&calls, func(ctx context.Context) (err error) {
-		fired, err = a.Fire(ctx, list)
+func (e *Engine) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
+	calls := core.CallTimeout{Parent: ctx}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+		fired, err = a.FireSchedules(ctx, list)
 		return err
 	})
 	if err == nil {
-		e.notices.heard()
+		e.notifications.Wake()
 	}
 	return fired, err
 }
@@ -207,7 +208,7 @@ func (e *Engine) firing(ctx context.Context, s *store.DueSchedule, now time.Time
 	}
 	for _, tick := range p.Ticks {
 		id, err := e.tick(ctx, &f, s, &def, tick)
-		if err != nil && s.Kind == store.Chain && !promised(err) {
+		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
 			f = e.unfired(s, err)
 			f.After = dueLease // the store has failed to tell what the chain needs
 			return f
@@ -246,7 +247,7 @@ func (e *Engine) tickExecution(s *store.DueSchedule, def *courier.Schedule, tick
 		return store.NewExecution{}, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
 	}
 	n, err := e.execution(p, courier.ExecutionID(e.ids.New()), &EnqueueOptions{
-		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+		Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: "schedule:" + s.Name},
 	})
 	if err != nil {
 		return n, fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
@@ -260,14 +261,14 @@ func (e *Engine) tickChain(ctx context.Context, s *store.DueSchedule, def *couri
 		return store.NewChainExecution{}, courier.Errorf(courier.ErrNotFound, "there is no chain %q; define it, or change the schedule", s.Target)
 	}
 	return e.prepareChain(ctx, s.Target, &ChainOptions{
-		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: "schedule:" + s.Name,
+		Version: s.Definition.Version, Params: def.Params, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: "schedule:" + s.Name},
 	})
 }
 
 // unfired leaves a schedule that can't be fired as it is, but for the problem.
 func (e *Engine) unfired(s *store.DueSchedule, err error) store.Firing {
 	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
-	f.State.Problem = plainMessage(err)
+	f.State.Problem = core.PlainMessage(err)
 	if f.State.Problem != s.Problem {
 		e.log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
 	}

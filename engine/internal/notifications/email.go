@@ -1,4 +1,4 @@
-package engine
+package notifications
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 )
 
 // mail sends a notification as a message.
-func (e *Engine) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
+func (v *Service) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
 	m := mailOf(to, &n)
-	return e.guarded("the mailer", n, func() error { return e.opt.Mailer.Send(ctx, m) })
+	return v.guarded("the mailer", n, func() error { return v.opt.Mailer.Send(ctx, m) })
 }
 
 // happened is what the events are called in messages.
@@ -36,7 +37,7 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 	if prefix == "" {
 		prefix = "Courier"
 	}
-	title := shortened(oneLine(titleOf(n)), maxSubject)
+	title := core.Shortened(oneLine(titleOf(n)), maxSubject)
 	if n.Count > 1 {
 		title += fmt.Sprintf(", and %d more times", n.Count-1)
 	}
@@ -53,13 +54,13 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 	if n.Count > 1 {
 		fmt.Fprintf(&text, "\nSince then (%d", n.Count-1)
 		fmt.Fprintf(&page, "<p>Since then (%d", n.Count-1)
-		if rest := n.Count - 1 - len(n.More); rest > 0 {
-			fmt.Fprintf(&text, ", the first %d of them", len(n.More))
-			fmt.Fprintf(&page, ", the first %d of them", len(n.More))
+		if rest := n.Count - 1 - len(n.Coalesced); rest > 0 {
+			fmt.Fprintf(&text, ", the first %d of them", len(n.Coalesced))
+			fmt.Fprintf(&page, ", the first %d of them", len(n.Coalesced))
 		}
 		text.WriteString("):\n")
 		page.WriteString("):</p>\n<ul>\n")
-		for _, o := range n.More {
+		for _, o := range n.Coalesced {
 			line := strings.TrimSpace(fmt.Sprintf("%s  %s  %s", o.At.Format(time.RFC3339), o.Execution, oneLine(o.Error)))
 			text.WriteString("- " + line + "\n")
 			page.WriteString("<li>" + html.EscapeString(line) + "</li>\n")

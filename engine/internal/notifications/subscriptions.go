@@ -1,10 +1,11 @@
-package engine
+package notifications
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,44 +17,34 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
-// A Subscribed is what [Engine.Subscribe] has saved.
-type Subscribed struct {
-	Subscription courier.Subscription
-	// Warnings are what looks doubtful: a function that this engine does not have,
-	// which others may have.
-	Warnings []courier.Problem
-}
-
-// Subscribe checks a subscription and saves it, in place of one of the same name.
-// Every event that it wants and that begins to be written after Subscribe has
-// returned is delivered at least once, by an engine that was started and can: of
-// kind func one that has the function, of kind email one that has a Mailer. The
-// error of a subscription that can't work is a *[courier.DefinitionError], which
-// lists everything that is wrong with it, and nothing was saved then. What only looks
-// doubtful is returned as warnings, and written to [Options].Log.
-func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscribed, error) {
-	o, err := e.outbox()
+// Set checks a subscription and saves it. Warnings are what only looks doubtful.
+func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By) (saved courier.Subscription, warnings []courier.Problem, err error) {
+	o, err := v.core.Outbox()
 	if err != nil {
-		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
+	}
+	if err := core.CheckText(core.Texts(by)); err != nil {
+		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	s.Reason = ""
 	body, err := jsontext.Append(nil, s)
 	if err != nil {
-		return Subscribed{}, &courier.DefinitionError{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
+		return s, nil, &courier.DefinitionError{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
 	}
-	c := subscriptionCheck{e: e, ctx: ctx, o: o, s: &s}
+	c := subscriptionCheck{v: v, ctx: ctx, o: o, s: &s}
 	if err := c.all(); err != nil {
-		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	if len(c.found) > 0 {
-		return Subscribed{}, &courier.DefinitionError{Subscription: s.Name, Problems: c.found}
+		return s, nil, &courier.DefinitionError{Subscription: s.Name, Problems: c.found}
 	}
 	var plain courier.Subscription // as it will be read
 	if err := json.Unmarshal(body, &plain); err != nil {
-		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
+		return s, nil, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
 	}
 	channel := string(plain.Kind)
 	if plain.Kind == courier.SubscribeFunc {
@@ -64,35 +55,39 @@ func (e *Engine) Subscribe(ctx context.Context, s courier.Subscription) (Subscri
 		Window: plain.EffectiveWindow().Truncate(time.Microsecond), Disabled: plain.Disabled, Body: body,
 	})
 	if err != nil {
-		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	e.notices.wanted.Store(true)
-	signal(e.notices.wake)
-	warnings := c.warnings()
+	v.core.Changed("subscription", s.Name, "set", by)
+	v.wanted.Store(true)
+	core.Signal(v.wake)
+	warnings = c.warnings()
 	for _, w := range warnings {
-		e.log.Warn("subscription", "subscription", s.Name, "warning", w.String())
+		v.core.Log().Warn("subscription", "subscription", s.Name, "warning", w.String())
 	}
 	plain.Window = new(plain.EffectiveWindow())
-	return Subscribed{plain, warnings}, nil
+	return plain, warnings, nil
 }
 
-// Unsubscribe removes a subscription and all that was kept for it. Deliveries
-// under way end as they may. One that isn't there is [courier.ErrNotFound].
-func (e *Engine) Unsubscribe(ctx context.Context, name string) error {
-	o, err := e.outbox()
+// Remove removes a subscription and all that was kept for it.
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	o, err := v.core.Outbox()
+	if err == nil {
+		err = core.CheckText(core.Texts(by))
+	}
 	if err == nil {
 		err = o.Subscribe(ctx, store.Subscription{Name: name})
 	}
 	if errors.Is(err, courier.ErrNotFound) {
-		err = e.unknownSubscription(ctx, o, name)
+		err = v.unknownSubscription(ctx, o, name)
 	}
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
+	v.core.Changed("subscription", name, "removed", by)
 	return nil
 }
 
-func (e *Engine) unknownSubscription(ctx context.Context, o store.Outbox, name string) error {
+func (v *Service) unknownSubscription(ctx context.Context, o store.Outbox, name string) error {
 	var names []string
 	list, _ := o.Subscriptions(ctx)
 	for i := range list {
@@ -101,10 +96,9 @@ func (e *Engine) unknownSubscription(ctx context.Context, o store.Outbox, name s
 	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
 }
 
-// Subscriptions returns all subscriptions, in byte order of their names, each with
-// the window that holds.
-func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, error) {
-	o, err := e.outbox()
+// List returns all subscriptions, each with the window that holds.
+func (v *Service) List(ctx context.Context) ([]courier.Subscription, error) {
+	o, err := v.core.Outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
 	}
@@ -123,45 +117,26 @@ func (e *Engine) Subscriptions(ctx context.Context) ([]courier.Subscription, err
 	return list, nil
 }
 
-// A DeliveryFilter selects deliveries. The zero value selects all.
-type DeliveryFilter struct {
-	Subscription string
-	State        courier.DeliveryState
-	// After continues behind the last delivery of a page.
-	After *courier.Delivery
-	Limit int // 0 means 100, the most is 1000
-}
-
-// Deliveries returns a page of what has not been delivered, in the order of
-// subscriptions and events: what waits, and what has failed, which is kept for 30
-// days. A nil f selects all.
-func (e *Engine) Deliveries(ctx context.Context, f *DeliveryFilter) ([]courier.Delivery, error) {
-	o, err := e.outbox()
+// Deliveries returns a page of what has not been delivered.
+func (v *Service) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	o, err := v.core.Outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
-	var sf store.DeliveryFilter
-	if f != nil {
-		sf = store.DeliveryFilter{Subscription: f.Subscription, State: f.State, Limit: f.Limit}
-		if f.After != nil {
-			sf.AfterSubscription, sf.AfterEvent = f.After.Subscription, f.After.ID
-		}
-	}
-	list, err := o.Deliveries(ctx, sf)
+	list, err := o.Deliveries(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
 	return list, nil
 }
 
-// Replay makes deliveries of a subscription due now, with as many attempts as new
-// ones, and returns how many there are: those that failed, and those that wait
-// for their next attempt, which may be a day away. They are those of the events
-// with the given IDs, or all if none is given. Receivers see the ID that they may
-// have seen before.
-func (e *Engine) Replay(ctx context.Context, subscription string, events ...string) (int, error) {
-	o, err := e.outbox()
+// Replay makes deliveries of a subscription due now, and returns how many.
+func (v *Service) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
+	o, err := v.core.Outbox()
 	if err != nil {
+		return 0, fmt.Errorf("replay: %w", err)
+	}
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
 	for _, id := range events {
@@ -169,20 +144,21 @@ func (e *Engine) Replay(ctx context.Context, subscription string, events ...stri
 			return 0, fmt.Errorf("replay: %w", err)
 		}
 	}
-	n, err := o.Replay(ctx, subscription, events)
+	n, err := o.Replay(ctx, name, events)
 	if errors.Is(err, courier.ErrNotFound) {
-		err = e.unknownSubscription(ctx, o, subscription)
+		err = v.unknownSubscription(ctx, o, name)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	signal(e.notices.wake)
+	v.core.Changed("subscription", name, "replayed", by, slog.Int("deliveries", n))
+	core.Signal(v.wake)
 	return n, nil
 }
 
 // A subscriptionCheck finds what is wrong with a subscription.
 type subscriptionCheck struct {
-	e     *Engine
+	v     *Service
 	ctx   context.Context
 	o     store.Outbox
 	s     *courier.Subscription
@@ -255,10 +231,10 @@ func (c *subscriptionCheck) all() error {
 // warnings are what looks doubtful.
 func (c *subscriptionCheck) warnings() (list []courier.Problem) {
 	name := c.s.Func
-	if c.s.Kind != courier.SubscribeFunc || name == "" || c.e.opt.Subscribers[name] != nil {
+	if c.s.Kind != courier.SubscribeFunc || name == "" || c.v.opt.Subscribers[name] != nil {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(c.e.opt.Subscribers))
+	names := slices.Sorted(maps.Keys(c.v.opt.Subscribers))
 	return append(list, courier.Problem{Step: -1, Field: "func", Message: fmt.Sprintf(
 		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, nearest.DidYouMean(name, names))})
 }
@@ -302,12 +278,12 @@ func (c *subscriptionCheck) names(field string, kind store.Kind, list []string) 
 
 // named looks whether a job or a chain is there.
 func (c *subscriptionCheck) named(field string, kind store.Kind, name string) error {
-	_, err := c.e.store.Load(c.ctx, kind, name, 0)
+	_, err := c.v.core.Catalog().Load(c.ctx, kind, name, 0)
 	if !errors.Is(err, courier.ErrNotFound) {
 		return err
 	}
 	const most = 1000
-	list, err := c.e.store.List(c.ctx, kind, "", most)
+	list, err := c.v.core.Catalog().List(c.ctx, store.DefinitionFilter{Kind: kind, Limit: most})
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ var chainAskCases = []testCase{
 	{"retry_needs_ids", func(k *kit) {
 		id := k.chainOf("a")
 		k.ask(k.member(id, "a").ID, courier.RequestCancel)
-		_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: courier.RequestRetry})
+		_, _, err := k.chains().RequestChain(k.ctx(), store.ChainRequest{Chain: id, Kind: courier.RequestRetry})
 		k.is("without ids", err, courier.ErrInvalid)
 		k.chainIs(id, "failed: a=cancelled")
 	}},
@@ -123,14 +123,14 @@ var chainAskCases = []testCase{
 		id := k.chainOf("a")
 		before := k.chain(id)
 		for _, kind := range []courier.RequestKind{courier.RequestResume, courier.RequestRelease, courier.RequestRetry} {
-			_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: kind})
+			_, _, err := k.chains().RequestChain(k.ctx(), store.ChainRequest{Chain: id, Kind: kind})
 			if _, ok := errors.AsType[*courier.ChainRequestError](err); !ok {
 				k.Errorf("%s: error %v", kind, err)
 			}
 		}
-		_, _, err := k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: id, Kind: "explode"})
+		_, _, err := k.chains().RequestChain(k.ctx(), store.ChainRequest{Chain: id, Kind: "explode"})
 		k.is("an unknown request", err, courier.ErrInvalid)
-		_, _, err = k.chains().AskChain(k.ctx(), store.ChainRequest{Chain: courier.ChainExecutionID(k.ids.New()), Kind: courier.RequestPause})
+		_, _, err = k.chains().RequestChain(k.ctx(), store.ChainRequest{Chain: courier.ChainExecutionID(k.ids.New()), Kind: courier.RequestPause})
 		k.is("an unknown chain execution", err, courier.ErrNotFound)
 		k.same("chain execution", k.chain(id), before)
 	}},

@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Agenda = (*Store)(nil)
+var _ store.Schedules = (*Store)(nil)
 
 // An agenda holds the schedules.
 type agenda struct {
@@ -144,16 +144,16 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 // Schedules returns schedules in the order of their names.
-func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Timetable, error) {
+func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Timetable{}, err
+		return store.ScheduleList{}, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := store.Timetable{Now: s.clock()}
+	t := store.ScheduleList{Now: s.clock()}
 	if f.Name != "" {
 		if got := s.agenda.schedules[f.Name]; got != nil && f.Match(&got.Schedule) {
 			t.List = append(t.List, got.Schedule)
@@ -168,15 +168,15 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Ti
 	return t, nil
 }
 
-// Due leases schedules that are due to be looked at.
-func (s *Store) Due(ctx context.Context, most int, lease time.Duration) (store.Dues, error) {
+// DueSchedules leases schedules that are due to be looked at.
+func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Dues{}, err
+		return store.DueSchedules{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &s.agenda
-	d := store.Dues{Now: s.clock(), Mark: a.changes}
+	d := store.DueSchedules{Now: s.clock(), Mark: a.changes}
 	var taken []*schedule
 	for len(a.due) > 0 && len(taken) < most && !a.due[0].Due.After(d.Now) {
 		got := a.due[0]
@@ -205,14 +205,14 @@ func (s *Store) dueSchedule(got *schedule) store.DueSchedule {
 			due.Outcomes[id] = x.State
 		}
 		if c := s.chains.all[courier.ChainExecutionID(id)]; c != nil && got.Kind == store.Chain {
-			due.Outcomes[id] = courier.State(c.ChainStanding.State)
+			due.Outcomes[id] = courier.State(c.ChainProgress.State)
 		}
 	}
 	return due
 }
 
-// Fire carries firings out.
-func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+// FireSchedules carries firings out.
+func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))
 	}
 	for _, id := range f.Cancel {
-		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.ChainStanding.State.Ended() {
+		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.ChainProgress.State.Ended() {
 			_, _ = s.askChain(c, store.ChainRequest{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
 		}
 		if x := s.executions[id]; got.Kind == store.Job && x != nil && !x.State.Ended() {
@@ -305,8 +305,8 @@ func (s *Store) fireChains(list []store.NewChainExecution, now time.Time) ([]sto
 	return results, err
 }
 
-// Changed returns when a schedule was put since a mark.
-func (s *Store) Changed(ctx context.Context, since uint64) error {
+// AwaitSchedules returns when a schedule was put since a mark.
+func (s *Store) AwaitSchedules(ctx context.Context, since uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 		r.marks = r.passed()
 		return true
 	}
-	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.reason, r.secrets.message(o.err)
+	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.reason, r.secrets.Message(o.err)
 	cause := context.Cause(r.steps)
 	switch {
 	case errors.Is(cause, courier.ErrCancelled):
@@ -40,7 +40,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 		r.cancelled()
 		return false
 	case errors.Is(cause, courier.ErrStopped):
-		return r.handOver(o.abandoned)
+		return r.requeue(o.abandoned)
 	}
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: step, ID: rec.ID, Type: rec.Type,
@@ -57,15 +57,15 @@ func (r *run) settle(step, n int, o outcome) bool {
 }
 
 // passed returns the marks after a step that is over.
-func (r *run) passed() store.Marks {
-	return store.Marks{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
+func (r *run) passed() store.Counters {
+	return store.Counters{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
 }
 
-// handOver gives an interrupted execution back to the queue, or does what an
+// requeue gives an interrupted execution back to the queue, or does what an
 // operator asked for meanwhile. If the step has returned, the same attempt goes
 // on elsewhere; otherwise the next one gets a new number, and so a directory of
 // its own.
-func (r *run) handOver(abandoned bool) bool {
+func (r *run) requeue(abandoned bool) bool {
 	r.marks.Interrupted = !abandoned
 	for r.lease.Err() == nil {
 		to := courier.Queued
@@ -112,7 +112,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
 	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
 		err.Err = r.firstCause(err.Err)
-		delay, marks := policy.Backoff(r.marks.JobFailures), store.Marks{JobFailures: r.marks.JobFailures + 1}
+		delay, marks := policy.Backoff(r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
 	r.ended = append(r.ended, rec)
@@ -124,9 +124,9 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 
 // retryLater requeues the execution with a delay and the marks for the retry, or
 // answers the request that came first.
-func (r *run) retryLater(t *store.Transition, marks store.Marks, err *courier.StepError, rec courier.StepExecution) bool {
+func (r *run) retryLater(t *store.Transition, marks store.Counters, err *courier.StepError, rec courier.StepExecution) bool {
 	before := r.marks
-	err.Err = r.secrets.error(err.Err)
+	err.Err = r.secrets.CleanError(err.Err)
 	r.err = err
 	t.Failure = r.failure(err)
 	r.ended = append(r.ended, rec)
@@ -157,7 +157,7 @@ func (r *run) markerFailed(err error) bool {
 	rec := courier.StepExecution{
 		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
-		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.message(field),
+		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.Message(field),
 	}
 	if r.program.job.FailurePolicy.Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
@@ -209,7 +209,7 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	if !returned {
 		r.e.abandon(a)
 	} else if o.err != nil {
-		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.message(o.err))
+		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.Message(o.err))
 	}
 }
 
@@ -229,7 +229,7 @@ func missingFailure(missing []string) *courier.Failure {
 // fail ends the execution as failed, at a position from which it can be
 // resumed.
 func (r *run) fail(err *courier.StepError, pos courier.Position) {
-	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.error(r.firstCause(err.Err))
+	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.CleanError(r.firstCause(err.Err))
 	r.err = err
 	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
 	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
@@ -245,7 +245,7 @@ func (r *run) fail(err *courier.StepError, pos courier.Position) {
 func (r *run) failure(err *courier.StepError) *courier.Failure {
 	return &courier.Failure{
 		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, Attempt: err.Attempt,
-		Reason: err.Reason, Message: r.secrets.message(err.Err),
+		Reason: err.Reason, Message: r.secrets.Message(err.Err),
 	}
 }
 

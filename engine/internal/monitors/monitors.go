@@ -1,4 +1,4 @@
-package engine
+package monitors
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 
@@ -17,43 +18,45 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// SetMonitor checks a monitor and saves it under its name, so that started
-// engines on the same store look at its directory, if they have its lister. If
-// it equals the one that is there, that one is returned, as it stands, and
-// nothing is saved: a program may set its monitors whenever it starts. Otherwise
-// it replaces that one and knows what that one has seen, unless the directory
-// is another. What is in a directory at the first look counts as created. The
-// error of a monitor that can't be saved is a *[courier.MonitorError], which
-// lists everything that is wrong with it.
-func (e *Engine) SetMonitor(ctx context.Context, m courier.Monitor) (courier.Monitor, error) {
+// Set checks a monitor and saves it under its name.
+func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (courier.Monitor, error) {
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
 	}
-	role, err := e.monitors()
+	role, err := v.core.Monitors()
 	if err != nil {
 		return fail(err)
 	}
-	body, problems, err := e.checkMonitor(ctx, &m)
+	body, problems, err := v.checkMonitor(ctx, &m)
 	if err != nil {
 		return fail(err)
 	}
-	if problems = append(problems, e.checkLister(&m)...); len(problems) > 0 {
+	if problems = append(problems, v.checkLister(&m)...); len(problems) > 0 {
 		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
 	}
-	got, err := e.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
-		return setMonitor(old, &m, body)
+	if err := core.CheckText(core.Texts(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
+	got, err := v.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
+		put, err := setMonitor(old, &m, body)
+		changed = err == nil
+		return put, err
 	})
 	if err != nil {
 		return fail(err)
+	}
+	if changed {
+		v.core.Changed("monitor", m.Name, "set", by)
 	}
 	return got, nil
 }
 
 // checkMonitor finds what is wrong with a monitor, all but its directory, and
 // returns what is kept of it. Its error is one of the store.
-func (e *Engine) checkMonitor(ctx context.Context, m *courier.Monitor) (body json.RawMessage, problems []courier.Problem, err error) {
+func (v *Service) checkMonitor(ctx context.Context, m *courier.Monitor) (body json.RawMessage, problems []courier.Problem, err error) {
 	problems = m.Check()
-	target, err := e.checkMonitorTarget(ctx, m)
+	target, err := v.checkMonitorTarget(ctx, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,6 +66,16 @@ func (e *Engine) checkMonitor(ctx context.Context, m *courier.Monitor) (body jso
 		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
 	}
 	return body, problems, nil
+}
+
+// Check returns what is wrong with a monitor, with its directory too if listed is
+// set. Its error is one of the store's.
+func (v *Service) Check(ctx context.Context, m *courier.Monitor, listed bool) ([]courier.Problem, error) {
+	_, problems, err := v.checkMonitor(ctx, m)
+	if listed {
+		problems = append(problems, v.checkLister(m)...)
+	}
+	return problems, err
 }
 
 // setMonitor returns what is to be saved in place of old, which may be nil.
@@ -77,7 +90,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 			return put, errSameMonitor
 		}
 		var was courier.Monitor
-		put.Anew = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
+		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
 	}
 	put.Lister, put.Kind, put.Target, put.Body = full.Lister, store.Job, m.Job, body
 	if m.Chain != "" {
@@ -93,20 +106,13 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 }
 
 // sameMonitor reports whether what is kept of a monitor has the effective values of
-// another, so that what [Engine.Monitor] returns is the same as what was set.
+// another, so that what [Monitors.Get] returns is the same as what was set.
 func sameMonitor(body json.RawMessage, m *courier.Monitor) bool {
 	var was courier.Monitor
 	if json.Unmarshal(body, &was) != nil {
 		return false
 	}
-	return sameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
-}
-
-// sameJSON reports whether two values have the same JSON text.
-func sameJSON(a, b any) bool {
-	x, err := jsontext.Append(nil, a)
-	y, err2 := jsontext.Append(nil, b)
-	return err == nil && err2 == nil && string(x) == string(y)
+	return core.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
 }
 
 // never is an After of what is not due.
@@ -117,7 +123,7 @@ var errSameMonitor = errors.New("unchanged")
 
 // changeMonitor saves what change makes of a monitor, which is nil if there is
 // none, until nobody has changed it meanwhile.
-func (e *Engine) changeMonitor(ctx context.Context, role store.Monitors, name string, change func(old *store.Monitor) (store.MonitorPut, error)) (courier.Monitor, error) {
+func (v *Service) changeMonitor(ctx context.Context, role store.Monitors, name string, change func(old *store.Monitor) (store.MonitorPut, error)) (courier.Monitor, error) {
 	const most = 20
 	for n := 1; ; n++ {
 		list, err := role.Monitors(ctx, store.MonitorFilter{Name: name})
@@ -142,7 +148,7 @@ func (e *Engine) changeMonitor(ctx context.Context, role store.Monitors, name st
 		if err != nil {
 			return courier.Monitor{}, err
 		}
-		e.hurry(nil)
+		v.pollNow(nil)
 		return publicMonitor(&got), nil
 	}
 }
@@ -178,14 +184,14 @@ func healthOf(m *store.Monitor) courier.MonitorHealth {
 }
 
 // checkLister finds what is wrong with the directory of a monitor.
-func (e *Engine) checkLister(m *courier.Monitor) []courier.Problem {
+func (v *Service) checkLister(m *courier.Monitor) []courier.Problem {
 	full := m.WithDefaults()
 	problem := func(field, format string, args ...any) []courier.Problem {
 		return []courier.Problem{{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)}}
 	}
-	l := e.opt.Listers[full.Lister]
+	l := v.opt.Listers[full.Lister]
 	if l == nil {
-		names := slices.Sorted(maps.Keys(e.opt.Listers))
+		names := slices.Sorted(maps.Keys(v.opt.Listers))
 		return problem("lister", "this engine has no lister %q; %s; see engine.Options.Listers", full.Lister, nearest.DidYouMean(full.Lister, names))
 	}
 	var found []courier.Problem
@@ -203,7 +209,7 @@ func (e *Engine) checkLister(m *courier.Monitor) []courier.Problem {
 
 // checkMonitorTarget finds what is wrong with what a monitor starts, and with
 // what it is given.
-func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]courier.Problem, error) {
+func (v *Service) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]courier.Problem, error) {
 	field, name := "job", m.Job
 	if m.Job == "" {
 		field, name = "chain", m.Chain
@@ -214,20 +220,20 @@ func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]
 	problem := func(field string, err error) []courier.Problem {
 		return []courier.Problem{{Step: -1, Field: field, Message: monitorMessage(err)}}
 	}
-	t, err := e.monitorTarget(ctx, m)
+	t, err := v.core.Target(ctx, m.Job, m.Chain)
 	if errors.Is(err, courier.ErrNotFound) {
 		return problem(field, err), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if declared := t.params(); declared != nil {
+	if declared := t.Params(); declared != nil {
 		if _, ok := declared["files"]; !ok {
 			return problem(field, fmt.Errorf("%s %q has params, but not %q, which holds the files; add it with the value null", field, name, "files")), nil
 		}
 	}
 	sample := []store.ReadyFile{{File: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, Event: courier.FileCreated}}
-	if _, err := t.start(new(store.MonitorRecord), monitorParams(t.params(), m, sample, time.Unix(0, 0).UTC()), m, ""); err != nil {
+	if _, err := t.AddTo(new(store.MonitorRecord), startOf(m, monitorParams(t.Params(), m, sample, time.Unix(0, 0).UTC()), "")); err != nil {
 		return problem("params", err), nil
 	}
 	return nil, nil
@@ -235,18 +241,16 @@ func (e *Engine) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([]
 
 // monitorMessage is the text of an error without the words that sentinels add.
 func monitorMessage(err error) string {
-	text, _ := errorText(err)
+	text, _ := core.ErrorText(err)
 	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
 	}
 	return text
 }
 
-// EnableMonitor lets a monitor that was disabled or paused look again, at once.
-// Files that came meanwhile are handed over. Of one that does look, it changes
-// nothing; one in the state error has to be acknowledged. By names who wants it.
-func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
-	return e.switchMonitor(ctx, "enable", name, by, func(m *store.Monitor) error {
+// Enable lets a monitor that was disabled or paused poll again.
+func (v *Service) Enable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	return v.switchMonitor(ctx, "enable", name, by, func(m *store.Monitor) error {
 		switch {
 		case m.Status.Polls():
 			return errSameMonitor
@@ -258,37 +262,34 @@ func (e *Engine) EnableMonitor(ctx context.Context, name, by string) (courier.Mo
 	})
 }
 
-// PauseMonitor keeps a monitor that looks from looking, until it is enabled. By
-// names who wants it.
-func (e *Engine) PauseMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
-	return e.switchMonitor(ctx, "pause", name, by, func(m *store.Monitor) error {
+// Pause keeps a monitor from polling until it is enabled.
+func (v *Service) Pause(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	return v.switchMonitor(ctx, "pause", name, by, func(m *store.Monitor) error {
 		switch {
 		case m.Status == courier.MonitorPaused:
 			return errSameMonitor
 		case !m.Status.Polls():
 			return courier.Errorf(courier.ErrConflict, "it is in the state %s, and can't be paused", m.Status)
 		}
-		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+byWhom(by)
+		m.Status, m.Reason = courier.MonitorPaused, "it was paused"+by.String()
 		return nil
 	})
 }
 
-// DisableMonitor keeps a monitor from looking until it is enabled, whatever its
-// state. By names who wants it.
-func (e *Engine) DisableMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
-	return e.switchMonitor(ctx, "disable", name, by, func(m *store.Monitor) error {
+// Disable keeps a monitor from polling, whatever its state.
+func (v *Service) Disable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	return v.switchMonitor(ctx, "disable", name, by, func(m *store.Monitor) error {
 		if m.Status == courier.MonitorDisabled {
 			return errSameMonitor
 		}
-		m.Status, m.Reason = courier.MonitorDisabled, "it was disabled"+byWhom(by)
+		m.Status, m.Reason = courier.MonitorDisabled, "it was disabled"+by.String()
 		return nil
 	})
 }
 
-// AcknowledgeMonitor lets a monitor in the state error look again, at once, with
-// no failures counted. Of another, it changes nothing. By names who wants it.
-func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (courier.Monitor, error) {
-	return e.switchMonitor(ctx, "acknowledge", name, by, func(m *store.Monitor) error {
+// Acknowledge lets a monitor in the state error poll again.
+func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+	return v.switchMonitor(ctx, "acknowledge", name, by, func(m *store.Monitor) error {
 		if m.Status != courier.MonitorFailed {
 			return errSameMonitor
 		}
@@ -301,26 +302,19 @@ func (e *Engine) AcknowledgeMonitor(ctx context.Context, name, by string) (couri
 	})
 }
 
-func byWhom(by string) string {
-	if by == "" {
-		return ""
-	}
-	return " by " + by
-}
-
 // switchMonitor changes the state of a monitor that must be there.
-func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, change func(*store.Monitor) error) (courier.Monitor, error) {
+func (v *Service) switchMonitor(ctx context.Context, verb, name string, by courier.By, change func(*store.Monitor) error) (courier.Monitor, error) {
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
 	}
-	role, err := e.monitors()
+	role, err := v.core.Monitors()
 	if err != nil {
 		return fail(err)
 	}
-	if err := checkText(map[string]string{"By": by}); err != nil {
+	if err := core.CheckText(core.Texts(by)); err != nil {
 		return fail(err)
 	}
-	got, err := e.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
+	got, err := v.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
 		if old == nil {
 			return store.MonitorPut{}, unknownMonitor(ctx, role, name)
 		}
@@ -334,14 +328,16 @@ func (e *Engine) switchMonitor(ctx context.Context, verb, name, by string, chang
 	if err != nil {
 		return fail(err)
 	}
+	v.core.Changed("monitor", name, verb+"d", by)
 	return got, nil
 }
 
-// RemoveMonitor removes a monitor and what it has seen. What it has started goes
-// on. If it is set again, files that it has handed over are not handed over
-// again as long as their executions are in the store and they have not changed.
-func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
-	role, err := e.monitors()
+// Remove removes a monitor and what it has seen.
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	role, err := v.core.Monitors()
+	if err == nil {
+		err = core.CheckText(core.Texts(by))
+	}
 	if err == nil {
 		err = role.RemoveMonitor(ctx, name)
 	}
@@ -351,13 +347,13 @@ func (e *Engine) RemoveMonitor(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
+	v.core.Changed("monitor", name, "removed", by)
 	return nil
 }
 
-// Monitor returns a monitor as it stands, with a value in every field that has a
-// default.
-func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, error) {
-	role, err := e.monitors()
+// Get returns a monitor as it stands.
+func (v *Service) Get(ctx context.Context, name string) (courier.Monitor, error) {
+	role, err := v.core.Monitors()
 	if err != nil {
 		return courier.Monitor{}, fmt.Errorf("monitor: %w", err)
 	}
@@ -371,9 +367,9 @@ func (e *Engine) Monitor(ctx context.Context, name string) (courier.Monitor, err
 	return publicMonitor(&list[0]), nil
 }
 
-// Monitors returns a page of monitors, in byte order of their names.
-func (e *Engine) Monitors(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
-	role, err := e.monitors()
+// List returns a page of monitors.
+func (v *Service) List(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
+	role, err := v.core.Monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitors: %w", err)
 	}
@@ -388,10 +384,9 @@ func (e *Engine) Monitors(ctx context.Context, f store.MonitorFilter) ([]courier
 	return list, nil
 }
 
-// MonitorFiles returns a page of the files that a monitor has seen, in byte order
-// of their names.
-func (e *Engine) MonitorFiles(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
-	role, err := e.monitors()
+// Files returns a page of the files that a monitor has seen.
+func (v *Service) Files(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+	role, err := v.core.Monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitor files: %w", err)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -105,13 +104,4 @@ func (z *zones) load(name string) (*cron.Zone, error) {
 	}
 	z.all[name] = got
 	return got, nil
-}
-
-// plainMessage is the message of an error without the sentinel at its end.
-func plainMessage(err error) string {
-	text := err.Error()
-	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid} {
-		text = strings.TrimSuffix(text, ": "+sentinel.Error())
-	}
-	return text
 }

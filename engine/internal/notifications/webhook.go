@@ -1,9 +1,8 @@
-package engine
+package notifications
 
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -19,35 +18,10 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/webhook"
 )
-
-// WebhookOptions are the settings of subscriptions of kind webhook. The zero
-// value allows public addresses by https. The address is looked at when a
-// subscription is saved and again when a connection is made, whatever the name
-// stands for by then; redirects are not followed.
-type WebhookOptions struct {
-	// Networks may be reached although they are not public.
-	Networks []netip.Prefix
-	// TrustedHosts may be reached wherever they are: names, addresses, or
-	// "*.example.com" for all names below.
-	TrustedHosts []string
-	// AllowPlain allows http without TLS.
-	AllowPlain bool
-	// RootCAs say who may vouch for receivers; nil means the system's.
-	RootCAs *x509.CertPool
-	// Timeout of one attempt; 0 means 20 seconds, and a minute is the most.
-	Timeout time.Duration
-	// Lookup finds the addresses of a name. Nil means the system's resolver.
-	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-}
-
-func (o *WebhookOptions) guard() safehttp.Options {
-	return safehttp.Options{
-		Networks: o.Networks, TrustedHosts: o.TrustedHosts, AllowPlain: o.AllowPlain, RootCAs: o.RootCAs, Lookup: o.Lookup,
-	}
-}
 
 const (
 	hookTimeout = 20 * time.Second
@@ -65,39 +39,39 @@ type payload struct {
 // payloadOf returns the body for a notification, of 20,000 bytes at most: long
 // texts are cut, and events beside the first are left out, but still counted.
 func payloadOf(n courier.Notification) ([]byte, error) {
-	n.More = slices.Clone(n.More)
+	n.Coalesced = slices.Clone(n.Coalesced)
 	for most := 4000; ; most /= 2 {
-		n.Error, n.By = shortened(n.Error, most), shortened(n.By, most)
+		n.Error, n.By = core.Shortened(n.Error, most), core.Shortened(n.By, most)
 		for {
 			body, err := jsontext.Append(nil, payload{n.Type, n.At, n})
 			if err != nil || len(body) <= maxPayload || most == 0 {
 				return body, err
 			}
-			if len(n.More) == 0 {
+			if len(n.Coalesced) == 0 {
 				break
 			}
-			n.More = n.More[:len(n.More)/2]
+			n.Coalesced = n.Coalesced[:len(n.Coalesced)/2]
 		}
 	}
 }
 
 // post sends a notification to the receiver of a webhook.
-func (p *postman) post(ctx context.Context, to *courier.WebhookTarget, n courier.Notification) error {
+func (p *dispatcher) post(ctx context.Context, to *courier.WebhookTarget, n courier.Notification) error {
 	timeout := hookTimeout
-	if p.e.opt.Webhooks.Timeout > 0 {
-		timeout = p.e.opt.Webhooks.Timeout
+	if p.v.opt.WebhookTimeout > 0 {
+		timeout = p.v.opt.WebhookTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var known redactor
+	var known core.Redactor
 	if err := p.postOnce(ctx, to, n, &known); err != nil {
-		return known.error(err)
+		return known.CleanError(err)
 	}
 	return nil
 }
 
-func (p *postman) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *redactor) error {
-	r, err := p.e.hookRequest(ctx, to, n, known)
+func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) error {
+	r, err := p.v.hookRequest(ctx, to, n, known)
 	if err != nil {
 		return err
 	}
@@ -130,9 +104,9 @@ func (p *postman) postOnce(ctx context.Context, to *courier.WebhookTarget, n cou
 }
 
 // hookRequest returns a signed request, and adds the secrets in it to known.
-func (e *Engine) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *redactor) (safehttp.Request, error) {
+func (v *Service) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) (safehttp.Request, error) {
 	var r safehttp.Request
-	target, err := e.secretOr(ctx, n.Subscription, to.URL, known)
+	target, err := v.secretOr(ctx, n.Subscription, to.URL, known)
 	if err != nil {
 		return r, err
 	}
@@ -141,14 +115,14 @@ func (e *Engine) hookRequest(ctx context.Context, to *courier.WebhookTarget, n c
 	}
 	r.Header = make(http.Header)
 	for name, value := range to.Headers {
-		if value, err = e.secretOr(ctx, n.Subscription, value, known); err != nil {
+		if value, err = v.secretOr(ctx, n.Subscription, value, known); err != nil {
 			return r, err
 		}
 		r.Header.Set(name, value)
 	}
 	secrets := make([]string, len(to.Secrets))
 	for i, s := range to.Secrets {
-		if secrets[i], err = e.secretOr(ctx, n.Subscription, s, known); err != nil {
+		if secrets[i], err = v.secretOr(ctx, n.Subscription, s, known); err != nil {
 			return r, err
 		}
 	}
@@ -175,12 +149,12 @@ const secretPrefix = "secret:"
 
 // secretOr returns the secret that a text of a subscription refers to, or the
 // text itself.
-func (e *Engine) secretOr(ctx context.Context, subscription, text string, known *redactor) (string, error) {
+func (v *Service) secretOr(ctx context.Context, subscription, text string, known *core.Redactor) (string, error) {
 	name, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
 		return text, nil
 	}
-	return e.secretFor(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, known)
+	return v.core.Secret(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, known)
 }
 
 // retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
@@ -197,8 +171,8 @@ func retryAfter(text string, now time.Time) time.Duration {
 
 // webhook looks at the receiver of a webhook.
 func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
-	var known redactor
-	say := func(field string, err error) { c.problem(field, "%s", known.message(err)) }
+	var known core.Redactor
+	say := func(field string, err error) { c.problem(field, "%s", known.Message(err)) }
 	if text, err := c.secret(to.URL, &known); err != nil {
 		say("webhook.url", err)
 	} else if err := c.receiver(text); err != nil {
@@ -230,11 +204,11 @@ func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
 
 // secret is secretOr where the engine has secrets, and otherwise "" for a
 // reference: only who delivers needs them.
-func (c *subscriptionCheck) secret(text string, known *redactor) (string, error) {
-	if strings.HasPrefix(text, secretPrefix) && c.e.opt.Secrets == nil {
+func (c *subscriptionCheck) secret(text string, known *core.Redactor) (string, error) {
+	if strings.HasPrefix(text, secretPrefix) && !c.v.core.HasSecrets() {
 		return "", nil
 	}
-	return c.e.secretOr(c.ctx, c.s.Name, text, known)
+	return c.v.secretOr(c.ctx, c.s.Name, text, known)
 }
 
 // receiver looks whether a URL may be asked, as things stand. A name that can't
@@ -250,12 +224,12 @@ func (c *subscriptionCheck) receiver(text string) error {
 	if isNumeric(u) {
 		return errors.New("the host is a number, which programs take for different addresses; write an IPv4 address as four decimal numbers")
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, core.StoreTimeout)
 	defer cancel()
-	guard := c.e.opt.Webhooks.guard()
+	guard := c.v.opt.Webhooks
 	err = guard.Check(ctx, u)
 	if _, refused := errors.AsType[*safehttp.RefusedError](err); err != nil && !refused {
-		c.e.log.Warn("the receiver of a webhook can't be looked up", "subscription", c.s.Name, "error", err)
+		c.v.core.Log().Warn("the receiver of a webhook can't be looked up", "subscription", c.s.Name, "error", err)
 		return nil
 	}
 	return err

@@ -9,31 +9,31 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Roster is a store that knows which workers there are, so that somebody can say
+// Workers is the role of a store that knows which workers there are, so that somebody can say
 // what no worker can take. The role is optional. Whoever claims without
 // [ClaimRequest.Only] is present, and so is who holds a lease that has not ended; there
-// is nothing else to call. A store may note a worker up to [NotedEvery] later
+// is nothing else to call. A store may note a worker up to [PresenceInterval] later
 // than it claims.
-type Roster interface {
+type Workers interface {
 	// Workers returns the workers that are present, in byte order of their names,
-	// at most [MostWorkers]: those that claimed within age, and those that hold a
+	// at most [MaxWorkers]: those that claimed within age, and those that hold a
 	// lease.
 	Workers(ctx context.Context, age time.Duration) ([]Worker, error)
 	// Stranded returns executions that have been due or lost for at least age and
 	// that no worker can take which is present by Workers with the same age, in
-	// groups. It looks at [MostSampled] executions of each queue and priority at
+	// groups. It looks at [MaxSampled] executions of each queue and priority at
 	// most, in the order in which they would be claimed, and tells the oldest groups,
-	// [MostStranded] at most. Limits don't matter: what waits for room under one
+	// [MaxStranded] at most. Limits don't matter: what waits for room under one
 	// isn't stranded if some worker could take it.
 	Stranded(ctx context.Context, age time.Duration) ([]Stranded, error)
 }
 
-// Bounds of a [Roster].
+// Bounds of [Workers].
 const (
-	NotedEvery   = 30 * time.Second
-	MostWorkers  = 1000
-	MostSampled  = 1000
-	MostStranded = 100
+	PresenceInterval = 30 * time.Second
+	MaxWorkers       = 1000
+	MaxSampled       = 1000
+	MaxStranded      = 100
 )
 
 // A Worker is an engine that claims.
@@ -75,7 +75,7 @@ type Stranded struct {
 }
 
 // FindStranded returns those of the groups that none of the workers can take,
-// with what they lack, the oldest first, at most [MostStranded].
+// with what they lack, the oldest first, at most [MaxStranded].
 func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	var list []Stranded
 	for _, g := range groups {
@@ -86,7 +86,7 @@ func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	slices.SortFunc(list, func(a, b Stranded) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Oldest, b.Oldest))
 	})
-	return list[:min(len(list), MostStranded)]
+	return list[:min(len(list), MaxStranded)]
 }
 
 // lacks returns what keeps the group from all of the workers; empty if some can

@@ -8,7 +8,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// An Agenda keeps schedules and fires them. It is a role that a [Store] may
+// An Schedules keeps schedules and fires them. It is a role that a [Store] may
 // have besides its four; an engine finds it by a type assertion.
 //
 // There is no leader: every engine asks what is due, decides with [PlanTicks],
@@ -21,7 +21,7 @@ import (
 // The instants of ticks are the one exception to the rule that callers pass
 // durations: a tick is an instant and a key. What is due by now, the store's
 // clock says.
-type Agenda interface {
+type Schedules interface {
 	// PutSchedule creates a schedule, if s.Revision is 0, or replaces the one
 	// whose revision it is, and returns it as it then is. ErrConflict says that
 	// it was changed meanwhile, or that there is one, or none. Names are unique
@@ -31,20 +31,20 @@ type Agenda interface {
 	// started goes on.
 	RemoveSchedule(ctx context.Context, name string) error
 	// Schedules returns schedules in byte order of their names.
-	Schedules(ctx context.Context, f ScheduleFilter) (Timetable, error)
-	// Due leases at most so many schedules that are due to be looked at, the
+	Schedules(ctx context.Context, f ScheduleFilter) (ScheduleList, error)
+	// DueSchedules leases at most so many schedules that are due to be looked at, the
 	// earliest first; a store may stop at 1000. Until the lease ends, or it is fired, a schedule is not due
 	// again.
-	Due(ctx context.Context, most int, lease time.Duration) (Dues, error)
-	// Fire carries firings out, each of them whole or not at all, all in one
+	DueSchedules(ctx context.Context, most int, lease time.Duration) (DueSchedules, error)
+	// FireSchedules carries firings out, each of them whole or not at all, all in one
 	// transaction, and returns one result for each, in order. No two of the list
 	// may be of the same schedule.
-	Fire(ctx context.Context, list []Firing) ([]Fired, error)
-	// Changed returns nil when a schedule may have been put since the call of Due
-	// that returned the mark, at once if that has happened already, or ctx's
+	FireSchedules(ctx context.Context, list []Firing) ([]Fired, error)
+	// AwaitSchedules returns nil when a schedule may have been put since the call of
+	// DueSchedules that returned the mark, at once if that has happened already, or ctx's
 	// error when ctx ends. Like [Queue.Await] it may return nil for no reason, or
 	// just wait for ctx.
-	Changed(ctx context.Context, since uint64) error
+	AwaitSchedules(ctx context.Context, since uint64) error
 }
 
 // A Schedule is what a store keeps of one.
@@ -103,20 +103,20 @@ func (f *ScheduleFilter) Match(s *Schedule) bool {
 	return (f.Name == "" || s.Name == f.Name) && (f.Kind == "" || s.Kind == f.Kind) && (f.Target == "" || s.Target == f.Target) && s.Name > f.After
 }
 
-// A Timetable is a list of schedules.
-type Timetable struct {
+// A ScheduleList is a list of schedules.
+type ScheduleList struct {
 	Now  time.Time // by the store's clock
 	List []Schedule
 }
 
-// Dues is what [Agenda.Due] returns.
-type Dues struct {
+// DueSchedules is what [Schedules.DueSchedules] returns.
+type DueSchedules struct {
 	Now  time.Time // by the store's clock
 	List []DueSchedule
 	// Next is the time until another schedule is due; 0 if none is. Where more
 	// may be due already, it is a microsecond.
 	Next time.Duration
-	Mark uint64 // for [Agenda.Changed]
+	Mark uint64 // for [Schedules.AwaitSchedules]
 }
 
 // A DueSchedule is a schedule with what its engine needs to decide.

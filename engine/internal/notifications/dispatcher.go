@@ -1,39 +1,17 @@
-package engine
+package notifications
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/store"
 )
-
-// notices is what an engine keeps for deliveries.
-type notices struct {
-	wanted atomic.Bool   // there are subscriptions, as far as this engine knows
-	wake   chan struct{} // something may have been kept for one
-}
-
-func (v *notices) init() { v.wake = make(chan struct{}, 1) }
-
-// heard wakes the engine's deliveries, after this engine has written something.
-func (v *notices) heard() {
-	if v.wanted.Load() {
-		signal(v.wake)
-	}
-}
-
-// learn takes note of what the store knew when it was asked for work.
-func (v *notices) learn(subscribed bool) {
-	if subscribed && !v.wanted.Swap(true) {
-		signal(v.wake)
-	}
-}
 
 // What one engine delivers at once, in all and of each subscription, so that a
 // receiver that hangs does not hold up the others.
@@ -74,9 +52,9 @@ var retryDelays = []time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// A postman delivers what subscribers are to be told, between Start and Stop.
-type postman struct {
-	e       *Engine
+// A dispatcher delivers what subscribers are to be told, between Start and Stop.
+type dispatcher struct {
+	v       *Service
 	o       store.Outbox
 	ctx     context.Context // of the deliveries; ends with a cause
 	http    *safehttp.Client
@@ -92,41 +70,40 @@ type settling struct {
 	at time.Time
 }
 
-// deliverLoop delivers until the worker stops.
-func (e *Engine) deliverLoop(w *worker) {
-	defer w.rest.Done()
-	o, err := e.outbox()
+// Run delivers until the engine stops.
+func (v *Service) Run(w core.Life) {
+	o, err := v.core.Outbox()
 	if err != nil {
 		return // nobody can have subscribed
 	}
-	ctx, cancel := context.WithCancelCause(w.base)
+	ctx, cancel := context.WithCancelCause(w.Base)
 	defer cancel(nil)
-	p := &postman{
-		e: e, o: o, ctx: ctx, http: safehttp.New(e.opt.Webhooks.guard()),
+	p := &dispatcher{
+		v: v, o: o, ctx: ctx, http: safehttp.New(v.opt.Webhooks),
 		busy: make(map[string]int), done: make(chan store.Outcome, maxDeliveries),
 	}
 	defer p.http.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	idle := deliverSoon
-	for w.ctx.Err() == nil {
+	for w.Ctx.Err() == nil {
 		select {
-		case <-w.stop:
+		case <-w.Stop:
 			continue
 		case out := <-p.done:
 			p.ended(out)
-		case <-e.notices.wake:
+		case <-v.wake:
 			idle = deliverSoon
 		case <-timer.C:
 		}
-		p.gather(w.stop)
-		wait, found := p.round(w.ctx)
+		p.gather(w.Stop)
+		wait, found := p.round(w.Ctx)
 		if found {
 			idle = deliverSoon
 		}
 		timer.Reset(min(wait, idle))
 		idle = min(2*idle, deliverIdle)
-		if !e.notices.wanted.Load() {
+		if !v.wanted.Load() {
 			timer.Reset(deliverNone)
 		}
 	}
@@ -134,7 +111,7 @@ func (e *Engine) deliverLoop(w *worker) {
 }
 
 // gather waits a moment for what ends or comes together.
-func (p *postman) gather(stop <-chan struct{}) {
+func (p *dispatcher) gather(stop <-chan struct{}) {
 	timer := time.NewTimer(gatherNotices)
 	defer timer.Stop()
 	for {
@@ -144,7 +121,7 @@ func (p *postman) gather(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-timer.C:
-			taken(p.e.notices.wake)
+			core.Taken(p.v.wake)
 			return
 		}
 	}
@@ -152,15 +129,15 @@ func (p *postman) gather(stop <-chan struct{}) {
 
 // round settles what has ended, and takes and begins what is due. It returns how
 // long to wait for the next round, and whether it found anything.
-func (p *postman) round(ctx context.Context) (wait time.Duration, found bool) {
+func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool) {
 	p.settle(ctx)
 	most := maxDeliveries - p.all
 	if most <= 0 {
 		return deliverIdle, true // the next that ends wakes us
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	r := store.TakeRequest{Channels: p.e.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
+	r := store.TakeRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
 	for name, n := range p.busy {
 		if n >= maxOfEach {
 			r.Except = append(r.Except, name)
@@ -170,11 +147,11 @@ func (p *postman) round(ctx context.Context) (wait time.Duration, found bool) {
 	got, err := p.o.Take(ctx, r)
 	if err != nil {
 		if p.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			p.e.log.Warn("look for deliveries; it is tried again", "error", err)
+			p.v.core.Log().Warn("look for deliveries; it is tried again", "error", err)
 		}
 		return deliverIdle, false
 	}
-	p.e.notices.wanted.Store(len(got.Events) > 0)
+	p.v.wanted.Store(len(got.Events) > 0)
 	for i := range got.List {
 		p.begin(&got.List[i])
 	}
@@ -189,12 +166,12 @@ func (p *postman) round(ctx context.Context) (wait time.Duration, found bool) {
 }
 
 // channels are those that the engine can deliver.
-func (e *Engine) channels() []string {
+func (v *Service) channels() []string {
 	list := []string{string(courier.SubscribeWebhook), string(courier.SubscribeJob)}
-	if e.opt.Mailer != nil {
+	if v.opt.Mailer != nil {
 		list = append(list, string(courier.SubscribeEmail))
 	}
-	for name := range e.opt.Subscribers {
+	for name := range v.opt.Subscribers {
 		list = append(list, funcChannel(name))
 	}
 	slices.Sort(list)
@@ -205,19 +182,19 @@ func (e *Engine) channels() []string {
 func funcChannel(name string) string { return string(courier.SubscribeFunc) + ":" + name }
 
 // begin begins a delivery.
-func (p *postman) begin(t *store.TakenDelivery) {
+func (p *dispatcher) begin(t *store.TakenDelivery) {
 	name := t.Notification.Subscription
 	p.busy[name]++
 	p.all++
 	go func() {
 		ctx, cancel := context.WithTimeout(p.ctx, deliverTimeout)
 		defer cancel()
-		p.done <- p.e.verdict(ctx, t, p.deliver(ctx, t))
+		p.done <- p.v.verdict(ctx, t, p.deliver(ctx, t))
 	}()
 }
 
 // ended takes note of a delivery that has ended.
-func (p *postman) ended(o store.Outcome) {
+func (p *dispatcher) ended(o store.Outcome) {
 	if p.all--; p.busy[o.Subscription] <= 1 {
 		delete(p.busy, o.Subscription)
 	} else {
@@ -228,19 +205,19 @@ func (p *postman) ended(o store.Outcome) {
 
 // settle tells the store what came of deliveries. What it can't be told is tried
 // again until the lease is over, when the delivery is due again anyway.
-func (p *postman) settle(ctx context.Context) {
+func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
 	if len(p.settled) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	list := make([]store.Outcome, len(p.settled))
 	for i, s := range p.settled {
 		list[i] = s.Outcome
 	}
 	if err := p.o.Settle(ctx, list); err != nil {
-		p.e.log.Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
+		p.v.core.Log().Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
 		return
 	}
 	p.settled = nil
@@ -248,7 +225,7 @@ func (p *postman) settle(ctx context.Context) {
 
 // stop ends deliveries: it waits for those under way, then ends their contexts,
 // and leaves what does not end then to the leases.
-func (p *postman) stop(cancel context.CancelCauseFunc) {
+func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	timer := time.NewTimer(stopDeliveries)
 	defer timer.Stop()
 	const rest = time.Second
@@ -270,27 +247,27 @@ func (p *postman) stop(cancel context.CancelCauseFunc) {
 }
 
 // verdict is what an attempt to deliver that ended with err means.
-func (e *Engine) verdict(ctx context.Context, t *store.TakenDelivery, err error) store.Outcome {
+func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error) store.Outcome {
 	n := &t.Notification
-	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Verdict: store.Delivered}
+	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: store.Delivered}
 	if err == nil {
 		return o
 	}
-	var none redactor
-	o.Error = shortened(none.message(err), maxText)
+	var none core.Redactor
+	o.Error = core.Shortened(none.Message(err), core.MaxText)
 	answer, _ := errors.AsType[*answerError](err)
-	log := e.log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
+	log := v.core.Log().With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
 	switch {
 	case errors.Is(context.Cause(ctx), courier.ErrStopped):
-		o.Verdict = store.Returned
+		o.Result = store.Returned
 	case answer != nil && answer.gone:
-		o.Verdict = store.Gone
+		o.Result = store.Gone
 		log.Error("delivery was refused; the subscription is disabled")
 	case courier.IsPermanent(err) || t.Attempt > len(retryDelays):
-		o.Verdict = store.GivenUp
+		o.Result = store.GivenUp
 		log.Error("delivery failed; it can be replayed")
 	default:
-		o.Verdict = store.Again
+		o.Result = store.Again
 		o.Delay = retryDelays[t.Attempt-1]
 		o.Delay += rand.N(o.Delay/5 + 1)
 		if answer != nil {
@@ -299,17 +276,6 @@ func (e *Engine) verdict(ctx context.Context, t *store.TakenDelivery, err error)
 		log.Warn("delivery failed; it is tried again", "after", o.Delay)
 	}
 	return o
-}
-
-// shortened is at most n bytes of s.
-func shortened(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n] + "..."
 }
 
 // An answerError is what a receiver said that did not accept a delivery.

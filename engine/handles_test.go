@@ -1,0 +1,151 @@
+package engine_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// TestEngineHasFewMethods holds the limit of methods: what belongs to a subject
+// belongs to its handle.
+func TestEngineHasFewMethods(t *testing.T) {
+	const most = 30
+	if n := reflect.TypeFor[*engine.Engine]().NumMethod(); n > most {
+		t.Errorf("Engine has %d methods, more than %d", n, most)
+	}
+}
+
+// TestListsOfDefinitions lists jobs and chains and their versions, page by page.
+func TestListsOfDefinitions(t *testing.T) {
+	h := couriertest.New(t, nil)
+	h.Stub("demo.a", func(ctx, *courier.Context, map[string]any) (map[string]any, error) { return nil, nil })
+	define := func(name, text string) {
+		t.Helper()
+		job := courier.Job{Name: name, Queue: text, Steps: []courier.StepSpec{{Type: "demo.a"}}}
+		if _, err := h.Engine.Jobs().Define(t.Context(), job, &engine.DefineOptions{By: courier.By{Actor: "ann"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"one", "two", "three"} {
+		define("b", text)
+	}
+	define("a", "one")
+	for _, members := range []int{1, 2} {
+		c := courier.Chain{Name: "c"}
+		for _, name := range []string{"a", "b"}[:members] {
+			c.Members = append(c.Members, courier.ChainMember{Job: name})
+		}
+		if _, err := h.Engine.Chains().Define(t.Context(), c, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, err := h.Engine.Jobs().List(t.Context(), store.DefinitionFilter{})
+	if err != nil || len(jobs) != 2 || jobs[0].Job.Name != "a" || jobs[1].Job.Version != 3 || jobs[1].SavedBy != "ann" {
+		t.Errorf("jobs %+v, %v", jobs, err)
+	}
+	if jobs, err := h.Engine.Jobs().List(t.Context(), store.DefinitionFilter{After: "a", Limit: 1}); err != nil || len(jobs) != 1 || jobs[0].Job.Name != "b" {
+		t.Errorf("the second page: %+v, %v", jobs, err)
+	}
+	var got []string
+	for before := 0; ; {
+		page, err := h.Engine.Jobs().Versions(t.Context(), "b", engine.VersionFilter{Before: before, Limit: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			got, before = append(got, page[i].Job.Queue), page[i].Job.Version
+		}
+		if before == 1 {
+			break
+		}
+	}
+	if want := []string{"three", "two", "one"}; !slices.Equal(got, want) {
+		t.Errorf("versions %q, want %q", got, want)
+	}
+	if chains, err := h.Engine.Chains().List(t.Context(), store.DefinitionFilter{}); err != nil || len(chains) != 1 || len(chains[0].Chain.Members) != 2 {
+		t.Errorf("chains %+v, %v", chains, err)
+	}
+	if chains, err := h.Engine.Chains().Versions(t.Context(), "c", engine.VersionFilter{}); err != nil || len(chains) != 2 || chains[1].Chain.Version != 1 {
+		t.Errorf("versions of the chain %+v, %v", chains, err)
+	}
+	if _, err := h.Engine.Jobs().Versions(t.Context(), "bb", engine.VersionFilter{}); err == nil || !strings.Contains(err.Error(), `did you mean "b"?`) {
+		t.Errorf("versions of no job: %v", err)
+	}
+}
+
+// TestListOfLimits returns the limits that were set, under the names by which they
+// are set.
+func TestListOfLimits(t *testing.T) {
+	h := couriertest.New(t, nil)
+	for scope, n := range map[string]int{"global": 7, "job:a": 1, "key:sftp": 0} {
+		if err := h.Engine.Limits().Set(t.Context(), scope, n, courier.By{Actor: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := h.Engine.Limits().List(t.Context())
+	if want := []engine.Limit{{Scope: "global", Limit: 7}, {Scope: "job:a", Limit: 1}, {Scope: "key:sftp"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("limits %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestWhoAndWhy makes requests and finds who made them, and why, where they are
+// kept: in what the request returns, in the audit, and in a schedule's reason.
+func TestWhoAndWhy(t *testing.T) {
+	h := couriertest.New(t, nil)
+	h.Stub("demo.a", func(ctx, *courier.Context, map[string]any) (map[string]any, error) { return nil, nil })
+	by := courier.By{Actor: "ann", Reason: "the partner moves"}
+	job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}
+	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
+		t.Fatal(err)
+	}
+	chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}
+	if _, err := h.Engine.Chains().Define(t.Context(), chain, nil); err != nil {
+		t.Fatal(err)
+	}
+	x, err := h.Engine.Enqueue(t.Context(), "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err = h.Engine.Pause(t.Context(), x.ID, by); err != nil || x.State != courier.Paused {
+		t.Errorf("Pause returned an execution that is %s, %v", x.State, err)
+	}
+	asked := func(id courier.ExecutionID) {
+		t.Helper()
+		list, err := h.Engine.Executions().Audit(t.Context(), id)
+		if err != nil || len(list) == 0 {
+			t.Fatal(err)
+		}
+		if last := list[len(list)-1]; last.By != by.Actor || last.Error != by.Reason || last.To != string(courier.Paused) {
+			t.Errorf("the last entry of %s is %+v", id, last)
+		}
+	}
+	asked(x.ID)
+	c, err := h.Engine.Chains().Start(t.Context(), "c", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = h.Engine.Chains().Pause(t.Context(), c.ID, by); err != nil || c.State != courier.ChainPaused {
+		t.Errorf("Pause returned a chain execution that is %s, %v", c.State, err)
+	}
+	asked(c.Members[0].Execution)
+	s := courier.Schedule{Name: "s", Job: "a", Every: time.Hour}
+	if _, err := h.Engine.Schedules().Set(t.Context(), s, by); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = h.Engine.Schedules().Disable(t.Context(), "s", by); err != nil || s.Reason != "it was disabled by ann: the partner moves" {
+		t.Errorf("the reason is %q, %v", s.Reason, err)
+	}
+	if _, err := h.Engine.Schedules().Enable(t.Context(), "s", courier.By{Reason: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "By.Reason: has 1001 bytes") {
+		t.Errorf("a long reason: %v", err)
+	}
+}

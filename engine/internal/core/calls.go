@@ -1,0 +1,100 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A CallTimeout bounds calls to the store, one at a time, to StoreTimeout each. It
+// has one context and one timer for all of them until a call takes too long:
+// those of each call would cost as much as the calls to some stores do. The
+// zero value with a parent is ready to use, by one goroutine; [CallTimeout.End] ends it.
+type CallTimeout struct {
+	Parent context.Context
+	// Awaited says that somebody waits for the answer. A worker's progress is tried
+	// as long as the lease lasts, since what seems final may be mended meanwhile.
+	Awaited bool
+	*bound
+}
+
+// A bound is a context that ends when a call under it takes too long.
+type bound struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	start  time.Time
+	began  atomic.Int64 // of the call under way, in nanoseconds after start; 0 if there is none
+	timer  *time.Timer
+}
+
+// call calls f with a context that ends after StoreTimeout.
+func (p *CallTimeout) call(f func(context.Context) error) error {
+	if p.bound == nil || p.ctx.Err() != nil {
+		p.End()
+		p.bound = &bound{start: time.Now()}
+		p.ctx, p.cancel = context.WithCancel(p.Parent)
+		p.timer = time.AfterFunc(1<<62, p.look)
+		p.timer.Reset(StoreTimeout)
+	}
+	p.began.Store(int64(max(1, time.Since(p.start))))
+	defer p.began.Store(0)
+	return f(p.ctx)
+}
+
+// look ends the context if the call under way has taken too long, and looks
+// again when it, or one that begins now, may have.
+func (b *bound) look() {
+	wait := StoreTimeout
+	if began := b.began.Load(); began != 0 {
+		wait -= time.Since(b.start) - time.Duration(began)
+	}
+	if wait <= 0 {
+		b.cancel()
+	} else if b.ctx.Err() == nil {
+		b.timer.Reset(wait)
+	}
+}
+
+// End ends the context of the calls. A call after it begins another one.
+func (p *CallTimeout) End() {
+	if p.bound != nil {
+		p.cancel()
+		p.timer.Stop()
+		p.bound = nil
+	}
+}
+
+// Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
+// that the contract names, or, where somebody waits for the answer, for one that
+// repeating can't cure. A call that has not returned after [StoreTimeout] is given up
+// and made again.
+func Retry(p *CallTimeout, f func(context.Context) error) error {
+	const first, most = 10 * time.Millisecond, time.Second
+	for delay := first; ; delay = min(2*delay, most) {
+		err := p.call(f)
+		if err == nil || Promised(err) || p.Awaited && courier.IsPermanent(err) {
+			return err
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-p.Parent.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// Promised reports whether err is an answer that the contract of stores names, and
+// not a failure of the store.
+func Promised(err error) bool {
+	for _, target := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

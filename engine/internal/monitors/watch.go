@@ -1,0 +1,58 @@
+package monitors
+
+import (
+	"context"
+	"errors"
+
+	"github.com/courierhq/courier"
+)
+
+// A directoryWatcher is what watches a directory between two looks.
+type directoryWatcher struct {
+	target courier.MonitorTarget
+	close  context.CancelFunc
+}
+
+// maxWatchers is how many directories are watched; more are only looked at when
+// they are due.
+const maxWatchers = 1000
+
+// watchDirectory makes sure that a directory is watched, if its lister can do that: a
+// change leads to an early look.
+func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t courier.MonitorTarget) {
+	watcher, ok := l.(courier.Watcher)
+	if !ok {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old, open := v.watchers[name]
+	if open && old.target == t || !open && len(v.watchers) >= maxWatchers || w.Ctx.Err() != nil {
+		return
+	}
+	if open {
+		old.close()
+	}
+	ctx, cancel := context.WithCancel(w.Ctx)
+	v.watchers[name] = directoryWatcher{t, cancel}
+	w.rest.Add(1)
+	go func() {
+		defer w.rest.Done()
+		err := watcher.Watch(ctx, t, func() { v.pollNow([]string{name}) })
+		if ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
+			v.core.Log().Warn("watch a directory; it is still looked at", "monitor", name, "error", err)
+			<-ctx.Done() // not again, until the target changes or the engine starts anew
+		}
+	}()
+}
+
+// stopWatching ends all watching.
+func (v *Service) stopWatching() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, d := range v.watchers {
+		d.close()
+	}
+	clear(v.watchers)
+	clear(v.known)
+}

@@ -1,0 +1,66 @@
+// Package notifications delivers events to subscribers: functions of the host,
+// webhooks, jobs and email. The store keeps what is to be delivered; a [Service]
+// checks and saves subscriptions, and its dispatcher takes deliveries that are due,
+// makes them, and settles what came of each.
+package notifications
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/store"
+)
+
+// Options say what an engine can deliver.
+type Options struct {
+	// Subscribers are the functions that subscriptions of kind func name.
+	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
+	// Mailer sends what subscriptions of kind email ask for; nil means nobody does.
+	Mailer courier.Mailer
+	// Webhooks says what subscriptions of kind webhook may reach.
+	Webhooks safehttp.Options
+	// WebhookTimeout is that of one attempt; 0 means 20 seconds.
+	WebhookTimeout time.Duration
+}
+
+// A Service is the room of one engine. Its methods may be called by several
+// goroutines.
+type Service struct {
+	core   core.Core
+	opt    Options
+	wanted atomic.Bool   // there are subscriptions, as far as this engine knows
+	wake   chan struct{} // something may have been kept for one
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(c core.Core, opt Options) *Service {
+	return &Service{core: c, opt: opt, wake: make(chan struct{}, 1)}
+}
+
+// Wake makes the dispatcher look for deliveries, after the engine has written
+// something that may be an event.
+func (v *Service) Wake() {
+	if v.wanted.Load() {
+		core.Signal(v.wake)
+	}
+}
+
+// Learn takes note of whether there are subscriptions, as the store knew when it
+// was asked for work.
+func (v *Service) Learn(subscribed bool) {
+	if subscribed && !v.wanted.Swap(true) {
+		core.Signal(v.wake)
+	}
+}
+
+// Check returns what is wrong with a subscription, and what looks doubtful. The
+// others are those that o has. Its error is one of the store's.
+func (v *Service) Check(ctx context.Context, s *courier.Subscription, o store.Outbox) (problems, warnings []courier.Problem, err error) {
+	c := subscriptionCheck{v: v, ctx: ctx, o: o, s: s}
+	err = c.all()
+	return c.found, c.warnings(), err
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"crypto/x509"
+	"net/netip"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/store"
+)
+
+// Subscriptions say to whom events are delivered. The store must have the role
+// [store.Outbox]; started engines deliver.
+type Subscriptions struct{ e *Engine }
+
+// Subscriptions returns the subscriptions in the engine's store.
+func (e *Engine) Subscriptions() Subscriptions { return Subscriptions{e} }
+
+// A Subscribed is what [Subscriptions.Set] has saved.
+type Subscribed struct {
+	Subscription courier.Subscription
+	// Warnings are what looks doubtful: a function that this engine does not have,
+	// which others may have.
+	Warnings []courier.Problem
+}
+
+// Set checks a subscription and saves it, in place of one of the same name.
+// Every event that it wants and that begins to be written after Set has
+// returned is delivered at least once, by an engine that was started and can: of
+// kind func one that has the function, of kind email one that has a Mailer. The
+// error of a subscription that can't work is a *[courier.DefinitionError], which
+// lists everything that is wrong with it, and nothing was saved then. What only looks
+// doubtful is returned as warnings, and written to [Options].Log.
+func (h Subscriptions) Set(ctx context.Context, s courier.Subscription, by courier.By) (Subscribed, error) {
+	saved, warnings, err := h.e.notifications.Set(ctx, s, by)
+	if err != nil {
+		return Subscribed{}, err
+	}
+	return Subscribed{saved, warnings}, nil
+}
+
+// Remove removes a subscription and all that was kept for it. Deliveries
+// under way end as they may. One that isn't there is [courier.ErrNotFound].
+func (h Subscriptions) Remove(ctx context.Context, name string, by courier.By) error {
+	return h.e.notifications.Remove(ctx, name, by)
+}
+
+// List returns all subscriptions, in byte order of their names, each with
+// the window that holds.
+func (h Subscriptions) List(ctx context.Context) ([]courier.Subscription, error) {
+	return h.e.notifications.List(ctx)
+}
+
+// Deliveries returns a page of what has not been delivered, in the order of
+// subscriptions and events: what waits, and what has failed, which is kept for 30
+// days.
+func (h Subscriptions) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	return h.e.notifications.Deliveries(ctx, f)
+}
+
+// Replay makes deliveries of a subscription due now, with as many attempts as new
+// ones, and returns how many there are: those that failed, and those that wait
+// for their next attempt, which may be a day away. They are those of the events
+// with the given IDs, or all for nil. Receivers see the ID that they may
+// have seen before.
+func (h Subscriptions) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
+	return h.e.notifications.Replay(ctx, name, events, by)
+}
+
+// WebhookOptions are the settings of subscriptions of kind webhook. The zero
+// value allows public addresses by https. The address is looked at when a
+// subscription is saved and again when a connection is made, whatever the name
+// stands for by then; redirects are not followed.
+type WebhookOptions struct {
+	// Networks may be reached although they are not public.
+	Networks []netip.Prefix
+	// TrustedHosts may be reached wherever they are: names, addresses, or
+	// "*.example.com" for all names below.
+	TrustedHosts []string
+	// AllowPlain allows http without TLS.
+	AllowPlain bool
+	// RootCAs say who may vouch for receivers; nil means the system's.
+	RootCAs *x509.CertPool
+	// Timeout of one attempt; 0 means 20 seconds, and a minute is the most.
+	Timeout time.Duration
+	// Lookup finds the addresses of a name. Nil means the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+func (o *WebhookOptions) guard() safehttp.Options {
+	return safehttp.Options{
+		Networks: o.Networks, TrustedHosts: o.TrustedHosts, AllowPlain: o.AllowPlain, RootCAs: o.RootCAs, Lookup: o.Lookup,
+	}
+}
