@@ -2,8 +2,9 @@ package courier
 
 import (
 	"context"
-	"errors"
 	"time"
+
+	"github.com/courierhq/courier/internal/failure"
 )
 
 // A Lister lists directories for monitors: those of one kind of server, or of
@@ -34,22 +35,11 @@ type Watcher interface {
 
 // ErrLogin is matched by the errors of listers whose credentials are refused.
 // Repeating can't cure it, and may lock the account.
-var ErrLogin = errors.New("courier: login refused")
+var ErrLogin = failure.ErrLogin
 
 // LoginRefused marks err as one that matches [ErrLogin]; its text stays as it
 // is. LoginRefused(nil) is nil.
-func LoginRefused(err error) error {
-	if err == nil {
-		return nil
-	}
-	return loginError{err}
-}
-
-type loginError struct{ err error }
-
-func (e loginError) Error() string        { return e.err.Error() }
-func (e loginError) Unwrap() error        { return e.err }
-func (e loginError) Is(target error) bool { return target == ErrLogin }
+func LoginRefused(err error) error { return failure.LoginRefused(err) }
 
 // A MonitorTarget is a directory. Which form a path has, its lister says.
 type MonitorTarget struct {

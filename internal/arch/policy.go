@@ -49,7 +49,7 @@ var Libraries = []string{pgx, pkgSFTP, xCrypto, goCrypto, jlaffayeFTP, compress,
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/filesync", "internal/jsontext", "internal/nearest"}},
+	{Dir: ".", Imports: []string{"internal/failure", "internal/filesync", "internal/jsontext", "internal/nearest"}},
 	{Dir: "flow", Imports: []string{".", "internal/jsontext", "internal/nearest"}},
 	{Dir: "webhook"},
 
@@ -77,8 +77,11 @@ var Rooms = []Room{
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/arch", Outside: true},
+	{Dir: "internal/bandwidth"},
 	{Dir: "internal/confined", Outside: true},
+	{Dir: "internal/connerr", Imports: []string{"internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/failure"},
 	{Dir: "internal/filesync"},
 	{Dir: "internal/ftpdtest", Imports: []string{"internal/ftpserver", "internal/inetd"}, Outside: true},
 	{Dir: "internal/ftpserver", Imports: []string{"internal/memnet"}, Outside: true},
@@ -90,6 +93,7 @@ var Rooms = []Room{
 	{Dir: "internal/memnet", Outside: true},
 	{Dir: "internal/nearest"},
 	{Dir: "internal/note", Imports: []string{".", "internal/filesync"}},
+	{Dir: "internal/parallel"},
 	{Dir: "internal/pgproxy", Outside: true},
 	{Dir: "internal/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/planted", Outside: true},
@@ -97,7 +101,7 @@ var Rooms = []Room{
 	{Dir: "internal/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
 	{Dir: "internal/sftpserver", Imports: []string{"internal/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/reload"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/glob", "internal/note", "internal/safename", "internal/transfer", "internal/filesync", "internal/nearest"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/nearest", "internal/note", "internal/parallel", "internal/filesync", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sshdtest", Imports: []string{"internal/inetd"}, Libraries: []string{xCrypto}, Outside: true},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -129,7 +130,7 @@ func (s *session) enter(ctx context.Context, path string) error {
 func (s *session) leave(ctx context.Context) error {
 	_, err := s.command(ctx, "CWD", s.home)
 	if isReply(err) {
-		return s.end(&remote.LostError{Err: err})
+		return s.end(&connerr.LostError{Err: err})
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -47,7 +47,7 @@ func (s *session) open(ctx context.Context) (*channel, error) {
 	defer cancel()
 	conn, err := s.dialTo(timeout, net.JoinHostPort(s.contentHost(), strconv.Itoa(port)))
 	if err != nil {
-		return nil, remote.Ended(ctx, s.end(fmt.Errorf("connection for content, to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, remote.Presentable(remote.Ended(timeout, err)))))
+		return nil, connerr.Ended(ctx, s.end(fmt.Errorf("connection for content, to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, connerr.Presentable(connerr.Ended(timeout, err)))))
 	}
 	return &channel{conn: conn}, nil
 }
@@ -180,7 +180,7 @@ func (s *session) connected(ctx context.Context, ch *channel) (net.Conn, *liveCo
 	defer cancel()
 	conn := tls.Client(raw, s.tls)
 	if err := conn.HandshakeContext(timeout); err != nil {
-		return nil, nil, s.explainTLS(remote.Ended(ctx, err))
+		return nil, nil, s.explainTLS(connerr.Ended(ctx, err))
 	}
 	return conn, raw, nil
 }
@@ -285,7 +285,7 @@ func (s *session) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *li
 	}
 	<-done
 	if failed != nil {
-		return nil, nil, false, s.end(remote.Ended(ctx, fmt.Errorf("connection for content: %w", failed)))
+		return nil, nil, false, s.end(connerr.Ended(ctx, fmt.Errorf("connection for content: %w", failed)))
 	}
 	return conn, raw, r.code >= 200, nil
 }
@@ -311,8 +311,8 @@ func hangUp(conn net.Conn, raw *liveConn) error {
 // reason is why content could not be moved: what the server says, if it says
 // something soon, and otherwise err, which ends the session.
 func (s *session) reason(ctx context.Context, err error, final bool) error {
-	if final || ctx.Err() != nil || s.cause() != nil || !remote.IsLost(err) {
-		return remote.Ended(ctx, s.end(err))
+	if final || ctx.Err() != nil || s.cause() != nil || !connerr.IsLost(err) {
+		return connerr.Ended(ctx, s.end(err))
 	}
 	const soon = 2 * time.Second
 	watch := time.AfterFunc(soon, func() { s.end(err) })
@@ -320,7 +320,7 @@ func (s *session) reason(ctx context.Context, err error, final bool) error {
 	if _, said := s.hear(ctx); isReply(said) {
 		return said
 	}
-	return remote.Ended(ctx, s.end(err))
+	return connerr.Ended(ctx, s.end(err))
 }
 
 // A source reads content from a connection, and tells its end from its loss.
@@ -331,7 +331,7 @@ type source struct{ net.Conn }
 func (c source) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && err != io.EOF {
-		err = &remote.LostError{Err: err}
+		err = &connerr.LostError{Err: err}
 	}
 	return n, err
 }
@@ -343,7 +343,7 @@ type sink struct{ net.Conn }
 func (c sink) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
-		err = &remote.LostError{Err: err}
+		err = &connerr.LostError{Err: err}
 	}
 	return n, err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
@@ -65,7 +66,7 @@ func (s *session) connect(ctx context.Context) error {
 	defer cancel()
 	conn, err := s.dialTo(timeout, s.addr)
 	if err != nil {
-		return remote.Ended(timeout, remote.Presentable(err))
+		return connerr.Ended(timeout, connerr.Presentable(err))
 	}
 	s.begin(conn)
 	stop := context.AfterFunc(timeout, func() { s.end(context.Cause(timeout)) })
@@ -76,7 +77,7 @@ func (s *session) connect(ctx context.Context) error {
 	if err != nil {
 		s.end(err)
 	}
-	return remote.Ended(timeout, err)
+	return connerr.Ended(timeout, err)
 }
 
 func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
@@ -137,7 +138,7 @@ func (s *session) secure(ctx context.Context) error {
 	}
 	conn := tls.Client(s.conn, s.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return s.explainTLS(remote.Ended(ctx, err))
+		return s.explainTLS(connerr.Ended(ctx, err))
 	}
 	s.line = newLine(conn, s.redact)
 	s.state = conn.ConnectionState()
@@ -155,17 +156,17 @@ func (s *session) explainTLS(err error) error {
 		return courier.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
 			safename.Quote(strings.Join(names[:min(len(names), 10)], ", ")), safename.Quote(name.Host), fingerprint(name.Certificate)))
 	case errors.As(err, &record) && s.c.Security == securityImplicit:
-		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, remote.Presentable(err)))
+		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, connerr.Presentable(err)))
 	case errors.As(err, &verify):
 		print := "none"
 		if len(verify.UnverifiedCertificates) > 0 {
 			print = fingerprint(verify.UnverifiedCertificates[0])
 		}
-		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, remote.Presentable(verify.Err)))
+		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, connerr.Presentable(verify.Err)))
 	case courier.IsPermanent(err):
 		return err
 	}
-	return fmt.Errorf("TLS: %w", remote.Presentable(err))
+	return fmt.Errorf("TLS: %w", connerr.Presentable(err))
 }
 
 // identify logs in.
@@ -180,7 +181,7 @@ func (s *session) identify(ctx context.Context) error {
 	if err == nil && r.code >= 300 {
 		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.redact(r.text()))))
 	}
-	if lost, ok := errors.AsType[*remote.LostError](err); ok && ctx.Err() == nil {
+	if lost, ok := errors.AsType[*connerr.LostError](err); ok && ctx.Err() == nil {
 		return s.lostAtLogin(lost)
 	}
 	refusal, ok := errors.AsType[*replyError](err)
@@ -214,7 +215,7 @@ func aboutAccount(text string) bool {
 
 // lostAtLogin is the error of a session that the server has ended in place of an
 // answer to the credentials.
-func (s *session) lostAtLogin(lost *remote.LostError) error {
+func (s *session) lostAtLogin(lost *connerr.LostError) error {
 	if ended, ok := errors.AsType[*endedError](lost.Err); ok && aboutAccount(ended.said.text) {
 		return s.refused(ended.said)
 	}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -83,7 +85,7 @@ func (cfg DownloadConfig) keeps(size int64) bool {
 func (cfg DownloadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		remote.CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.
@@ -117,7 +119,7 @@ type downloading struct {
 	Download
 	job   *courier.Context
 	cfg   DownloadConfig
-	limit *remote.Limiter
+	limit *bandwidth.Limiter
 
 	downloaded
 }
@@ -128,7 +130,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return DownloadOutput{}, err
 	}
-	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
+	t := &downloading{Download: d, job: job, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
 	known, err := t.recall(ctx)
 	if err == nil && !known {
 		err = t.all(ctx)
@@ -148,7 +150,7 @@ func (t *downloading) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = remote.InParallel(ctx, len(t.Files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
+	err = parallel.Do(ctx, len(t.Files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
 		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.keeps(t.Files[i].Size), func() error {
 			return more(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 				return t.fetch(ctx, s, &t.Files[i])

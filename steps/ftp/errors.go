@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -45,12 +45,12 @@ func explain(err error) error {
 	case 550, 551:
 		text = `check that the path exists, which is taken from the login directory unless it begins with "/", and that the account may do this`
 	case 552:
-		return &remote.Advice{Err: err, Text: "the account's space on the server is used up"} // until somebody tidies up
+		return &connerr.Advice{Err: err, Text: "the account's space on the server is used up"} // until somebody tidies up
 	case 553:
 		text = "the server doesn't allow this name, or the account may not write there"
 	}
 	if text == "" {
 		return courier.Permanent(err)
 	}
-	return courier.Permanent(&remote.Advice{Err: err, Text: text})
+	return courier.Permanent(&connerr.Advice{Err: err, Text: text})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -142,7 +143,7 @@ func (t *downloading) copyTo(ctx context.Context, s *session, file string, befor
 		return missing(err)
 	}
 	if err := t.verify(ctx, s, file, w, m); err != nil {
-		if part != nil && !remote.IsLost(err) && ctx.Err() == nil {
+		if part != nil && !connerr.IsLost(err) && ctx.Err() == nil {
 			part.discard()
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -21,7 +22,7 @@ type putting struct {
 	cfg  UploadConfig
 	file *localFile
 
-	limit *remote.Limiter
+	limit *bandwidth.Limiter
 
 	src   *os.File
 	meter *remote.Meter

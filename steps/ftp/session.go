@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -45,7 +46,7 @@ type session struct {
 }
 
 // errClosed ends a session that nobody needs any more.
-var errClosed = &remote.LostError{Err: net.ErrClosed}
+var errClosed = &connerr.LostError{Err: net.ErrClosed}
 
 // end ends the session, unless it has ended, and returns why it has.
 func (s *session) end(cause error) error {
@@ -312,7 +313,7 @@ func isLost(err error) bool {
 	if r, ok := errors.AsType[*replyError](err); ok {
 		return r.code == 425 || r.code == 426
 	}
-	return remote.IsLost(err)
+	return connerr.IsLost(err)
 }
 
 // warn says, at every use, what the configuration of the connection gives up.

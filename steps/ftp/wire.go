@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -179,12 +179,12 @@ func (l *line) send(verb, argument string) error {
 	if n := l.r.Buffered(); n > 0 {
 		ahead, _ := l.r.Peek(n)
 		if strings.HasPrefix(string(ahead), "421") {
-			return &remote.LostError{Err: fmt.Errorf("the server has said %s", l.quote(strings.TrimSpace(string(ahead))))}
+			return &connerr.LostError{Err: fmt.Errorf("the server has said %s", l.quote(strings.TrimSpace(string(ahead))))}
 		}
 		return broken("it says something without being asked: %s", l.quote(string(ahead)))
 	}
 	if _, err := l.Write([]byte(text + "\r\n")); err != nil {
-		return &remote.LostError{Err: err}
+		return &connerr.LostError{Err: err}
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (l *line) receive() (reply, error) {
 		r.lines = append(r.lines, text)
 	}
 	if code == 421 {
-		return r, &remote.LostError{Err: &endedError{&replyError{code: r.code, text: l.redact(r.text())}}}
+		return r, &connerr.LostError{Err: &endedError{&replyError{code: r.code, text: l.redact(r.text())}}}
 	}
 	return r, nil
 }
@@ -263,7 +263,7 @@ func (l *line) readLine() (string, error) {
 		case err == nil:
 			return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return "", &remote.LostError{Err: err}
+			return "", &connerr.LostError{Err: err}
 		}
 	}
 }
@@ -286,7 +286,7 @@ func (s *session) command(ctx context.Context, verb, argument string) (reply, er
 	} else {
 		err = s.noop(ctx)
 	}
-	if remote.IsLost(err) && !errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+	if connerr.IsLost(err) && !errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
 		if err := s.again(ctx); err != nil {
 			return reply{}, err
 		}
@@ -320,23 +320,23 @@ func (s *session) exchange(ctx context.Context, verb, argument string) (reply, e
 // that can't be sent.
 func (s *session) say(ctx context.Context, verb, argument string) error {
 	if err := s.cause(); err != nil {
-		return remote.Ended(ctx, err)
+		return connerr.Ended(ctx, err)
 	}
 	s.limit(s.c.OperationTimeout)
 	err := s.line.send(verb, argument)
 	if err != nil && !courier.IsPermanent(err) {
 		err = s.end(err)
 	}
-	return remote.Ended(ctx, err)
+	return connerr.Ended(ctx, err)
 }
 
 // hear reads a reply. What goes wrong ends the session, except for a refusal.
 func (s *session) hear(ctx context.Context) (reply, error) {
-	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.end(&remote.LostError{Err: os.ErrDeadlineExceeded}) })
+	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.end(&connerr.LostError{Err: os.ErrDeadlineExceeded}) })
 	defer watch.Stop()
 	r, err := s.line.receive()
 	if err != nil {
-		return r, remote.Ended(ctx, s.end(err))
+		return r, connerr.Ended(ctx, s.end(err))
 	}
 	if r.code >= 400 {
 		return r, &replyError{code: r.code, text: s.redact(r.text())}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -19,7 +21,7 @@ import (
 
 // isLost reports whether err ends a connection, so that another may do better.
 func isLost(err error) bool {
-	return remote.IsLost(err) || errors.Is(err, errSilence)
+	return connerr.IsLost(err) || errors.Is(err, errSilence)
 }
 
 // errOtherContent says that a comparison has found a difference.
@@ -280,7 +282,7 @@ func (t *downloading) after(ctx context.Context) error {
 		if err := t.makeArchive(ctx, s); err != nil {
 			return err
 		}
-		return remote.InParallel(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
+		return parallel.Do(ctx, len(t.files), manyFiles, func(ctx context.Context, i int) error {
 			return s.fault(t.cfg.AfterTransfer, t.files[i].remote, t.afterOne(ctx, s, &t.files[i]))
 		})
 	})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -116,7 +117,7 @@ func (c Connection) agentSigners(ctx context.Context) ([]ssh.Signer, func(), err
 	}
 	if err != nil {
 		done()
-		return nil, nil, fmt.Errorf("%s: %w", what, remote.Ended(ctx, err))
+		return nil, nil, fmt.Errorf("%s: %w", what, connerr.Ended(ctx, err))
 	}
 	return signers[:min(len(signers), maxAgentKeys)], done, nil
 }

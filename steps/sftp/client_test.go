@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 )
 
 // A pipe is a channel to a server that has written its answers in advance.
@@ -22,7 +22,7 @@ type pipe struct {
 }
 
 func newTestClient(in io.Reader) *client {
-	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &remote.LostError{Err: err} })
+	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &connerr.LostError{Err: err} })
 }
 
 // FuzzClient lets the client read whatever a server may send. It must not

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -99,7 +100,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 			}
 		}
 		var done atomic.Int64
-		return remote.InParallel(ctx, len(plan.Items), manyRequests, func(ctx context.Context, i int) error {
+		return parallel.Do(ctx, len(plan.Items), manyRequests, func(ctx context.Context, i int) error {
 			err := s.deleteOne(ctx, job, plan.Items[i], noted)
 			job.Progress(done.Add(1), int64(len(plan.Items)), cfg.RemotePath)
 			return s.fault("delete", plan.Items[i].Path, err)
@@ -143,7 +144,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 		return plan, remote.NothingFound(cfg.Pattern, 0)
 	}
 	plan.Items = make([]plannedDeletion, len(found))
-	return plan, remote.InParallel(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
+	return plan, parallel.Do(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
 		a, err := s.lstat(ctx, found[i].Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // somebody else was faster

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -67,7 +67,7 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 		}
 	}
 	if err != nil {
-		return nil, fault(remote.Ended(timeout, err))
+		return nil, fault(connerr.Ended(timeout, err))
 	}
 	s.report(job.Log(), check)
 	return s, nil
@@ -142,7 +142,7 @@ func (s *session) connect(ctx context.Context, c Connection, config *ssh.ClientC
 	if isFault(err) {
 		return err // of the connection in between
 	} else if err != nil {
-		return remote.Presentable(err)
+		return connerr.Presentable(err)
 	}
 	s.conn = newLiveConn(conn)
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
@@ -218,7 +218,7 @@ func (s *session) openClient(f *fate) (*client, error) {
 	ch, requests, err := openChannel(s.ssh, s.ended, "session", nil)
 	if err != nil {
 		if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
-			return nil, fmt.Errorf("the server refuses a session: %w", &remote.Hostile{Err: refused})
+			return nil, fmt.Errorf("the server refuses a session: %w", &connerr.Hostile{Err: refused})
 		}
 		return nil, s.explainLost(err)
 	}
@@ -292,13 +292,13 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
 		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
-			safename.Quote(user), text, &remote.Hostile{Err: err})))
+			safename.Quote(user), text, &connerr.Hostile{Err: err})))
 	case !told && s.offered != nil && errors.Is(s.conn.cause(), io.EOF):
-		return &hungUpError{&remote.LostError{Err: io.EOF}}
+		return &hungUpError{&connerr.LostError{Err: io.EOF}}
 	case s.conn.cause() != nil:
-		return &remote.LostError{Err: s.conn.cause()}
+		return &connerr.LostError{Err: s.conn.cause()}
 	}
-	return &remote.Hostile{Err: err}
+	return &connerr.Hostile{Err: err}
 }
 
 // report writes down what was agreed on, and collects what to warn about.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/transfer"
@@ -89,7 +90,7 @@ func (cfg DownloadConfig) keeps(size int64) bool {
 func (cfg DownloadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(),
 		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		remote.CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit))
 }
 
 // A remoteFile is a file to download.
@@ -110,7 +111,7 @@ type downloading struct {
 	Download
 	job   *courier.Context
 	cfg   DownloadConfig
-	limit *remote.Limiter
+	limit *bandwidth.Limiter
 
 	files    []remoteFile
 	unsafe   int
@@ -126,7 +127,7 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
+	t := &downloading{Download: d, job: job, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && done {
 		done, err = t.claim(ctx)

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -51,7 +51,7 @@ func explain(err error) error {
 	if text == "" {
 		return err
 	}
-	return courier.Permanent(&remote.Advice{Err: err, Text: text})
+	return courier.Permanent(&connerr.Advice{Err: err, Text: text})
 }
 
 // worded is an error with a text for people.

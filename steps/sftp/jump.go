@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 )
 
 // maxJumps is over how many servers a connection may lead.
@@ -71,7 +71,7 @@ func (s *session) tunnel(ctx context.Context, addr string) (net.Conn, error) {
 		From   uint32
 	}{host, uint32(number), "127.0.0.1", 0}))
 	if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
-		return nil, fmt.Errorf("the server in between doesn't connect; check host and port, and that it allows forwarding: %w", &remote.Hostile{Err: refused})
+		return nil, fmt.Errorf("the server in between doesn't connect; check host and port, and that it allows forwarding: %w", &connerr.Hostile{Err: refused})
 	} else if err != nil {
 		return nil, s.explainLost(err)
 	}

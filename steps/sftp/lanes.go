@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/parallel"
 )
 
 // A channel of SSH lets about 2 MiB through per round trip, whatever the line
@@ -83,7 +83,7 @@ func (s *session) openMore(n int) {
 	limit := time.AfterFunc(s.silence, func() { s.fail(errSilence) })
 	defer limit.Stop()
 	opened := make([]*client, n)
-	remote.InParallel(context.Background(), n, n, func(_ context.Context, i int) error {
+	parallel.Do(context.Background(), n, n, func(_ context.Context, i int) error {
 		c, err := s.openClient(s.fate)
 		if err == nil {
 			s.running.Go(c.receive)
@@ -156,7 +156,7 @@ func (s *session) recruit(ctx context.Context, first lane, path string, flags ui
 	go func() {
 		defer close(w.joining)
 		more := s.atMost(ctx, want)[1:]
-		remote.InParallel(ctx, len(more), len(more), func(ctx context.Context, i int) error {
+		parallel.Do(ctx, len(more), len(more), func(ctx context.Context, i int) error {
 			if h, err := more[i].open(ctx, path, flags); err == nil {
 				w.joining <- lane{more[i], h}
 			}
@@ -205,7 +205,7 @@ func (w *crew) close(ctx context.Context) {
 	open := w.all()
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	remote.InParallel(ctx, len(open), len(open), func(ctx context.Context, i int) error {
+	parallel.Do(ctx, len(open), len(open), func(ctx context.Context, i int) error {
 		open[i].close(ctx, open[i].handle)
 		return nil
 	})

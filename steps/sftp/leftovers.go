@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -30,7 +31,7 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 		if len(names) > fewNames {
 			names = s.present(ctx, dir, names)
 		}
-		err := remote.InParallel(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
+		err := parallel.Do(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
 			p := remote.Join(dir, names[i])
 			err := s.remove(ctx, p)
 			if !isStatus(err) {
@@ -74,7 +75,7 @@ func (s *session) present(ctx context.Context, dir string, names []string) []str
 // restore moves back what an attempt moved aside, unless its successor is in
 // place.
 func (s *session) restore(ctx context.Context, job *courier.Context, files []localFile, last int) error {
-	return remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+	return parallel.Do(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
 		dir, name := remote.Split(files[i].final)
 		for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
 			old = remote.Join(dir, old)

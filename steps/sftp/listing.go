@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -60,7 +61,7 @@ func (l lister) Resolve(ctx context.Context, _ string, entries []remote.Entry) e
 			links = append(links, &entries[i])
 		}
 	}
-	return remote.InParallel(ctx, len(links), manyRequests, func(ctx context.Context, i int) error {
+	return parallel.Do(ctx, len(links), manyRequests, func(ctx context.Context, i int) error {
 		a, err := l.stat(ctx, links[i].Path)
 		if err != nil && !isStatus(err) {
 			return err

@@ -3,7 +3,7 @@ package sftp
 import (
 	"context"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/parallel"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 	smallFile = 64 << 10
 )
 
-// eachFile calls f for each i below n in parallel, as remote.InParallel does. A file
+// eachFile calls f for each i below n in parallel, as parallel.Do does. A file
 // takes memory by its size, so more small ones are under way than others.
 func eachFile(ctx context.Context, n int, size func(i int) int64, f func(ctx context.Context, i int) error) error {
 	var groups [2][]int
@@ -30,7 +30,7 @@ func eachFile(ctx context.Context, n int, size func(i int) int64, f func(ctx con
 		groups[g] = append(groups[g], i)
 	}
 	width := [2]int{manyFiles, manySmall}
-	return remote.InParallel(ctx, len(groups), len(groups), func(ctx context.Context, g int) error {
-		return remote.InParallel(ctx, len(groups[g]), width[g], func(ctx context.Context, i int) error { return f(ctx, groups[g][i]) })
+	return parallel.Do(ctx, len(groups), len(groups), func(ctx context.Context, g int) error {
+		return parallel.Do(ctx, len(groups[g]), width[g], func(ctx context.Context, i int) error { return f(ctx, groups[g][i]) })
 	})
 }

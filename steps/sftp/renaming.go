@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -143,7 +144,7 @@ func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
 	var found [2]attrs
 	var errs [2]error
 	paths := [2]string{r.from, r.to}
-	err := remote.InParallel(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
+	err := parallel.Do(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
 		found[i], errs[i] = s.lstat(ctx, paths[i])
 		if isStatus(errs[i]) {
 			return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -201,7 +202,7 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 	if err != nil {
 		return err
 	}
-	err = remote.InParallel(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
+	err = parallel.Do(ctx, len(files), manyRequests, func(ctx context.Context, i int) error {
 		return c.removeOne(ctx, remote.Join(dir, files[i]))
 	})
 	files = nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -40,7 +40,7 @@ type session struct {
 }
 
 // errClosed ends a session that nobody needs any more.
-var errClosed = &remote.LostError{Err: net.ErrClosed}
+var errClosed = &connerr.LostError{Err: net.ErrClosed}
 
 // Close ends the connection at once and waits for what served it. Requests
 // that are under way fail.
@@ -227,7 +227,7 @@ func (s *session) explainLost(err error) error {
 	if cause := s.conn.cause(); cause != nil {
 		err = cause
 	}
-	return &remote.LostError{Err: err}
+	return &connerr.LostError{Err: err}
 }
 
 // A liveConn is a connection with a deadline for reading that moves on with

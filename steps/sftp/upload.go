@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -73,7 +74,7 @@ func (cfg UploadConfig) after() remote.After {
 
 func (cfg UploadConfig) check() error {
 	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
-		cfg.after().Check(), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
+		cfg.after().Check(), remote.CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit))
 }
 
 // A localFile is a file to upload.
@@ -92,7 +93,7 @@ type uploading struct {
 	Upload
 	job   *courier.Context
 	cfg   UploadConfig
-	limit *remote.Limiter
+	limit *bandwidth.Limiter
 
 	files   []localFile
 	several bool      // local_path is a pattern
@@ -105,7 +106,7 @@ func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadCon
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
+	t := &uploading{Upload: u, job: job, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && !done {
 		err = t.find(ctx)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/bandwidth"
 )
 
 // windowBytes is how much file data of one transfer is under way at most, and
@@ -35,7 +35,7 @@ type reading struct {
 	size     int64       // which the file must have
 	to       io.Writer   // gets size bytes, unless there is an error
 	progress func(int64) // told how many bytes to has got
-	limit    *remote.Limiter
+	limit    *bandwidth.Limiter
 	open     bool // the file may go on after size
 	refused  bool // to has failed
 
@@ -216,7 +216,7 @@ type writing struct {
 	size     int64
 	from     io.ReaderAt // has size bytes
 	progress func(int64) // told how many bytes the server has confirmed
-	limit    *remote.Limiter
+	limit    *bandwidth.Limiter
 
 	packet packet  // built anew for each request
 	turn   int     // of lanes

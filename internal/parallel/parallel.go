@@ -1,4 +1,5 @@
-package remote
+// Package parallel calls a function for many items, several at a time.
+package parallel
 
 import (
 	"context"
@@ -10,10 +11,10 @@ import (
 // error.
 var errOther = errors.New("another file failed")
 
-// InParallel calls f for each i below n, up to width at a time, and returns
+// Do calls f for each i below n, up to width at a time, and returns
 // when all calls have. After the first error, which it returns, it starts no
 // further ones and ends the context of those that run.
-func InParallel(ctx context.Context, n, width int, f func(ctx context.Context, i int) error) error {
+func Do(ctx context.Context, n, width int, f func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return f(ctx, 0)
 	}

@@ -1,4 +1,7 @@
-package remote
+// Package connerr has the errors that clients for a protocol return about the
+// server and the connection to it: that the connection is lost, what to do about a
+// refusal, and words of the server, which are shown in quotes only.
+package connerr
 
 import (
 	"context"
@@ -76,6 +79,3 @@ func Ended(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// ErrChanged says that a file isn't what it was before it was transferred.
-var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt begins anew")

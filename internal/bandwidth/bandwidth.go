@@ -1,4 +1,5 @@
-package remote
+// Package bandwidth keeps transfers below a number of bytes per second.
+package bandwidth
 
 import (
 	"context"
@@ -20,8 +21,8 @@ type Limiter struct {
 // would take longer than a step may go without progress.
 const minRate = 1024
 
-// NewLimiter returns a limiter of so many bytes per second; nil for 0.
-func NewLimiter(rate int64) *Limiter {
+// New returns a limiter of so many bytes per second; nil for 0.
+func New(rate int64) *Limiter {
 	if rate == 0 {
 		return nil
 	}
@@ -59,10 +60,11 @@ func (l *Limiter) Wait(ctx context.Context, n int) error {
 	l.free = l.free.Add(time.Duration(float64(n) / l.rate * float64(time.Second)))
 	delay := l.free.Sub(now)
 	l.mu.Unlock()
-	return sleep(ctx, delay)
+	return Sleep(ctx, delay)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep returns after d, or when ctx ends, with its cause.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
