@@ -79,3 +79,6 @@ func Ended(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// ErrChanged says that a file isn't what it was before it was transferred.
+var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt begins anew")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/filesync"
 
 	"github.com/courierhq/courier"
@@ -94,7 +95,7 @@ func (f Uploaded) Sum(ctx context.Context, job *courier.Context, item string) (s
 		return "", fmt.Errorf("local file: %w", err)
 	}
 	if Identify(info) != f.Was && f.Was != (LocalIdentity{}) {
-		return "", fmt.Errorf("local file: %w", ErrChanged)
+		return "", fmt.Errorf("local file: %w", connerr.ErrChanged)
 	}
 	m := &Meter{Job: job, Item: item, Total: info.Size(), Done: info.Size()}
 	return Sum(ctx, src, info.Size(), m.Beat)

@@ -173,6 +173,3 @@ func NotAFile(remotePath string, err error) error {
 
 // ErrNoDirectory is the error of a pattern for what is not a directory.
 var ErrNoDirectory = courier.Permanent(errors.New("is not a directory, so there is nothing for pattern to choose from"))
-
-// ErrChanged says that a file isn't what it was before it was transferred.
-var ErrChanged = errors.New("the file was changed or replaced during the transfer; the next attempt begins anew")

@@ -65,13 +65,13 @@ func (t *downloading) holds(ctx context.Context, files []remoteFile) (held bool,
 				continue
 			}
 			_, there := localIs(t.job, f.Local, f.Size)
-			n, err := s.stat(ctx, f.Remote)
+			n, err := s.Stat(ctx, f.Remote)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				continue
 			case err != nil:
 				return s.fault("download", f.Remote, err)
-			case n.size == f.Size && n.modified.Equal(f.Modified):
+			case n.Size == f.Size && n.Modified.Equal(f.Modified):
 				held = held && there
 				continue
 			}
@@ -123,8 +123,8 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 			continue
 		}
 		if t.Attempt < t.job.ExecutionAttempt() { // a later step of that attempt may have removed it
-			n, err := s.stat(ctx, f.Remote)
-			if err == nil && (n.size != f.Size || !n.modified.Equal(f.Modified)) || errors.Is(err, fs.ErrNotExist) {
+			n, err := s.Stat(ctx, f.Remote)
+			if err == nil && (n.Size != f.Size || !n.Modified.Equal(f.Modified)) || errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 		}
@@ -150,13 +150,13 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f remoteFile) er
 	if err := t.job.Wrote(f.Local); err != nil {
 		return err
 	}
-	n, err := s.stat(ctx, f.Remote)
+	n, err := s.Stat(ctx, f.Remote)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t.removeDone(ctx, s, f)
 	case err != nil:
 		return err
-	case n.isDir || n.size != f.Size || !n.modified.Equal(f.Modified):
+	case n.IsDir || n.Size != f.Size || !n.Modified.Equal(f.Modified):
 		t.job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", s.id, "file", safename.Quote(f.Remote))
 		return nil
 	case t.cfg.AfterTransfer == remote.AfterDelete:

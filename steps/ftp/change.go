@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
@@ -74,7 +75,7 @@ type fileID struct {
 	Modified time.Time `json:"modified"`
 }
 
-func (n node) id() fileID { return fileID{n.size, n.modified.UTC()} }
+func identify(n ftpclient.Info) fileID { return fileID{n.Size, n.Modified.UTC()} }
 
 // Execute deletes the files. What an earlier attempt has found and written down is
 // deleted, unless another file has its name by now.
@@ -160,12 +161,12 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 // very file that was to be deleted then.
 func (s *session) deleteOne(ctx context.Context, job *courier.Context, it plannedDeletion, again bool) error {
 	if again {
-		n, err := s.stat(ctx, it.Path)
+		n, err := s.Stat(ctx, it.Path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // or it is a link that leads nowhere
 		case err != nil:
 			return err
-		case n.id() != it.Was:
+		case identify(n) != it.Was:
 			job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "connection", s.id, "file", safename.Quote(it.Path))
 			return nil
 		}
@@ -177,18 +178,18 @@ func (s *session) deleteOne(ctx context.Context, job *courier.Context, it planne
 func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg DeleteConfig) ([]plannedDeletion, error) {
 	var files []plannedDeletion
 	if cfg.Pattern == "" {
-		n, err := s.stat(ctx, cfg.RemotePath)
+		n, err := s.Stat(ctx, cfg.RemotePath)
 		switch {
-		case isMissing(err) && cfg.IgnoreMissing:
+		case ftpclient.IsMissing(err) && cfg.IgnoreMissing:
 			return files, nil
-		case err == nil && n.isDir:
+		case err == nil && n.IsDir:
 			err = courier.Permanent(errors.New("is a directory; to delete files in it set pattern, to remove it use ftp.rmdir"))
 		}
-		return append(files, plannedDeletion{cfg.RemotePath, n.id()}), s.fault("delete", cfg.RemotePath, err)
+		return append(files, plannedDeletion{cfg.RemotePath, identify(n)}), s.fault("delete", cfg.RemotePath, err)
 	}
 	found, _, err := cfg.search().Find(ctx, job, lister{s}, cfg.RemotePath)
 	switch {
-	case isMissing(err) && cfg.IgnoreMissing:
+	case ftpclient.IsMissing(err) && cfg.IgnoreMissing:
 		return files, nil
 	case err != nil:
 		return nil, s.fault("delete", cfg.RemotePath, err)
@@ -197,24 +198,24 @@ func (s *session) toDelete(ctx context.Context, job *courier.Context, cfg Delete
 	}
 	for _, f := range found {
 		job.Progress(0, -1, f.Path)
-		n, err := s.stat(ctx, f.Path) // a listing may tell another time
+		n, err := s.Stat(ctx, f.Path) // a listing may tell another time
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, s.fault("delete", f.Path, err)
 		}
-		files = append(files, plannedDeletion{f.Path, n.id()})
+		files = append(files, plannedDeletion{f.Path, identify(n)})
 	}
 	return files, nil
 }
 
 // delete deletes a file. That it is gone is no error.
 func (s *session) delete(ctx context.Context, p string) error {
-	err := s.remove(ctx, p)
-	if !isReply(err) {
+	err := s.Remove(ctx, p)
+	if !ftpclient.IsReply(err) {
 		return err
 	}
-	if _, e := s.stat(ctx, p); errors.Is(e, fs.ErrNotExist) {
+	if _, e := s.Stat(ctx, p); errors.Is(e, fs.ErrNotExist) {
 		return nil
-	} else if e != nil && !isReply(e) {
+	} else if e != nil && !ftpclient.IsReply(e) {
 		return e
 	}
 	return err
@@ -277,8 +278,8 @@ type renaming struct {
 }
 
 // is reports whether n is what was to be renamed, as far as the server tells.
-func (r renaming) is(n node) bool {
-	return n.isDir == r.Dir && (n.isDir || n.size == r.Size && n.modified.Equal(r.Time))
+func (r renaming) is(n ftpclient.Info) bool {
+	return n.IsDir == r.Dir && (n.IsDir || n.Size == r.Size && n.Modified.Equal(r.Time))
 }
 
 // Execute renames.
@@ -302,10 +303,10 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 		return RenameOutput{}, err
 	}
 	known = known && was.From == cfg.SourcePath && was.Path == cfg.DestinationPath
-	from, err := s.stat(ctx, cfg.SourcePath)
+	from, err := s.Stat(ctx, cfg.SourcePath)
 	gone := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case isMissing(err) && !known && cfg.IgnoreMissing:
+	case ftpclient.IsMissing(err) && !known && cfg.IgnoreMissing:
 		return RenameOutput{}, nil
 	case err != nil && !(gone && known):
 		return RenameOutput{}, err
@@ -324,15 +325,15 @@ func (s *session) renameStep(ctx context.Context, job *courier.Context, cfg Rena
 		return now.output(), err
 	}
 	if path.Clean(now.To) != path.Clean(cfg.SourcePath) {
-		err = s.rename(ctx, cfg.SourcePath, now.To)
-		if isReply(err) {
-			_, e := s.stat(ctx, now.To)
+		err = s.Rename(ctx, cfg.SourcePath, now.To)
+		if ftpclient.IsReply(err) {
+			_, e := s.Stat(ctx, now.To)
 			switch {
 			case e == nil:
-				if err = s.remove(ctx, now.To); err == nil {
-					err = s.rename(ctx, cfg.SourcePath, now.To)
+				if err = s.Remove(ctx, now.To); err == nil {
+					err = s.Rename(ctx, cfg.SourcePath, now.To)
 				}
-			case !isReply(e) && !errors.Is(e, fs.ErrNotExist):
+			case !ftpclient.IsReply(e) && !errors.Is(e, fs.ErrNotExist):
 				err = e // the step was interrupted, or the session is lost
 			}
 		}
@@ -358,10 +359,10 @@ func (r renaming) output() RenameOutput {
 // wasRenamed reports whether the renaming that was written down took place, and
 // need not be done again. If it is to be done again although it took place, it
 // sets Over if what has the new path is still what was renamed.
-func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg RenameConfig, was *renaming, from node, gone bool) (bool, error) {
+func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg RenameConfig, was *renaming, from ftpclient.Info, gone bool) (bool, error) {
 	former := was.Attempt < job.ExecutionAttempt()
-	to, err := s.stat(ctx, was.To)
-	if err != nil && !isReply(err) && !errors.Is(err, fs.ErrNotExist) {
+	to, err := s.Stat(ctx, was.To)
+	if err != nil && !ftpclient.IsReply(err) && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	there := err == nil && was.is(to)
@@ -384,15 +385,15 @@ func (s *session) wasRenamed(ctx context.Context, job *courier.Context, cfg Rena
 
 // planRename finds out what renaming comes to. Over says that what has the new path
 // may be replaced.
-func (s *session) planRename(ctx context.Context, job *courier.Context, cfg RenameConfig, from node, over bool) (renaming, error) {
+func (s *session) planRename(ctx context.Context, job *courier.Context, cfg RenameConfig, from ftpclient.Info, over bool) (renaming, error) {
 	now := renaming{
-		From: cfg.SourcePath, Path: cfg.DestinationPath, To: cfg.DestinationPath, Dir: from.isDir, Size: from.size, Time: from.modified,
+		From: cfg.SourcePath, Path: cfg.DestinationPath, To: cfg.DestinationPath, Dir: from.IsDir, Size: from.Size, Time: from.Modified,
 		Over: over, Attempt: job.ExecutionAttempt(),
 	}
-	target, err := s.stat(ctx, cfg.DestinationPath)
-	if strings.HasSuffix(cfg.DestinationPath, "/") || err == nil && target.isDir {
+	target, err := s.Stat(ctx, cfg.DestinationPath)
+	if strings.HasSuffix(cfg.DestinationPath, "/") || err == nil && target.IsDir {
 		now.To = remote.Join(cfg.DestinationPath, path.Base(cfg.SourcePath))
-		target, err = s.stat(ctx, now.To)
+		target, err = s.Stat(ctx, now.To)
 	}
 	switch exists := err == nil; {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -402,7 +403,7 @@ func (s *session) planRename(ctx context.Context, job *courier.Context, cfg Rena
 		now.Skipped = true
 	case exists && !over && cfg.IfExists == transfer.IfExistsFail:
 		return now, transfer.ErrExists(now.To)
-	case exists && (target.isDir || from.isDir):
+	case exists && (target.IsDir || from.IsDir):
 		return now, courier.Permanent(fmt.Errorf("%s exists: %w", safename.Quote(now.To), fs.ErrExist))
 	}
 	return now, nil
@@ -417,8 +418,8 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 		return err
 	}
 	return test(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		_, err := s.stat(ctx, cfg.SourcePath)
-		if isMissing(err) && cfg.IgnoreMissing {
+		_, err := s.Stat(ctx, cfg.SourcePath)
+		if ftpclient.IsMissing(err) && cfg.IgnoreMissing {
 			return nil
 		}
 		return s.fault("rename", cfg.SourcePath, err)

@@ -197,8 +197,8 @@ func (d Download) Validate(ctx context.Context, job *courier.Context, cfg Downlo
 		if job.Unresolved("remote_path") {
 			return nil
 		}
-		n, err := s.stat(ctx, cfg.RemotePath)
-		if err == nil && n.isDir {
+		n, err := s.Stat(ctx, cfg.RemotePath)
+		if err == nil && n.IsDir {
 			return s.checkDirectory(ctx, cfg.RemotePath)
 		}
 		return s.fault("download", cfg.RemotePath, err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -13,15 +14,15 @@ import (
 func (t *downloading) find(ctx context.Context, s *session) error {
 	cfg := t.cfg
 	fault := func(err error) error { return s.fault("download", cfg.RemotePath, err) }
-	n, err := s.stat(ctx, cfg.RemotePath)
+	n, err := s.Stat(ctx, cfg.RemotePath)
 	switch {
-	case isMissing(err) && cfg.IgnoreMissing:
+	case ftpclient.IsMissing(err) && cfg.IgnoreMissing:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return fault(remote.NotAFile(cfg.RemotePath, err))
 	case err != nil:
 		return fault(err)
-	case n.isDir:
+	case n.IsDir:
 		return fault(t.findInDirectory(ctx, s))
 	case cfg.Pattern != "":
 		return fault(remote.ErrNoDirectory)
@@ -34,7 +35,7 @@ func (t *downloading) find(ctx context.Context, s *session) error {
 		return fault(err)
 	}
 	_, name := remote.Split(cfg.RemotePath)
-	t.Files = []remoteFile{{Remote: cfg.RemotePath, Below: name, local: local, Size: n.size}}
+	t.Files = []remoteFile{{Remote: cfg.RemotePath, Below: name, local: local, Size: n.Size}}
 	return nil
 }
 
@@ -43,14 +44,14 @@ func (cfg DownloadConfig) readiness() remote.Readiness {
 }
 
 // awaitReady reports why a single file can't be downloaded yet.
-func (t *downloading) awaitReady(ctx context.Context, s *session, first node) error {
+func (t *downloading) awaitReady(ctx context.Context, s *session, first ftpclient.Info) error {
 	exists := func(p string) (bool, error) {
-		_, err := s.stat(ctx, p)
+		_, err := s.Stat(ctx, p)
 		return err == nil, remote.IgnoreMissing(err)
 	}
 	return t.cfg.readiness().Await(ctx, t.job, t.cfg.RemotePath, exists, func() (bool, error) {
-		second, err := s.stat(ctx, t.cfg.RemotePath)
-		return first.sameFile(second), err
+		second, err := s.Stat(ctx, t.cfg.RemotePath)
+		return first.SameFile(second), err
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -34,12 +35,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // explain adds what to do about a refusal, and marks as permanent what the
 // server will refuse again.
 func explain(err error) error {
-	r, ok := errors.AsType[*replyError](err)
-	if !ok || courier.IsPermanent(err) || r.code < 500 || r.passing() {
+	r, ok := errors.AsType[*ftpclient.ReplyError](err)
+	if !ok || courier.IsPermanent(err) || r.Code < 500 || r.Passing() {
 		return err
 	}
 	text := ""
-	switch r.code {
+	switch r.Code {
 	case 530, 532:
 		text = "the account may not do this, or isn't logged in; ask the server's operator"
 	case 550, 551:

@@ -7,11 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"net"
 	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -21,28 +21,28 @@ import (
 func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) error {
 	job, cfg := t.job, t.cfg
 	fault := func(err error) error { return s.fault("download", f.Remote, err) }
-	n, err := s.stat(ctx, f.Remote)
+	n, err := s.Stat(ctx, f.Remote)
 	switch {
 	case err != nil:
 		return fault(err)
-	case n.isDir:
+	case n.IsDir:
 		return fault(courier.Permanent(errors.New("is not a file")))
-	case n.size < 0:
+	case n.Size < 0:
 		return fault(courier.Permanent(errors.New("the server doesn't tell its size, so whether all of it has come could not be told")))
-	case cfg.ExpectedSize != nil && *cfg.ExpectedSize != n.size:
-		return fault(fmt.Errorf("has %d bytes instead of the %d that expected_size says", n.size, *cfg.ExpectedSize))
+	case cfg.ExpectedSize != nil && *cfg.ExpectedSize != n.Size:
+		return fault(fmt.Errorf("has %d bytes instead of the %d that expected_size says", n.Size, *cfg.ExpectedSize))
 	}
-	f.Size, f.Modified = n.size, n.modified
+	f.Size, f.Modified = n.Size, n.Modified
 	if f.Local, err = job.Path(f.local); err != nil {
 		return err
 	}
-	now := proof{Server: s.addr, Path: f.Remote, Size: n.size, Modified: n.modified, Boot: remote.Boot()}
+	now := proof{Server: s.addr, Path: f.Remote, Size: n.Size, Modified: n.Modified, Boot: remote.Boot()}
 	if done, err := t.there(ctx, f, now); done || err != nil {
 		return err
 	}
-	ctx, guard := s.c.limits().Capped(cfg.MaxBytes).Slowed(cfg.BandwidthLimit).Guard(ctx)
+	ctx, guard := s.limits.Capped(cfg.MaxBytes).Slowed(cfg.BandwidthLimit).Guard(ctx)
 	defer guard.End()
-	if err := guard.Allows(n.size); err != nil {
+	if err := guard.Allows(n.Size); err != nil {
 		return fault(err)
 	}
 	w, offset, err := cfg.begin(job, f, now)
@@ -50,17 +50,17 @@ func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile) erro
 		return fmt.Errorf("local file %q: %w", f.local, err)
 	}
 	defer w.Close()
-	if err := remote.Fits(job, f.local, guard, n.size, offset); err != nil {
+	if err := remote.Fits(job, f.local, guard, n.Size, offset); err != nil {
 		return fault(err)
 	}
-	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.size, Guard: guard}
+	m := &remote.Meter{Job: job, Item: f.Remote, Total: n.Size, Guard: guard}
 	if err := t.copyTo(ctx, s, f.Remote, n, w, offset, m); err != nil {
 		return fault(err)
 	}
 	if remote.Times(cfg.Preserve) {
 		setTime(job, f.local, w, f.Modified)
 	}
-	if cfg.remembers(n.size) {
+	if cfg.remembers(n.Size) {
 		now.Complete = true
 		if err := cfg.noteOn(job, f).write(now); err != nil {
 			return err
@@ -128,19 +128,19 @@ func (t *downloading) there(ctx context.Context, f *remoteFile, now proof) (bool
 
 // copyTo writes the content of a remote file from offset on to w. It fails if
 // the file isn't, after that, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, file string, before node, w destination, offset int64, m *remote.Meter) error {
-	err := t.retrieve(ctx, s, file, before.size, w, offset, m)
+func (t *downloading) copyTo(ctx context.Context, s *session, file string, before ftpclient.Info, w destination, offset int64, m *remote.Meter) error {
+	err := t.retrieve(ctx, s, file, before.Size, w, offset, m)
 	part, _ := w.(*partFile)
-	if _, refused := errors.AsType[*restartError](err); refused {
+	if _, refused := errors.AsType[*ftpclient.RestartError](err); refused {
 		if err = part.restart(); err == nil {
-			err = t.retrieve(ctx, s, file, before.size, w, 0, m)
+			err = t.retrieve(ctx, s, file, before.Size, w, 0, m)
 		}
 	}
 	if err != nil {
-		if part != nil && errors.Is(err, remote.ErrChanged) {
+		if part != nil && errors.Is(err, connerr.ErrChanged) {
 			part.discard()
 		}
-		return missing(err)
+		return err
 	}
 	if err := t.verify(ctx, s, file, w, m); err != nil {
 		if part != nil && !connerr.IsLost(err) && ctx.Err() == nil {
@@ -148,17 +148,17 @@ func (t *downloading) copyTo(ctx context.Context, s *session, file string, befor
 		}
 		return err
 	}
-	after, err := s.stat(ctx, file)
+	after, err := s.Stat(ctx, file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // some servers hand out a file only once; what was read is complete
 	case err != nil:
 		return err
-	case !before.sameFile(after):
+	case !before.SameFile(after):
 		if part != nil {
 			part.discard()
 		}
-		return remote.ErrChanged
+		return connerr.ErrChanged
 	}
 	return nil
 }
@@ -185,22 +185,22 @@ func (t *downloading) verify(ctx context.Context, s *session, file string, w des
 
 // readSmall returns the content of a small remote file.
 func (s *session) readSmall(ctx context.Context, file string) (string, error) {
-	n, err := s.stat(ctx, file)
+	n, err := s.Stat(ctx, file)
 	if err != nil {
 		return "", err
 	}
-	if n.isDir || n.size > remote.MaxSidecar {
+	if n.IsDir || n.Size > remote.MaxSidecar {
 		return "", remote.ErrNoSidecar
 	}
 	var text strings.Builder
-	err = s.transfer(ctx, "RETR", file, 0, false, func(conn net.Conn) error {
-		got, err := io.Copy(&text, io.LimitReader(source{conn}, remote.MaxSidecar+1))
+	err = s.Retrieve(ctx, file, 0, func(content io.Reader) error {
+		got, err := io.Copy(&text, io.LimitReader(content, remote.MaxSidecar+1))
 		if err == nil && got > remote.MaxSidecar {
 			err = remote.ErrNoSidecar
 		}
 		return err
 	})
-	return text.String(), missing(err)
+	return text.String(), err
 }
 
 // retrieve writes what lies between offset and size to w.
@@ -210,12 +210,12 @@ func (t *downloading) retrieve(ctx context.Context, s *session, file string, siz
 		return nil
 	}
 	var got int64
-	err := s.transfer(ctx, "RETR", file, offset, false, func(conn net.Conn) error {
+	err := s.Retrieve(ctx, file, offset, func(content io.Reader) error {
 		var err error
-		limited := &io.LimitedReader{R: t.limit.Reader(ctx, source{conn}), N: min(size-offset, math.MaxInt64-1) + 1}
+		limited := &io.LimitedReader{R: t.limit.Reader(ctx, content), N: min(size-offset, math.MaxInt64-1) + 1}
 		got, err = transfer.Copy(ctx, w, limited, func(done int64) { m.At(offset + done) })
 		if err == nil && got > size-offset {
-			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, remote.ErrChanged)
+			err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, connerr.ErrChanged)
 		}
 		return err
 	})

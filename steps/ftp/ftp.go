@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -88,15 +89,15 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 // test tells in the log of the step what is known of the server.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
-	if err := s.noop(ctx); err != nil {
+	if err := s.Noop(ctx); err != nil {
 		return s.fault("test", "", err)
 	}
-	facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+	facts := append(slices.Clip(s.Facts()), "round_trip", time.Since(began))
 	// Listing tests the connections for content too. The account need not be
 	// allowed to.
 	entries := 0
-	_, err := s.each(ctx, ".", false, func(entry) error { entries++; return nil })
-	if refusal, ok := errors.AsType[*replyError](err); ok && refusal.code >= 500 {
+	_, err := s.List(ctx, ".", false, func(ftpclient.Entry) error { entries++; return nil })
+	if refusal, ok := errors.AsType[*ftpclient.ReplyError](err); ok && refusal.Code >= 500 {
 		facts = append(facts, "entries", "refused")
 	} else if err != nil {
 		return s.fault("test", "", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 )
@@ -81,7 +82,7 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig
 // checkDirectory reports why dir can't be listed. It lists, for that also tests
 // the connections for content.
 func (s *session) checkDirectory(ctx context.Context, dir string) error {
-	_, err := s.each(ctx, dir, false, func(entry) error { return nil })
+	_, err := s.List(ctx, dir, false, func(ftpclient.Entry) error { return nil })
 	return s.fault("list", dir, err)
 }
 
@@ -119,15 +120,15 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 		return out, err
 	}
 	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
-		n, err := s.stat(ctx, cfg.RemotePath)
-		if isMissing(err) && cfg.IgnoreMissing {
+		n, err := s.Stat(ctx, cfg.RemotePath)
+		if ftpclient.IsMissing(err) && cfg.IgnoreMissing {
 			return nil
 		}
 		if err != nil {
 			return s.fault("stat", cfg.RemotePath, err)
 		}
-		out.Exists, out.IsDirectory, out.Size, out.Modified = true, n.isDir, max(0, n.size), n.modified
-		if n.isDir {
+		out.Exists, out.IsDirectory, out.Size, out.Modified = true, n.IsDir, max(0, n.Size), n.Modified
+		if n.IsDir {
 			out.Size = 0 // whatever the server means by it
 		}
 		return nil

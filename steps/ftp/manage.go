@@ -9,8 +9,13 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 )
+
+// checkPath reports a remote path that can't be sent.
+func checkPath(field, p string) error { return failure.Permanent(ftpclient.CheckArgument(field, p)) }
 
 // Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
 type Mkdir struct {
@@ -54,9 +59,9 @@ func (s *session) makeAll(ctx context.Context, dir string) error {
 	if dir == "." || dir == "/" {
 		return nil
 	}
-	n, err := s.stat(ctx, dir)
+	n, err := s.Stat(ctx, dir)
 	switch {
-	case err == nil && n.isDir:
+	case err == nil && n.IsDir:
 		return nil
 	case err == nil:
 		return s.fault("make directory", dir, courier.Permanent(errors.New("is a file")))
@@ -71,11 +76,11 @@ func (s *session) makeAll(ctx context.Context, dir string) error {
 
 // makeOne makes a directory. That it is there already is no error.
 func (s *session) makeOne(ctx context.Context, dir string) error {
-	err := s.makeDirectory(ctx, dir)
-	if isReply(err) { // another may have been first
-		if n, e := s.stat(ctx, dir); e == nil && n.isDir {
+	err := s.Mkdir(ctx, dir)
+	if ftpclient.IsReply(err) { // another may have been first
+		if n, e := s.Stat(ctx, dir); e == nil && n.IsDir {
 			return nil
-		} else if e != nil && !isReply(e) {
+		} else if e != nil && !ftpclient.IsReply(e) {
 			err = e
 		}
 	}
@@ -163,11 +168,11 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 		}
 	}
 	err := use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		n, err := s.stat(ctx, cfg.RemotePath)
+		n, err := s.Stat(ctx, cfg.RemotePath)
 		switch {
-		case isMissing(err) && (cfg.IgnoreMissing || note.Existed || job.NoteDir() == "" && job.Repeated()):
+		case ftpclient.IsMissing(err) && (cfg.IgnoreMissing || note.Existed || job.NoteDir() == "" && job.Repeated()):
 			return nil
-		case err == nil && !n.isDir:
+		case err == nil && !n.IsDir:
 			err = courier.Permanent(errors.New("is not a directory"))
 		}
 		if err == nil {
@@ -197,11 +202,11 @@ type removal struct {
 }
 
 // holds counts an entry.
-func (r *removal) holds(e entry) error {
+func (r *removal) holds(e ftpclient.Entry) error {
 	if r.found++; r.found > remote.MaxFiles {
 		return courier.Permanent(fmt.Errorf("it has more than %d files and directories; remove parts of it first", remote.MaxFiles))
 	}
-	if r.held += len(e.name); r.held > remote.MaxListingBytes {
+	if r.held += len(e.Name); r.held > remote.MaxListingBytes {
 		return courier.Permanent(fmt.Errorf("the names of what is in it have more than %d MiB; remove parts of it first", remote.MaxListingBytes>>20))
 	}
 	return nil
@@ -214,11 +219,11 @@ func (s *session) removeTree(ctx context.Context, r *removal, dir string, depth 
 		return courier.Permanent(errors.New("it has too many directories in directories"))
 	}
 	if r.recursive {
-		var found []entry
+		var found []ftpclient.Entry
 		before := r.held
 		defer func() { r.held = before }()
-		unparsed, err := s.each(ctx, dir, true, func(e entry) error {
-			if e.name == "." || e.name == ".." {
+		unparsed, err := s.List(ctx, dir, true, func(e ftpclient.Entry) error {
+			if e.Name == "." || e.Name == ".." {
 				return nil
 			}
 			found = append(found, e)
@@ -232,27 +237,27 @@ func (s *session) removeTree(ctx context.Context, r *removal, dir string, depth 
 		}
 		for _, e := range found {
 			r.job.Progress(0, -1, dir)
-			p := remote.Join(dir, e.name)
-			if e.isDir {
+			p := remote.Join(dir, e.Name)
+			if e.IsDir {
 				err = s.removeTree(ctx, r, p, depth+1)
 			} else {
-				err = s.remove(ctx, p)
+				err = s.Remove(ctx, p)
 			}
 			if err != nil {
 				return s.fault("remove", p, err)
 			}
 		}
 	}
-	return s.removeDirectory(ctx, dir)
+	return s.Rmdir(ctx, dir)
 }
 
 // checkRemovable refuses to remove anything where not everything is understood.
-func checkRemovable(found []entry, unparsed int) error {
+func checkRemovable(found []ftpclient.Entry, unparsed int) error {
 	if unparsed > 0 {
 		return courier.Permanent(errors.New("its listing has lines in no form that is known, so what is in it can't be told"))
 	}
 	for _, e := range found {
-		if e.name == "" || strings.Contains(e.name, "/") || checkArgument("", e.name) != nil {
+		if e.Name == "" || strings.Contains(e.Name, "/") || ftpclient.CheckArgument("", e.Name) != nil {
 			return courier.Permanent(errors.New("it has an entry whose name can't be that of a file, so removing it could remove another"))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -40,9 +41,9 @@ func (p *putting) publish(ctx context.Context, s *session) error {
 func (m *moving) run(ctx context.Context, s *session) error {
 	err := m.try(ctx, s, false)
 	lost, again := err, false
-	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
+	for n := 0; err != nil && s.Cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
 		again = true
-		if err = s.again(ctx); err == nil {
+		if err = s.Reconnect(ctx); err == nil {
 			err = m.try(ctx, s, true)
 		}
 	}
@@ -58,13 +59,13 @@ func (m *moving) run(ctx context.Context, s *session) error {
 // removeAside removes the file that was there before. If the server refuses,
 // the upload is complete nevertheless.
 func (m *moving) removeAside(ctx context.Context, s *session) error {
-	err := s.remove(ctx, m.aside)
-	if isReply(err) {
-		err = s.remove(ctx, m.aside)
+	err := s.Remove(ctx, m.aside)
+	if ftpclient.IsReply(err) {
+		err = s.Remove(ctx, m.aside)
 	}
-	if s.cause() != nil && ctx.Err() == nil {
-		if err = s.again(ctx); err == nil {
-			err = s.remove(ctx, m.aside)
+	if s.Cause() != nil && ctx.Err() == nil {
+		if err = s.Reconnect(ctx); err == nil {
+			err = s.Remove(ctx, m.aside)
 		}
 	}
 	if ctx.Err() != nil {
@@ -86,7 +87,7 @@ func (m *moving) try(ctx context.Context, s *session, look bool) error {
 	}
 	if m.ifExists != transfer.IfExistsOverwrite {
 		// Between this look and the renaming another may still come first.
-		if _, err := s.stat(ctx, m.to); err == nil && m.ifExists == transfer.IfExistsSkip {
+		if _, err := s.Stat(ctx, m.to); err == nil && m.ifExists == transfer.IfExistsSkip {
 			m.skipped = true
 			return nil
 		} else if err == nil {
@@ -95,21 +96,21 @@ func (m *moving) try(ctx context.Context, s *session, look bool) error {
 			return err
 		}
 	}
-	err := s.rename(ctx, m.from, m.to)
+	err := s.Rename(ctx, m.from, m.to)
 	if err == nil {
 		return m.verify(ctx, s)
 	}
-	if !isReply(err) {
+	if !ftpclient.IsReply(err) {
 		return err
 	}
 	if renamed, e := m.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
-	n, e := s.stat(ctx, m.to)
-	if e != nil && !isReply(e) {
+	n, e := s.Stat(ctx, m.to)
+	if e != nil && !ftpclient.IsReply(e) {
 		return e
 	}
-	if e != nil || n.isDir || m.ifExists != transfer.IfExistsOverwrite {
+	if e != nil || n.IsDir || m.ifExists != transfer.IfExistsOverwrite {
 		return fmt.Errorf("renaming %s: %w", m.what, err)
 	}
 	return m.swap(ctx, s)
@@ -117,20 +118,20 @@ func (m *moving) try(ctx context.Context, s *session, look bool) error {
 
 // renamed reports whether the file has got its new name.
 func (m *moving) renamed(ctx context.Context, s *session) (bool, error) {
-	if _, err := s.stat(ctx, m.from); err == nil {
+	if _, err := s.Stat(ctx, m.from); err == nil {
 		return false, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	n, err := s.stat(ctx, m.to)
+	n, err := s.Stat(ctx, m.to)
 	switch {
-	case isReply(err):
+	case ftpclient.IsReply(err):
 		m.job.Log().Debug("the file that was renamed can't be looked at; somebody may have taken it", "file", m.to, "reason", err.Error())
 		return true, nil
 	case err != nil:
 		return false, err
-	case n.size != m.size:
-		return true, fmt.Errorf("the server has %d bytes of %d under the final name, although it confirmed all of them", n.size, m.size)
+	case n.Size != m.size:
+		return true, fmt.Errorf("the server has %d bytes of %d under the final name, although it confirmed all of them", n.Size, m.size)
 	}
 	return true, nil
 }
@@ -147,24 +148,24 @@ func (m *moving) verify(ctx context.Context, s *session) error {
 // swap moves what has the new name aside, and the file there.
 func (m *moving) swap(ctx context.Context, s *session) error {
 	m.aside = remote.AsideName(m.job, m.to)
-	if err := s.rename(ctx, m.to, m.aside); err != nil {
-		if isReply(err) {
+	if err := s.Rename(ctx, m.to, m.aside); err != nil {
+		if ftpclient.IsReply(err) {
 			m.aside = ""
 		}
 		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
 	}
-	err := s.rename(ctx, m.from, m.to)
+	err := s.Rename(ctx, m.from, m.to)
 	if err == nil {
 		return m.verify(ctx, s)
 	}
-	if !isReply(err) {
+	if !ftpclient.IsReply(err) {
 		return err
 	}
 	if renamed, e := m.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
 	err = fmt.Errorf("renaming %s: %w", m.what, err)
-	if e := s.rename(ctx, m.aside, m.to); e != nil {
+	if e := s.Rename(ctx, m.aside, m.to); e != nil {
 		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(m.aside), e)
 	}
 	m.aside = ""
@@ -197,15 +198,15 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 // removeSide removes a side file. That the server refuses is no error, but
 // worth a warning if the file is there.
 func (s *session) removeSide(ctx context.Context, job *courier.Context, p string) error {
-	err := s.remove(ctx, p)
-	if !isReply(err) {
+	err := s.Remove(ctx, p)
+	if !ftpclient.IsReply(err) {
 		return err
 	}
-	_, e := s.stat(ctx, p)
+	_, e := s.Stat(ctx, p)
 	if e == nil {
 		job.Log().Warn("what an earlier attempt left behind can't be removed", "connection", s.id, "file", p, "reason", err.Error())
 	}
-	if isReply(e) {
+	if ftpclient.IsReply(e) {
 		return nil
 	}
 	return e
@@ -217,17 +218,17 @@ func (s *session) restore(ctx context.Context, job *courier.Context, final strin
 	dir, name := remote.Split(final)
 	for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
 		old = remote.Join(dir, old)
-		_, err := s.stat(ctx, old)
+		_, err := s.Stat(ctx, old)
 		if err == nil {
-			if _, e := s.stat(ctx, final); errors.Is(e, fs.ErrNotExist) {
-				err = s.rename(ctx, old, final)
+			if _, e := s.Stat(ctx, final); errors.Is(e, fs.ErrNotExist) {
+				err = s.Rename(ctx, old, final)
 			} else if e == nil {
-				err = s.remove(ctx, old)
+				err = s.Remove(ctx, old)
 			} else {
 				err = e
 			}
 		}
-		if err != nil && !isReply(err) && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !ftpclient.IsReply(err) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -40,7 +40,7 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		return fmt.Errorf("local file: %w", err)
 	}
 	p.src, p.file.size, p.file.was = src, before.Size(), remote.Identify(before)
-	ctx, guard := s.c.limits().Slowed(p.cfg.BandwidthLimit).Guard(ctx)
+	ctx, guard := s.limits.Slowed(p.cfg.BandwidthLimit).Guard(ctx)
 	defer guard.End()
 	p.meter = &remote.Meter{Job: p.job, Item: p.file.final, Total: p.file.size, Guard: guard}
 	dir, name := remote.Split(p.file.final)
@@ -66,8 +66,8 @@ func (p *putting) run(ctx context.Context, s *session) error {
 		err = p.publish(ctx, s)
 		keep = false
 	}
-	if (err != nil || p.file.skipped) && !keep && s.cause() == nil {
-		s.remove(ctx, p.side) // where that is no longer possible, Cleanup will
+	if (err != nil || p.file.skipped) && !keep && s.Cause() == nil {
+		s.Remove(ctx, p.side) // where that is no longer possible, Cleanup will
 	}
 	if err != nil {
 		return s.fault("upload", p.file.final, err)
@@ -79,15 +79,15 @@ func (p *putting) run(ctx context.Context, s *session) error {
 // consult looks at what has the final name, and decides whether there is
 // nothing to do.
 func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
-	n, err := s.stat(ctx, p.file.final)
+	n, err := s.Stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
 		return false, err
-	case n.isDir:
+	case n.IsDir:
 		return false, courier.Permanent(errors.New("is a directory"))
-	case p.cfg.SkipIfSame && n.size == local.Size() && !n.modified.IsZero() && n.modified.Unix() == local.ModTime().Unix():
+	case p.cfg.SkipIfSame && n.Size == local.Size() && !n.Modified.IsZero() && n.Modified.Unix() == local.ModTime().Unix():
 		return true, nil
 	case p.cfg.IfExists == transfer.IfExistsOverwrite:
 		return false, nil
@@ -95,7 +95,7 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 	if p.job.Repeated() {
 		// An earlier start may have finished without anybody getting to know.
 		// Nothing but the content tells.
-		if same, err := p.sameContent(ctx, s, p.file.final, n.size); same || err != nil {
+		if same, err := p.sameContent(ctx, s, p.file.final, n.Size); same || err != nil {
 			return same, err
 		}
 	}
@@ -122,16 +122,16 @@ func (p *putting) sameContent(ctx context.Context, s *session, file string, size
 // is about. If the server refuses to send it, it has not.
 func (s *session) compare(ctx context.Context, file string, local io.ReaderAt, m *remote.Meter) (bool, error) {
 	c := &comparer{src: local}
-	err := s.transfer(ctx, "RETR", file, 0, false, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, c, source{conn}, m.Compared)
+	err := s.Retrieve(ctx, file, 0, func(content io.Reader) error {
+		_, err := transfer.Copy(ctx, c, content, m.Compared)
 		return err
 	})
 	switch {
 	case err == nil:
 		return c.off == m.Total, nil
 	case errors.Is(err, errDifferent) && ctx.Err() == nil: // the session has ended in the middle
-		return false, s.again(ctx)
-	case isReply(err):
+		return false, s.Reconnect(ctx)
+	case ftpclient.IsReply(err):
 		return false, nil
 	}
 	return false, err
@@ -183,7 +183,7 @@ func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error
 	if offset == 0 || !isWrong(err) {
 		return err
 	}
-	if err := s.remove(ctx, p.side); err != nil {
+	if err := s.Remove(ctx, p.side); err != nil {
 		return err
 	}
 	return p.complete(ctx, s, 0)
@@ -193,19 +193,19 @@ func (p *putting) write(ctx context.Context, s *session, info fs.FileInfo) error
 func (p *putting) complete(ctx context.Context, s *session, offset int64) error {
 	p.meter.At(offset)
 	if offset < p.file.size || offset == 0 {
-		if err := p.send(ctx, s, offset); isReply(err) {
+		if err := p.send(ctx, s, offset); ftpclient.IsReply(err) {
 			return p.explainRefusal(ctx, s, err)
 		} else if err != nil {
 			return err
 		}
 	}
 	return p.meter.While(func() error {
-		n, err := s.stat(ctx, p.side)
+		n, err := s.Stat(ctx, p.side)
 		if err != nil {
 			return fmt.Errorf("the size of what was written: %w", err)
 		}
-		if n.size != p.file.size {
-			return &wrong{fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", n.size, p.file.size)}
+		if n.Size != p.file.size {
+			return &wrong{fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", n.Size, p.file.size)}
 		}
 		return nil
 	})
@@ -225,15 +225,15 @@ func (p *putting) begin(ctx context.Context, s *session, info fs.FileInfo) (int6
 		return 0, err
 	}
 	if known && then.equal(now) {
-		there, err := s.stat(ctx, p.side)
-		if err == nil && !there.isDir && there.size >= 0 && there.size <= now.Size {
-			return there.size, nil
+		there, err := s.Stat(ctx, p.side)
+		if err == nil && !there.IsDir && there.Size >= 0 && there.Size <= now.Size {
+			return there.Size, nil
 		}
-		if err != nil && !isReply(err) {
+		if err != nil && !ftpclient.IsReply(err) {
 			return 0, err
 		}
 	}
-	if err := s.remove(ctx, p.side); err != nil && !isReply(err) {
+	if err := s.Remove(ctx, p.side); err != nil && !ftpclient.IsReply(err) {
 		return 0, err
 	}
 	return 0, n.write(now)
@@ -248,12 +248,8 @@ func (p *putting) send(ctx context.Context, s *session, offset int64) error {
 	if p.limit != nil {
 		content = p.limit.Reader(ctx, p.src)
 	}
-	verb := "STOR"
-	if offset > 0 {
-		verb = "APPE"
-	}
-	return s.transfer(ctx, verb, p.side, 0, true, func(conn net.Conn) error {
-		_, err := transfer.Copy(ctx, sink{conn}, content, func(done int64) { p.meter.At(offset + done) })
+	return s.Store(ctx, p.side, offset > 0, func(to io.Writer) error {
+		_, err := transfer.Copy(ctx, to, content, func(done int64) { p.meter.At(offset + done) })
 		return err
 	})
 }
@@ -261,10 +257,10 @@ func (p *putting) send(ctx context.Context, s *session, offset int64) error {
 // explainRefusal says whether the directory is there.
 func (p *putting) explainRefusal(ctx context.Context, s *session, err error) error {
 	dir, _ := remote.Split(p.file.final)
-	if s.cause() != nil || dir == "." || dir == "/" {
+	if s.Cause() != nil || dir == "." || dir == "/" {
 		return err
 	}
-	if there, e := s.isDirectory(ctx, dir); e == nil && !there {
+	if there, e := s.IsDirectory(ctx, dir); e == nil && !there {
 		return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist, or is out of reach; have it made, or correct remote_path: %w", safename.Quote(dir), err))
 	}
 	return err
@@ -281,8 +277,8 @@ func (p *putting) readBack(ctx context.Context, s *session) error {
 
 // setTime sets the side file's time. That the server can't is no error.
 func (p *putting) setTime(ctx context.Context, s *session, info fs.FileInfo) error {
-	err := s.setTime(ctx, p.side, info.ModTime())
-	if err == errNoMFMT || isReply(err) {
+	err := s.SetTime(ctx, p.side, info.ModTime())
+	if err == ftpclient.ErrNoMFMT || ftpclient.IsReply(err) {
 		p.job.Log().Debug("the time of a file can't be set", "file", p.file.final, "reason", err.Error())
 		return nil
 	}

@@ -209,9 +209,9 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		if job.Unresolved("remote_path") || cfg.RemotePath == "" {
 			return nil
 		}
-		n, err := s.stat(ctx, cfg.RemotePath)
+		n, err := s.Stat(ctx, cfg.RemotePath)
 		switch {
-		case err == nil && n.isDir:
+		case err == nil && n.IsDir:
 			return nil
 		case err == nil && cfg.IfExists == transfer.IfExistsFail:
 			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
@@ -224,8 +224,8 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		if dir == "." {
 			return nil
 		}
-		n, err = s.stat(ctx, dir)
-		if err == nil && !n.isDir {
+		n, err = s.Stat(ctx, dir)
+		if err == nil && !n.IsDir {
 			err = courier.Permanent(errors.New("is not a directory"))
 		}
 		return s.fault("upload to", dir, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -38,11 +37,11 @@ func localFiles(sources []remote.Source) []localFile {
 // setTargets gives each file its remote path.
 func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
 	targets, err := cfg.sources().Targets(sourcesOf(files), several, cfg.RemotePath, func() (bool, bool, error) {
-		n, err := s.stat(ctx, cfg.RemotePath)
+		n, err := s.Stat(ctx, cfg.RemotePath)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, false, nil
 		}
-		return err == nil, n.isDir, err
+		return err == nil, n.IsDir, err
 	})
 	for i, target := range targets {
 		files[i].final = target
@@ -131,16 +130,16 @@ func (f localFile) source() remote.Uploaded {
 func (s *session) putText(ctx context.Context, job *courier.Context, final, text string) error {
 	dir, name := remote.Split(final)
 	side := remote.Join(dir, job.SideName(name))
-	err := s.transfer(ctx, "STOR", side, 0, true, func(conn net.Conn) error {
-		_, err := io.Copy(sink{conn}, strings.NewReader(text))
+	err := s.Store(ctx, side, false, func(to io.Writer) error {
+		_, err := io.Copy(to, strings.NewReader(text))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	n, err := s.stat(ctx, side)
-	if err == nil && n.size != int64(len(text)) {
-		err = fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", n.size, len(text))
+	n, err := s.Stat(ctx, side)
+	if err == nil && n.Size != int64(len(text)) {
+		err = fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", n.Size, len(text))
 	}
 	if err != nil {
 		return err

@@ -16,20 +16,21 @@ import (
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
 // isLost reports whether err ends a connection, so that another may do better.
 func isLost(err error) bool {
-	return connerr.IsLost(err) || errors.Is(err, errSilence)
+	return connerr.IsLost(err) || errors.Is(err, sftpclient.ErrSilence)
 }
 
 // errOtherContent says that a comparison has found a difference.
 var errOtherContent = errors.New("the content differs when it is read again")
 
 // compareWhole reads a remote file again and compares it with the local one.
-func compareWhole(ctx context.Context, l lane, src io.ReaderAt, m *remote.Meter) error {
-	same, err := compareRange(ctx, l, src, 0, m.Total, m.Compared)
+func compareWhole(ctx context.Context, l sftpclient.File, src io.ReaderAt, m *remote.Meter) error {
+	same, err := sftpclient.CompareRange(ctx, l, src, 0, m.Total, m.Compared)
 	if err == nil && same < m.Total {
 		err = errOtherContent
 	}
@@ -48,22 +49,22 @@ func (s *session) checkSidecar(ctx context.Context, file string, src io.ReaderAt
 
 // readSmall returns the content of a small remote file.
 func (s *session) readSmall(ctx context.Context, file string) (string, error) {
-	a, err := s.stat(ctx, file)
+	a, err := s.Stat(ctx, file)
 	if err != nil {
 		return "", err
 	}
-	size, err := a.fileSize()
-	if err != nil || size > remote.MaxSidecar || !a.isFile() {
+	size, err := a.FileSize()
+	if err != nil || size > remote.MaxSidecar || !a.IsFile() {
 		return "", remote.ErrNoSidecar
 	}
-	h, err := s.open(ctx, file, flagRead)
+	h, err := s.Open(ctx, file, sftpclient.FlagRead)
 	if err != nil {
 		return "", err
 	}
-	defer s.closeHandle(ctx, h)
+	defer s.CloseHandle(ctx, h)
 	var text bytes.Buffer
-	r := reading{crew: alone(s.client, h), size: size, to: &text, progress: func(int64) {}}
-	err = r.run(ctx)
+	r := sftpclient.Reading{Workers: sftpclient.OneWorker(s.Client, h), Size: size, To: &text, Progress: func(int64) {}}
+	err = r.Run(ctx)
 	return text.String(), err
 }
 
@@ -138,7 +139,7 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	for _, f := range n.Files {
 		r := remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: int64(f.Was.Size), was: f.Was, skipped: f.Skipped}
 		if f.Timed {
-			r.mtime = attrs{flags: attrTimes, mtime: f.Was.Modified}.modified()
+			r.mtime = sftpclient.Attrs{Flags: sftpclient.AttrTimes, Mtime: f.Was.Modified}.Modified()
 		}
 		t.files = append(t.files, r)
 	}
@@ -166,18 +167,18 @@ func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
 		}
 		info, err := t.job.Stat(f.local)
 		there := err == nil && info.Mode().IsRegular() && info.Size() == f.size
-		var source attrs
+		var source sftpclient.Attrs
 		err = use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) (err error) {
-			source, err = s.stat(ctx, f.remote)
+			source, err = s.Stat(ctx, f.remote)
 			if errors.Is(err, fs.ErrNotExist) {
-				source, err = attrs{}, nil
+				source, err = sftpclient.Attrs{}, nil
 			}
 			return s.fault("download", f.remote, err)
 		})
 		if err != nil {
 			return false, err
 		}
-		if gone := source == (attrs{}); !gone && identify(source) == f.was && !there {
+		if gone := source == (sftpclient.Attrs{}); !gone && identify(source) == f.was && !there {
 			return false, nil
 		} else if !gone && identify(source) != f.was {
 			if remade, err := remote.Remade(t.job, "sftp", t.cfg.ConnectionID, f.remote); err != nil || remade {
@@ -219,7 +220,7 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		same := true
 		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
 			for _, f := range t.files {
-				a, err := s.stat(ctx, f.remote)
+				a, err := s.Stat(ctx, f.remote)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return s.fault("download", f.remote, err)
 				}
@@ -300,7 +301,7 @@ func (t *downloading) makeArchive(ctx context.Context, s *session) error {
 			continue
 		}
 		if t.former { // a later step of that attempt may have removed it
-			if a, err := s.stat(ctx, f.remote); err == nil && identify(a) != f.was || errors.Is(err, fs.ErrNotExist) {
+			if a, err := s.Stat(ctx, f.remote); err == nil && identify(a) != f.was || errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 		}
@@ -316,7 +317,7 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 	if f.skipped {
 		return nil // nobody knows what the local file is
 	}
-	a, err := s.stat(ctx, f.remote)
+	a, err := s.Stat(ctx, f.remote)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t.removeDone(ctx, s, f)
@@ -327,7 +328,7 @@ func (t *downloading) afterOne(ctx context.Context, s *session, f *remoteFile) e
 		return nil
 	}
 	if t.cfg.AfterTransfer == remote.AfterDelete {
-		err = s.remove(ctx, f.remote)
+		err = s.Remove(ctx, f.remote)
 	} else {
 		move := renaming{
 			connections: t.Connections, job: t.job, id: t.cfg.ConnectionID,
@@ -349,7 +350,7 @@ func (t *downloading) removeDone(ctx context.Context, s *session, f *remoteFile)
 	if t.cfg.DoneFile == "" {
 		return nil
 	}
-	err := s.remove(ctx, remote.DonePath(t.cfg.DoneFile, f.remote))
+	err := s.Remove(ctx, remote.DonePath(t.cfg.DoneFile, f.remote))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/sftpclient"
 
 	"golang.org/x/crypto/ssh/agent"
 
@@ -87,7 +88,7 @@ type Connection struct {
 	// controls the network at that time can pretend to be the server for ever.
 	// Every such use is logged as a warning. Nil means that no server is
 	// trusted so.
-	TrustOnFirstUse HostKeyStore `json:"-"`
+	TrustOnFirstUse sftpclient.HostKeyStore `json:"-"`
 	// InsecureIgnoreHostKey accepts any key, so that whoever controls the
 	// network can read and change everything, credentials included. Every use
 	// is logged as a warning.
@@ -144,13 +145,6 @@ const (
 	defaultConnectTimeout   = 30 * time.Second
 	defaultKeepAlive        = 15 * time.Second
 	defaultOperationTimeout = 5 * time.Minute
-
-	// maxChannels is the most that servers commonly open on a connection.
-	maxChannels = 8
-
-	// keepAliveMisses is after how many intervals without a byte a connection
-	// counts as lost.
-	keepAliveMisses = 3
 )
 
 // limits bound what the server may cost.
@@ -177,8 +171,8 @@ func (c Connection) withDefaults() (Connection, error) {
 		return c, errors.New("jump and Dial exclude each other")
 	case c.Passphrase != "" && c.PrivateKey == "":
 		return c, errors.New("passphrase is given, but no private_key that it belongs to")
-	case c.Channels < 0 || c.Channels > maxChannels:
-		return c, fmt.Errorf("channels: %d is out of range; %d at most", c.Channels, maxChannels)
+	case c.Channels < 0 || c.Channels > sftpclient.MaxChannels:
+		return c, fmt.Errorf("channels: %d is out of range; %d at most", c.Channels, sftpclient.MaxChannels)
 	case c.ConnectTimeout < 0 || c.OperationTimeout < 0 || c.KeepAlive != nil && *c.KeepAlive < 0:
 		return c, errors.New("a timeout is negative")
 	}
@@ -255,9 +249,5 @@ func (c Connection) check() error {
 	if _, err := c.withDefaults(); err != nil {
 		return err
 	}
-	if _, err := c.Algorithms.resolve(); err != nil {
-		return err
-	}
-	_, err := c.parsePins()
-	return err
+	return sftpclient.Config{Algorithms: sftpclient.Algorithms(c.Algorithms), HostKeys: c.HostKeys}.Check()
 }

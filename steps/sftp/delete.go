@@ -122,13 +122,13 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg DeleteConfig) (deletePlan, error) {
 	plan := deletePlan{Path: cfg.RemotePath, Pattern: cfg.Pattern.String(), Items: []plannedDeletion{}}
 	if cfg.Pattern == "" {
-		a, err := s.lstat(ctx, cfg.RemotePath)
+		a, err := s.Lstat(ctx, cfg.RemotePath)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
 			return plan, nil
 		case err != nil:
 			return plan, err
-		case a.isDir():
+		case a.IsDir():
 			return plan, courier.Permanent(errors.New("is a directory; set pattern to delete files in it, or use sftp.rmdir"))
 		}
 		plan.Items = append(plan.Items, plannedDeletion{cfg.RemotePath, identify(a)})
@@ -145,7 +145,7 @@ func (s *session) planDeletion(ctx context.Context, job *courier.Context, cfg De
 	}
 	plan.Items = make([]plannedDeletion, len(found))
 	return plan, parallel.Do(ctx, len(found), manyRequests, func(ctx context.Context, i int) error {
-		a, err := s.lstat(ctx, found[i].Path)
+		a, err := s.Lstat(ctx, found[i].Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // somebody else was faster
 		}
@@ -185,7 +185,7 @@ func (s *session) renewDeletion(job *courier.Context, former, now deletePlan) (d
 // very file that was to be deleted then.
 func (s *session) deleteOne(ctx context.Context, job *courier.Context, it plannedDeletion, again bool) error {
 	if again {
-		a, err := s.lstat(ctx, it.Path)
+		a, err := s.Lstat(ctx, it.Path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -196,7 +196,7 @@ func (s *session) deleteOne(ctx context.Context, job *courier.Context, it planne
 			return nil
 		}
 	}
-	err := s.remove(ctx, it.Path)
+	err := s.Remove(ctx, it.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -215,11 +215,11 @@ func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteCo
 		case cfg.Pattern != "" || job.Unresolved("pattern"):
 			return s.checkDirectory(ctx, cfg.RemotePath)
 		}
-		a, err := s.lstat(ctx, cfg.RemotePath)
+		a, err := s.Lstat(ctx, cfg.RemotePath)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
 			return nil
-		case err == nil && a.isDir():
+		case err == nil && a.IsDir():
 			err = courier.Permanent(errors.New("is a directory; set pattern to delete files in it, or use sftp.rmdir"))
 		}
 		return s.fault("delete", cfg.RemotePath, err)

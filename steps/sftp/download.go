@@ -10,8 +10,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -169,8 +171,8 @@ func (t *downloading) run(ctx context.Context, s *session) error {
 	for _, f := range t.files {
 		total += f.size
 	}
-	defer s.prepare(ctx, total, len(t.files))()
-	clients := s.clients(ctx, total, len(t.files))
+	defer s.Prepare(ctx, total, len(t.files))()
+	clients := s.ClientsFor(ctx, total, len(t.files))
 	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, func(ctx context.Context, i int) error {
 		return t.fetch(ctx, s, &t.files[i], clients[i%len(clients)])
 	})
@@ -201,13 +203,13 @@ func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 
 // fetch downloads one file over the given channel, which others may join, and
 // completes its description.
-func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *client) error {
+func (t *downloading) fetch(ctx context.Context, s *session, f *remoteFile, c *sftpclient.Client) error {
 	if t.isQuick(f, c) {
 		if done, err := t.fetchAtOnce(ctx, s, f, c); done || err != nil {
 			return err
 		}
 	}
-	before, err := s.stat(ctx, f.remote)
+	before, err := s.Stat(ctx, f.remote)
 	if err == nil {
 		err = t.describe(f, before)
 	}
@@ -246,23 +248,23 @@ func (t *downloading) there(ctx context.Context, f *remoteFile) (done bool, err 
 }
 
 // describe completes the description of a file by what the server tells.
-func (t *downloading) describe(f *remoteFile, a attrs) error {
-	if !a.isFile() {
+func (t *downloading) describe(f *remoteFile, a sftpclient.Attrs) error {
+	if !a.IsFile() {
 		return courier.Permanent(errors.New("is not a regular file"))
 	}
-	size, err := a.fileSize()
+	size, err := a.FileSize()
 	if err != nil {
 		return courier.Permanent(err)
 	}
 	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
 		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
 	}
-	f.size, f.mtime, f.was = size, a.modified(), identify(a)
+	f.size, f.mtime, f.was = size, a.Modified(), identify(a)
 	return nil
 }
 
 // publish gives the local file its final name.
-func (t *downloading) publish(ctx context.Context, f *remoteFile, before attrs, w local, m *remote.Meter) error {
+func (t *downloading) publish(ctx context.Context, f *remoteFile, before sftpclient.Attrs, w local, m *remote.Meter) error {
 	t.preserve(f, before, w)
 	err := m.While(func() (err error) {
 		f.skipped, err = t.target(f).Commit(ctx, w)
@@ -316,21 +318,21 @@ func (t *downloading) create(s *session, f *remoteFile, guard *transfer.Guard) (
 
 // copyTo writes the content of a remote file to w. It fails if the file isn't,
 // before, during and after, the one that was seen before.
-func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remoteFile, before attrs, w local, m *remote.Meter) error {
-	open, err := s.openLanes(ctx, c, f.remote, flagRead, m.Total)
+func (t *downloading) copyTo(ctx context.Context, s *session, c *sftpclient.Client, f *remoteFile, before sftpclient.Attrs, w local, m *remote.Meter) error {
+	open, err := s.OpenWorkers(ctx, c, f.remote, sftpclient.FlagRead, m.Total)
 	if err != nil {
 		return err
 	}
-	r := reading{crew: open, size: m.Total, to: w, progress: m.At, limit: t.limit}
+	r := sftpclient.Reading{Workers: open, Size: m.Total, To: w, Progress: m.At, Limit: t.limit}
 	if p, ok := w.(*partial); ok {
-		err = p.checkTail(ctx, open.lanes[0], m.Compared)
-		r.asked, r.wrote = p.start, p.start
+		err = p.checkTail(ctx, open.Files[0], m.Compared)
+		r.Asked, r.Wrote = p.start, p.start
 	}
 	if err == nil {
-		err = r.run(ctx)
+		err = r.Run(ctx)
 	}
 	if err == nil && t.cfg.Checksum == remote.ChecksumReadBack {
-		err = compareWhole(ctx, open.lanes[0], w, m)
+		err = compareWhole(ctx, open.Files[0], w, m)
 	}
 	wrong := false
 	if err == nil && t.cfg.Checksum == remote.ChecksumSidecar {
@@ -338,10 +340,10 @@ func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remo
 		wrong = err != nil
 	}
 	if err != nil {
-		open.close(ctx)
+		open.Close(ctx)
 	} else {
-		after, e := open.closeAndLook(ctx, f.remote)
-		err = heldStill(before, after, e)
+		after, e := open.CloseAndStat(ctx, f.remote)
+		err = sftpclient.HeldStill(before, after, e)
 	}
 	if p, ok := w.(*partial); ok && (wrong || isChanged(err)) {
 		err = errors.Join(err, p.restart())
@@ -349,29 +351,16 @@ func (t *downloading) copyTo(ctx context.Context, s *session, c *client, f *remo
 	return err
 }
 
-// heldStill judges a second look at a file, which may have ended with err.
-func heldStill(before, after attrs, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil // some servers hand out a file only once; what was read is complete
-	case err != nil:
-		return err
-	case !before.sameFile(after):
-		return remote.ErrChanged
-	}
-	return nil
-}
-
 // isChanged reports whether what was downloaded is of no use.
 func isChanged(err error) bool {
-	return errors.Is(err, errShrank) || errors.Is(err, errGrew) || errors.Is(err, remote.ErrChanged) || errors.Is(err, errOtherContent)
+	return errors.Is(err, sftpclient.ErrShrank) || errors.Is(err, sftpclient.ErrGrew) || errors.Is(err, connerr.ErrChanged) || errors.Is(err, errOtherContent)
 }
 
 // preserve gives the file that is being written the time and the mode that it
 // has on the server. Where that is impossible, it has the usual ones.
-func (t *downloading) preserve(f *remoteFile, before attrs, w local) {
-	if remote.Modes(t.cfg.Preserve) && before.flags&attrPermissions != 0 {
-		if err := w.Chmod(fs.FileMode(before.mode)&0o777 | 0o600); err != nil {
+func (t *downloading) preserve(f *remoteFile, before sftpclient.Attrs, w local) {
+	if remote.Modes(t.cfg.Preserve) && before.Flags&sftpclient.AttrPermissions != 0 {
+		if err := w.Chmod(fs.FileMode(before.Mode)&0o777 | 0o600); err != nil {
 			t.job.Log().Debug("the mode of a file can't be set", "file", f.local, "error", err)
 		}
 	}
@@ -405,16 +394,16 @@ func (d Download) Validate(ctx context.Context, job *courier.Context, cfg Downlo
 		if job.Unresolved("remote_path") {
 			return nil
 		}
-		a, err := s.stat(ctx, cfg.RemotePath)
+		a, err := s.Stat(ctx, cfg.RemotePath)
 		if err != nil {
 			return s.fault("download", cfg.RemotePath, err)
 		}
-		if a.isDir() {
+		if a.IsDir() {
 			return s.checkDirectory(ctx, cfg.RemotePath)
 		}
-		h, err := s.open(ctx, cfg.RemotePath, flagRead)
+		h, err := s.Open(ctx, cfg.RemotePath, sftpclient.FlagRead)
 		if err == nil {
-			s.closeHandle(ctx, h)
+			s.CloseHandle(ctx, h)
 		}
 		return s.fault("download", cfg.RemotePath, err)
 	})

@@ -26,7 +26,7 @@ func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg Downloa
 		return err
 	}
 	return use(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
-		if s.canReplace() {
+		if s.CanReplace() {
 			return nil
 		}
 		moved := make([]localFile, len(t.files))

@@ -8,13 +8,14 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // find finds out which files to download, and where to.
 func (t *downloading) find(ctx context.Context, s *session) (err error) {
 	cfg := t.cfg
 	fault := func(err error) error { return s.fault("download", cfg.RemotePath, err) }
-	a, err := s.stat(ctx, cfg.RemotePath)
+	a, err := s.Stat(ctx, cfg.RemotePath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing:
 		t.files = nil
@@ -23,7 +24,7 @@ func (t *downloading) find(ctx context.Context, s *session) (err error) {
 		return fault(remote.NotAFile(cfg.RemotePath, err))
 	case err != nil:
 		return fault(err)
-	case a.isDir():
+	case a.IsDir():
 		return fault(t.findInDirectory(ctx, s))
 	case cfg.Pattern != "":
 		return fault(remote.ErrNoDirectory)
@@ -36,7 +37,7 @@ func (t *downloading) find(ctx context.Context, s *session) (err error) {
 		return fault(err)
 	}
 	_, name := remote.Split(cfg.RemotePath)
-	t.files = []remoteFile{{remote: cfg.RemotePath, below: name, local: local, size: int64(min(a.size, math.MaxInt64)), plain: a.mode&modeType == modeRegular}}
+	t.files = []remoteFile{{remote: cfg.RemotePath, below: name, local: local, size: int64(min(a.Size, math.MaxInt64)), plain: a.Mode&sftpclient.ModeType == sftpclient.ModeRegular}}
 	return nil
 }
 
@@ -45,14 +46,14 @@ func (cfg DownloadConfig) readiness() remote.Readiness {
 }
 
 // awaitReady reports why a single file can't be downloaded yet.
-func (t *downloading) awaitReady(ctx context.Context, s *session, first attrs) error {
+func (t *downloading) awaitReady(ctx context.Context, s *session, first sftpclient.Attrs) error {
 	exists := func(p string) (bool, error) {
-		_, err := s.stat(ctx, p)
+		_, err := s.Stat(ctx, p)
 		return err == nil, remote.IgnoreMissing(err)
 	}
 	return t.cfg.readiness().Await(ctx, t.job, t.cfg.RemotePath, exists, func() (bool, error) {
-		second, err := s.stat(ctx, t.cfg.RemotePath)
-		return first.sameFile(second), err
+		second, err := s.Stat(ctx, t.cfg.RemotePath)
+		return first.SameFile(second), err
 	})
 }
 

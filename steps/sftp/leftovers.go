@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // fewNames is up to how many names it is cheaper to remove files by guessing
@@ -17,7 +18,7 @@ const fewNames = 64
 // removeLeftovers removes the side files of the attempts up to last. Their
 // names are known, so this works where listing is not allowed.
 func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, files []localFile, last int) error {
-	if !s.canReplace() {
+	if !s.CanReplace() {
 		if err := s.restore(ctx, job, files, last); err != nil {
 			return s.fault("clean up", "", err)
 		}
@@ -33,14 +34,14 @@ func (s *session) removeLeftovers(ctx context.Context, job *courier.Context, fil
 		}
 		err := parallel.Do(ctx, len(names), manyRequests, func(ctx context.Context, i int) error {
 			p := remote.Join(dir, names[i])
-			err := s.remove(ctx, p)
-			if !isStatus(err) {
+			err := s.Remove(ctx, p)
+			if !sftpclient.IsStatus(err) {
 				return err
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			if _, e := s.lstat(ctx, p); e == nil {
+			if _, e := s.Lstat(ctx, p); e == nil {
 				job.Log().Warn("what an earlier attempt left behind can't be removed", "connection", s.id, "file", p, "reason", err.Error())
 			}
 			return nil
@@ -59,10 +60,10 @@ func (s *session) present(ctx context.Context, dir string, names []string) []str
 		wanted[n] = true
 	}
 	var found []string
-	err := s.each(ctx, dir, func(e entry) error {
-		if wanted[e.name] {
-			found = append(found, e.name)
-			delete(wanted, e.name)
+	err := s.each(ctx, dir, func(e sftpclient.Entry) error {
+		if wanted[e.Name] {
+			found = append(found, e.Name)
+			delete(wanted, e.Name)
 		}
 		return nil
 	}, func() {})
@@ -79,17 +80,17 @@ func (s *session) restore(ctx context.Context, job *courier.Context, files []loc
 		dir, name := remote.Split(files[i].final)
 		for _, old := range remote.SideNames(job, name+remote.AsideSuffix, last) {
 			old = remote.Join(dir, old)
-			_, err := s.lstat(ctx, old)
+			_, err := s.Lstat(ctx, old)
 			if err == nil {
-				if _, e := s.lstat(ctx, files[i].final); errors.Is(e, fs.ErrNotExist) {
-					err = s.rename(ctx, old, files[i].final)
+				if _, e := s.Lstat(ctx, files[i].final); errors.Is(e, fs.ErrNotExist) {
+					err = s.Rename(ctx, old, files[i].final)
 				} else if e == nil {
-					err = s.remove(ctx, old)
+					err = s.Remove(ctx, old)
 				} else {
 					err = e
 				}
 			}
-			if err != nil && !isStatus(err) {
+			if err != nil && !sftpclient.IsStatus(err) {
 				return err
 			}
 		}

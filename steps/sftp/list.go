@@ -78,9 +78,9 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig
 
 // checkDirectory reports why dir can't be listed.
 func (s *session) checkDirectory(ctx context.Context, dir string) error {
-	h, err := s.openDirectory(ctx, dir)
+	h, err := s.OpenDirectory(ctx, dir)
 	if err == nil {
-		s.closeHandle(ctx, h)
+		s.CloseHandle(ctx, h)
 	}
 	return s.fault("list", dir, err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // Mkdir is the step "sftp.mkdir". It makes a directory, and those above it that
@@ -62,9 +63,9 @@ func trimSlashes(p string) string {
 func (s *session) makeDirectories(ctx context.Context, dir string) error {
 	var missing []string // the lowest first
 	for d := dir; ; {
-		a, err := s.stat(ctx, d)
+		a, err := s.Stat(ctx, d)
 		if err == nil {
-			if !a.isDir() && a.mode&modeType != 0 {
+			if !a.IsDir() && a.Mode&sftpclient.ModeType != 0 {
 				return courier.Permanent(errors.New(notDirectory(d, dir)))
 			}
 			break
@@ -96,13 +97,13 @@ func notDirectory(what, wanted string) string {
 
 // makeDirectory makes one directory. Somebody else may do so at the same time.
 func (s *session) makeDirectory(ctx context.Context, dir string) error {
-	err := s.mkdir(ctx, dir)
-	if !isStatus(err) {
+	err := s.Mkdir(ctx, dir)
+	if !sftpclient.IsStatus(err) {
 		return err
 	}
-	if a, e := s.stat(ctx, dir); e == nil && (a.isDir() || a.mode&modeType == 0) {
+	if a, e := s.Stat(ctx, dir); e == nil && (a.IsDir() || a.Mode&sftpclient.ModeType == 0) {
 		return nil
-	} else if !isStatus(e) && e != nil {
+	} else if !sftpclient.IsStatus(e) && e != nil {
 		return e
 	}
 	return err
@@ -117,11 +118,11 @@ func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConf
 		if job.Unresolved("remote_path") {
 			return nil
 		}
-		a, err := s.stat(ctx, cfg.RemotePath)
+		a, err := s.Stat(ctx, cfg.RemotePath)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case err == nil && !a.isDir() && a.mode&modeType != 0:
+		case err == nil && !a.IsDir() && a.Mode&sftpclient.ModeType != 0:
 			err = courier.Permanent(errors.New("is there, but is not a directory"))
 		}
 		return s.fault("make directory", cfg.RemotePath, err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/sftpclient"
 
 	"github.com/courierhq/courier"
 )
@@ -141,4 +142,6 @@ type identity struct {
 	Mode     uint32 `json:"mode"`     // type only
 }
 
-func identify(a attrs) identity { return identity{a.size, a.mtime, a.mode & modeType} }
+func identify(a sftpclient.Attrs) identity {
+	return identity{a.Size, a.Mtime, a.Mode & sftpclient.ModeType}
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/sftpclient"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
@@ -211,31 +212,16 @@ const tailBytes = 4 << 10
 
 // checkTail compares the end of the part with the remote file, and begins anew
 // if they differ.
-func (p *partial) checkTail(ctx context.Context, l lane, progress func(int64)) error {
+func (p *partial) checkTail(ctx context.Context, l sftpclient.File, progress func(int64)) error {
 	if p.start == 0 {
 		return nil
 	}
 	off := max(0, p.start-tailBytes)
-	same, err := compareRange(ctx, l, p.File, off, p.start, progress)
+	same, err := sftpclient.CompareRange(ctx, l, p.File, off, p.start, progress)
 	if err == nil && same < p.start {
 		err = p.restart()
 	}
 	return err
-}
-
-// compareRange compares a remote file with a local one from off to end, and
-// returns the offset of the first packet with a difference, or end.
-func compareRange(ctx context.Context, l lane, src io.ReaderAt, off, end int64, progress func(int64)) (int64, error) {
-	c := &comparer{src: src, off: off}
-	r := reading{crew: alone(l.client, l.handle), size: end, to: c, progress: progress, asked: off, wrote: off, open: true}
-	err := r.run(ctx)
-	switch {
-	case errors.Is(err, errDifferent), errors.Is(err, errShrank):
-		return c.off, nil
-	case err != nil:
-		return c.off, err
-	}
-	return end, nil
 }
 
 // removeParts removes what resume has kept of the local file called

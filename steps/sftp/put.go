@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -21,7 +21,7 @@ type putting struct {
 	job         *courier.Context
 	cfg         UploadConfig
 	file        *localFile
-	client      *client // over which to move it; more may join
+	client      *sftpclient.Client // over which to move it; more may join
 	limit       *bandwidth.Limiter
 
 	src   *os.File
@@ -98,10 +98,10 @@ func (p *putting) publish(ctx context.Context, s *session) error {
 // A small file that will replace what is there is sent without looking: what
 // can't be replaced shows when it is renamed.
 func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (done bool, err error) {
-	if p.cfg.IfExists == transfer.IfExistsOverwrite && !p.cfg.SkipIfSame && s.canReplace() && p.file.size <= defaultChunk {
+	if p.cfg.IfExists == transfer.IfExistsOverwrite && !p.cfg.SkipIfSame && s.CanReplace() && p.file.size <= sftpclient.DefaultChunk {
 		return false, nil
 	}
-	a, err := s.stat(ctx, p.file.final)
+	a, err := s.Stat(ctx, p.file.final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -109,10 +109,10 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 		return false, nil // perhaps files may only be written here
 	case err != nil:
 		return false, err
-	case a.isDir():
+	case a.IsDir():
 		return false, courier.Permanent(errors.New("is a directory"))
-	case p.cfg.SkipIfSame && a.isFile() && a.flags&attrSize != 0 && a.size == uint64(local.Size()) &&
-		!a.modified().IsZero() && a.modified().Unix() == local.ModTime().Unix():
+	case p.cfg.SkipIfSame && a.IsFile() && a.Flags&sftpclient.AttrSize != 0 && a.Size == uint64(local.Size()) &&
+		!a.Modified().IsZero() && a.Modified().Unix() == local.ModTime().Unix():
 		return true, nil
 	case p.cfg.IfExists == transfer.IfExistsOverwrite:
 		return false, nil
@@ -131,93 +131,54 @@ func (p *putting) consult(ctx context.Context, s *session, local fs.FileInfo) (d
 	return false, transfer.ErrExists("")
 }
 
-// errDifferent ends a comparison.
-var errDifferent = errors.New("the contents differ")
-
 // sameContent reports whether a remote file has the content of the local one.
-func (p *putting) sameContent(ctx context.Context, s *session, remote string, a attrs) (bool, error) {
+func (p *putting) sameContent(ctx context.Context, s *session, remote string, a sftpclient.Attrs) (bool, error) {
 	size := p.file.size
-	if n, err := a.fileSize(); err != nil || n != size || !a.isFile() {
+	if n, err := a.FileSize(); err != nil || n != size || !a.IsFile() {
 		return false, nil
 	}
-	h, err := s.open(ctx, remote, flagRead)
-	if isStatus(err) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	defer s.closeHandle(ctx, h)
-	r := reading{crew: alone(s.client, h), size: size, to: &comparer{src: p.src}, progress: p.meter.Compared}
-	err = r.run(ctx)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, errDifferent), errors.Is(err, errShrank), errors.Is(err, errGrew):
-		return false, nil
-	}
-	return false, err
-}
-
-// A comparer accepts only what src holds.
-type comparer struct {
-	src io.ReaderAt
-	off int64
-	buf []byte
-}
-
-// Write fails with errDifferent at the first difference.
-func (c *comparer) Write(p []byte) (int, error) {
-	if cap(c.buf) < len(p) {
-		c.buf = make([]byte, len(p))
-	}
-	buf := c.buf[:len(p)]
-	if n, err := c.src.ReadAt(buf, c.off); n < len(p) {
-		return 0, err
-	}
-	if string(buf) != string(p) {
-		return 0, errDifferent
-	}
-	c.off += int64(len(p))
-	return len(p), nil
+	return s.SameContent(ctx, remote, p.src, size, p.meter.Compared)
 }
 
 // write writes the side file, and makes sure that the server has all of it.
 func (p *putting) write(ctx context.Context, s *session) error {
-	if p.part == nil && p.limit == nil && p.file.size <= int64(p.client.writeChunk) {
+	if p.part == nil && p.limit == nil && p.file.size <= int64(p.client.WriteChunk) {
 		return p.writeAtOnce(ctx)
 	}
-	start, flags := int64(0), uint32(flagWrite|flagCreate|flagTruncate)
+	start, flags := int64(0), uint32(sftpclient.FlagWrite|sftpclient.FlagCreate|sftpclient.FlagTruncate)
 	if p.part != nil {
 		var err error
 		if start, err = p.resumeAt(ctx, s); err != nil {
 			return err
 		}
 		if start > 0 {
-			flags = flagWrite
+			flags = sftpclient.FlagWrite
 		}
 	}
-	open, err := s.openLanes(ctx, p.client, p.side, flags, p.file.size-start)
+	open, err := s.OpenWorkers(ctx, p.client, p.side, flags, p.file.size-start)
 	if err != nil {
 		return p.cantOpen(err)
 	}
-	w := writing{crew: open, size: p.file.size, from: p.src, progress: p.meter.At, limit: p.limit, sent: start, acked: start}
-	err = w.run(ctx)
-	p.part.reached(w.acked)
+	w := sftpclient.Writing{Workers: open, Size: p.file.size, From: p.src, Progress: p.meter.At, Limit: p.limit, Sent: start, Acked: start}
+	err = w.Run(ctx)
+	p.part.reached(w.Acked)
 	if err != nil {
-		open.close(ctx)
+		open.Close(ctx)
 		return err
 	}
-	return p.meter.While(func() error { return finishing{open.all(), p.side, p.file.size, nil}.run(ctx) })
+	return p.meter.While(func() error { return sftpclient.Finish(ctx, open.All(), p.side, p.file.size, nil) })
 }
 
 // writeAtOnce writes a file that fits into a packet.
 func (p *putting) writeAtOnce(ctx context.Context) error {
 	c := p.client
-	h, err := c.open(ctx, p.side, flagWrite|flagCreate|flagTruncate)
+	h, err := c.Open(ctx, p.side, sftpclient.FlagWrite|sftpclient.FlagCreate|sftpclient.FlagTruncate)
 	if err != nil {
 		return p.cantOpen(err)
 	}
-	return p.meter.While(func() error { return finishing{[]lane{{c, h}}, p.side, p.file.size, p.src}.run(ctx) })
+	return p.meter.While(func() error {
+		return sftpclient.Finish(ctx, []sftpclient.File{{Client: c, Handle: h}}, p.side, p.file.size, p.src)
+	})
 }
 
 // cantOpen explains why the side file can't be made.
@@ -229,19 +190,9 @@ func (p *putting) cantOpen(err error) error {
 	return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist; have it made, or correct remote_path: %w", safename.Quote(dir), err))
 }
 
-func sizeIs(a attrs, want int64) error {
-	switch got, err := a.fileSize(); {
-	case err != nil:
-		return err
-	case got != want:
-		return fmt.Errorf("the server has %d bytes of %d, although it confirmed all of them", got, want)
-	}
-	return nil
-}
-
 // readBack compares what the server has with what was sent.
 func (p *putting) readBack(ctx context.Context, s *session) error {
-	a, err := s.stat(ctx, p.side)
+	a, err := s.Stat(ctx, p.side)
 	if err != nil {
 		return err
 	}
@@ -255,7 +206,7 @@ func (p *putting) readBack(ctx context.Context, s *session) error {
 // discard removes the side file where that is still possible. Otherwise
 // Cleanup will.
 func (p *putting) discard(ctx context.Context, s *session) {
-	ctx, cancel := detached(ctx)
+	ctx, cancel := sftpclient.Detached(ctx)
 	defer cancel()
-	s.remove(ctx, p.side)
+	s.Remove(ctx, p.side)
 }

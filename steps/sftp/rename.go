@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -118,7 +119,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 		}
 		if err == nil && !done {
 			size := int64(note.Was.Size)
-			if note.Was.Mode == modeDir || size < 0 {
+			if note.Was.Mode == sftpclient.ModeDir || size < 0 {
 				size = -1
 			}
 			move := renaming{
@@ -162,7 +163,7 @@ func (s *session) renameAgain(ctx context.Context, job *courier.Context, note re
 	if err != nil || !remade {
 		return renameNo, err
 	}
-	target, err := s.lstat(ctx, note.Target)
+	target, err := s.Lstat(ctx, note.Target)
 	switch {
 	case err == nil && identify(target) == note.Was && !note.Skipped:
 		return renameOver, nil
@@ -175,7 +176,7 @@ func (s *session) renameAgain(ctx context.Context, job *courier.Context, note re
 // planRename finds out what is to be renamed, and how it shall be called.
 func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote, error) {
 	note := renameNote{Source: cfg.SourcePath, Destination: cfg.DestinationPath}
-	a, err := s.lstat(ctx, cfg.SourcePath)
+	a, err := s.Lstat(ctx, cfg.SourcePath)
 	if err != nil {
 		return note, err
 	}
@@ -186,7 +187,7 @@ func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote,
 	if note.Target == trimSlashes(note.Source) {
 		return note, courier.Permanent(errors.New("the new name is the old one"))
 	}
-	there, err := s.lstat(ctx, note.Target)
+	there, err := s.Lstat(ctx, note.Target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && cfg.IfExists == transfer.IfExistsOverwrite:
 		return note, nil
@@ -196,7 +197,7 @@ func (s *session) planRename(ctx context.Context, cfg RenameConfig) (renameNote,
 		note.Skipped = true
 	case cfg.IfExists == transfer.IfExistsFail:
 		return note, transfer.ErrExists(note.Target)
-	case there.isDir() != a.isDir():
+	case there.IsDir() != a.IsDir():
 		return note, courier.Permanent(errors.New("a directory can't replace a file, nor a file a directory"))
 	}
 	return note, nil
@@ -207,11 +208,11 @@ func (s *session) renameTarget(ctx context.Context, cfg RenameConfig) (string, e
 	if strings.HasSuffix(cfg.DestinationPath, "/") {
 		return remote.Join(cfg.DestinationPath, name), nil
 	}
-	a, err := s.stat(ctx, cfg.DestinationPath)
+	a, err := s.Stat(ctx, cfg.DestinationPath)
 	switch {
-	case err == nil && a.isDir():
+	case err == nil && a.IsDir():
 		return remote.Join(cfg.DestinationPath, name), nil
-	case err != nil && !isStatus(err):
+	case err != nil && !sftpclient.IsStatus(err):
 		return "", err
 	}
 	return cfg.DestinationPath, nil
@@ -221,11 +222,11 @@ func (s *session) renameTarget(ctx context.Context, cfg RenameConfig) (string, e
 // former is set, it was one of an earlier attempt of the execution, of which a
 // later step may have taken the file.
 func (s *session) wasRenamed(ctx context.Context, note renameNote, former bool) (bool, error) {
-	source, sourceErr := s.lstat(ctx, note.Source)
+	source, sourceErr := s.Lstat(ctx, note.Source)
 	if sourceErr != nil && !errors.Is(sourceErr, fs.ErrNotExist) {
 		return false, sourceErr
 	}
-	target, err := s.lstat(ctx, note.Target)
+	target, err := s.Lstat(ctx, note.Target)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return false, err
@@ -251,7 +252,7 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 		if job.Unresolved("source_path") {
 			return nil
 		}
-		_, err := s.lstat(ctx, cfg.SourcePath)
+		_, err := s.Lstat(ctx, cfg.SourcePath)
 		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
 			return nil
 		}
@@ -274,7 +275,7 @@ func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameCon
 		return err
 	}
 	return use(ctx, job, r.Connections, cfg.ConnectionID, func(s *session) error {
-		if s.canReplace() {
+		if s.CanReplace() {
 			return nil
 		}
 		return s.fault("clean up", note.Target, s.restore(ctx, job, []localFile{{final: note.Target}}, job.Attempt()))

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -18,12 +19,12 @@ import (
 type renaming struct {
 	connections Connections
 	job         *courier.Context
-	id          string  // of the connection
-	via         *client // of the session, over which to rename; nil means the first
-	from, to    string  // remote paths
-	size        int64   // of the file; negative if it isn't compared
-	ifExists    string  // what to do if there is a file called to
-	what        string  // how messages call the file
+	id          string             // of the connection
+	via         *sftpclient.Client // of the session, over which to rename; nil means the first
+	from, to    string             // remote paths
+	size        int64              // of the file; negative if it isn't compared
+	ifExists    string             // what to do if there is a file called to
+	what        string             // how messages call the file
 
 	skipped bool   // there was a file called to, and ifExists is "skip"
 	aside   string // remote path of the file that was there before; empty unless it was moved
@@ -37,7 +38,7 @@ const maxReconnects = 2
 func (r *renaming) run(ctx context.Context, s *session) error {
 	err := r.try(ctx, s, false)
 	lost, again := err, false
-	for n := 0; err != nil && s.cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
+	for n := 0; err != nil && s.Cause() != nil && ctx.Err() == nil && n < maxReconnects; n++ {
 		again = true
 		err = use(ctx, r.job, r.connections, r.id, func(other *session) error {
 			s = other
@@ -56,12 +57,12 @@ func (r *renaming) run(ctx context.Context, s *session) error {
 // removeAside removes the file that was there before. If the server refuses,
 // the work is done nevertheless.
 func (r *renaming) removeAside(ctx context.Context, s *session) error {
-	err := s.remove(ctx, r.aside)
-	if isStatus(err) && !errors.Is(err, fs.ErrNotExist) {
-		err = s.remove(ctx, r.aside)
+	err := s.Remove(ctx, r.aside)
+	if sftpclient.IsStatus(err) && !errors.Is(err, fs.ErrNotExist) {
+		err = s.Remove(ctx, r.aside)
 	}
-	if s.cause() != nil && ctx.Err() == nil {
-		err = use(ctx, r.job, r.connections, r.id, func(again *session) error { return again.remove(ctx, r.aside) })
+	if s.Cause() != nil && ctx.Err() == nil {
+		err = use(ctx, r.job, r.connections, r.id, func(again *session) error { return again.Remove(ctx, r.aside) })
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -80,33 +81,33 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 		}
 	}
 	overwrite := r.ifExists == transfer.IfExistsOverwrite
-	replace := overwrite && s.canReplace()
-	c := s.client
+	replace := overwrite && s.CanReplace()
+	c := s.Client
 	if r.via != nil && !look {
 		c = r.via
 	}
-	gone, err := r.send(ctx, c, replace)
+	gone, err := c.RenameAndStat(ctx, r.from, r.to, replace)
 	if err == nil && !gone {
 		return r.verify(ctx, s) // perhaps the server has looked before it was done
 	} else if err == nil {
 		return nil
 	}
-	if !isStatus(err) {
+	if !sftpclient.IsStatus(err) {
 		return err
 	}
 	if renamed, e := r.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
 	err = fmt.Errorf("renaming %s: %w", r.what, err)
-	a, e := s.lstat(ctx, r.to)
+	a, e := s.Lstat(ctx, r.to)
 	switch {
-	case e == nil && a.isDir() && r.size >= 0:
+	case e == nil && a.IsDir() && r.size >= 0:
 		return courier.Permanent(errors.New("is a directory"))
 	case replace || errors.Is(e, fs.ErrNotExist):
 		return err
 	case e != nil:
 		return e
-	case a.isDir():
+	case a.IsDir():
 		return courier.Permanent(errors.New("is a directory"))
 	case overwrite:
 		return r.swap(ctx, s)
@@ -117,36 +118,16 @@ func (r *renaming) try(ctx context.Context, s *session, look bool) error {
 	return fmt.Errorf("it has come meanwhile: %w", transfer.ErrExists(r.to))
 }
 
-// send renames and looks if the old name is gone, in one round trip.
-func (r *renaming) send(ctx context.Context, c *client, replace bool) (gone bool, err error) {
-	p := renamePacket(r.from, r.to)
-	if replace {
-		p = replacePacket(r.from, r.to)
-	}
-	var b batch
-	b.add(p, nil)
-	b.add(pathPacket(fxpLstat, r.from), nil)
-	calls, err := b.send(c)
-	if err == nil {
-		_, err = c.expect(ctx, calls[0], fxpStatus)
-	}
-	if err != nil {
-		return false, err
-	}
-	_, err = c.attrsOf(ctx, calls[1])
-	return errors.Is(err, fs.ErrNotExist), nil
-}
-
 // renamed reports whether the old name is gone, and if so, checks what has the
 // new one. Whoever waits for the file may already have taken it away; that is
 // no error.
 func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
-	var found [2]attrs
+	var found [2]sftpclient.Attrs
 	var errs [2]error
 	paths := [2]string{r.from, r.to}
 	err := parallel.Do(ctx, len(paths), len(paths), func(ctx context.Context, i int) error {
-		found[i], errs[i] = s.lstat(ctx, paths[i])
-		if isStatus(errs[i]) {
+		found[i], errs[i] = s.Lstat(ctx, paths[i])
+		if sftpclient.IsStatus(errs[i]) {
 			return nil
 		}
 		return errs[i]
@@ -164,13 +145,13 @@ func (r *renaming) renamed(ctx context.Context, s *session) (bool, error) {
 	case r.size < 0:
 		return true, nil
 	}
-	return true, sizeIs(found[1], r.size)
+	return true, sftpclient.SizeIs(found[1], r.size)
 }
 
 // verify makes sure that a renaming that the server has confirmed took place.
 // If so, what has the new name is what had the old one.
 func (r *renaming) verify(ctx context.Context, s *session) error {
-	_, err := s.lstat(ctx, r.from)
+	_, err := s.Lstat(ctx, r.from)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -183,24 +164,24 @@ func (r *renaming) verify(ctx context.Context, s *session) error {
 // swap moves what has the new name aside, and the file there.
 func (r *renaming) swap(ctx context.Context, s *session) error {
 	r.aside = remote.AsideName(r.job, r.to)
-	if err := s.rename(ctx, r.to, r.aside); err != nil {
-		if isStatus(err) {
+	if err := s.Rename(ctx, r.to, r.aside); err != nil {
+		if sftpclient.IsStatus(err) {
 			r.aside = ""
 		}
 		return fmt.Errorf("the server can't rename onto an existing file, and moving that aside fails: %w", err)
 	}
-	err := s.rename(ctx, r.from, r.to)
+	err := s.Rename(ctx, r.from, r.to)
 	if err == nil {
 		return r.verify(ctx, s)
 	}
-	if !isStatus(err) {
+	if !sftpclient.IsStatus(err) {
 		return err
 	}
 	if renamed, e := r.renamed(ctx, s); renamed || e != nil {
 		return e
 	}
 	err = fmt.Errorf("renaming %s: %w", r.what, err)
-	if e := s.rename(ctx, r.aside, r.to); e != nil {
+	if e := s.Rename(ctx, r.aside, r.to); e != nil {
 		return fmt.Errorf("%w; the file that was there before is now called %s, and moving it back fails: %w", err, safename.Quote(r.aside), e)
 	}
 	r.aside = ""

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // Rmdir is the step "sftp.rmdir". It removes an empty directory or, if
@@ -122,8 +123,8 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 
 // checkRemovable reports why dir can't be removed: it is missing, or no directory.
 func (s *session) checkRemovable(ctx context.Context, dir string) error {
-	a, err := s.lstat(ctx, dir)
-	if err == nil && !a.isDir() && a.mode&modeType != 0 {
+	a, err := s.Lstat(ctx, dir)
+	if err == nil && !a.IsDir() && a.Mode&sftpclient.ModeType != 0 {
 		err = courier.Permanent(errors.New("is not a directory; files are for sftp.delete"))
 	}
 	return err
@@ -137,8 +138,8 @@ func (s *session) removeDirectory(ctx context.Context, job *courier.Context, dir
 			return err
 		}
 	}
-	err := s.rmdir(ctx, dir)
-	if !isStatus(err) || errors.Is(err, fs.ErrNotExist) || recursive {
+	err := s.Rmdir(ctx, dir)
+	if !sftpclient.IsStatus(err) || errors.Is(err, fs.ErrNotExist) || recursive {
 		return err
 	}
 	// Servers have no word of their own for it.
@@ -151,8 +152,8 @@ func (s *session) removeDirectory(ctx context.Context, job *courier.Context, dir
 // holdsSomething reports whether dir is known to have entries.
 func (s *session) holdsSomething(ctx context.Context, dir string) bool {
 	found := false
-	err := s.each(ctx, dir, func(e entry) error {
-		if e.name != "." && e.name != ".." {
+	err := s.each(ctx, dir, func(e sftpclient.Entry) error {
+		if e.Name != "." && e.Name != ".." {
 			found = true
 			return errFound
 		}
@@ -179,23 +180,23 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 	var files, dirs []string // names, since paths get longer with the depth
 	before := c.held
 	defer func() { c.held = before }()
-	err := c.each(ctx, dir, func(e entry) error {
+	err := c.each(ctx, dir, func(e sftpclient.Entry) error {
 		switch {
-		case e.name == "." || e.name == "..":
+		case e.Name == "." || e.Name == "..":
 			return nil
-		case e.name == "" || strings.ContainsAny(e.name, "/\x00"):
-			return courier.Permanent(fmt.Errorf("%s lists the name %s, which leads elsewhere; nothing more is removed", safename.Quote(dir), safename.Quote(e.name)))
+		case e.Name == "" || strings.ContainsAny(e.Name, "/\x00"):
+			return courier.Permanent(fmt.Errorf("%s lists the name %s, which leads elsewhere; nothing more is removed", safename.Quote(dir), safename.Quote(e.Name)))
 		}
 		if c.removed++; c.removed > maxRemovals {
 			return courier.Permanent(fmt.Errorf("more than %d files and directories; remove parts of it first", maxRemovals))
 		}
-		if c.held += len(e.name); c.held > remote.MaxListingBytes {
+		if c.held += len(e.Name); c.held > remote.MaxListingBytes {
 			return courier.Permanent(fmt.Errorf("the names of what is to be removed have more than %d MiB; remove parts of it first", remote.MaxListingBytes>>20))
 		}
-		if e.attrs.isDir() {
-			dirs = append(dirs, e.name)
+		if e.Attrs.IsDir() {
+			dirs = append(dirs, e.Name)
 		} else {
-			files = append(files, e.name)
+			files = append(files, e.Name)
 		}
 		return nil
 	}, func() { c.job.Progress(0, -1, dir) })
@@ -217,19 +218,19 @@ func (c *clearing) clear(ctx context.Context, dir string, depth int) error {
 // clearOne removes what was listed as a directory. Some servers list links to
 // directories so.
 func (c *clearing) clearOne(ctx context.Context, dir string, depth int) error {
-	a, err := c.lstat(ctx, dir)
+	a, err := c.Lstat(ctx, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s: %w", safename.Quote(dir), err)
-	case !a.isDir():
+	case !a.IsDir():
 		return c.removeOne(ctx, dir)
 	}
 	if err := c.clear(ctx, dir, depth+1); err != nil {
 		return err
 	}
-	err = c.rmdir(ctx, dir)
+	err = c.Rmdir(ctx, dir)
 	c.job.Progress(0, -1, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", safename.Quote(dir), err)
@@ -238,7 +239,7 @@ func (c *clearing) clearOne(ctx context.Context, dir string, depth int) error {
 }
 
 func (c *clearing) removeOne(ctx context.Context, p string) error {
-	err := c.remove(ctx, p)
+	err := c.Remove(ctx, p)
 	c.job.Progress(0, -1, p)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", safename.Quote(p), err)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -84,33 +85,18 @@ func test(ctx context.Context, job *courier.Context, c Connections, id string, f
 // test tells in the log of the step what is known of the server.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
-	if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
+	if _, err := s.Realpath(ctx, "."); err != nil && !sftpclient.IsStatus(err) {
 		return s.fault("test", "", err)
 	}
-	facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
-	switch entries, err := s.peek(ctx, "."); {
+	facts := append(slices.Clip(s.Facts()), "round_trip", time.Since(began))
+	switch entries, err := s.Peek(ctx, "."); {
 	case err == nil:
 		facts = append(facts, "entries", entries)
-	case isStatus(err): // the account need not be allowed to
+	case sftpclient.IsStatus(err): // the account need not be allowed to
 		facts = append(facts, "entries", "refused")
 	default:
 		return s.fault("test", "", err)
 	}
 	job.Log().With("connection", s.id, "host", s.addr).Info("the connection works", facts...)
 	return nil
-}
-
-// peek counts the first entries of a directory that the server tells in one
-// answer.
-func (s *session) peek(ctx context.Context, dir string) (int, error) {
-	h, err := s.opendir(ctx, dir)
-	if err != nil {
-		return 0, err
-	}
-	defer s.closeHandle(ctx, h)
-	entries, _, err := s.readdir(ctx, h)
-	if status, ok := err.(*statusError); ok && status.code == statusEOF {
-		err = nil
-	}
-	return len(entries), err
 }

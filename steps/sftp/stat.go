@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // Stat is the step "sftp.stat". It looks at one file or directory, so that a
@@ -47,7 +48,7 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 		return out, err
 	}
 	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
-		a, err := s.stat(ctx, cfg.RemotePath)
+		a, err := s.Stat(ctx, cfg.RemotePath)
 		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
 			return nil
 		}
@@ -59,15 +60,15 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 	return out, err
 }
 
-func (out *StatOutput) describe(a attrs) error {
-	out.Exists, out.Modified, out.IsDirectory = true, a.modified(), a.isDir()
-	if a.flags&attrPermissions != 0 {
-		out.Mode = fmt.Sprintf("%04o", a.mode&0o7777)
+func (out *StatOutput) describe(a sftpclient.Attrs) error {
+	out.Exists, out.Modified, out.IsDirectory = true, a.Modified(), a.IsDir()
+	if a.Flags&sftpclient.AttrPermissions != 0 {
+		out.Mode = fmt.Sprintf("%04o", a.Mode&0o7777)
 	}
 	if out.IsDirectory {
 		return nil
 	}
-	size, err := a.fileSize()
+	size, err := a.FileSize()
 	if err != nil {
 		return courier.Permanent(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -163,14 +164,14 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 	for _, f := range t.files {
 		total += f.size
 	}
-	defer s.prepare(ctx, total, len(t.files))()
+	defer s.Prepare(ctx, total, len(t.files))()
 	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
 		return err
 	}
 	if err := s.makeParents(ctx, t.cfg, t.files); err != nil {
 		return err
 	}
-	clients := s.clients(ctx, total, len(t.files))
+	clients := s.ClientsFor(ctx, total, len(t.files))
 	put := func(ctx context.Context, i int) error {
 		if t.files[i].done {
 			return nil
@@ -181,12 +182,12 @@ func (t *uploading) run(ctx context.Context, s *session) error {
 		return err
 	}
 	small := slices.IndexFunc(t.files, func(f localFile) bool { return f.size <= smallFile })
-	if n := len(t.files); n >= worthLanes && small >= 0 {
+	if n := len(t.files); n >= sftpclient.WorthChannels && small >= 0 {
 		// How long one takes to become durable tells how to go on.
 		if err := put(ctx, small); err != nil {
 			return err
 		}
-		clients = s.clientsForFiles(ctx, clients, n)
+		clients = s.ClientsForFiles(ctx, clients, n)
 	}
 	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, put)
 }
@@ -228,9 +229,9 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 		if job.Unresolved("remote_path") || cfg.RemotePath == "" {
 			return nil
 		}
-		a, err := s.stat(ctx, cfg.RemotePath)
+		a, err := s.Stat(ctx, cfg.RemotePath)
 		switch {
-		case err == nil && a.isDir():
+		case err == nil && a.IsDir():
 			return nil
 		case err == nil && cfg.IfExists == transfer.IfExistsFail:
 			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
@@ -240,8 +241,8 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 			return s.fault("upload to", cfg.RemotePath, err)
 		}
 		dir, _ := remote.Split(cfg.RemotePath)
-		a, err = s.stat(ctx, dir)
-		if err == nil && !a.isDir() {
+		a, err = s.Stat(ctx, dir)
+		if err == nil && !a.IsDir() {
 			err = courier.Permanent(errors.New("is not a directory"))
 		}
 		return s.fault("upload to", dir, err)

@@ -30,11 +30,11 @@ func localFiles(sources []remote.Source) []localFile {
 // setTargets gives each file its remote path.
 func (s *session) setTargets(ctx context.Context, cfg UploadConfig, files []localFile, several bool) error {
 	targets, err := cfg.sources().Targets(sourcesOf(files), several, cfg.RemotePath, func() (bool, bool, error) {
-		a, err := s.stat(ctx, cfg.RemotePath)
+		a, err := s.Stat(ctx, cfg.RemotePath)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, false, nil
 		}
-		return err == nil, a.isDir(), err
+		return err == nil, a.IsDir(), err
 	})
 	for i, target := range targets {
 		files[i].final = target

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -51,7 +52,7 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 		return u, nil
 	}
 	if found && u.note.Part != "" {
-		if err := s.remove(ctx, u.note.Part); err != nil && !isStatus(err) {
+		if err := s.Remove(ctx, u.note.Part); err != nil && !sftpclient.IsStatus(err) {
 			return nil, err
 		}
 	}
@@ -59,7 +60,7 @@ func (p *putting) openPart(ctx context.Context, s *session) (*uploadPart, error)
 	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.was.Size, p.file.was.Modified)) >> 4
 	part := strings.TrimSuffix(partName(p.job, name), partSuffix)
 	u.note = uploadPartNote{Final: p.file.final, Part: remote.Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.was}
-	if err := s.remove(ctx, u.note.Part); err != nil && !isStatus(err) {
+	if err := s.Remove(ctx, u.note.Part); err != nil && !sftpclient.IsStatus(err) {
 		return nil, err
 	}
 	return u, notes.write(u.note)
@@ -96,28 +97,28 @@ func isWorthKeeping(err error) bool { return !courier.IsPermanent(err) && !isCha
 // was sent. What comes after may have holes, and is read and compared; so is
 // the end in any case.
 func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
-	a, err := s.stat(ctx, p.side)
+	a, err := s.Stat(ctx, p.side)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	} else if err != nil {
 		return 0, err
 	}
-	size, err := a.fileSize()
+	size, err := a.FileSize()
 	if err != nil || size > p.file.size || size == 0 {
 		return 0, nil
 	}
-	from := max(min(p.part.note.Acked, size), size-maxChannels*windowBytes)
+	from := max(min(p.part.note.Acked, size), size-sftpclient.MaxChannels*sftpclient.WindowBytes)
 	from = max(0, min(from, size-tailBytes))
-	h, err := s.open(ctx, p.side, flagRead)
-	if isStatus(err) {
+	h, err := s.Open(ctx, p.side, sftpclient.FlagRead)
+	if sftpclient.IsStatus(err) {
 		return 0, nil // it may not be read, so nothing proves that it is right
 	} else if err != nil {
 		return 0, err
 	}
-	defer s.closeHandle(ctx, h)
-	same, err := compareRange(ctx, lane{s.client, h}, p.src, from, size, p.meter.Compared)
+	defer s.CloseHandle(ctx, h)
+	same, err := sftpclient.CompareRange(ctx, sftpclient.File{Client: s.Client, Handle: h}, p.src, from, size, p.meter.Compared)
 	switch {
-	case isStatus(err):
+	case sftpclient.IsStatus(err):
 		return 0, nil
 	case err != nil:
 		return 0, err
@@ -130,18 +131,18 @@ func (p *putting) resumeAt(ctx context.Context, s *session) (int64, error) {
 // preserve gives the side file the time and the mode of the local one. A server
 // that refuses has its way.
 func (p *putting) preserve(ctx context.Context, s *session, local fs.FileInfo) error {
-	var a attrs
+	var a sftpclient.Attrs
 	if at := local.ModTime().Unix(); remote.Times(p.cfg.Preserve) && at >= 0 && at < 1<<32 {
-		a.flags, a.mtime = a.flags|attrTimes, uint32(at)
+		a.Flags, a.Mtime = a.Flags|sftpclient.AttrTimes, uint32(at)
 	}
 	if remote.Modes(p.cfg.Preserve) {
-		a.flags, a.mode = a.flags|attrPermissions, uint32(local.Mode().Perm())
+		a.Flags, a.Mode = a.Flags|sftpclient.AttrPermissions, uint32(local.Mode().Perm())
 	}
-	if a.flags == 0 {
+	if a.Flags == 0 {
 		return nil
 	}
-	err := s.setAttrs(ctx, p.side, a)
-	if isStatus(err) {
+	err := s.SetAttrs(ctx, p.side, a)
+	if sftpclient.IsStatus(err) {
 		p.job.Log().Warn("the server doesn't set times or modes of a file", "connection", p.cfg.ConnectionID, "file", p.file.final, "reason", err.Error())
 		return nil
 	}
@@ -202,9 +203,9 @@ func (t *uploading) companions(ctx context.Context) error {
 func (t *uploading) putText(ctx context.Context, s *session, final, text string) error {
 	dir, name := remote.Split(final)
 	side := remote.Join(dir, t.job.SideName(name))
-	h, err := s.open(ctx, side, flagWrite|flagCreate|flagTruncate)
+	h, err := s.Open(ctx, side, sftpclient.FlagWrite|sftpclient.FlagCreate|sftpclient.FlagTruncate)
 	if err == nil {
-		err = finishing{[]lane{{s.client, h}}, side, int64(len(text)), strings.NewReader(text)}.run(ctx)
+		err = sftpclient.Finish(ctx, []sftpclient.File{{Client: s.Client, Handle: h}}, side, int64(len(text)), strings.NewReader(text))
 	}
 	if err != nil {
 		return err
@@ -336,7 +337,7 @@ func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadCo
 	}
 	return use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
 		for _, part := range parts {
-			if err := s.remove(ctx, part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := s.Remove(ctx, part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return s.fault("clean up", part, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"encoding/binary"
@@ -43,15 +43,15 @@ const (
 	fxpExtended      = 200
 	fxpExtendedReply = 201
 
-	flagRead     = 0x01
-	flagWrite    = 0x02
-	flagCreate   = 0x08
-	flagTruncate = 0x10
+	FlagRead     = 0x01
+	FlagWrite    = 0x02
+	FlagCreate   = 0x08
+	FlagTruncate = 0x10
 
-	attrSize        = 1 << 0
+	AttrSize        = 1 << 0
 	attrOwner       = 1 << 1
-	attrPermissions = 1 << 2
-	attrTimes       = 1 << 3
+	AttrPermissions = 1 << 2
+	AttrTimes       = 1 << 3
 	attrExtended    = 1 << 31
 
 	extPosixRename = "posix-rename@openssh.com"
@@ -64,9 +64,9 @@ const (
 	// length. OpenSSH and others send at most 256 KiB.
 	maxPacket = 256<<10 + 1024
 
-	// defaultChunk is how much file data in a packet every server takes;
+	// DefaultChunk is how much file data in a packet every server takes;
 	// maxChunk is how much OpenSSH takes.
-	defaultChunk = 32 << 10
+	DefaultChunk = 32 << 10
 	maxChunk     = 255 << 10
 	minChunk     = 512
 )
@@ -79,10 +79,10 @@ const (
 	statusNoSuchFile  = 2
 	statusPermission  = 3
 	statusFailure     = 4
-	statusBadMessage  = 5
-	statusUnsupported = 8
+	StatusBadMessage  = 5
+	StatusUnsupported = 8
 	statusNoSuchPath  = 10
-	statusExists      = 11
+	StatusExists      = 11
 )
 
 var statusTexts = map[uint32]string{
@@ -90,13 +90,13 @@ var statusTexts = map[uint32]string{
 	statusNoSuchFile:  "no such file or directory",
 	statusPermission:  "permission denied",
 	statusFailure:     "the server reports a failure",
-	statusBadMessage:  "the server doesn't understand the request",
+	StatusBadMessage:  "the server doesn't understand the request",
 	6:                 "the server reports that it has no connection",
 	7:                 "the server reports that its connection is lost",
-	statusUnsupported: "the server doesn't support this operation",
+	StatusUnsupported: "the server doesn't support this operation",
 	9:                 "the server reports an invalid handle",
 	statusNoSuchPath:  "no such directory",
-	statusExists:      "the file already exists",
+	StatusExists:      "the file already exists",
 	12:                "the file or its disk is write-protected",
 	13:                "there is no medium",
 	14:                "no space is left on the server",
@@ -105,23 +105,23 @@ var statusTexts = map[uint32]string{
 	17:                "the server reports a lock conflict",
 }
 
-// A statusError is the refusal of a request by the server. It matches
+// A StatusError is the refusal of a request by the server. It matches
 // [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission] where it says so.
-type statusError struct {
-	code    uint32
-	message string // the server's own words; hostile
+type StatusError struct {
+	Code    uint32
+	Message string // the server's own words; hostile
 }
 
 // Error says what the code means, and quotes the server.
-func (e *statusError) Error() string {
-	text := statusTexts[e.code]
+func (e *StatusError) Error() string {
+	text := statusTexts[e.Code]
 	if text == "" {
-		text = fmt.Sprintf("the server reports status %d", e.code)
+		text = fmt.Sprintf("the server reports status %d", e.Code)
 	}
-	if e.message == "" || slices.Contains(plainWords, strings.ToLower(e.message)) {
+	if e.Message == "" || slices.Contains(plainWords, strings.ToLower(e.Message)) {
 		return text
 	}
-	return text + " (its words: " + safename.Quote(e.message) + ")"
+	return text + " (its words: " + safename.Quote(e.Message) + ")"
 }
 
 // plainWords are what servers say when they have nothing to add to the code.
@@ -131,22 +131,22 @@ var plainWords = []string{
 }
 
 // Is matches the errors of package fs.
-func (e *statusError) Is(target error) bool {
+func (e *StatusError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
-		return e.code == statusNoSuchFile || e.code == statusNoSuchPath
+		return e.Code == statusNoSuchFile || e.Code == statusNoSuchPath
 	case fs.ErrPermission:
-		return e.code == statusPermission
+		return e.Code == statusPermission
 	case fs.ErrExist:
-		return e.code == statusExists
+		return e.Code == StatusExists
 	}
 	return false
 }
 
-// isStatus reports whether err is the server's answer to a request, so that
+// IsStatus reports whether err is the server's answer to a request, so that
 // the connection is in order.
-func isStatus(err error) bool {
-	_, ok := errors.AsType[*statusError](err)
+func IsStatus(err error) bool {
+	_, ok := errors.AsType[*StatusError](err)
 	return ok
 }
 
@@ -205,29 +205,29 @@ func (s *scanner) string() string { return string(s.bytes(uint64(s.uint32()))) }
 
 // Attrs are what a server tells about a file. What it leaves out has a flag
 // that is not set.
-type attrs struct {
-	flags uint32
-	size  uint64
-	mode  uint32 // as Unix has it, with the type
-	mtime uint32 // seconds since 1970
+type Attrs struct {
+	Flags uint32
+	Size  uint64
+	Mode  uint32 // as Unix has it, with the type
+	Mtime uint32 // seconds since 1970
 }
 
-func (s *scanner) attrs() attrs {
-	a := attrs{flags: s.uint32()}
-	if a.flags&attrSize != 0 {
-		a.size = s.uint64()
+func (s *scanner) attrs() Attrs {
+	a := Attrs{Flags: s.uint32()}
+	if a.Flags&AttrSize != 0 {
+		a.Size = s.uint64()
 	}
-	if a.flags&attrOwner != 0 {
+	if a.Flags&attrOwner != 0 {
 		s.uint64()
 	}
-	if a.flags&attrPermissions != 0 {
-		a.mode = s.uint32()
+	if a.Flags&AttrPermissions != 0 {
+		a.Mode = s.uint32()
 	}
-	if a.flags&attrTimes != 0 {
+	if a.Flags&AttrTimes != 0 {
 		s.uint32()
-		a.mtime = s.uint32()
+		a.Mtime = s.uint32()
 	}
-	if a.flags&attrExtended != 0 {
+	if a.Flags&attrExtended != 0 {
 		for range s.uint32() {
 			s.string()
 			s.string()
@@ -241,63 +241,63 @@ func (s *scanner) attrs() attrs {
 
 // The types in a Unix mode.
 const (
-	modeType    = 0o170000
-	modeDir     = 0o040000
-	modeRegular = 0o100000
+	ModeType    = 0o170000
+	ModeDir     = 0o040000
+	ModeRegular = 0o100000
 	modeLink    = 0o120000
 )
 
 // isDir, isLink and isFile tell what the attributes belong to. A server that
 // keeps the type to itself is taken to speak of a file.
-func (a attrs) isDir() bool  { return a.mode&modeType == modeDir }
-func (a attrs) isLink() bool { return a.mode&modeType == modeLink }
-func (a attrs) isFile() bool { return a.mode&modeType == modeRegular || a.mode&modeType == 0 }
+func (a Attrs) IsDir() bool  { return a.Mode&ModeType == ModeDir }
+func (a Attrs) IsLink() bool { return a.Mode&ModeType == modeLink }
+func (a Attrs) IsFile() bool { return a.Mode&ModeType == ModeRegular || a.Mode&ModeType == 0 }
 
-// fileSize returns the size, or an error if the server gave none or one that
+// FileSize returns the size, or an error if the server gave none or one that
 // no file has.
-func (a attrs) fileSize() (int64, error) {
+func (a Attrs) FileSize() (int64, error) {
 	switch {
-	case a.flags&attrSize == 0:
+	case a.Flags&AttrSize == 0:
 		return 0, errors.New("the server doesn't tell the size of the file")
-	case a.size > math.MaxInt64:
-		return 0, fmt.Errorf("the server gives a size of %d bytes, which no file has", a.size)
+	case a.Size > math.MaxInt64:
+		return 0, fmt.Errorf("the server gives a size of %d bytes, which no file has", a.Size)
 	}
-	return int64(a.size), nil
+	return int64(a.Size), nil
 }
 
-// modified returns the time of the last change, or the zero time if the server
+// Modified returns the time of the last change, or the zero time if the server
 // gave none.
-func (a attrs) modified() time.Time {
-	if a.flags&attrTimes == 0 {
+func (a Attrs) Modified() time.Time {
+	if a.Flags&AttrTimes == 0 {
 		return time.Time{}
 	}
-	return time.Unix(int64(a.mtime), 0).UTC()
+	return time.Unix(int64(a.Mtime), 0).UTC()
 }
 
-// sameFile reports whether two looks at a path, at different times, saw the
+// SameFile reports whether two looks at a path, at different times, saw the
 // same content, as far as size and time tell.
-func (a attrs) sameFile(b attrs) bool {
-	return a.size == b.size && a.mtime == b.mtime && (a.flags^b.flags)&(attrSize|attrTimes) == 0
+func (a Attrs) SameFile(b Attrs) bool {
+	return a.Size == b.Size && a.Mtime == b.Mtime && (a.Flags^b.Flags)&(AttrSize|AttrTimes) == 0
 }
 
-// An entry is one name of a listing, exactly as the server sent it.
-type entry struct {
-	name  string
-	attrs attrs
+// An Entry is one name of a listing, exactly as the server sent it.
+type Entry struct {
+	Name  string
+	Attrs Attrs
 }
 
 // entry reads one entry of a listing. The long form, meant for people, is used
 // for the type of servers that give no other.
-func (s *scanner) entry() entry {
-	e := entry{name: s.string()}
+func (s *scanner) entry() Entry {
+	e := Entry{Name: s.string()}
 	long := s.bytes(uint64(s.uint32()))
-	e.attrs = s.attrs()
-	if e.attrs.mode&modeType == 0 && len(long) > 0 {
+	e.Attrs = s.attrs()
+	if e.Attrs.Mode&ModeType == 0 && len(long) > 0 {
 		switch long[0] {
 		case 'd':
-			e.attrs.mode |= modeDir
+			e.Attrs.Mode |= ModeDir
 		case 'l':
-			e.attrs.mode |= modeLink
+			e.Attrs.Mode |= modeLink
 		}
 	}
 	return e

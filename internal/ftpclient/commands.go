@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"context"
@@ -9,60 +9,58 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/remote"
 )
 
-// A node is what the server tells of a file or directory.
-type node struct {
-	isDir    bool
-	size     int64 // -1 if the server doesn't tell
-	modified time.Time
+// A Info is what the server tells of a file or directory.
+type Info struct {
+	IsDir    bool
+	Size     int64 // -1 if the server doesn't tell
+	Modified time.Time
 }
 
-// sameFile reports whether n and other, of the same path at different times,
+// SameFile reports whether n and other, of the same path at different times,
 // are the same content as far as the server tells.
-func (n node) sameFile(other node) bool {
-	return n.isDir == other.isDir && n.size == other.size && n.modified.Equal(other.modified)
+func (n Info) SameFile(other Info) bool {
+	return n.IsDir == other.IsDir && n.Size == other.Size && n.Modified.Equal(other.Modified)
 }
 
-// stat asks for one path. What a refusal means can't be told for sure; it
+// Stat asks for one path. What a refusal means can't be told for sure; it
 // counts as if there were nothing.
-func (s *session) stat(ctx context.Context, path string) (node, error) {
+func (s *Conn) Stat(ctx context.Context, path string) (Info, error) {
 	if s.has("MLST") && !s.c.DisableMLSD {
 		r, err := s.command(ctx, "MLST", path)
 		if err == nil {
 			if n, ok := parseMLST(r); ok {
 				return n, nil
 			}
-		} else if refused, ok := errors.AsType[*replyError](err); !ok {
-			return node{}, err
-		} else if refused.code == 550 {
-			return node{}, missing(err)
+		} else if refused, ok := errors.AsType[*ReplyError](err); !ok {
+			return Info{}, err
+		} else if refused.Code == 550 {
+			return Info{}, missing(err)
 		}
 	}
 	return s.statByParts(ctx, path)
 }
 
 // statByParts asks for what MLST would tell by several commands.
-func (s *session) statByParts(ctx context.Context, path string) (node, error) {
-	n := node{size: -1}
+func (s *Conn) statByParts(ctx context.Context, path string) (Info, error) {
+	n := Info{Size: -1}
 	r, err := s.command(ctx, "SIZE", path)
 	switch {
 	case err == nil:
-		if n.size, err = parseSize(r.text()); err != nil {
-			return n, s.end(err)
+		if n.Size, err = parseSize(r.text()); err != nil {
+			return n, s.End(err)
 		}
-	case !isReply(err):
+	case !IsReply(err):
 		return n, err
 	default:
-		dir, e := s.isDirectory(ctx, path)
+		dir, e := s.IsDirectory(ctx, path)
 		if e != nil {
 			return n, e
 		}
 		if dir {
-			return node{isDir: true, size: -1}, nil
+			return Info{IsDir: true, Size: -1}, nil
 		}
 		if unsupported(err) {
 			return s.statByListing(ctx, path)
@@ -70,23 +68,23 @@ func (s *session) statByParts(ctx context.Context, path string) (node, error) {
 		return n, missing(err)
 	}
 	r, err = s.command(ctx, "MDTM", path)
-	if err != nil && !isReply(err) {
+	if err != nil && !IsReply(err) {
 		return n, err
 	}
 	if err == nil {
-		n.modified, _ = parseTime(strings.TrimSpace(r.text()))
+		n.Modified, _ = parseTime(strings.TrimSpace(r.text()))
 	}
 	return n, nil
 }
 
 // statByListing looks for a path in the listing of its directory, where the
 // server has no other way.
-func (s *session) statByListing(ctx context.Context, path string) (node, error) {
-	dir, name := remote.Split(path)
-	var found *node
-	_, err := s.each(ctx, dir, false, func(e entry) error {
-		if e.name == name {
-			found = &e.node
+func (s *Conn) statByListing(ctx context.Context, path string) (Info, error) {
+	dir, name := splitPath(path)
+	var found *Info
+	_, err := s.List(ctx, dir, false, func(e Entry) error {
+		if e.Name == name {
+			found = &e.Info
 		}
 		return nil
 	})
@@ -94,15 +92,15 @@ func (s *session) statByListing(ctx context.Context, path string) (node, error) 
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return node{}, err
+		return Info{}, err
 	}
 	return *found, nil
 }
 
-// isDirectory tries to go to a directory, and back.
-func (s *session) isDirectory(ctx context.Context, path string) (bool, error) {
+// IsDirectory tries to go to a directory, and back.
+func (s *Conn) IsDirectory(ctx context.Context, path string) (bool, error) {
 	err := s.enter(ctx, path)
-	if r, ok := errors.AsType[*replyError](err); ok && (r.code >= 500 || r.missing) {
+	if r, ok := errors.AsType[*ReplyError](err); ok && (r.Code >= 500 || r.missing) {
 		return false, nil
 	} else if err != nil {
 		return false, err // also a refusal for now, which says nothing of what is there
@@ -111,15 +109,15 @@ func (s *session) isDirectory(ctx context.Context, path string) (bool, error) {
 }
 
 // enter makes path the current directory. The caller leaves it again.
-func (s *session) enter(ctx context.Context, path string) error {
+func (s *Conn) enter(ctx context.Context, path string) error {
 	if s.home == "" {
 		r, err := s.command(ctx, "PWD", "")
 		if err != nil {
 			return err
 		}
-		if s.home = parsePWD(r.text()); s.home == "" || checkArgument("", s.home) != nil {
+		if s.home = parsePWD(r.text()); s.home == "" || CheckArgument("", s.home) != nil {
 			s.home = ""
-			return s.end(broken("its reply to PWD names no directory"))
+			return s.End(broken("its reply to PWD names no directory"))
 		}
 	}
 	_, err := s.command(ctx, "CWD", path)
@@ -127,10 +125,10 @@ func (s *session) enter(ctx context.Context, path string) error {
 }
 
 // leave goes back to where relative paths start.
-func (s *session) leave(ctx context.Context) error {
+func (s *Conn) leave(ctx context.Context) error {
 	_, err := s.command(ctx, "CWD", s.home)
-	if isReply(err) {
-		return s.end(&connerr.LostError{Err: err})
+	if IsReply(err) {
+		return s.End(&connerr.LostError{Err: err})
 	}
 	return err
 }
@@ -156,24 +154,24 @@ func parsePWD(text string) string {
 
 // missing marks a refusal as one that may mean that there is no such file.
 func missing(err error) error {
-	if r, ok := err.(*replyError); ok && (r.code == 550 || r.code == 450) {
+	if r, ok := err.(*ReplyError); ok && (r.Code == 550 || r.Code == 450) {
 		r.missing = true
 	}
 	return err
 }
 
-// isMissing reports whether err says that there is nothing, for ignore_missing. The
+// IsMissing reports whether err says that there is nothing, for ignore_missing. The
 // code of such a reply also stands for what the account may not look at, and for
 // what is busy; as far as the words tell that, it is no missing path.
-func isMissing(err error) bool {
-	r, ok := errors.AsType[*replyError](err)
-	return errors.Is(err, fs.ErrNotExist) && (!ok || !r.passing() && !r.denied())
+func IsMissing(err error) bool {
+	r, ok := errors.AsType[*ReplyError](err)
+	return errors.Is(err, fs.ErrNotExist) && (!ok || !r.Passing() && !r.denied())
 }
 
 // unsupported reports that the server doesn't know a command.
 func unsupported(err error) bool {
-	r, ok := errors.AsType[*replyError](err)
-	return ok && (r.code == 500 || r.code == 501 || r.code == 502 || r.code == 504)
+	r, ok := errors.AsType[*ReplyError](err)
+	return ok && (r.Code == 500 || r.Code == 501 || r.Code == 502 || r.Code == 504)
 }
 
 func parseSize(text string) (int64, error) {
@@ -194,23 +192,23 @@ func parseTime(text string) (time.Time, bool) {
 	return t, err == nil && t.Year() > 1
 }
 
-func (s *session) remove(ctx context.Context, path string) error {
+func (s *Conn) Remove(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "DELE", path)
 	return missing(err)
 }
 
-func (s *session) makeDirectory(ctx context.Context, path string) error {
+func (s *Conn) Mkdir(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "MKD", path)
 	return err
 }
 
-func (s *session) removeDirectory(ctx context.Context, path string) error {
+func (s *Conn) Rmdir(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "RMD", path)
 	return missing(err)
 }
 
-// rename may or may not replace what has the new path; servers differ.
-func (s *session) rename(ctx context.Context, from, to string) error {
+// Rename may or may not replace what has the new path; servers differ.
+func (s *Conn) Rename(ctx context.Context, from, to string) error {
 	if _, err := s.command(ctx, "RNFR", from); err != nil {
 		return missing(err)
 	}
@@ -218,16 +216,25 @@ func (s *session) rename(ctx context.Context, from, to string) error {
 	return err
 }
 
-// setTime sets when a file was last changed, where the server offers that.
-func (s *session) setTime(ctx context.Context, path string, t time.Time) error {
+// SetTime sets when a file was last changed, where the server offers that.
+func (s *Conn) SetTime(ctx context.Context, path string, t time.Time) error {
 	if !s.has("MFMT") {
-		return errNoMFMT
+		return ErrNoMFMT
 	}
 	_, err := s.command(ctx, "MFMT", t.UTC().Format("20060102150405")+" "+path)
 	return err
 }
 
-var errNoMFMT = errors.New("the server can't be told when a file was last changed (MFMT)")
+var ErrNoMFMT = errors.New("the server can't be told when a file was last changed (MFMT)")
 
-// checkPath reports a remote path that can't be sent.
-func checkPath(field, p string) error { return courier.Permanent(checkArgument(field, p)) }
+// splitPath cuts a remote path into directory and name.
+func splitPath(p string) (dir, name string) {
+	i := strings.LastIndexByte(p, '/')
+	switch {
+	case i < 0:
+		return "", p
+	case i == 0:
+		return "/", p[1:]
+	}
+	return p[:i], p[i+1:]
+}

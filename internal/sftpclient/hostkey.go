@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"bytes"
@@ -9,16 +9,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/nearest"
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// parsePins reads Connection.HostKeys.
-func (c Connection) parsePins() ([]hostKey, error) { return parseHostKeys("host_keys", c.HostKeys) }
+// parsePins reads Config.HostKeys.
+func (c Config) parsePins() ([]hostKey, error) { return parseHostKeys("host_keys", c.HostKeys) }
 
 func parseHostKeys(field string, texts []string) ([]hostKey, error) {
 	keys := make([]hostKey, len(texts))
@@ -61,8 +61,8 @@ type hostKeyCheck struct {
 	err     error    // why the last key was refused; nil if it was not
 }
 
-func (c Connection) hostKeyCheck(allowed []string) (*hostKeyCheck, error) {
-	h := &hostKeyCheck{addr: c.address(), host: strings.Trim(c.Host, "[]"), insecure: c.InsecureIgnoreHostKey, file: c.KnownHosts, allowed: allowed}
+func (c Config) hostKeyCheck(allowed []string) (*hostKeyCheck, error) {
+	h := &hostKeyCheck{addr: c.Addr, host: hostOf(c.Addr), insecure: c.InsecureIgnoreHostKey, file: c.KnownHosts, allowed: allowed}
 	var err error
 	if h.pins, err = c.parsePins(); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (h *hostKeyCheck) accept(key ssh.PublicKey) error {
 		}
 	}
 	if verdict == revokedKey {
-		return courier.Permanent(fmt.Errorf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), in))
+		return failure.Permanent(fmt.Errorf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), in))
 	}
 	h.matched = verdict == trustedKey
 	h.last = key
@@ -228,7 +228,7 @@ func (h *hostKeyCheck) refusal() error {
 		text = fmt.Sprintf("no host key is configured, so the server's identity can't be checked; it presents %s; %sset \"host_keys\": [%q], or known_hosts to a file in OpenSSH's form",
 			presented, advice, first)
 	}
-	return courier.Permanent(errors.New(text + "; no credentials were sent"))
+	return failure.Permanent(errors.New(text + "; no credentials were sent"))
 }
 
 func (h *hostKeyCheck) place() string {

@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"context"
@@ -10,32 +10,21 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/failure"
 )
 
-// auth returns the ways to log in to s, the private key first, and a function
+// auth returns the ways to log in, the private key first, and a function
 // that ends what they need.
-func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) ([]ssh.AuthMethod, func(), error) {
-	var texts [4]string
-	for i, f := range []struct{ field, text string }{
-		{"password", c.Password}, {"private_key", c.PrivateKey}, {"passphrase", c.Passphrase}, {"certificate", c.Certificate},
-	} {
-		var err error
-		if texts[i], err = remote.Secret(ctx, job, f.field, f.text); err != nil {
-			return nil, nil, err
-		}
-	}
-	password, key, passphrase, certificate := texts[0], texts[1], texts[2], texts[3]
+func (c Config) auth(ctx context.Context) ([]ssh.AuthMethod, func(), error) {
 	var signers []ssh.Signer
-	if key != "" {
-		signer, err := parseKey(key, passphrase)
-		if err == nil && certificate != "" {
-			signer, err = certify(signer, certificate)
+	if c.PrivateKey != "" {
+		signer, err := parseKey(c.PrivateKey, c.Passphrase)
+		if err == nil && c.Certificate != "" {
+			signer, err = certify(signer, c.Certificate)
 		}
 		if err != nil {
-			return nil, nil, courier.Permanent(err)
+			return nil, nil, failure.Permanent(err)
 		}
 		signers = append(signers, signer)
 	}
@@ -47,8 +36,8 @@ func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) 
 	if signers = append(signers, more...); len(signers) > 0 {
 		methods = append(methods, ssh.PublicKeys(signers...))
 	}
-	if password != "" {
-		methods = append(methods, ssh.Password(password))
+	if c.Password != "" {
+		methods = append(methods, ssh.Password(c.Password))
 	}
 	switch {
 	case c.Challenge != nil:
@@ -58,8 +47,8 @@ func (c Connection) auth(ctx context.Context, job *courier.Context, s *session) 
 			}
 			return c.Challenge(ctx, instruction, questions, echoed)
 		}))
-	case password != "":
-		methods = append(methods, ssh.KeyboardInteractive(answerHidden(password)))
+	case c.Password != "":
+		methods = append(methods, ssh.KeyboardInteractive(answerHidden(c.Password)))
 	}
 	return methods, done, nil
 }
@@ -87,7 +76,7 @@ const maxAgentKeys = 5
 
 // agentSigners returns the keys of the agent, if there is one. They can be used
 // until the function is called.
-func (c Connection) agentSigners(ctx context.Context) ([]ssh.Signer, func(), error) {
+func (c Config) agentSigners(ctx context.Context) ([]ssh.Signer, func(), error) {
 	a, err := agent.Agent(nil), error(nil)
 	what := "agent"
 	switch {

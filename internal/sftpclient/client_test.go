@@ -1,10 +1,11 @@
-package sftp
+package sftpclient
 
 import (
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -21,8 +22,8 @@ type pipe struct {
 	io.Writer
 }
 
-func newTestClient(in io.Reader) *client {
-	return prepareClient(pipe{in, io.Discard}, newFate(func() {}), 0, func(err error) error { return &connerr.LostError{Err: err} })
+func newTestClient(in io.Reader) *Client {
+	return prepareClient(pipe{in, io.Discard}, newConnState(func() {}), 0, func(err error) error { return &connerr.LostError{Err: err} })
 }
 
 // FuzzClient lets the client read whatever a server may send. It must not
@@ -41,19 +42,19 @@ func FuzzClient(f *testing.F) {
 	f.Add(append(frame(fxpData, 1, 0, 0, 0, 1, 'd'), frame(fxpStatus, 2, 0, 0, 0, 1)...))
 	f.Add(frame(fxpVersion, 3, 0, 0, 0, 1, 'x', 0, 0, 0, 1, 'y'))
 	f.Add([]byte("welcome"))
-	requests := []func(context.Context, *client) error{
-		func(ctx context.Context, c *client) error { _, err := c.realpath(ctx, "."); return err },
-		func(ctx context.Context, c *client) error { _, err := c.stat(ctx, "x"); return err },
-		func(ctx context.Context, c *client) error { _, err := c.open(ctx, "x", flagRead); return err },
-		func(ctx context.Context, c *client) error { _, _, err := c.readdir(ctx, "h"); return err },
-		func(ctx context.Context, c *client) error { return c.rename(ctx, "x", "y") },
-		func(ctx context.Context, c *client) error {
-			r := reading{crew: alone(c, "h"), size: 1, to: io.Discard, progress: func(int64) {}}
-			return r.run(ctx)
+	requests := []func(context.Context, *Client) error{
+		func(ctx context.Context, c *Client) error { _, err := c.Realpath(ctx, "."); return err },
+		func(ctx context.Context, c *Client) error { _, err := c.Stat(ctx, "x"); return err },
+		func(ctx context.Context, c *Client) error { _, err := c.Open(ctx, "x", FlagRead); return err },
+		func(ctx context.Context, c *Client) error { _, _, err := c.readdir(ctx, "h"); return err },
+		func(ctx context.Context, c *Client) error { return c.Rename(ctx, "x", "y") },
+		func(ctx context.Context, c *Client) error {
+			r := Reading{Workers: OneWorker(c, "h"), Size: 1, To: io.Discard, Progress: func(int64) {}}
+			return r.Run(ctx)
 		},
-		func(ctx context.Context, c *client) error {
-			w := writing{crew: alone(c, "h"), size: 1, from: bytes.NewReader([]byte{1}), progress: func(int64) {}}
-			return w.run(ctx)
+		func(ctx context.Context, c *Client) error {
+			w := Writing{Workers: OneWorker(c, "h"), Size: 1, From: bytes.NewReader([]byte{1}), Progress: func(int64) {}}
+			return w.Run(ctx)
 		},
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {
@@ -65,7 +66,7 @@ func FuzzClient(f *testing.F) {
 			go func() { defer close(done); c.receive() }()
 			go func() { out.Write(sent); out.Close() }()
 			request(t.Context(), c)
-			c.fail(errClosed)
+			c.fail(ErrClosed)
 			in.Close()
 			<-done
 		}
@@ -77,32 +78,32 @@ func FuzzClient(f *testing.F) {
 }
 
 func TestAttrs(t *testing.T) {
-	file := func(flags uint32, size uint64, mode, mtime uint32) attrs { return attrs{flags, size, mode, mtime} }
-	all := uint32(attrSize | attrPermissions | attrTimes)
+	file := func(flags uint32, size uint64, mode, mtime uint32) Attrs { return Attrs{flags, size, mode, mtime} }
+	all := uint32(AttrSize | AttrPermissions | AttrTimes)
 	for _, test := range []struct {
-		a, b attrs
+		a, b Attrs
 		same bool
 	}{
-		{file(all, 1, modeRegular, 5), file(all, 1, modeRegular|0o644, 5), true},
-		{file(all, 1, modeRegular, 5), file(all, 2, modeRegular, 5), false},
-		{file(all, 1, modeRegular, 5), file(all, 1, modeRegular, 6), false},
-		{file(all, 0, 0, 0), file(attrSize, 0, 0, 0), false},
-		{file(attrSize, 7, 0, 0), file(attrSize, 7, 0, 0), true},
+		{file(all, 1, ModeRegular, 5), file(all, 1, ModeRegular|0o644, 5), true},
+		{file(all, 1, ModeRegular, 5), file(all, 2, ModeRegular, 5), false},
+		{file(all, 1, ModeRegular, 5), file(all, 1, ModeRegular, 6), false},
+		{file(all, 0, 0, 0), file(AttrSize, 0, 0, 0), false},
+		{file(AttrSize, 7, 0, 0), file(AttrSize, 7, 0, 0), true},
 	} {
-		if got := test.a.sameFile(test.b); got != test.same {
+		if got := test.a.SameFile(test.b); got != test.same {
 			t.Errorf("%+v and %+v: same is %v", test.a, test.b, got)
 		}
 	}
-	if _, err := (attrs{}).fileSize(); err == nil {
+	if _, err := (Attrs{}).FileSize(); err == nil {
 		t.Error("a size that was not sent is taken for one")
 	}
-	if n, err := file(all, math.MaxInt64, 0, 0).fileSize(); n != math.MaxInt64 || err != nil {
+	if n, err := file(all, math.MaxInt64, 0, 0).FileSize(); n != math.MaxInt64 || err != nil {
 		t.Errorf("size = %d, %v", n, err)
 	}
-	if _, err := file(all, math.MaxInt64+1, 0, 0).fileSize(); err == nil {
+	if _, err := file(all, math.MaxInt64+1, 0, 0).FileSize(); err == nil {
 		t.Error("a size of 2^63 is accepted")
 	}
-	if !(attrs{}).modified().IsZero() || file(all, 0, 0, 1e9).modified() != time.Unix(1e9, 0).UTC() {
+	if !(Attrs{}).Modified().IsZero() || file(all, 0, 0, 1e9).Modified() != time.Unix(1e9, 0).UTC() {
 		t.Error("modified is wrong")
 	}
 }
@@ -117,7 +118,7 @@ func TestLongNames(t *testing.T) {
 		p := packet{}.string("x").string(long).uint32(0)
 		s := scanner{rest: p}
 		e := s.entry()
-		if got := [3]bool{e.attrs.isDir(), e.attrs.isLink(), e.attrs.isFile()}; got != want || s.bad || e.name != "x" {
+		if got := [3]bool{e.Attrs.IsDir(), e.Attrs.IsLink(), e.Attrs.IsFile()}; got != want || s.bad || e.Name != "x" {
 			t.Errorf("%q: directory, link, file = %v, want %v", long, got, want)
 		}
 	}
@@ -128,14 +129,14 @@ func TestStatusErrors(t *testing.T) {
 		statusFailure: `the server reports a failure (its words: "no \x1b[2J")`,
 		4711:          `the server reports status 4711 (its words: "no \x1b[2J")`,
 	} {
-		if got := (&statusError{code, "no \x1b[2J"}).Error(); got != want {
+		if got := (&StatusError{code, "no \x1b[2J"}).Error(); got != want {
 			t.Errorf("status %d: %s, want %s", code, got, want)
 		}
 	}
-	if got := (&statusError{statusNoSuchFile, "No such file"}).Error(); got != "no such file or directory" {
+	if got := (&StatusError{statusNoSuchFile, "No such file"}).Error(); got != "no such file or directory" {
 		t.Error(got)
 	}
-	if !isStatus(&Error{Err: explain(&statusError{statusExists, ""})}) || isStatus(errClosed) {
+	if !IsStatus(fmt.Errorf("open: %w", &StatusError{StatusExists, ""})) || IsStatus(ErrClosed) {
 		t.Error("isStatus is wrong")
 	}
 }
@@ -161,8 +162,8 @@ func TestIDs(t *testing.T) {
 			t.Errorf("ids %v: that of a waiting request was used again", seen)
 		}
 	}
-	c.fail(errClosed)
-	if _, err := c.register(newCall(nil)); !errors.Is(err, errClosed) {
+	c.fail(ErrClosed)
+	if _, err := c.register(newCall(nil)); !errors.Is(err, ErrClosed) {
 		t.Errorf("register = %v", err)
 	}
 }
@@ -187,7 +188,7 @@ func TestTail(t *testing.T) {
 func TestHandshakeConcealsPassword(t *testing.T) {
 	var secrets courier.Redactor
 	secrets.Add("password", "horse battery")
-	s := &session{redact: secrets.Redact}
+	s := &Conn{redact: secrets.Redact}
 	err := s.handshakeError(errors.New("ssh: disconnect, reason 14: tried horse battery"), "ada", new(hostKeyCheck))
 	if text := err.Error(); strings.Contains(text, "horse") || !strings.Contains(text, "tried [secret password]") || !errors.Is(err, courier.ErrLogin) {
 		t.Errorf("error %v", err)

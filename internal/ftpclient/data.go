@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (ch *channel) Close() error {
 }
 
 // open prepares a connection for content.
-func (s *session) open(ctx context.Context) (*channel, error) {
+func (s *Conn) open(ctx context.Context) (*channel, error) {
 	if s.c.Active {
 		return s.listen(ctx)
 	}
@@ -47,18 +47,18 @@ func (s *session) open(ctx context.Context) (*channel, error) {
 	defer cancel()
 	conn, err := s.dialTo(timeout, net.JoinHostPort(s.contentHost(), strconv.Itoa(port)))
 	if err != nil {
-		return nil, connerr.Ended(ctx, s.end(fmt.Errorf("connection for content, to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, connerr.Presentable(connerr.Ended(timeout, err)))))
+		return nil, connerr.Ended(ctx, s.End(fmt.Errorf("connection for content, to port %d: %w; a firewall may be in the way, or the server may need a range of ports opened", port, connerr.Presentable(connerr.Ended(timeout, err)))))
 	}
 	return &channel{conn: conn}, nil
 }
 
 // contentHost is where connections for content go: to the server of the
 // commands, never to an address that it names, which may be anybody's.
-func (s *session) contentHost() string {
+func (s *Conn) contentHost() string {
 	if s.c.Dial != nil {
 		return s.c.hostname()
 	}
-	return hostOf(s.conn.RemoteAddr()).String()
+	return hostOf(s.net.RemoteAddr()).String()
 }
 
 func hostOf(a net.Addr) netip.Addr {
@@ -69,13 +69,13 @@ func hostOf(a net.Addr) netip.Addr {
 }
 
 // passive asks for the port to connect to.
-func (s *session) passive(ctx context.Context) (int, error) {
+func (s *Conn) passive(ctx context.Context) (int, error) {
 	if !s.noEPSV && !s.c.DisableEPSV {
 		r, err := s.command(ctx, "EPSV", "")
 		if err == nil {
 			return s.checkPort(parseEPSV(r.text()))
 		}
-		if !isReply(err) {
+		if !IsReply(err) {
 			return 0, err
 		}
 		s.noEPSV = true
@@ -87,12 +87,12 @@ func (s *session) passive(ctx context.Context) (int, error) {
 	return s.checkPort(parsePASV(r.text()))
 }
 
-func (s *session) checkPort(port int, err error) (int, error) {
+func (s *Conn) checkPort(port int, err error) (int, error) {
 	if err == nil && port < 1024 {
 		err = broken("it names port %d for content, which belongs to another service", port)
 	}
 	if err != nil {
-		return 0, s.end(err)
+		return 0, s.End(err)
 	}
 	return port, nil
 }
@@ -138,14 +138,14 @@ func parsePASV(text string) (int, error) {
 }
 
 // listen waits for the server to connect, at the address by which it knows us.
-func (s *session) listen(ctx context.Context) (*channel, error) {
-	local := hostOf(s.conn.LocalAddr())
+func (s *Conn) listen(ctx context.Context) (*channel, error) {
+	local := hostOf(s.net.LocalAddr())
 	if !local.IsValid() {
-		return nil, s.end(errors.New("active connections for content need a direct connection to the server; set active to false"))
+		return nil, s.End(errors.New("active connections for content need a direct connection to the server; set active to false"))
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
 	if err != nil {
-		return nil, s.end(err)
+		return nil, s.End(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	if local.Is4() {
@@ -163,7 +163,7 @@ func (s *session) listen(ctx context.Context) (*channel, error) {
 
 // connected completes the channel: the server has connected, and the connection
 // is encrypted if that of the commands is.
-func (s *session) connected(ctx context.Context, ch *channel) (net.Conn, *liveConn, error) {
+func (s *Conn) connected(ctx context.Context, ch *channel) (net.Conn, *liveConn, error) {
 	if ch.accept != nil {
 		conn, err := s.accept(ch.accept)
 		if err != nil {
@@ -173,7 +173,7 @@ func (s *session) connected(ctx context.Context, ch *channel) (net.Conn, *liveCo
 		s.carry(conn)
 	}
 	raw := newLiveConn(ch.conn, s.c.OperationTimeout)
-	if s.c.Security == securityNone {
+	if s.c.Security == SecurityNone {
 		return raw, raw, nil
 	}
 	timeout, cancel := context.WithTimeout(ctx, s.c.ConnectTimeout)
@@ -186,7 +186,7 @@ func (s *session) connected(ctx context.Context, ch *channel) (net.Conn, *liveCo
 }
 
 // accept takes the connection that comes from the server, and no other.
-func (s *session) accept(l net.Listener) (net.Conn, error) {
+func (s *Conn) accept(l net.Listener) (net.Conn, error) {
 	defer l.Close()
 	l.(*net.TCPListener).SetDeadline(time.Now().Add(s.c.ConnectTimeout))
 	for {
@@ -197,7 +197,7 @@ func (s *session) accept(l net.Listener) (net.Conn, error) {
 			}
 			return nil, err
 		}
-		if hostOf(conn.RemoteAddr()) == hostOf(s.conn.RemoteAddr()) {
+		if hostOf(conn.RemoteAddr()) == hostOf(s.net.RemoteAddr()) {
 			return conn, nil
 		}
 		conn.Close()
@@ -214,7 +214,7 @@ const farewell = 10 * time.Second
 // A refusal by the server is a *replyError; the session lives on then. If move
 // fails, or the connection breaks, the session has ended, unless the server
 // has told the reason.
-func (s *session) transfer(ctx context.Context, verb, argument string, offset int64, sending bool, move func(net.Conn) error) error {
+func (s *Conn) transfer(ctx context.Context, verb, argument string, offset int64, sending bool, move func(net.Conn) error) error {
 	ch, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -226,8 +226,8 @@ func (s *session) transfer(ctx context.Context, verb, argument string, offset in
 	}()
 	if offset > 0 {
 		if _, err := s.command(ctx, "REST", strconv.FormatInt(offset, 10)); err != nil {
-			if isReply(err) {
-				err = &restartError{err}
+			if IsReply(err) {
+				err = &RestartError{err}
 			}
 			return err
 		}
@@ -254,18 +254,18 @@ func (s *session) transfer(ctx context.Context, verb, argument string, offset in
 	return err
 }
 
-// A restartError is the refusal to begin anywhere but at the beginning.
-type restartError struct{ err error }
+// A RestartError is the refusal to begin anywhere but at the beginning.
+type RestartError struct{ err error }
 
-func (e *restartError) Error() string {
+func (e *RestartError) Error() string {
 	return "going on where an earlier attempt ended: " + e.err.Error()
 }
-func (e *restartError) Unwrap() error { return e.err }
+func (e *RestartError) Unwrap() error { return e.err }
 
 // meet waits until the server is ready for content. Some answer only when the
 // connection for it is encrypted, others only then begin with that, so both go
 // on at the same time. Final is set if the reply was the last one.
-func (s *session) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *liveConn, final bool, err error) {
+func (s *Conn) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *liveConn, final bool, err error) {
 	var failed error
 	done := make(chan struct{})
 	go func() {
@@ -278,14 +278,14 @@ func (s *session) meet(ctx context.Context, ch *channel) (conn net.Conn, raw *li
 	if err != nil {
 		ch.Close()
 		<-done
-		if !isReply(err) && failed != nil && ctx.Err() == nil {
+		if !IsReply(err) && failed != nil && ctx.Err() == nil {
 			err = failed
 		}
 		return nil, nil, false, err
 	}
 	<-done
 	if failed != nil {
-		return nil, nil, false, s.end(connerr.Ended(ctx, fmt.Errorf("connection for content: %w", failed)))
+		return nil, nil, false, s.End(connerr.Ended(ctx, fmt.Errorf("connection for content: %w", failed)))
 	}
 	return conn, raw, r.code >= 200, nil
 }
@@ -310,17 +310,17 @@ func hangUp(conn net.Conn, raw *liveConn) error {
 
 // reason is why content could not be moved: what the server says, if it says
 // something soon, and otherwise err, which ends the session.
-func (s *session) reason(ctx context.Context, err error, final bool) error {
-	if final || ctx.Err() != nil || s.cause() != nil || !connerr.IsLost(err) {
-		return connerr.Ended(ctx, s.end(err))
+func (s *Conn) reason(ctx context.Context, err error, final bool) error {
+	if final || ctx.Err() != nil || s.Cause() != nil || !connerr.IsLost(err) {
+		return connerr.Ended(ctx, s.End(err))
 	}
 	const soon = 2 * time.Second
-	watch := time.AfterFunc(soon, func() { s.end(err) })
+	watch := time.AfterFunc(soon, func() { s.End(err) })
 	defer watch.Stop()
-	if _, said := s.hear(ctx); isReply(said) {
+	if _, said := s.hear(ctx); IsReply(said) {
 		return said
 	}
-	return connerr.Ended(ctx, s.end(err))
+	return connerr.Ended(ctx, s.End(err))
 }
 
 // A source reads content from a connection, and tells its end from its loss.
@@ -346,4 +346,20 @@ func (c sink) Write(p []byte) (int, error) {
 		err = &connerr.LostError{Err: err}
 	}
 	return n, err
+}
+
+// Retrieve calls read with the content of a remote file from offset on. An error of
+// read ends the session. See [RestartError] for an offset that the server refuses.
+func (s *Conn) Retrieve(ctx context.Context, path string, offset int64, read func(io.Reader) error) error {
+	return missing(s.transfer(ctx, "RETR", path, offset, false, func(c net.Conn) error { return read(source{c}) }))
+}
+
+// Store calls write with where the content of a remote file goes: in place of what
+// is there, or with add behind it. An error of write ends the session.
+func (s *Conn) Store(ctx context.Context, path string, add bool, write func(io.Writer) error) error {
+	verb := "STOR"
+	if add {
+		verb = "APPE"
+	}
+	return s.transfer(ctx, verb, path, 0, true, func(c net.Conn) error { return write(sink{c}) })
 }

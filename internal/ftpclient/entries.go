@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"strconv"
@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// An entry is a line of a listing.
-type entry struct {
-	node
-	name string
-	link bool // to what, must be asked for
-	odd  bool // neither a file, a directory nor a link
+// An Entry is a line of a listing.
+type Entry struct {
+	Info
+	Name string
+	Link bool // to what, must be asked for
+	Odd  bool // neither a file, a directory nor a link
 }
 
 // parseMLSD reads a line of MLSD, such as
 // "type=file;size=12;modify=20240506070809; name". The entry has no name if the
 // line is about the directory itself.
-func parseMLSD(text string) (entry, bool) {
+func parseMLSD(text string) (Entry, bool) {
 	facts, name, ok := strings.Cut(text, " ")
 	if !ok || name == "" {
-		return entry{}, false
+		return Entry{}, false
 	}
-	e := entry{name: name, node: node{size: -1}, odd: true}
+	e := Entry{Name: name, Info: Info{Size: -1}, Odd: true}
 	for fact := range strings.SplitSeq(facts, ";") {
 		key, value, ok := strings.Cut(fact, "=")
 		if !ok {
 			if fact != "" {
-				return entry{}, false
+				return Entry{}, false
 			}
 			continue
 		}
@@ -35,20 +35,20 @@ func parseMLSD(text string) (entry, bool) {
 		case "type":
 			switch kind := strings.ToLower(value); {
 			case kind == "file":
-				e.odd = false
+				e.Odd = false
 			case kind == "dir":
-				e.odd, e.isDir = false, true
+				e.Odd, e.IsDir = false, true
 			case kind == "cdir", kind == "pdir":
-				e.odd, e.isDir, e.name = false, true, ""
+				e.Odd, e.IsDir, e.Name = false, true, ""
 			case strings.HasPrefix(kind, "os.unix=slink"), strings.HasPrefix(kind, "os.unix=symlink"):
-				e.odd, e.link = false, true
+				e.Odd, e.Link = false, true
 			}
 		case "size":
-			if e.size = parseCount(value); e.size < 0 {
-				return entry{}, false
+			if e.Size = parseCount(value); e.Size < 0 {
+				return Entry{}, false
 			}
 		case "modify":
-			e.modified, _ = parseTime(value)
+			e.Modified, _ = parseTime(value)
 		}
 	}
 	return e, true
@@ -56,22 +56,22 @@ func parseMLSD(text string) (entry, bool) {
 
 // parseMLST reads the reply to MLST, in which the line that counts begins with
 // a space.
-func parseMLST(r reply) (node, bool) {
+func parseMLST(r reply) (Info, bool) {
 	for _, text := range r.lines {
 		if facts, ok := strings.CutPrefix(text, " "); ok {
 			e, ok := parseMLSD(facts)
-			return e.node, ok && !e.odd && !e.link && (e.isDir || e.size >= 0)
+			return e.Info, ok && !e.Odd && !e.Link && (e.IsDir || e.Size >= 0)
 		}
 	}
-	return node{}, false
+	return Info{}, false
 }
 
 // parseLIST reads a line of LIST in the forms of Unix and of DOS. Years that
 // the line leaves out are taken to be such that the time is not after now by
 // more than a day. Times are taken to be UTC, for nothing tells their zone.
-func parseLIST(text string, now time.Time) (entry, bool) {
+func parseLIST(text string, now time.Time) (Entry, bool) {
 	if text == "" {
-		return entry{}, false
+		return Entry{}, false
 	}
 	if text[0] >= '0' && text[0] <= '9' {
 		return parseDOS(text)
@@ -90,47 +90,47 @@ func cutField(text string) (field, rest string) {
 
 // parseUnix reads "-rw-r--r-- 1 ada users 12 May  6 07:08 name". Servers leave
 // out some of the fields before the size.
-func parseUnix(text string, now time.Time) (entry, bool) {
+func parseUnix(text string, now time.Time) (Entry, bool) {
 	mode, rest := cutField(text)
 	if len(mode) < 10 || strings.Trim(mode[1:10], "-rwxsStTlL") != "" {
-		return entry{}, false
+		return Entry{}, false
 	}
-	e := entry{node: node{size: -1}}
+	e := Entry{Info: Info{Size: -1}}
 	switch mode[0] {
 	case '-':
 	case 'd':
-		e.isDir = true
+		e.IsDir = true
 	case 'l':
-		e.link = true
+		e.Link = true
 	case 'b', 'c', 'p', 's', 'D':
-		e.odd = true
+		e.Odd = true
 	default:
-		return entry{}, false
+		return Entry{}, false
 	}
 	const fields = 6 // links, owner, two for the group, and two for a device
 	last := ""
 	for range fields {
 		if t, name, ok := parseDate(rest, now); ok {
-			e.modified, e.name = t, name
+			e.Modified, e.Name = t, name
 			break
 		}
 		last, rest = cutField(rest)
 	}
-	if e.name == "" || len(e.name) > 1 && e.name[0] != ' ' {
-		return entry{}, false
+	if e.Name == "" || len(e.Name) > 1 && e.Name[0] != ' ' {
+		return Entry{}, false
 	}
-	e.name = e.name[1:]
-	if e.size = parseCount(last); e.size < 0 && !e.odd {
-		return entry{}, false
+	e.Name = e.Name[1:]
+	if e.Size = parseCount(last); e.Size < 0 && !e.Odd {
+		return Entry{}, false
 	}
-	if e.link {
-		name, _, ok := strings.Cut(e.name, " -> ")
-		if !ok || strings.Contains(e.name[len(name)+4:], " -> ") {
-			return entry{}, false
+	if e.Link {
+		name, _, ok := strings.Cut(e.Name, " -> ")
+		if !ok || strings.Contains(e.Name[len(name)+4:], " -> ") {
+			return Entry{}, false
 		}
-		e.name, e.size = name, -1
+		e.Name, e.Size = name, -1
 	}
-	return e, e.name != ""
+	return e, e.Name != ""
 }
 
 var months = map[string]time.Month{
@@ -171,27 +171,27 @@ func parseDate(text string, now time.Time) (t time.Time, rest string, ok bool) {
 
 // parseDOS reads "05-06-24  07:08AM  12 name" and
 // "05-06-24  07:08AM  <DIR>  name".
-func parseDOS(text string) (entry, bool) {
+func parseDOS(text string) (Entry, bool) {
 	date, rest := cutField(text)
 	clock, rest := cutField(rest)
 	kind, rest := cutField(rest)
-	e := entry{node: node{size: -1}}
+	e := Entry{Info: Info{Size: -1}}
 	for _, form := range []string{"01-02-06 03:04PM", "01-02-2006 03:04PM", "01-02-06 15:04", "01-02-2006 15:04", "2006-01-02 15:04", "2006-01-02 03:04PM"} {
 		if t, err := time.Parse(form, date+" "+strings.ToUpper(clock)); err == nil {
-			e.modified = t
+			e.Modified = t
 			break
 		}
 	}
-	if e.modified.IsZero() || len(rest) < 2 {
-		return entry{}, false
+	if e.Modified.IsZero() || len(rest) < 2 {
+		return Entry{}, false
 	}
 	if strings.EqualFold(kind, "<DIR>") {
-		e.isDir, e.name = true, strings.TrimLeft(rest, " ")
-		return e, e.name != ""
+		e.IsDir, e.Name = true, strings.TrimLeft(rest, " ")
+		return e, e.Name != ""
 	}
-	e.name = rest[1:]
-	e.size = parseCount(kind)
-	return e, e.size >= 0
+	e.Name = rest[1:]
+	e.Size = parseCount(kind)
+	return e, e.Size >= 0
 }
 
 // parseCount reads a number of bytes; -1 if it is none.

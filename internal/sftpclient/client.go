@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"bufio"
@@ -13,21 +13,21 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// A client speaks SFTP over one channel of an SSH connection. Any number of
+// A Client speaks SFTP over one channel of an SSH connection. Any number of
 // requests may be under way; several goroutines may use it.
 //
 // It shares its end with the other channels of the connection: after the first
 // error of one of them, or when the server breaks the protocol, every request
 // fails with that error.
-type client struct {
-	*fate
+type Client struct {
+	*connState
 	ch      io.ReadWriter
 	in      *bufio.Reader
 	ext     map[string]string // extensions of the server and their versions
 	silence time.Duration     // longest time without an answer while one is due; 0 means for ever
 	lost    func(error) error // explains an error of ch
 
-	readChunk, writeChunk int // most file data in a packet
+	ReadChunk, WriteChunk int // most file data in a packet
 
 	sending chan struct{} // holds its one token while nobody is sending
 	drained chan struct{} // closed when no more answers come
@@ -40,18 +40,18 @@ type client struct {
 	sync  time.Duration // how long the server took last to make a small file durable
 }
 
-// A fate is the end of a connection.
-type fate struct {
+// A connState is the end of a connection.
+type connState struct {
 	end  func()        // ends the connection; called once
 	dead chan struct{} // closed when err is set
 	mu   sync.Mutex
 	err  error
 }
 
-func newFate(end func()) *fate { return &fate{end: end, dead: make(chan struct{})} }
+func newConnState(end func()) *connState { return &connState{end: end, dead: make(chan struct{})} }
 
 // fail ends the connection with err, unless it has ended before.
-func (f *fate) fail(err error) {
+func (f *connState) fail(err error) {
 	f.mu.Lock()
 	first := f.err == nil
 	if first {
@@ -64,8 +64,8 @@ func (f *fate) fail(err error) {
 	}
 }
 
-// cause returns what the connection has ended with; nil while it lives.
-func (f *fate) cause() error {
+// Cause returns what the connection has ended with; nil while it lives.
+func (f *connState) Cause() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
@@ -90,19 +90,19 @@ type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return "the server breaks the SFTP protocol: " + e.text }
 
-// errSilence ends a client whose server is there but doesn't answer.
-var errSilence = errors.New("the server has stopped answering requests")
+// ErrSilence ends a client whose server is there but doesn't answer.
+var ErrSilence = errors.New("the server has stopped answering requests")
 
 // newClient exchanges versions with the server, and asks for its limits unless
 // another client of the same server, like, knows them. The caller then runs
 // receive until it returns.
-func newClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error) error, like *client) (*client, error) {
+func newClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error, like *Client) (*Client, error) {
 	c := prepareClient(ch, f, silence, lost)
 	if err := c.version(); err != nil {
 		return nil, err
 	}
 	if like != nil {
-		c.readChunk, c.writeChunk = like.readChunk, like.writeChunk
+		c.ReadChunk, c.WriteChunk = like.ReadChunk, like.WriteChunk
 	} else if c.ext[extLimits] == "1" {
 		if err := c.limits(); err != nil {
 			return nil, err
@@ -111,12 +111,12 @@ func newClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error
 	return c, nil
 }
 
-func prepareClient(ch io.ReadWriter, f *fate, silence time.Duration, lost func(error) error) *client {
-	c := &client{
-		fate: f, ch: ch, in: bufio.NewReaderSize(patient{ch}, 4<<10), ext: make(map[string]string),
+func prepareClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error) *Client {
+	c := &Client{
+		connState: f, ch: ch, in: bufio.NewReaderSize(patient{ch}, 4<<10), ext: make(map[string]string),
 		silence: silence, lost: lost,
-		readChunk: defaultChunk, writeChunk: defaultChunk,
-		sending: newToken(), drained: make(chan struct{}),
+		ReadChunk: DefaultChunk, WriteChunk: DefaultChunk,
+		sending: NewToken(), drained: make(chan struct{}),
 		calls: make(map[uint32]*call),
 	}
 	return c
@@ -136,16 +136,16 @@ func (p patient) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// newToken returns a channel that is used as a lock: whoever has taken its
+// NewToken returns a channel that is used as a lock: whoever has taken its
 // token gives it back. Other than for a mutex, one can wait for it and for
 // something else.
-func newToken() chan struct{} {
+func NewToken() chan struct{} {
 	token := make(chan struct{}, 1)
 	token <- struct{}{}
 	return token
 }
 
-func (c *client) version() error {
+func (c *Client) version() error {
 	init := newPacket(fxpInit, 0)
 	init.seal(version3) // the version stands where other packets have their id
 	if _, err := c.ch.Write(init); err != nil {
@@ -172,7 +172,7 @@ func (c *client) version() error {
 }
 
 // limits asks how large packets may be.
-func (c *client) limits() error {
+func (c *Client) limits() error {
 	const id = 0
 	p := newPacket(fxpExtended, 32).string(extLimits)
 	p.seal(id)
@@ -196,7 +196,7 @@ func (c *client) limits() error {
 	if s.bad {
 		return &protocolError{"its limits are damaged"}
 	}
-	c.readChunk, c.writeChunk = chunkWithin(read), chunkWithin(write)
+	c.ReadChunk, c.WriteChunk = chunkWithin(read), chunkWithin(write)
 	return nil
 }
 
@@ -204,13 +204,13 @@ func (c *client) limits() error {
 // a limit; 0 means that it tells none.
 func chunkWithin(limit uint64) int {
 	if limit == 0 {
-		return defaultChunk
+		return DefaultChunk
 	}
 	return int(max(minChunk, min(limit, maxChunk)))
 }
 
 // next reads a whole packet and returns what comes after its type.
-func (c *client) next() (typ byte, body []byte, err error) {
+func (c *Client) next() (typ byte, body []byte, err error) {
 	length, err := c.head()
 	if err != nil {
 		return 0, nil, err
@@ -223,7 +223,7 @@ func (c *client) next() (typ byte, body []byte, err error) {
 }
 
 // head reads the length of the next packet.
-func (c *client) head() (int, error) {
+func (c *Client) head() (int, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(c.in, b[:]); err != nil {
 		return 0, c.lost(err)
@@ -239,7 +239,7 @@ func (c *client) head() (int, error) {
 
 // receive hands answers to the requests that wait for them until the channel
 // ends or fail is called.
-func (c *client) receive() {
+func (c *Client) receive() {
 	defer close(c.drained)
 	for {
 		if err := c.receiveOne(); err != nil {
@@ -255,7 +255,7 @@ func (c *client) receive() {
 	}
 }
 
-func (c *client) receiveOne() error {
+func (c *Client) receiveOne() error {
 	length, err := c.head()
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (c *client) receiveOne() error {
 
 // readData reads an answer of rest bytes that holds data straight to where the
 // data belongs.
-func (c *client) readData(data []byte, rest int) (int, error) {
+func (c *Client) readData(data []byte, rest int) (int, error) {
 	var b [4]byte
 	if rest < len(b) {
 		return 0, &protocolError{"an answer is too short"}
@@ -306,7 +306,7 @@ func (c *client) readData(data []byte, rest int) (int, error) {
 }
 
 // take removes the call with the given id.
-func (c *client) take(id uint32) *call {
+func (c *Client) take(id uint32) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.calls[id]
@@ -323,7 +323,7 @@ func (c *client) take(id uint32) *call {
 
 // send sends the request p, whose answer cl will get. When it returns, p may
 // be used again.
-func (c *client) send(p packet, cl *call) error {
+func (c *Client) send(p packet, cl *call) error {
 	id, err := c.register(cl)
 	if err != nil {
 		return err
@@ -341,9 +341,9 @@ type batch struct {
 	calls []*call
 }
 
-// texts are used again, for what they hold are whole files where these are
+// Texts are used again, for what they hold are whole files where these are
 // small.
-var texts = sync.Pool{New: func() any { return new([]byte) }}
+var Texts = sync.Pool{New: func() any { return new([]byte) }}
 
 // add adds a request. The data of its answer goes to into, which is nil unless
 // the request is to read.
@@ -354,7 +354,7 @@ func (b *batch) add(p packet, into []byte) {
 }
 
 // send sends the batch. The calls get the answers in any order.
-func (b *batch) send(c *client) ([]*call, error) {
+func (b *batch) send(c *Client) ([]*call, error) {
 	begin := 0
 	for i, end := range b.ends {
 		id, err := c.register(b.calls[i])
@@ -368,25 +368,25 @@ func (b *batch) send(c *client) ([]*call, error) {
 }
 
 // write sends what is complete in itself.
-func (c *client) write(text []byte) error {
+func (c *Client) write(text []byte) error {
 	select {
 	case <-c.sending:
 	case <-c.dead:
-		return c.cause()
+		return c.Cause()
 	}
 	_, err := c.ch.Write(text)
 	c.sending <- struct{}{}
 	if err != nil {
 		c.fail(c.lost(err))
-		return c.cause()
+		return c.Cause()
 	}
 	return nil
 }
 
-func (c *client) register(cl *call) (uint32, error) {
+func (c *Client) register(cl *call) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.cause(); err != nil {
+	if err := c.Cause(); err != nil {
 		return 0, err
 	}
 	for c.id++; c.calls[c.id] != nil; c.id++ {
@@ -395,7 +395,7 @@ func (c *client) register(cl *call) (uint32, error) {
 	switch {
 	case c.silence <= 0:
 	case c.watch == nil:
-		c.watch = time.AfterFunc(c.silence, func() { c.fail(errSilence) })
+		c.watch = time.AfterFunc(c.silence, func() { c.fail(ErrSilence) })
 	case len(c.calls) == 1:
 		c.watch.Reset(c.silence)
 	}
@@ -403,7 +403,7 @@ func (c *client) register(cl *call) (uint32, error) {
 }
 
 // wait waits for the answer to a request that was sent.
-func (c *client) wait(ctx context.Context, cl *call) (answer, error) {
+func (c *Client) wait(ctx context.Context, cl *call) (answer, error) {
 	select {
 	case a := <-cl.answer:
 		return a, nil
@@ -415,13 +415,13 @@ func (c *client) wait(ctx context.Context, cl *call) (answer, error) {
 	case a := <-cl.answer:
 		return a, nil
 	default:
-		return answer{}, c.cause()
+		return answer{}, c.Cause()
 	}
 }
 
 // expect waits for an answer of type want and returns what it says. The
 // refusal of the request is a [*statusError].
-func (c *client) expect(ctx context.Context, cl *call, want byte) (*scanner, error) {
+func (c *Client) expect(ctx context.Context, cl *call, want byte) (*scanner, error) {
 	a, err := c.wait(ctx, cl)
 	if err != nil {
 		return nil, err
@@ -450,25 +450,25 @@ func (a answer) status() error {
 	if code == statusOK {
 		return nil
 	}
-	return &statusError{code, s.string()} // old servers send no message
+	return &StatusError{code, s.string()} // old servers send no message
 }
 
 // broken ends the client because of what the server sent.
-func (c *client) broken(text string) error {
+func (c *Client) broken(text string) error {
 	err := &protocolError{text}
 	c.fail(err)
 	return err
 }
 
 // do sends a request and waits for its answer.
-func (c *client) do(ctx context.Context, p packet, want byte) (*scanner, error) {
+func (c *Client) do(ctx context.Context, p packet, want byte) (*scanner, error) {
 	begin := time.Now()
 	cl := newCall(nil)
 	if err := c.send(p, cl); err != nil {
 		return nil, err
 	}
 	s, err := c.expect(ctx, cl, want)
-	if took := time.Since(begin); err == nil || isStatus(err) {
+	if took := time.Since(begin); err == nil || IsStatus(err) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.rtt == 0 || took < c.rtt {
@@ -479,20 +479,20 @@ func (c *client) do(ctx context.Context, p packet, want byte) (*scanner, error) 
 }
 
 // distance returns how long the server takes to answer at least.
-func (c *client) distance() time.Duration {
+func (c *Client) distance() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rtt
 }
 
 // synced notes down how long the server took to make a small file durable.
-func (c *client) synced(took time.Duration) {
+func (c *Client) synced(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sync = took
 }
 
-func (c *client) syncTime() time.Duration {
+func (c *Client) syncTime() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sync

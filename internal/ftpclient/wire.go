@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"bufio"
@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -34,24 +34,24 @@ type reply struct {
 
 func (r reply) text() string { return strings.Join(r.lines, "\n") }
 
-// A replyError is a refusal by the server, with which the session lives on.
-type replyError struct {
-	code    int
+// A ReplyError is a refusal by the server, with which the session lives on.
+type ReplyError struct {
+	Code    int
 	text    string
 	missing bool // the command was about something that has to be there
 }
 
 // Error has the server's words in quotes.
-func (e *replyError) Error() string {
-	return fmt.Sprintf("the server refuses: %d %s", e.code, safename.Quote(e.text))
+func (e *ReplyError) Error() string {
+	return fmt.Sprintf("the server refuses: %d %s", e.Code, safename.Quote(e.text))
 }
 
 // Is reports whether e may mean that there is no such file.
-func (e *replyError) Is(target error) bool { return e.missing && target == fs.ErrNotExist }
+func (e *ReplyError) Is(target error) bool { return e.missing && target == fs.ErrNotExist }
 
-// passing reports whether the words are about a state that may pass, although
+// Passing reports whether the words are about a state that may pass, although
 // the code says otherwise.
-func (e *replyError) passing() bool {
+func (e *ReplyError) Passing() bool {
 	text := strings.ToLower(e.text)
 	for _, word := range []string{"too many", "maximum", "busy", "being used", "in use", "try again", "later", "temporar", "lock"} {
 		if strings.Contains(text, word) {
@@ -62,7 +62,7 @@ func (e *replyError) passing() bool {
 }
 
 // denied reports whether the words are about rights, and not about what is there.
-func (e *replyError) denied() bool {
+func (e *ReplyError) denied() bool {
 	text := strings.ToLower(e.text)
 	for _, word := range []string{"no such", "not found", "not exist", "cannot find", "can't find"} {
 		if strings.Contains(text, word) {
@@ -77,8 +77,8 @@ func (e *replyError) denied() bool {
 	return false
 }
 
-func isReply(err error) bool {
-	_, ok := errors.AsType[*replyError](err)
+func IsReply(err error) bool {
+	_, ok := errors.AsType[*ReplyError](err)
 	return ok
 }
 
@@ -151,28 +151,28 @@ func (c *liveConn) quiet() time.Duration {
 	return time.Since(c.begin) - time.Duration(c.heard.Load())
 }
 
-// A line is the connection for commands.
-type line struct {
+// A controlConn is the connection for commands.
+type controlConn struct {
 	net.Conn // with TLS, where that is in use
 	r        *bufio.Reader
 	redact   func(string) string
 }
 
-func newLine(c net.Conn, redact func(string) string) *line {
-	return &line{c, bufio.NewReaderSize(c, 4096), redact}
+func newControlConn(c net.Conn, redact func(string) string) *controlConn {
+	return &controlConn{c, bufio.NewReaderSize(c, 4096), redact}
 }
 
 // quote returns words of the server, which may repeat secrets, for a message.
-func (l *line) quote(text string) string { return safename.Quote(l.redact(text)) }
+func (l *controlConn) quote(text string) string { return safename.Quote(l.redact(text)) }
 
 // send sends a command. Nothing can follow it in the same text.
-func (l *line) send(verb, argument string) error {
+func (l *controlConn) send(verb, argument string) error {
 	text := verb
 	if argument != "" {
 		text += " " + argument
 	}
-	if err := checkArgument("the command "+verb, text); err != nil {
-		return courier.Permanent(err)
+	if err := CheckArgument("the command "+verb, text); err != nil {
+		return failure.Permanent(err)
 	}
 	// A reply to a command that was not sent yet would from now on be taken for
 	// one to the command before.
@@ -190,7 +190,7 @@ func (l *line) send(verb, argument string) error {
 }
 
 // receive reads one reply.
-func (l *line) receive() (reply, error) {
+func (l *controlConn) receive() (reply, error) {
 	first, err := l.readLine()
 	if err != nil {
 		return reply{}, err
@@ -215,16 +215,16 @@ func (l *line) receive() (reply, error) {
 		r.lines = append(r.lines, text)
 	}
 	if code == 421 {
-		return r, &connerr.LostError{Err: &endedError{&replyError{code: r.code, text: l.redact(r.text())}}}
+		return r, &connerr.LostError{Err: &endedError{&ReplyError{Code: r.code, text: l.redact(r.text())}}}
 	}
 	return r, nil
 }
 
 // An endedError is the last that the server says in a session.
-type endedError struct{ said *replyError }
+type endedError struct{ said *ReplyError }
 
 func (e *endedError) Error() string {
-	return fmt.Sprintf("the server has ended the session: %d %s", e.said.code, safename.Quote(e.said.text))
+	return fmt.Sprintf("the server has ended the session: %d %s", e.said.Code, safename.Quote(e.said.text))
 }
 
 // parseReply cuts a line into code and text. The code of what is not the first
@@ -251,7 +251,7 @@ func parseReply(text string) (code int, rest string, more bool) {
 }
 
 // readLine reads a line without its end.
-func (l *line) readLine() (string, error) {
+func (l *controlConn) readLine() (string, error) {
 	var text []byte
 	for {
 		part, err := l.r.ReadSlice('\n')
@@ -273,7 +273,7 @@ func (l *line) readLine() (string, error) {
 //
 // The first command of a session that was used before may find that the server
 // has ended it meanwhile. The session begins anew then, once.
-func (s *session) command(ctx context.Context, verb, argument string) (reply, error) {
+func (s *Conn) command(ctx context.Context, verb, argument string) (reply, error) {
 	if !s.unproven {
 		return s.exchange(ctx, verb, argument)
 	}
@@ -284,10 +284,10 @@ func (s *session) command(ctx context.Context, verb, argument string) (reply, er
 	if asking {
 		r, err = s.exchange(ctx, verb, argument)
 	} else {
-		err = s.noop(ctx)
+		err = s.Noop(ctx)
 	}
 	if connerr.IsLost(err) && !errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
-		if err := s.again(ctx); err != nil {
+		if err := s.Reconnect(ctx); err != nil {
 			return reply{}, err
 		}
 		asking, err = false, nil
@@ -303,7 +303,7 @@ func (s *session) command(ctx context.Context, verb, argument string) (reply, er
 var asks = map[string]bool{"MLST": true, "SIZE": true, "MDTM": true, "PWD": true, "EPSV": true, "PASV": true}
 
 // exchange is command for a session that is known to work.
-func (s *session) exchange(ctx context.Context, verb, argument string) (reply, error) {
+func (s *Conn) exchange(ctx context.Context, verb, argument string) (reply, error) {
 	if err := s.say(ctx, verb, argument); err != nil {
 		return reply{}, err
 	}
@@ -313,36 +313,36 @@ func (s *session) exchange(ctx context.Context, verb, argument string) (reply, e
 			return r, err
 		}
 	}
-	return reply{}, s.end(broken("it only ever begins to answer %s", verb))
+	return reply{}, s.End(broken("it only ever begins to answer %s", verb))
 }
 
 // say sends a command. What goes wrong ends the session, except for a command
 // that can't be sent.
-func (s *session) say(ctx context.Context, verb, argument string) error {
-	if err := s.cause(); err != nil {
+func (s *Conn) say(ctx context.Context, verb, argument string) error {
+	if err := s.Cause(); err != nil {
 		return connerr.Ended(ctx, err)
 	}
 	s.limit(s.c.OperationTimeout)
 	err := s.line.send(verb, argument)
-	if err != nil && !courier.IsPermanent(err) {
-		err = s.end(err)
+	if err != nil && !failure.IsPermanent(err) {
+		err = s.End(err)
 	}
 	return connerr.Ended(ctx, err)
 }
 
 // hear reads a reply. What goes wrong ends the session, except for a refusal.
-func (s *session) hear(ctx context.Context) (reply, error) {
-	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.end(&connerr.LostError{Err: os.ErrDeadlineExceeded}) })
+func (s *Conn) hear(ctx context.Context) (reply, error) {
+	watch := time.AfterFunc(s.c.OperationTimeout, func() { s.End(&connerr.LostError{Err: os.ErrDeadlineExceeded}) })
 	defer watch.Stop()
 	r, err := s.line.receive()
 	if err != nil {
-		return r, connerr.Ended(ctx, s.end(err))
+		return r, connerr.Ended(ctx, s.End(err))
 	}
 	if r.code >= 400 {
-		return r, &replyError{code: r.code, text: s.redact(r.text())}
+		return r, &ReplyError{Code: r.code, text: s.c.Redact(r.text())}
 	}
 	return r, nil
 }
 
 // limit sets how long the server may be silent.
-func (s *session) limit(silence time.Duration) { s.conn.silence.Store(int64(silence)) }
+func (s *Conn) limit(silence time.Duration) { s.net.silence.Store(int64(silence)) }

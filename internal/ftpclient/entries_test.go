@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"strings"
@@ -15,23 +15,23 @@ func TestLIST(t *testing.T) {
 	day := func(y int, m time.Month, d, h, min int) time.Time { return time.Date(y, m, d, h, min, 0, 0, time.UTC) }
 	for _, tt := range []struct {
 		text string
-		want entry
+		want Entry
 	}{
-		{"-rw-r--r--    1 1000     1000           12 May 06 07:08 a.txt", entry{node: node{size: 12, modified: day(2024, 5, 6, 7, 8)}, name: "a.txt"}},
-		{"-rw-r--r--   1 ada      users          12 May  6  2023 a b  c", entry{node: node{size: 12, modified: day(2023, 5, 6, 0, 0)}, name: "a b  c"}},
-		{"-rw-r--r--   1 ada      users          12 Dec 31 23:59 last year", entry{node: node{size: 12, modified: day(2023, 12, 31, 23, 59)}, name: "last year"}},
-		{"-rw-r--r--   1 ada      users          12 May  6  2023  space", entry{node: node{size: 12, modified: day(2023, 5, 6, 0, 0)}, name: " space"}},
-		{"-rw-r--r--+  1 ada      domain users   12 May  6  2023 acl", entry{node: node{size: 12, modified: day(2023, 5, 6, 0, 0)}, name: "acl"}},
-		{"drwxr-sr-t   5 ada      users        4096 May  6  2023 dir", entry{node: node{size: 4096, isDir: true, modified: day(2023, 5, 6, 0, 0)}, name: "dir"}},
-		{"lrwxrwxrwx   1 ada      users           3 May  6  2023 link -> dir", entry{node: node{size: -1, modified: day(2023, 5, 6, 0, 0)}, name: "link", link: true}},
-		{"prw-r--r--   1 ada      users           0 May  6  2023 pipe", entry{node: node{size: 0, modified: day(2023, 5, 6, 0, 0)}, name: "pipe", odd: true}},
-		{"brw-rw----   1 root     disk       8,   0 May  6  2023 sda", entry{node: node{size: 0, modified: day(2023, 5, 6, 0, 0)}, name: "sda", odd: true}},
-		{"-rw-r--r-- 1 ada 12 May 6 2023 no group", entry{node: node{size: 12, modified: day(2023, 5, 6, 0, 0)}, name: "no group"}},
-		{"-rw-r--r-- 1 ada users 12 2023-05-06 07:08 iso", entry{node: node{size: 12, modified: day(2023, 5, 6, 7, 8)}, name: "iso"}},
-		{"-rw-r--r-- 1 ada users 12 6 May 2023 day first", entry{node: node{size: 12, modified: day(2023, 5, 6, 0, 0)}, name: "day first"}},
-		{"05-06-23  07:08AM                 1234 report.csv", entry{node: node{size: 1234, modified: day(2023, 5, 6, 7, 8)}, name: "report.csv"}},
-		{"05-06-2023  07:08PM       <DIR>          New Folder", entry{node: node{size: -1, isDir: true, modified: day(2023, 5, 6, 19, 8)}, name: "New Folder"}},
-		{"2023-05-06 17:08 12  name", entry{node: node{size: 12, modified: day(2023, 5, 6, 17, 8)}, name: " name"}},
+		{"-rw-r--r--    1 1000     1000           12 May 06 07:08 a.txt", Entry{Info: Info{Size: 12, Modified: day(2024, 5, 6, 7, 8)}, Name: "a.txt"}},
+		{"-rw-r--r--   1 ada      users          12 May  6  2023 a b  c", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 0, 0)}, Name: "a b  c"}},
+		{"-rw-r--r--   1 ada      users          12 Dec 31 23:59 last year", Entry{Info: Info{Size: 12, Modified: day(2023, 12, 31, 23, 59)}, Name: "last year"}},
+		{"-rw-r--r--   1 ada      users          12 May  6  2023  space", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 0, 0)}, Name: " space"}},
+		{"-rw-r--r--+  1 ada      domain users   12 May  6  2023 acl", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 0, 0)}, Name: "acl"}},
+		{"drwxr-sr-t   5 ada      users        4096 May  6  2023 dir", Entry{Info: Info{Size: 4096, IsDir: true, Modified: day(2023, 5, 6, 0, 0)}, Name: "dir"}},
+		{"lrwxrwxrwx   1 ada      users           3 May  6  2023 link -> dir", Entry{Info: Info{Size: -1, Modified: day(2023, 5, 6, 0, 0)}, Name: "link", Link: true}},
+		{"prw-r--r--   1 ada      users           0 May  6  2023 pipe", Entry{Info: Info{Size: 0, Modified: day(2023, 5, 6, 0, 0)}, Name: "pipe", Odd: true}},
+		{"brw-rw----   1 root     disk       8,   0 May  6  2023 sda", Entry{Info: Info{Size: 0, Modified: day(2023, 5, 6, 0, 0)}, Name: "sda", Odd: true}},
+		{"-rw-r--r-- 1 ada 12 May 6 2023 no group", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 0, 0)}, Name: "no group"}},
+		{"-rw-r--r-- 1 ada users 12 2023-05-06 07:08 iso", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 7, 8)}, Name: "iso"}},
+		{"-rw-r--r-- 1 ada users 12 6 May 2023 day first", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 0, 0)}, Name: "day first"}},
+		{"05-06-23  07:08AM                 1234 report.csv", Entry{Info: Info{Size: 1234, Modified: day(2023, 5, 6, 7, 8)}, Name: "report.csv"}},
+		{"05-06-2023  07:08PM       <DIR>          New Folder", Entry{Info: Info{Size: -1, IsDir: true, Modified: day(2023, 5, 6, 19, 8)}, Name: "New Folder"}},
+		{"2023-05-06 17:08 12  name", Entry{Info: Info{Size: 12, Modified: day(2023, 5, 6, 17, 8)}, Name: " name"}},
 	} {
 		got, ok := parseLIST(tt.text, now)
 		if !ok || got != tt.want {
@@ -76,25 +76,25 @@ func FuzzList(f *testing.F) {
 		if strings.ContainsAny(text, "\n") {
 			return // the scanner cuts there
 		}
-		for name, read := range map[string]func() (entry, bool){
-			"LIST": func() (entry, bool) { return parseLIST(text, now) },
-			"MLSD": func() (entry, bool) { return parseMLSD(text) },
+		for name, read := range map[string]func() (Entry, bool){
+			"LIST": func() (Entry, bool) { return parseLIST(text, now) },
+			"MLSD": func() (Entry, bool) { return parseMLSD(text) },
 		} {
 			e, ok := read()
 			switch {
-			case !ok && e != (entry{}) && name == "MLSD":
+			case !ok && e != (Entry{}) && name == "MLSD":
 				t.Errorf("%s: %q is refused, but %+v", name, text, e)
 			case !ok:
-			case e.name == "" && !e.isDir:
+			case e.Name == "" && !e.IsDir:
 				t.Errorf("%s: %q has no name", name, text)
-			case !strings.HasSuffix(text, e.name) && !e.link:
-				t.Errorf("%s: %q does not end in the name %q", name, text, e.name)
-			case e.size < -1:
-				t.Errorf("%s: %q has the size %d", name, text, e.size)
-			case name == "LIST" && !e.isDir && !e.link && !e.odd && e.size < 0:
+			case !strings.HasSuffix(text, e.Name) && !e.Link:
+				t.Errorf("%s: %q does not end in the name %q", name, text, e.Name)
+			case e.Size < -1:
+				t.Errorf("%s: %q has the size %d", name, text, e.Size)
+			case name == "LIST" && !e.IsDir && !e.Link && !e.Odd && e.Size < 0:
 				t.Errorf("%s: %q is a file without a size", name, text)
-			case safename.Check(e.name) == nil && strings.ContainsAny(e.name, "/\\\x00\r"):
-				t.Errorf("%s: %q has the name %q", name, text, e.name)
+			case safename.Check(e.Name) == nil && strings.ContainsAny(e.Name, "/\\\x00\r"):
+				t.Errorf("%s: %q has the name %q", name, text, e.Name)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"context"
@@ -8,11 +8,19 @@ import (
 	"time"
 )
 
+// Finish makes durable what was written to the remote file path, closes it, and
+// compares its size, in one round trip. Open are the channels on which it is open.
+// With from, which has the whole content of at most WriteChunk bytes, the file is
+// written before.
+func Finish(ctx context.Context, open []File, path string, size int64, from io.ReaderAt) error {
+	return finishing{open, path, size, from}.run(ctx)
+}
+
 // A finishing makes durable what was written to a remote file, closes it, and
 // compares its size, in one round trip. Some servers write in earnest, and
 // report a full disk, only when a file is closed.
 type finishing struct {
-	open []lane
+	open []File
 	path string
 	size int64       // that the file must have
 	from io.ReaderAt // if not nil, the whole content, which is written before and fits into a packet
@@ -49,14 +57,14 @@ func (f finishing) run(ctx context.Context) error {
 		began = time.Now()
 	}
 	a, err := first.attrsOf(ctx, look)
-	if err == nil && sizeIs(a, f.size) == nil {
+	if err == nil && SizeIs(a, f.size) == nil {
 		return nil
 	}
 	// Perhaps the server has looked before it was done.
-	if a, err = first.stat(ctx, f.path); err != nil {
+	if a, err = first.Stat(ctx, f.path); err != nil {
 		return fmt.Errorf("the size of what was written: %w", err)
 	}
-	return sizeIs(a, f.size)
+	return SizeIs(a, f.size)
 }
 
 // closeOthers sends the requests that close the further lanes.
@@ -64,7 +72,7 @@ func (f finishing) closeOthers() ([]*call, error) {
 	var calls []*call
 	for _, l := range f.open[1:] {
 		cl := newCall(nil)
-		if err := l.send(pathPacket(fxpClose, l.handle), cl); err != nil {
+		if err := l.send(pathPacket(fxpClose, l.Handle), cl); err != nil {
 			return nil, err
 		}
 		calls = append(calls, cl)
@@ -75,22 +83,22 @@ func (f finishing) closeOthers() ([]*call, error) {
 // send sends the requests about the first lane.
 func (f finishing) send(ctx context.Context) ([]*call, error) {
 	first := f.open[0]
-	text := texts.Get().(*[]byte)
-	defer texts.Put(text)
+	text := Texts.Get().(*[]byte)
+	defer Texts.Put(text)
 	b := batch{text: (*text)[:0]}
 	if f.from != nil && f.size > 0 {
 		if err := f.addContent(&b); err != nil {
-			(&crew{lanes: f.open[:1]}).close(ctx)
+			(&Workers{Files: f.open[:1]}).Close(ctx)
 			return nil, err
 		}
 	}
 	if first.canSync() {
-		b.add(syncPacket(first.handle), nil)
+		b.add(syncPacket(first.Handle), nil)
 	}
-	b.add(pathPacket(fxpClose, first.handle), nil)
+	b.add(pathPacket(fxpClose, first.Handle), nil)
 	b.add(pathPacket(fxpStat, f.path), nil)
 	*text = b.text
-	return b.send(first.client)
+	return b.send(first.Client)
 }
 
 // addContent adds the request that writes all of the file.
@@ -101,10 +109,10 @@ func (f finishing) addContent(b *batch) error {
 	p := packet(b.text[begin : begin+9])
 	clear(p)
 	p[4] = fxpWrite
-	p = p.string(f.open[0].handle).uint64(0).uint32(uint32(n))
+	p = p.string(f.open[0].Handle).uint64(0).uint32(uint32(n))
 	data := p[len(p) : len(p)+n]
 	if got, err := f.from.ReadAt(data, 0); got < n && err == io.EOF {
-		return errShrank
+		return ErrShrank
 	} else if got < n {
 		return err
 	}

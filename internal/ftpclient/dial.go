@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"context"
@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -25,62 +24,49 @@ import (
 // Connection.ConnectTimeout.
 var errConnectTimeout = errors.New("the server was not ready in time")
 
-// dial opens a session.
-func dial(ctx context.Context, job *courier.Context, id string, c Connection) (*session, error) {
-	s := &session{id: id, addr: c.address(), redact: job.Redact}
-	fault := func(err error) error { return s.fault("connect", "", err) }
-	c, err := c.withDefaults()
-	if err != nil {
-		return nil, fault(courier.Permanent(err))
-	}
-	s.c = c
-	if s.password, err = remote.Secret(ctx, job, "password", c.Password); err == nil {
-		err = courier.Permanent(checkArgument("password", s.password))
-	}
-	if err != nil {
-		return nil, fault(err)
-	}
-	key, err := remote.Secret(ctx, job, "client_key", c.ClientKey)
-	if err != nil {
-		return nil, fault(err)
-	}
-	if s.tls, err = c.tlsConfig(key); err != nil {
-		return nil, fault(courier.Permanent(err))
+// Dial logs in at an FTP server. It tries once more where the server hangs up in
+// place of an answer to the login. The end of ctx ends Dial; c.ConnectTimeout does
+// too.
+func Dial(ctx context.Context, c Config) (*Conn, error) {
+	s := &Conn{c: c}
+	var err error
+	if s.tls, err = c.tlsConfig(); err != nil {
+		return nil, failure.Permanent(err)
 	}
 	err = s.connect(ctx)
 	if isHungUp(err) && ctx.Err() == nil {
 		err = refusedTwice(s.connect(ctx))
 	}
 	if err != nil {
-		return nil, fault(err)
+		return nil, err
 	}
-	s.report(job)
+	s.report()
 	return s, nil
 }
 
 // connect begins the session, the first time or again after its end. It leaves
 // nothing open unless it succeeds.
-func (s *session) connect(ctx context.Context) error {
+func (s *Conn) connect(ctx context.Context) error {
 	timeout, cancel := context.WithTimeoutCause(ctx, s.c.ConnectTimeout,
 		fmt.Errorf("%w, which is %v (connect_timeout_seconds)", errConnectTimeout, s.c.ConnectTimeout))
 	defer cancel()
-	conn, err := s.dialTo(timeout, s.addr)
+	conn, err := s.dialTo(timeout, s.c.Addr)
 	if err != nil {
 		return connerr.Ended(timeout, connerr.Presentable(err))
 	}
 	s.begin(conn)
-	stop := context.AfterFunc(timeout, func() { s.end(context.Cause(timeout)) })
+	stop := context.AfterFunc(timeout, func() { s.End(context.Cause(timeout)) })
 	err = s.login(timeout)
 	if !stop() && err == nil {
 		err = context.Cause(timeout)
 	}
 	if err != nil {
-		s.end(err)
+		s.End(err)
 	}
 	return connerr.Ended(timeout, err)
 }
 
-func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
+func (s *Conn) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 	if s.c.Dial != nil {
 		return s.c.Dial(ctx, "tcp", addr)
 	}
@@ -89,8 +75,8 @@ func (s *session) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 
 // login takes the connection to the point at which commands about files can be
 // sent. Credentials follow only when the connection is as safe as it has to be.
-func (s *session) login(ctx context.Context) error {
-	if s.c.Security == securityImplicit {
+func (s *Conn) login(ctx context.Context) error {
+	if s.c.Security == SecurityImplicit {
 		if err := s.secure(ctx); err != nil {
 			return err
 		}
@@ -98,10 +84,10 @@ func (s *session) login(ctx context.Context) error {
 	if err := s.greet(ctx); err != nil {
 		return err
 	}
-	if s.c.Security == securityExplicit {
+	if s.c.Security == SecurityExplicit {
 		if _, err := s.command(ctx, "AUTH", "TLS"); err != nil {
-			if isReply(err) {
-				return courier.Permanent(fmt.Errorf(`the server offers no TLS (AUTH TLS); have that changed, or if there is none but in plain sight, set security to "none": %w`, err))
+			if IsReply(err) {
+				return failure.Permanent(fmt.Errorf(`the server offers no TLS (AUTH TLS); have that changed, or if there is none but in plain sight, set security to "none": %w`, err))
 			}
 			return err
 		}
@@ -115,11 +101,11 @@ func (s *session) login(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-func (s *session) greet(ctx context.Context) error {
+func (s *Conn) greet(ctx context.Context) error {
 	for range maxMarks {
 		r, err := s.hear(ctx)
 		switch {
-		case isReply(err):
+		case IsReply(err):
 			return fmt.Errorf("the server takes no connections: %w", err)
 		case err != nil:
 			return err
@@ -132,59 +118,59 @@ func (s *session) greet(ctx context.Context) error {
 }
 
 // secure encrypts the connection.
-func (s *session) secure(ctx context.Context) error {
+func (s *Conn) secure(ctx context.Context) error {
 	if n := s.line.r.Buffered(); n > 0 {
 		return broken("it sends %d bytes in plain sight after encryption was agreed on, as an attacker on the way would", n)
 	}
-	conn := tls.Client(s.conn, s.tls)
+	conn := tls.Client(s.net, s.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return s.explainTLS(connerr.Ended(ctx, err))
 	}
-	s.line = newLine(conn, s.redact)
+	s.line = newControlConn(conn, s.c.Redact)
 	s.state = conn.ConnectionState()
 	return nil
 }
 
 // explainTLS says what to do about a handshake that failed.
-func (s *session) explainTLS(err error) error {
+func (s *Conn) explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	var verify *tls.CertificateVerificationError
 	var name x509.HostnameError
 	switch {
 	case errors.As(err, &name):
 		names := name.Certificate.DNSNames
-		return courier.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
+		return failure.Permanent(fmt.Errorf("the server's certificate is not trusted: it was issued for %s and not for %s; its SHA-256 is %s; if the server's operator confirms that, set server_name to a name in it",
 			safename.Quote(strings.Join(names[:min(len(names), 10)], ", ")), safename.Quote(name.Host), fingerprint(name.Certificate)))
-	case errors.As(err, &record) && s.c.Security == securityImplicit:
-		return courier.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, connerr.Presentable(err)))
+	case errors.As(err, &record) && s.c.Security == SecurityImplicit:
+		return failure.Permanent(fmt.Errorf(`what answers does not speak TLS from the first byte; perhaps security must be "explicit", with port 21: %w`, connerr.Presentable(err)))
 	case errors.As(err, &verify):
 		print := "none"
 		if len(verify.UnverifiedCertificates) > 0 {
 			print = fingerprint(verify.UnverifiedCertificates[0])
 		}
-		return courier.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, connerr.Presentable(verify.Err)))
-	case courier.IsPermanent(err):
+		return failure.Permanent(fmt.Errorf(`the server's certificate is not trusted; its SHA-256 is %s; if the server's operator confirms that, put it into pinned_certificates and set certificate_policy to "pinned", or put the authority's certificate into authorities: %w`, print, connerr.Presentable(verify.Err)))
+	case failure.IsPermanent(err):
 		return err
 	}
 	return fmt.Errorf("TLS: %w", connerr.Presentable(err))
 }
 
 // identify logs in.
-func (s *session) identify(ctx context.Context) error {
+func (s *Conn) identify(ctx context.Context) error {
 	r, err := s.command(ctx, "USER", s.c.Username)
 	if err == nil && r.code >= 300 {
-		r, err = s.command(ctx, "PASS", s.password)
+		r, err = s.command(ctx, "PASS", s.c.Password)
 	}
 	if err == nil && r.code == 332 {
-		return courier.Permanent(errors.New("the server asks for an account (ACCT) besides the password, which is not supported; ask its operator for another login"))
+		return failure.Permanent(errors.New("the server asks for an account (ACCT) besides the password, which is not supported; ask its operator for another login"))
 	}
 	if err == nil && r.code >= 300 {
-		return courier.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.redact(r.text()))))
+		return failure.Permanent(fmt.Errorf("the server asks for more than a password: %d %s", r.code, safename.Quote(s.c.Redact(r.text()))))
 	}
 	if lost, ok := errors.AsType[*connerr.LostError](err); ok && ctx.Err() == nil {
 		return s.lostAtLogin(lost)
 	}
-	refusal, ok := errors.AsType[*replyError](err)
+	refusal, ok := errors.AsType[*ReplyError](err)
 	if !ok {
 		return err
 	}
@@ -193,12 +179,12 @@ func (s *session) identify(ctx context.Context) error {
 
 // refused is the error of a login that the server refuses. Only what says that
 // the server has no room may pass.
-func (s *session) refused(r *replyError) error {
+func (s *Conn) refused(r *ReplyError) error {
 	err := fmt.Errorf("the server refuses the login of user %s; check username and password: %w", safename.Quote(s.c.Username), r)
-	if r.code != 430 && (r.code < 500 || r.passing()) && !aboutAccount(r.text) {
+	if r.Code != 430 && (r.Code < 500 || r.Passing()) && !aboutAccount(r.text) {
 		return err
 	}
-	return courier.Permanent(courier.LoginRefused(err))
+	return failure.Permanent(failure.LoginRefused(err))
 }
 
 // aboutAccount reports whether the words of a server are about the login and not
@@ -215,7 +201,7 @@ func aboutAccount(text string) bool {
 
 // lostAtLogin is the error of a session that the server has ended in place of an
 // answer to the credentials.
-func (s *session) lostAtLogin(lost *connerr.LostError) error {
+func (s *Conn) lostAtLogin(lost *connerr.LostError) error {
 	if ended, ok := errors.AsType[*endedError](lost.Err); ok && aboutAccount(ended.said.text) {
 		return s.refused(ended.said)
 	}
@@ -244,26 +230,26 @@ func isHungUp(err error) bool {
 // not happen.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return failure.Permanent(failure.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
 	}
 	return err
 }
 
 // settle agrees on how files are transferred.
-func (s *session) settle(ctx context.Context) error {
-	if s.c.Security != securityNone {
+func (s *Conn) settle(ctx context.Context) error {
+	if s.c.Security != SecurityNone {
 		_, err := s.command(ctx, "PBSZ", "0")
 		if err == nil {
 			_, err = s.command(ctx, "PROT", "P")
 		}
-		if isReply(err) {
-			return courier.Permanent(fmt.Errorf("the server would send content in plain sight (PROT P): %w", err))
+		if IsReply(err) {
+			return failure.Permanent(fmt.Errorf("the server would send content in plain sight (PROT P): %w", err))
 		} else if err != nil {
 			return err
 		}
 	}
 	r, err := s.command(ctx, "FEAT", "")
-	if err != nil && !isReply(err) {
+	if err != nil && !IsReply(err) {
 		return err
 	}
 	s.features = make(map[string]string)
@@ -272,7 +258,7 @@ func (s *session) settle(ctx context.Context) error {
 		s.features[strings.ToUpper(name)] = rest
 	}
 	if s.has("UTF8") {
-		if _, err := s.command(ctx, "OPTS", "UTF8 ON"); err != nil && !isReply(err) {
+		if _, err := s.command(ctx, "OPTS", "UTF8 ON"); err != nil && !IsReply(err) {
 			return err
 		}
 	}
@@ -282,27 +268,26 @@ func (s *session) settle(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) has(feature string) bool {
+func (s *Conn) has(feature string) bool {
 	_, ok := s.features[feature]
 	return ok
 }
 
 // report writes down what was agreed on, and collects what to warn about.
-func (s *session) report(job *courier.Context) {
-	log := job.Log().With("connection", s.id, "host", s.addr)
+func (s *Conn) report() {
 	attrs := []any{"server", safename.Quote(s.banner), "security", s.c.Security}
-	if s.c.Security == securityNone {
-		s.warnings = append(s.warnings, `the connection is not encrypted (security "none"): whoever controls the network can read and change everything, credentials included`)
+	if s.c.Security == SecurityNone {
+		s.given = append(s.given, `the connection is not encrypted (security "none"): whoever controls the network can read and change everything, credentials included`)
 	} else {
 		attrs = append(attrs, "tls", tls.VersionName(s.state.Version), "cipher", tls.CipherSuiteName(s.state.CipherSuite))
 		attrs = append(attrs, safehttp.Certificate(s.state.PeerCertificates[0])...)
 	}
-	s.facts = attrs
-	if s.c.CertificatePolicy == policyInsecure {
-		s.warnings = append(s.warnings, "the server's certificate "+fingerprint(s.state.PeerCertificates[0])+
+	s.known = attrs
+	if s.c.CertificatePolicy == PolicyInsecure {
+		s.given = append(s.given, "the server's certificate "+fingerprint(s.state.PeerCertificates[0])+
 			` is not checked (certificate_policy "insecure"): whoever controls the network can read and change everything`)
 	}
-	log.Debug("connected", attrs...)
+	s.c.Log.Debug("connected", attrs...)
 }
 
 // fingerprint is the SHA-256 of a certificate.
@@ -314,7 +299,7 @@ func fingerprint(c *x509.Certificate) string {
 // tlsConfig returns the configuration for the connections of one session. It
 // has a cache of its own: many servers demand that connections for content
 // resume the TLS session of the commands.
-func (c Connection) tlsConfig(key string) (*tls.Config, error) {
+func (c Config) tlsConfig() (*tls.Config, error) {
 	versions := map[string]uint16{"": 0, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 	config := &tls.Config{
 		ServerName:         c.ServerName,
@@ -334,18 +319,18 @@ func (c Connection) tlsConfig(key string) (*tls.Config, error) {
 			return nil, errors.New("authorities hold no certificate in PEM form")
 		}
 	}
-	if key != "" {
-		pair, err := tls.X509KeyPair([]byte(c.ClientCertificate), []byte(key))
+	if c.ClientKey != "" {
+		pair, err := tls.X509KeyPair([]byte(c.ClientCertificate), []byte(c.ClientKey))
 		if err != nil {
 			return nil, errors.New("client_certificate and client_key can't be read, or don't belong together; both must be in PEM form, the key without a passphrase")
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	if c.CertificatePolicy == policySystem || c.CertificatePolicy == "" {
+	if c.CertificatePolicy == PolicySystem || c.CertificatePolicy == "" {
 		return config, nil
 	}
 	config.InsecureSkipVerify = true
-	if c.CertificatePolicy == policyPinned {
+	if c.CertificatePolicy == PolicyPinned {
 		pins, err := c.pins()
 		if err != nil {
 			return nil, err
@@ -356,7 +341,7 @@ func (c Connection) tlsConfig(key string) (*tls.Config, error) {
 }
 
 // pins returns the fingerprints in one spelling.
-func (c Connection) pins() ([]string, error) {
+func (c Config) pins() ([]string, error) {
 	var pins []string
 	for _, p := range c.PinnedCertificates {
 		digits := strings.ToLower(strings.ReplaceAll(p, ":", ""))
@@ -370,17 +355,17 @@ func (c Connection) pins() ([]string, error) {
 
 func checkPin(state tls.ConnectionState, pins []string) error {
 	if got := fingerprint(state.PeerCertificates[0]); !slices.Contains(pins, got) {
-		return courier.Permanent(fmt.Errorf("the server's certificate has the SHA-256 %s, which is not among pinned_certificates; if the server's operator confirms that it was changed, add it", got))
+		return failure.Permanent(fmt.Errorf("the server's certificate has the SHA-256 %s, which is not among pinned_certificates; if the server's operator confirms that it was changed, add it", got))
 	}
 	return nil
 }
 
 // begin makes conn the session's connection.
-func (s *session) begin(conn net.Conn) {
+func (s *Conn) begin(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conn = newLiveConn(conn, s.c.OperationTimeout)
-	s.line = newLine(s.conn, s.redact)
+	s.net = newLiveConn(conn, s.c.OperationTimeout)
+	s.line = newControlConn(s.net, s.c.Redact)
 	s.data, s.dead, s.home = nil, nil, ""
 	s.began = time.Now()
 }

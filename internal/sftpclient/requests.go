@@ -1,7 +1,9 @@
-package sftp
+package sftpclient
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 )
 
 // The requests. Paths and handles are sent as they are; an error is either a
@@ -10,7 +12,7 @@ import (
 
 func pathPacket(typ byte, path string) packet { return newPacket(typ, len(path)+16).string(path) }
 
-func (c *client) realpath(ctx context.Context, path string) (string, error) {
+func (c *Client) Realpath(ctx context.Context, path string) (string, error) {
 	s, err := c.do(ctx, pathPacket(fxpRealpath, path), fxpName)
 	if err != nil {
 		return "", err
@@ -25,42 +27,42 @@ func (c *client) realpath(ctx context.Context, path string) (string, error) {
 	return name, nil
 }
 
-// stat follows links at the end of the path, lstat does not.
-func (c *client) stat(ctx context.Context, path string) (attrs, error) {
+// Stat follows links at the end of the path, lstat does not.
+func (c *Client) Stat(ctx context.Context, path string) (Attrs, error) {
 	return c.attrs(ctx, pathPacket(fxpStat, path))
 }
 
-func (c *client) lstat(ctx context.Context, path string) (attrs, error) {
+func (c *Client) Lstat(ctx context.Context, path string) (Attrs, error) {
 	return c.attrs(ctx, pathPacket(fxpLstat, path))
 }
 
-func (c *client) attrs(ctx context.Context, p packet) (attrs, error) {
+func (c *Client) attrs(ctx context.Context, p packet) (Attrs, error) {
 	s, err := c.do(ctx, p, fxpAttrs)
 	if err != nil {
-		return attrs{}, err
+		return Attrs{}, err
 	}
 	return c.scanAttrs(s)
 }
 
 // attrsOf is the answer to a request for attributes that was sent.
-func (c *client) attrsOf(ctx context.Context, cl *call) (attrs, error) {
+func (c *Client) attrsOf(ctx context.Context, cl *call) (Attrs, error) {
 	s, err := c.expect(ctx, cl, fxpAttrs)
 	if err != nil {
-		return attrs{}, err
+		return Attrs{}, err
 	}
 	return c.scanAttrs(s)
 }
 
-func (c *client) scanAttrs(s *scanner) (attrs, error) {
+func (c *Client) scanAttrs(s *scanner) (Attrs, error) {
 	a := s.attrs()
 	if s.bad {
-		return attrs{}, c.broken("the attributes of a file are damaged")
+		return Attrs{}, c.broken("the attributes of a file are damaged")
 	}
 	return a, nil
 }
 
-// open opens a file with the flags of the protocol and returns its handle.
-func (c *client) open(ctx context.Context, path string, flags uint32) (string, error) {
+// Open opens a file with the flags of the protocol and returns its handle.
+func (c *Client) Open(ctx context.Context, path string, flags uint32) (string, error) {
 	return c.handle(ctx, openPacket(path, flags))
 }
 
@@ -68,11 +70,11 @@ func openPacket(path string, flags uint32) packet {
 	return pathPacket(fxpOpen, path).uint32(flags).uint32(0) // no attributes: the server's defaults
 }
 
-func (c *client) opendir(ctx context.Context, path string) (string, error) {
+func (c *Client) opendir(ctx context.Context, path string) (string, error) {
 	return c.handle(ctx, pathPacket(fxpOpendir, path))
 }
 
-func (c *client) handle(ctx context.Context, p packet) (string, error) {
+func (c *Client) handle(ctx context.Context, p packet) (string, error) {
 	s, err := c.do(ctx, p, fxpHandle)
 	if err != nil {
 		return "", err
@@ -81,7 +83,7 @@ func (c *client) handle(ctx context.Context, p packet) (string, error) {
 }
 
 // handleOf is the answer to a request for a handle that was sent.
-func (c *client) handleOf(ctx context.Context, cl *call) (string, error) {
+func (c *Client) handleOf(ctx context.Context, cl *call) (string, error) {
 	s, err := c.expect(ctx, cl, fxpHandle)
 	if err != nil {
 		return "", err
@@ -89,7 +91,7 @@ func (c *client) handleOf(ctx context.Context, cl *call) (string, error) {
 	return c.scanHandle(s)
 }
 
-func (c *client) scanHandle(s *scanner) (string, error) {
+func (c *Client) scanHandle(s *scanner) (string, error) {
 	h := s.string()
 	if s.bad || len(h) > 256 {
 		return "", c.broken("the handle of a file is damaged")
@@ -97,20 +99,20 @@ func (c *client) scanHandle(s *scanner) (string, error) {
 	return h, nil
 }
 
-func (c *client) close(ctx context.Context, handle string) error {
+func (c *Client) close(ctx context.Context, handle string) error {
 	_, err := c.do(ctx, pathPacket(fxpClose, handle), fxpStatus)
 	return err
 }
 
 // readdir returns the next entries of a directory and how many bytes they
 // took. At the end its error is the status for that.
-func (c *client) readdir(ctx context.Context, handle string) ([]entry, int, error) {
+func (c *Client) readdir(ctx context.Context, handle string) ([]Entry, int, error) {
 	s, err := c.do(ctx, pathPacket(fxpReaddir, handle), fxpName)
 	if err != nil {
 		return nil, 0, err
 	}
 	size := len(s.rest)
-	var entries []entry
+	var entries []Entry
 	for range s.uint32() {
 		e := s.entry()
 		if s.bad {
@@ -121,37 +123,37 @@ func (c *client) readdir(ctx context.Context, handle string) ([]entry, int, erro
 	return entries, size, nil
 }
 
-func (c *client) remove(ctx context.Context, path string) error {
+func (c *Client) Remove(ctx context.Context, path string) error {
 	_, err := c.do(ctx, pathPacket(fxpRemove, path), fxpStatus)
 	return err
 }
 
-// setAttrs changes the permissions and times that a has.
-func (c *client) setAttrs(ctx context.Context, path string, a attrs) error {
-	p := pathPacket(fxpSetstat, path).uint32(a.flags & (attrPermissions | attrTimes))
-	if a.flags&attrPermissions != 0 {
-		p = p.uint32(a.mode)
+// SetAttrs changes the permissions and times that a has.
+func (c *Client) SetAttrs(ctx context.Context, path string, a Attrs) error {
+	p := pathPacket(fxpSetstat, path).uint32(a.Flags & (AttrPermissions | AttrTimes))
+	if a.Flags&AttrPermissions != 0 {
+		p = p.uint32(a.Mode)
 	}
-	if a.flags&attrTimes != 0 {
-		p = p.uint32(a.mtime).uint32(a.mtime)
+	if a.Flags&AttrTimes != 0 {
+		p = p.uint32(a.Mtime).uint32(a.Mtime)
 	}
 	_, err := c.do(ctx, p, fxpStatus)
 	return err
 }
 
-// mkdir makes a directory with the server's default permissions.
-func (c *client) mkdir(ctx context.Context, path string) error {
+// Mkdir makes a directory with the server's default permissions.
+func (c *Client) Mkdir(ctx context.Context, path string) error {
 	_, err := c.do(ctx, pathPacket(fxpMkdir, path).uint32(0), fxpStatus)
 	return err
 }
 
-func (c *client) rmdir(ctx context.Context, path string) error {
+func (c *Client) Rmdir(ctx context.Context, path string) error {
 	_, err := c.do(ctx, pathPacket(fxpRmdir, path), fxpStatus)
 	return err
 }
 
-// rename is meant to fail if the new path exists; not all servers comply.
-func (c *client) rename(ctx context.Context, oldpath, newpath string) error {
+// Rename is meant to fail if the new path exists; not all servers comply.
+func (c *Client) Rename(ctx context.Context, oldpath, newpath string) error {
 	_, err := c.do(ctx, renamePacket(oldpath, newpath), fxpStatus)
 	return err
 }
@@ -160,8 +162,8 @@ func renamePacket(oldpath, newpath string) packet {
 	return pathPacket(fxpRename, oldpath).string(newpath)
 }
 
-// canReplace reports whether the server offers that a renaming replaces a file.
-func (c *client) canReplace() bool { return c.ext[extPosixRename] == "1" }
+// CanReplace reports whether the server offers that a renaming replaces a file.
+func (c *Client) CanReplace() bool { return c.ext[extPosixRename] == "1" }
 
 // replacePacket renames and atomically replaces what has the new path.
 func replacePacket(oldpath, newpath string) packet {
@@ -169,14 +171,14 @@ func replacePacket(oldpath, newpath string) packet {
 }
 
 // canSync reports whether the server offers fsync.
-func (c *client) canSync() bool { return c.ext[extFsync] == "1" }
+func (c *Client) canSync() bool { return c.ext[extFsync] == "1" }
 
 // syncPacket makes what was written durable, where the server offers that.
 func syncPacket(handle string) packet { return pathPacket(fxpExtended, extFsync).string(handle) }
 
 // unlessUnsupported forgives a server that has advertised what it doesn't do.
 func unlessUnsupported(err error) error {
-	if s, ok := err.(*statusError); ok && s.code == statusUnsupported {
+	if s, ok := err.(*StatusError); ok && s.Code == StatusUnsupported {
 		return nil
 	}
 	return err
@@ -184,4 +186,26 @@ func unlessUnsupported(err error) error {
 
 func readPacket(handle string, off int64, n int) packet {
 	return newPacket(fxpRead, len(handle)+16).string(handle).uint64(uint64(off)).uint32(uint32(n))
+}
+
+// RenameAndStat renames, and looks if the old name is gone, in one round trip. With
+// replace, an existing file with the new path is replaced atomically, where
+// canReplace is true.
+func (c *Client) RenameAndStat(ctx context.Context, from, to string, replace bool) (gone bool, err error) {
+	p := renamePacket(from, to)
+	if replace {
+		p = replacePacket(from, to)
+	}
+	var b batch
+	b.add(p, nil)
+	b.add(pathPacket(fxpLstat, from), nil)
+	calls, err := b.send(c)
+	if err == nil {
+		_, err = c.expect(ctx, calls[0], fxpStatus)
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = c.attrsOf(ctx, calls[1])
+	return errors.Is(err, fs.ErrNotExist), nil
 }

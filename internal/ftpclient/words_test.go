@@ -1,4 +1,4 @@
-package ftp
+package ftpclient
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestWordsConcealSecrets(t *testing.T) {
 			}()
 			var secrets courier.Redactor
 			secrets.Add("acme", password)
-			l := newLine(ours, secrets.Redact)
+			l := newControlConn(ours, secrets.Redact)
 			_, err := l.receive()
 			if err == nil {
 				err = l.send("NOOP", "")

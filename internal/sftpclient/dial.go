@@ -1,4 +1,4 @@
-package sftp
+package sftpclient
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +13,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -23,27 +22,20 @@ import (
 // Connection.ConnectTimeout.
 var errConnectTimeout = errors.New("the server was not ready in time")
 
-// dial opens a session.
-func dial(ctx context.Context, job *courier.Context, all Connections, id string, c Connection) (*session, error) {
-	return dialVia(ctx, job, all, id, c, true)
-}
+// Dial logs in at an SSH server and begins SFTP. It tries once more where the server
+// hangs up in place of an answer to the login, and where it has a host key of
+// another type. The end of ctx ends Dial; c.ConnectTimeout does too.
+func Dial(ctx context.Context, c Config) (*Conn, error) { return dialSSH(ctx, c, true) }
 
-// dialVia opens a session, or with files false only the SSH connection of one
-// that others are reached through. Above are the ids of the connections that
-// wait for this one.
-func dialVia(ctx context.Context, job *courier.Context, all Connections, id string, c Connection, files bool, above ...string) (*session, error) {
-	s := &session{id: id, addr: c.address(), speaks: files, redact: job.Redact, limits: c.limits()}
-	fault := func(err error) error { return s.fault("connect", "", err) }
-	c, err := c.withDefaults()
+// DialJump logs in at an SSH server through which others are reached; see
+// [conn.Tunnel]. SFTP is not begun.
+func DialJump(ctx context.Context, c Config) (*Conn, error) { return dialSSH(ctx, c, false) }
+
+func dialSSH(ctx context.Context, c Config, files bool) (*Conn, error) {
+	s := &Conn{addr: c.Addr, speaks: files, redact: c.Redact}
+	config, check, done, err := c.clientConfig(ctx, s)
 	if err != nil {
-		return nil, fault(courier.Permanent(err))
-	}
-	if c.Jump != "" {
-		c.Dial = through(job, all, c.Jump, append(above, id))
-	}
-	config, check, done, err := c.clientConfig(ctx, job, s)
-	if err != nil {
-		return nil, fault(err)
+		return nil, err
 	}
 	defer done()
 	timeout, cancel := context.WithTimeoutCause(ctx, c.ConnectTimeout,
@@ -61,15 +53,15 @@ func dialVia(ctx context.Context, job *courier.Context, all Connections, id stri
 	if check.mayRetry(err) && len(check.seen) > 0 {
 		err = check.refusal()
 	}
-	if err == nil && !job.DryRun() {
+	if err == nil && !c.ForgetHostKey {
 		if err = check.remember(timeout); err != nil {
 			s.Close()
 		}
 	}
 	if err != nil {
-		return nil, fault(connerr.Ended(timeout, err))
+		return nil, connerr.Ended(timeout, err)
 	}
-	s.report(job.Log(), check)
+	s.report(c.Log, check)
 	return s, nil
 }
 
@@ -92,7 +84,7 @@ func isHungUp(err error) bool {
 // not happen, and some tell nothing else of an account that has expired.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return failure.Permanent(failure.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
 	}
 	return err
 }
@@ -106,19 +98,19 @@ func (h *hostKeyCheck) mayRetry(err error) bool {
 
 // clientConfig prepares what all handshakes have in common.
 // The function that it returns ends what is needed for the login only.
-func (c Connection) clientConfig(ctx context.Context, job *courier.Context, s *session) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
+func (c Config) clientConfig(ctx context.Context, s *Conn) (*ssh.ClientConfig, *hostKeyCheck, func(), error) {
 	algorithms, err := c.Algorithms.resolve()
 	if err != nil {
-		return nil, nil, nil, courier.Permanent(err)
+		return nil, nil, nil, failure.Permanent(err)
 	}
 	check, err := c.hostKeyCheck(algorithms.HostKeys)
 	if err != nil {
-		return nil, nil, nil, courier.Permanent(err)
+		return nil, nil, nil, failure.Permanent(err)
 	}
 	if err := check.recall(ctx, c.TrustOnFirstUse); err != nil {
 		return nil, nil, nil, err
 	}
-	auth, done, err := c.auth(ctx, job, s)
+	auth, done, err := c.auth(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -137,59 +129,57 @@ func (c Connection) clientConfig(ctx context.Context, job *courier.Context, s *s
 }
 
 // connect makes one attempt. It leaves nothing open unless it succeeds.
-func (s *session) connect(ctx context.Context, c Connection, config *ssh.ClientConfig, check *hostKeyCheck) error {
+func (s *Conn) connect(ctx context.Context, c Config, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	conn, err := c.Dial(ctx, "tcp", s.addr)
-	if isFault(err) {
-		return err // of the connection in between
-	} else if err != nil {
-		return connerr.Presentable(err)
+	if err != nil {
+		return err
 	}
-	s.conn = newLiveConn(conn)
-	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
+	s.net = newLiveConn(conn)
+	stop := context.AfterFunc(ctx, func() { s.net.Close() })
 	err = s.handshake(c, config, check)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		s.conn.Close()
+		s.net.Close()
 		s.running.Wait()
 		return err
 	}
-	s.serve(*c.KeepAlive)
+	s.serve(c.KeepAlive)
 	return nil
 }
 
 // handshake takes the connection through SSH's and SFTP's beginnings.
-func (s *session) handshake(c Connection, config *ssh.ClientConfig, check *hostKeyCheck) error {
+func (s *Conn) handshake(c Config, config *ssh.ClientConfig, check *hostKeyCheck) error {
 	check.err = nil
 	s.offered = nil
-	conn, channels, requests, err := ssh.NewClientConn(s.conn, s.addr, config)
+	sshConn, opened, requests, err := ssh.NewClientConn(s.net, s.addr, config)
 	if err != nil {
 		return s.handshakeError(err, config.User, check)
 	}
-	s.ssh = conn
+	s.ssh = sshConn
 	ended := make(chan struct{})
 	s.ended = ended
 	s.running.Go(func() {
-		conn.Wait()
+		sshConn.Wait()
 		close(ended)
 	})
 	s.running.Go(func() { ssh.DiscardRequests(requests) })
 	s.running.Go(func() {
-		for ch := range channels {
+		for ch := range opened {
 			ch.Reject(ssh.Prohibited, "no channels are accepted")
 		}
 	})
 	s.silence = c.OperationTimeout
-	s.lanes = lanes{width: c.Channels, opening: newToken()}
-	live := s.conn
-	f := newFate(func() { live.Close() })
-	s.client = nil
+	s.channels = channels{width: c.Channels, opening: NewToken()}
+	live := s.net
+	f := newConnState(func() { live.Close() })
+	s.Client = nil
 	if !s.speaks {
-		s.client = &client{fate: f}
+		s.Client = &Client{connState: f}
 		return nil
 	}
-	s.client, err = s.openClient(f)
+	s.Client, err = s.openClient(f)
 	return err
 }
 
@@ -214,7 +204,7 @@ func openChannel(conn ssh.Conn, ended <-chan struct{}, kind string, extra []byte
 }
 
 // openClient opens a channel with SFTP on it.
-func (s *session) openClient(f *fate) (*client, error) {
+func (s *Conn) openClient(f *connState) (*Client, error) {
 	ch, requests, err := openChannel(s.ssh, s.ended, "session", nil)
 	if err != nil {
 		if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
@@ -230,11 +220,11 @@ func (s *session) openClient(f *fate) (*client, error) {
 	case err != nil:
 		err = s.explainLost(err)
 	case !ok:
-		err = courier.Permanent(errors.New("the account may not use SFTP: the server refuses the subsystem; ask the server's operator"))
+		err = failure.Permanent(errors.New("the account may not use SFTP: the server refuses the subsystem; ask the server's operator"))
 	}
-	var c *client
+	var c *Client
 	if err == nil {
-		c, err = newClient(ch, f, s.silence, s.explainLost, s.client)
+		c, err = newClient(ch, f, s.silence, s.explainLost, s.Client)
 	}
 	if err != nil {
 		ch.Close()
@@ -247,10 +237,10 @@ func (s *session) openClient(f *fate) (*client, error) {
 }
 
 // serve starts what serves the connection from now on.
-func (s *session) serve(keepAlive time.Duration) {
-	s.conn.roll(keepAliveMisses * keepAlive)
+func (s *Conn) serve(keepAlive time.Duration) {
+	s.net.roll(keepAliveMisses * keepAlive)
 	if s.speaks {
-		s.running.Go(s.client.receive)
+		s.running.Go(s.Client.receive)
 	}
 	if keepAlive > 0 {
 		s.running.Go(func() { s.keepAlive(keepAlive) })
@@ -259,7 +249,7 @@ func (s *session) serve(keepAlive time.Duration) {
 
 // loggingIn is an [ssh.ClientAuthCallback]. It notes that credentials are about
 // to be sent, and to whom.
-func (s *session) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+func (s *Conn) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	if s.offered == nil {
 		s.offered = append([]string{}, a.AllowedMethods...)
 	}
@@ -267,7 +257,7 @@ func (s *session) loggingIn(a *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 }
 
 // handshakeError explains why SSH's handshake or the login did not succeed.
-func (s *session) handshakeError(err error, user string, check *hostKeyCheck) error {
+func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error {
 	if check.err != nil {
 		return check.err
 	}
@@ -275,13 +265,13 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 		err = &worded{s.redact(text), err} // the server's words may repeat the password
 	}
 	if errors.Is(err, errQuestions) {
-		return courier.Permanent(fmt.Errorf("%w to log in user %s; use an account that logs in with a password or key alone", errQuestions, safename.Quote(user)))
+		return failure.Permanent(fmt.Errorf("%w to log in user %s; use an account that logs in with a password or key alone", errQuestions, safename.Quote(user)))
 	}
 	if n, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err); ok {
 		text := fmt.Sprintf("no common algorithm for the %s: the server offers only %s, which is considered weak or is unknown; "+
 			"if the operator can't change that, name one in the connection's algorithms",
 			n.What, safename.Quote(strings.Join(n.RequestedAlgorithms, ", ")))
-		return courier.Permanent(&worded{text, n})
+		return failure.Permanent(&worded{text, n})
 	}
 	// What the library says itself begins so; the rest comes from the connection.
 	told := strings.HasPrefix(strings.TrimPrefix(err.Error(), "ssh: handshake failed: "), "ssh: ")
@@ -291,33 +281,32 @@ func (s *session) handshakeError(err error, user string, check *hostKeyCheck) er
 		if len(s.offered) > 0 {
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
-		return courier.Permanent(courier.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
+		return failure.Permanent(failure.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
 			safename.Quote(user), text, &connerr.Hostile{Err: err})))
-	case !told && s.offered != nil && errors.Is(s.conn.cause(), io.EOF):
+	case !told && s.offered != nil && errors.Is(s.net.cause(), io.EOF):
 		return &hungUpError{&connerr.LostError{Err: io.EOF}}
-	case s.conn.cause() != nil:
-		return &connerr.LostError{Err: s.conn.cause()}
+	case s.net.cause() != nil:
+		return &connerr.LostError{Err: s.net.cause()}
 	}
 	return &connerr.Hostile{Err: err}
 }
 
 // report writes down what was agreed on, and collects what to warn about.
-func (s *session) report(log *slog.Logger, check *hostKeyCheck) {
-	log = log.With("connection", s.id, "host", s.addr)
+func (s *Conn) report(log *slog.Logger, check *hostKeyCheck) {
 	algorithms := s.ssh.(ssh.AlgorithmsConnMetadata).Algorithms()
 	log.Debug("connected", "server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen,
 		"key_exchange", algorithms.KeyExchange, "cipher", algorithms.Read.Cipher)
-	s.facts = []any{"server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen[len(check.seen)-1],
+	s.known = []any{"server", safename.Quote(string(s.ssh.ServerVersion())), "host_key", check.seen[len(check.seen)-1],
 		"key_exchange", algorithms.KeyExchange, "cipher", algorithms.Read.Cipher, "mac", algorithms.Read.MAC}
 	if check.first {
 		log.Warn("the server's host key is trusted because it is the first that was seen (TrustOnFirstUse)", "host_key", check.seen[len(check.seen)-1])
 	}
 	if check.insecure && !check.matched {
-		s.warnings = append(s.warnings, "the server's host key "+check.seen[len(check.seen)-1]+
+		s.given = append(s.given, "the server's host key "+check.seen[len(check.seen)-1]+
 			" is not checked (insecure_ignore_host_key): whoever controls the network can read and change everything")
 	}
 	if isInsecure(algorithms) {
-		s.warnings = append(s.warnings, fmt.Sprintf("the connection uses an algorithm that is considered weak, as its configuration allows: "+
+		s.given = append(s.given, fmt.Sprintf("the connection uses an algorithm that is considered weak, as its configuration allows: "+
 			"key exchange %s, host key %s, cipher %s, MAC %q", algorithms.KeyExchange, algorithms.HostKey, algorithms.Write.Cipher, algorithms.Write.MAC))
 	}
 }
@@ -351,4 +340,11 @@ func (t *tail) shown(redact func(string) string) string {
 	return strings.TrimSpace(text[max(0, len(text)-tailSize):])
 }
 
-var _ net.Conn = (*liveConn)(nil)
+// worded is an error with a text for people.
+type worded struct {
+	text string
+	err  error
+}
+
+func (e *worded) Error() string { return e.text }
+func (e *worded) Unwrap() error { return e.err }
