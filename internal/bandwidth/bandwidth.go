@@ -37,14 +37,14 @@ func CheckRate(rate int64) error {
 	return nil
 }
 
-// Chunk returns how much data to move at once, most at the most, so that none
+// Chunk returns how much data to move at once, limit at most, so that none
 // of it takes longer than half a second.
-func (l *Limiter) Chunk(most int) int {
+func (l *Limiter) Chunk(limit int) int {
 	const least = 512
 	if l == nil {
-		return most
+		return limit
 	}
-	return max(least, min(most, int(min(l.rate/4, float64(most)))))
+	return max(least, min(limit, int(min(l.rate/4, float64(limit)))))
 }
 
 // Wait returns when n more bytes may be moved.

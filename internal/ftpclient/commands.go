@@ -192,16 +192,19 @@ func parseTime(text string) (time.Time, bool) {
 	return t, err == nil && t.Year() > 1
 }
 
+// Remove deletes a file (DELE).
 func (s *Conn) Remove(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "DELE", path)
 	return missing(err)
 }
 
+// Mkdir makes a directory (MKD). The one above it must be there.
 func (s *Conn) Mkdir(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "MKD", path)
 	return err
 }
 
+// Rmdir removes an empty directory (RMD).
 func (s *Conn) Rmdir(ctx context.Context, path string) error {
 	_, err := s.command(ctx, "RMD", path)
 	return missing(err)
@@ -225,6 +228,7 @@ func (s *Conn) SetTime(ctx context.Context, path string, t time.Time) error {
 	return err
 }
 
+// ErrNoMFMT is the error of [Conn.SetTime] where the server does not offer it.
 var ErrNoMFMT = errors.New("the server can't be told when a file was last changed (MFMT)")
 
 // splitPath cuts a remote path into directory and name.

@@ -257,9 +257,12 @@ func (s *Conn) transfer(ctx context.Context, verb, argument string, offset int64
 // A RestartError is the refusal to begin anywhere but at the beginning.
 type RestartError struct{ err error }
 
+// Error has the words of the server in quotes.
 func (e *RestartError) Error() string {
 	return "going on where an earlier attempt ended: " + e.err.Error()
 }
+
+// Unwrap returns the refusal.
 func (e *RestartError) Unwrap() error { return e.err }
 
 // meet waits until the server is ready for content. Some answer only when the
@@ -303,8 +306,8 @@ func hangUp(conn net.Conn, raw *liveConn) error {
 		return err
 	}
 	raw.silence.Store(int64(farewell))
-	const most = 1 << 20 // tickets and farewells take less
-	io.Copy(io.Discard, io.LimitReader(conn, most))
+	const limit = 1 << 20 // tickets and farewells take less
+	io.Copy(io.Discard, io.LimitReader(conn, limit))
 	return nil
 }
 

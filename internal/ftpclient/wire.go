@@ -77,6 +77,8 @@ func (e *ReplyError) denied() bool {
 	return false
 }
 
+// IsReply reports whether err is a refusal by the server, with which the connection
+// lives on.
 func IsReply(err error) bool {
 	_, ok := errors.AsType[*ReplyError](err)
 	return ok

@@ -24,8 +24,8 @@ import (
 // Seconds returns n seconds. It keeps the sign of n, however small or large it is, since 0 means
 // something else.
 func Seconds(n float64) time.Duration {
-	const most = 1 << 62
-	d := time.Duration(max(-most, min(n*float64(time.Second), most)))
+	const limit = 1 << 62
+	d := time.Duration(max(-limit, min(n*float64(time.Second), limit)))
 	switch {
 	case n > 0:
 		return max(d, 1)

@@ -9,35 +9,37 @@ import (
 	"github.com/courierhq/courier/internal/parallel"
 )
 
-// A channel of SSH lets about 2 MiB through per round trip, whatever the line
-// could do. Between servers that are far apart, several channels on the same
-// connection move several times as much.
 // MaxChannels is the most that servers commonly open on a connection.
 const MaxChannels = 8
 
+// A channel of SSH lets about 2 MiB through per round trip, whatever the line
+// could do. Between servers that are far apart, several channels on the same
+// connection move several times as much.
 const (
 	manyChannels = MaxChannels          // channels to a server that is far away
 	farAway      = 5 * time.Millisecond // per round trip
 	muchData     = 8 << 20              // bytes that are worth more channels
 
-	WorthChannels = 16                    // files that may be worth more channels
-	slowSync      = 50 * time.Millisecond // for all files to become durable
+	slowSync = 50 * time.Millisecond // for all files to become durable
 )
 
-// channels are the further channels of a session.
+// WorthChannels is from how many files on more channels may be worth it.
+const WorthChannels = 16
+
+// channels are the further channels of a connection.
 type channels struct {
-	width   int           // of Connection.Channels; 0 means that it depends
+	width   int           // of Config.Channels; 0 means that it depends
 	opening chan struct{} // holds its one token while nobody looks at more
 	more    []*Client
 	full    bool // the server opens no more
 }
 
 // ClientsFor returns the channels over which to move so many bytes in several
-// files, the first one of the session included. More than one are opened only
+// files, the first one of the connection included. More than one are opened only
 // where that is known to help and to do no harm.
 func (s *Conn) ClientsFor(ctx context.Context, bytes int64, files int) []*Client {
 	if files == 1 {
-		return []*Client{s.Client} // more join it in openLanes
+		return []*Client{s.Client} // more join it in OpenWorkers
 	}
 	return s.upTo(ctx, s.WantedChannels(bytes))
 }
@@ -80,7 +82,7 @@ func (s *Conn) upTo(ctx context.Context, want int) []*Client {
 	return append([]*Client{s.Client}, s.more[:min(want-1, len(s.more))]...)
 }
 
-// openMore opens up to n more channels. It ends when the session does, or when
+// openMore opens up to n more channels. It ends when the connection does, or when
 // the server is silent for too long.
 func (s *Conn) openMore(n int) {
 	limit := time.AfterFunc(s.silence, func() { s.fail(ErrSilence) })
@@ -103,6 +105,7 @@ func (s *Conn) openMore(n int) {
 	}
 }
 
+// WantedChannels returns over how many channels to move so many bytes of one file.
 func (s *Conn) WantedChannels(bytes int64) int {
 	switch {
 	case s.width != 0:
@@ -127,14 +130,14 @@ type File struct {
 	Handle string
 }
 
-// A Workers are the lanes of one file. While the first one is at work, more may
+// Workers are the channels of one file. While the first one is at work, more may
 // join it.
 type Workers struct {
 	Files   []File
 	joining chan File // closed when no more come; nil if none do
 }
 
-// OneWorker is a crew of one lane.
+// OneWorker returns the workers of a file that is open on one channel.
 func OneWorker(c *Client, handle string) *Workers { return &Workers{Files: []File{{c, handle}}} }
 
 // OpenWorkers opens a file on the given channel, and, if so many bytes are left
@@ -148,8 +151,8 @@ func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags ui
 	return s.addWorkers(ctx, File{c, h}, path, flags&^(FlagCreate|FlagTruncate), s.WantedChannels(bytes)), nil
 }
 
-// addWorkers has others join a file that is open on the session's first channel,
-// so that there are so many lanes in the end.
+// addWorkers has others join a file that is open on the connection's first channel,
+// so that there are so many channels in the end.
 func (s *Conn) addWorkers(ctx context.Context, first File, path string, flags uint32, want int) *Workers {
 	w := &Workers{Files: []File{first}}
 	if want <= 1 || first.Client != s.Client {
@@ -169,7 +172,7 @@ func (s *Conn) addWorkers(ctx context.Context, first File, path string, flags ui
 	return w
 }
 
-// next returns the lane whose turn it is.
+// next returns the channel whose turn it is.
 func (w *Workers) next(turn int) File {
 	select {
 	case l, more := <-w.joining:
@@ -191,7 +194,7 @@ func (w *Workers) window() int64 {
 	return int64(len(w.Files)) * channelBytes
 }
 
-// All waits until no more lanes come, and returns them.
+// All waits until no more channels come, and returns them.
 func (w *Workers) All() []File {
 	if w.joining != nil {
 		for l := range w.joining {
@@ -203,7 +206,7 @@ func (w *Workers) All() []File {
 }
 
 // Close closes handles whose content no longer matters, even if ctx has ended
-// while the session lives on.
+// while the connection lives on.
 func (w *Workers) Close(ctx context.Context) {
 	open := w.All()
 	ctx, cancel := Detached(ctx)

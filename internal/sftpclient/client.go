@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -93,6 +94,20 @@ func (e *protocolError) Error() string { return "the server breaks the SFTP prot
 // ErrSilence ends a client whose server is there but doesn't answer.
 var ErrSilence = errors.New("the server has stopped answering requests")
 
+// NewClient begins SFTP over ch, such as a pipe to a program that serves it, which
+// the client closes when it comes to its end. Silence is the longest time without an
+// answer while one is due; 0 means for ever.
+func NewClient(ch io.ReadWriteCloser, silence time.Duration) (*Client, error) {
+	state := newConnState(func() { ch.Close() })
+	c, err := newClient(ch, state, silence, func(err error) error { return &connerr.LostError{Err: err} }, nil)
+	if err != nil {
+		ch.Close()
+		return nil, err
+	}
+	go c.receive()
+	return c, nil
+}
+
 // newClient exchanges versions with the server, and asks for its limits unless
 // another client of the same server, like, knows them. The caller then runs
 // receive until it returns.
@@ -113,7 +128,7 @@ func newClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(
 
 func prepareClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error) *Client {
 	c := &Client{
-		connState: f, ch: ch, in: bufio.NewReaderSize(patient{ch}, 4<<10), ext: make(map[string]string),
+		connState: f, ch: ch, in: bufio.NewReaderSize(laterError{ch}, 4<<10), ext: make(map[string]string),
 		silence: silence, lost: lost,
 		ReadChunk: DefaultChunk, WriteChunk: DefaultChunk,
 		sending: NewToken(), drained: make(chan struct{}),
@@ -122,13 +137,13 @@ func prepareClient(ch io.ReadWriter, f *connState, silence time.Duration, lost f
 	return c
 }
 
-// A patient reader puts off an error until there is no more to read. A channel
+// A laterError reader puts off an error until there is no more to read. A channel
 // of a lost connection reports that it can't ask for more together with what
 // has come before.
-type patient struct{ r io.Reader }
+type laterError struct{ r io.Reader }
 
 // Read reads.
-func (p patient) Read(b []byte) (int, error) {
+func (p laterError) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	if n > 0 {
 		err = nil
@@ -330,41 +345,6 @@ func (c *Client) send(p packet, cl *call) error {
 	}
 	p.seal(id)
 	return c.write(p)
-}
-
-// A batch is a series of requests that are sent in one go, without waiting for
-// the answer to one before the next. A server takes them in this order, and
-// those about the same file one after the other, as the protocol demands of it.
-type batch struct {
-	text  []byte
-	ends  []int // of the packets in text
-	calls []*call
-}
-
-// Texts are used again, for what they hold are whole files where these are
-// small.
-var Texts = sync.Pool{New: func() any { return new([]byte) }}
-
-// add adds a request. The data of its answer goes to into, which is nil unless
-// the request is to read.
-func (b *batch) add(p packet, into []byte) {
-	b.text = append(b.text, p...)
-	b.ends = append(b.ends, len(b.text))
-	b.calls = append(b.calls, newCall(into))
-}
-
-// send sends the batch. The calls get the answers in any order.
-func (b *batch) send(c *Client) ([]*call, error) {
-	begin := 0
-	for i, end := range b.ends {
-		id, err := c.register(b.calls[i])
-		if err != nil {
-			return nil, err
-		}
-		packet(b.text[begin:end]).seal(id)
-		begin = end
-	}
-	return b.calls, c.write(b.text)
 }
 
 // write sends what is complete in itself.

@@ -70,6 +70,7 @@ func (c *comparer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// SizeIs returns an error unless a has the size want.
 func SizeIs(a Attrs, want int64) error {
 	switch got, err := a.FileSize(); {
 	case err != nil:

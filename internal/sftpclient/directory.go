@@ -61,20 +61,20 @@ func (s *Client) OpenDirectory(ctx context.Context, dir string) (string, error) 
 }
 
 // CloseHandle closes a handle whose content no longer matters, even if ctx has
-// ended while the session lives on.
+// ended while the connection lives on.
 func (s *Client) CloseHandle(ctx context.Context, handle string) {
 	ctx, cancel := Detached(ctx)
 	defer cancel()
 	s.close(ctx, handle)
 }
 
-// patience is how long tidying up may take.
-const patience = 5 * time.Second
+// cleanupTimeout is how long tidying up may take.
+const cleanupTimeout = 5 * time.Second
 
 // Detached returns a context for tidying up after the end of ctx. If the whole
-// step has ended, so has its session, and nothing waits.
+// step has ended, so has its connection, and nothing waits.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
 // Peek counts the first entries of a directory that the server tells in one

@@ -67,7 +67,7 @@ func (f finishing) run(ctx context.Context) error {
 	return SizeIs(a, f.size)
 }
 
-// closeOthers sends the requests that close the further lanes.
+// closeOthers sends the requests that close the further channels.
 func (f finishing) closeOthers() ([]*call, error) {
 	var calls []*call
 	for _, l := range f.open[1:] {
@@ -80,7 +80,7 @@ func (f finishing) closeOthers() ([]*call, error) {
 	return calls, nil
 }
 
-// send sends the requests about the first lane.
+// send sends the requests about the first channel.
 func (f finishing) send(ctx context.Context) ([]*call, error) {
 	first := f.open[0]
 	text := Texts.Get().(*[]byte)

@@ -12,6 +12,7 @@ import (
 
 func pathPacket(typ byte, path string) packet { return newPacket(typ, len(path)+16).string(path) }
 
+// Realpath returns the absolute path that the server has for path.
 func (c *Client) Realpath(ctx context.Context, path string) (string, error) {
 	s, err := c.do(ctx, pathPacket(fxpRealpath, path), fxpName)
 	if err != nil {
@@ -27,11 +28,12 @@ func (c *Client) Realpath(ctx context.Context, path string) (string, error) {
 	return name, nil
 }
 
-// Stat follows links at the end of the path, lstat does not.
+// Stat returns what the server tells of a path. It follows links.
 func (c *Client) Stat(ctx context.Context, path string) (Attrs, error) {
 	return c.attrs(ctx, pathPacket(fxpStat, path))
 }
 
+// Lstat returns what the server tells of a path. It does not follow links.
 func (c *Client) Lstat(ctx context.Context, path string) (Attrs, error) {
 	return c.attrs(ctx, pathPacket(fxpLstat, path))
 }
@@ -123,6 +125,7 @@ func (c *Client) readdir(ctx context.Context, handle string) ([]Entry, int, erro
 	return entries, size, nil
 }
 
+// Remove deletes a file or a link.
 func (c *Client) Remove(ctx context.Context, path string) error {
 	_, err := c.do(ctx, pathPacket(fxpRemove, path), fxpStatus)
 	return err
@@ -147,6 +150,7 @@ func (c *Client) Mkdir(ctx context.Context, path string) error {
 	return err
 }
 
+// Rmdir removes an empty directory.
 func (c *Client) Rmdir(ctx context.Context, path string) error {
 	_, err := c.do(ctx, pathPacket(fxpRmdir, path), fxpStatus)
 	return err

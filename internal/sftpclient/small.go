@@ -47,7 +47,7 @@ func (c *Client) ReadAll(ctx context.Context, l File, path string, data []byte, 
 	r := Reading{Size: int64(len(data))}
 	n := 0
 	for _, cl := range calls[:len(calls)-2] {
-		p := &piece{call: cl, lane: l, buf: cl.data}
+		p := &piece{call: cl, file: l, buf: cl.data}
 		if &cl.data[0] == &end[0] {
 			p.buf = nil
 		}

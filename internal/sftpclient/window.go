@@ -2,12 +2,12 @@ package sftpclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/connerr"
 )
 
 // WindowBytes is how much file data of one transfer is under way at most, and
@@ -15,18 +15,23 @@ import (
 // lets through in one round trip, so that the channel never idles for lack of
 // requests.
 //
-// Of a transfer over several channels, laneBytes are under way on each.
+// Of a transfer over several channels, channelBytes are under way on each.
 const (
 	WindowBytes  = 4 << 20
 	channelBytes = 5 << 19
 )
 
-// Errors of transfers whose file did not hold still. Another attempt may find
-// that it does.
+// Errors of transfers whose file did not hold still, which match
+// [connerr.ErrChanged]. Another attempt may find that it does.
 var (
-	ErrShrank = errors.New("the file ends before its size is reached; it was changed during the transfer")
-	ErrGrew   = errors.New("the file goes on after its size; it was changed during the transfer")
+	ErrShrank error = changedError("the file ends before its size is reached; it was changed during the transfer")
+	ErrGrew   error = changedError("the file goes on after its size; it was changed during the transfer")
 )
+
+type changedError string
+
+func (e changedError) Error() string        { return string(e) }
+func (e changedError) Is(target error) bool { return target == connerr.ErrChanged }
 
 // A Reading reads a remote file to its end, with many requests under way, and
 // writes it in order.
@@ -40,7 +45,7 @@ type Reading struct {
 	refused  bool // to has failed
 
 	chunk   int      // bytes to ask for at once
-	turn    int      // of lanes
+	turn    int      // of the workers
 	Asked   int64    // all before is asked for; begins where reading does
 	probing bool     // the end is asked for
 	Wrote   int64    // all before is written; begins as asked
@@ -52,12 +57,13 @@ type Reading struct {
 // end makes sure that there is nothing.
 type piece struct {
 	*call
-	lane File
+	file File
 	off  int64
 	buf  []byte // of the length that is wanted
 	n    int    // bytes that are there
 }
 
+// Run reads the file. Close of the workers is up to the caller.
 func (r *Reading) Run(ctx context.Context) error {
 	err := r.loop(ctx)
 	if err != nil && !r.refused {
@@ -102,9 +108,9 @@ func (r *Reading) salvage() {
 	limit := time.NewTimer(drainTime)
 	defer limit.Stop()
 	for _, p := range r.pieces {
-		if p.lane.Cause() != nil {
+		if p.file.Cause() != nil {
 			select {
-			case <-p.lane.drained:
+			case <-p.file.drained:
 			case <-limit.C:
 				return
 			}
@@ -131,7 +137,7 @@ func (r *Reading) roomForMore() bool {
 
 func (r *Reading) nextPiece() *piece {
 	want := int(min(int64(r.chunk), r.Size-r.Asked))
-	p := &piece{lane: r.next(r.turn), off: r.Asked}
+	p := &piece{file: r.next(r.turn), off: r.Asked}
 	r.turn++
 	if n := len(r.spare); n > 0 && cap(r.spare[n-1]) >= want {
 		p.buf, r.spare = r.spare[n-1][:want], r.spare[:n-1]
@@ -151,14 +157,14 @@ func (r *Reading) ask(p *piece) error {
 		into = make([]byte, 1)
 	}
 	p.call = newCall(into)
-	return p.lane.send(readPacket(p.lane.Handle, p.off+int64(p.n), len(into)), p.call)
+	return p.file.send(readPacket(p.file.Handle, p.off+int64(p.n), len(into)), p.call)
 }
 
 // settleFirst waits for the answer about the first piece, and writes it if
 // nothing of it is missing.
 func (r *Reading) settleFirst(ctx context.Context) error {
 	p := r.pieces[0]
-	a, err := p.lane.wait(ctx, p.call)
+	a, err := p.file.wait(ctx, p.call)
 	switch {
 	case err != nil:
 		return err
@@ -186,7 +192,7 @@ func (r *Reading) settleFirst(ctx context.Context) error {
 }
 
 func (p *piece) unexpected(a answer) error {
-	return p.lane.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
+	return p.file.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
 }
 
 // settleStatus handles what is the end of the file in the right case.
@@ -195,7 +201,7 @@ func (r *Reading) settleStatus(p *piece, a answer) error {
 	s, ok := err.(*StatusError)
 	switch {
 	case err == nil:
-		return p.lane.broken("it reports success for a read request without the data")
+		return p.file.broken("it reports success for a read request without the data")
 	case !ok:
 		return err
 	case len(p.buf) > 0 && s.Code == statusEOF:
@@ -219,7 +225,7 @@ type Writing struct {
 	Limit    *bandwidth.Limiter
 
 	packet packet  // built anew for each request
-	turn   int     // of lanes
+	turn   int     // of the workers
 	Sent   int64   // all before is sent; begins where writing does
 	under  []*part // under way, in order
 	Acked  int64   // all before is confirmed; begins as sent
@@ -228,10 +234,11 @@ type Writing struct {
 // A part is a piece of the file that was sent.
 type part struct {
 	*call
-	lane File
+	file File
 	end  int64 // its offset
 }
 
+// Run writes the file. Close of the workers is up to the caller.
 func (w *Writing) Run(ctx context.Context) error {
 	for w.Acked < w.Size {
 		for w.roomForMore() {
@@ -243,12 +250,12 @@ func (w *Writing) Run(ctx context.Context) error {
 			}
 		}
 		p := w.under[0]
-		a, err := p.lane.wait(ctx, p.call)
+		a, err := p.file.wait(ctx, p.call)
 		switch {
 		case err != nil:
 			return err
 		case a.typ != fxpStatus:
-			return p.lane.broken(fmt.Sprintf("it answers a write request with a packet of type %d", a.typ))
+			return p.file.broken(fmt.Sprintf("it answers a write request with a packet of type %d", a.typ))
 		}
 		if err := a.status(); err != nil {
 			return err

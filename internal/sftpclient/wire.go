@@ -247,10 +247,13 @@ const (
 	modeLink    = 0o120000
 )
 
-// isDir, isLink and isFile tell what the attributes belong to. A server that
-// keeps the type to itself is taken to speak of a file.
-func (a Attrs) IsDir() bool  { return a.Mode&ModeType == ModeDir }
+// IsDir reports whether the server says that it is a directory.
+func (a Attrs) IsDir() bool { return a.Mode&ModeType == ModeDir }
+
+// IsLink reports whether the server says that it is a link.
 func (a Attrs) IsLink() bool { return a.Mode&ModeType == modeLink }
+
+// IsFile reports whether it is a regular file, or the server keeps the type to itself.
 func (a Attrs) IsFile() bool { return a.Mode&ModeType == ModeRegular || a.Mode&ModeType == 0 }
 
 // FileSize returns the size, or an error if the server gave none or one that

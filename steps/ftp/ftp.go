@@ -31,7 +31,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/ftpclient"
-	"github.com/courierhq/courier/internal/remote"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -61,31 +60,6 @@ func options(verb, doc string) *courier.TypeOptions {
 	}
 }
 
-// test connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection", and is
-// done once for all steps of an execution, also if it fails.
-func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
-	if job.Unresolved("connection_id") {
-		return nil
-	}
-	return remote.TestOnce(ctx, job, "ftp test:"+id, func(first bool) (passed bool, err error) {
-		passed = !first
-		err = use(ctx, job, c, id, func(s *session) error {
-			if first {
-				if err := s.test(ctx, job); err != nil {
-					return err
-				}
-				passed = true
-			}
-			if f == nil {
-				return nil
-			}
-			return f(s)
-		})
-		return passed, err
-	})
-}
-
 // test tells in the log of the step what is known of the server.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
@@ -96,7 +70,7 @@ func (s *session) test(ctx context.Context, job *courier.Context) error {
 	// Listing tests the connections for content too. The account need not be
 	// allowed to.
 	entries := 0
-	_, err := s.List(ctx, ".", false, func(ftpclient.Entry) error { entries++; return nil })
+	_, err := s.Conn.List(ctx, ".", false, func(ftpclient.Entry) error { entries++; return nil })
 	if refusal, ok := errors.AsType[*ftpclient.ReplyError](err); ok && refusal.Code >= 500 {
 		facts = append(facts, "entries", "refused")
 	} else if err != nil {

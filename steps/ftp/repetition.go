@@ -33,6 +33,6 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 	},
 	"rename": {
 		"checks and skips: what is renamed is noted down first, so a second attempt knows its own deed and does not repeat it",
-		"",
+		"moves back what an interrupted attempt has set aside, unless its successor is in place",
 	},
 }

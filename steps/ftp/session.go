@@ -146,15 +146,6 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 	return err
 }
 
-// reconnecting calls f, which moves a file over a session. If it goes on where it
-// was, it is called again when the connection was lost.
-func reconnecting(ctx context.Context, job *courier.Context, id string, resumes bool, f func() error) error {
-	if !resumes {
-		return f()
-	}
-	return remote.Reconnecting(ctx, job, id, isLost, f)
-}
-
 // isLost reports whether err is the end of a connection, so that another may do
 // better: of that for commands, or of that for content, if the server says so.
 func isLost(err error) bool {

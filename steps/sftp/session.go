@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -110,6 +111,15 @@ func (l *line) Close() error {
 // the execution has none. While f runs, the end of ctx ends the session, so
 // that f returns.
 func use(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
+	return more(ctx, job, c, id, func(s *session) error {
+		s.warn(job.Log())
+		return f(s)
+	})
+}
+
+// more is use for the second time in an attempt: what the configuration of the
+// connection gives up has been said.
+func more(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
 	l, err := courier.Keep(ctx, job, "sftp:"+id, func(context.Context) (*line, error) { return newLine(), nil })
 	if err != nil {
 		return err
@@ -128,7 +138,6 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 	if err != nil {
 		return err
 	}
-	s.warn(job.Log())
 	stop := context.AfterFunc(ctx, func() { s.Abort(context.Cause(ctx)) })
 	returned := false
 	defer func() {
@@ -146,4 +155,9 @@ func (s *session) warn(log *slog.Logger) {
 	for _, text := range s.Warnings() {
 		log.Warn(text, "connection", s.id, "host", s.addr)
 	}
+}
+
+// isLost reports whether err ends a connection, so that another may do better.
+func isLost(err error) bool {
+	return connerr.IsLost(err) || errors.Is(err, sftpclient.ErrSilence)
 }

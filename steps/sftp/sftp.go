@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
@@ -55,31 +54,6 @@ const stall = 60 * time.Second
 func options(verb, doc string) *courier.TypeOptions {
 	r := repetitions[verb]
 	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
-}
-
-// test connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection", and is
-// done once for all steps of an execution, also if it fails.
-func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
-	if job.Unresolved("connection_id") {
-		return nil
-	}
-	return remote.TestOnce(ctx, job, "sftp test:"+id, func(first bool) (passed bool, err error) {
-		passed = !first
-		err = use(ctx, job, c, id, func(s *session) error {
-			if first {
-				if err := s.test(ctx, job); err != nil {
-					return err
-				}
-				passed = true
-			}
-			if f == nil {
-				return nil
-			}
-			return f(s)
-		})
-		return passed, err
-	})
 }
 
 // test tells in the log of the step what is known of the server.

@@ -1,8 +1,7 @@
-package sftp
+package remote
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,11 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/courierhq/courier/internal/filesync"
-	"github.com/courierhq/courier/internal/sftpclient"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // The names of what resume keeps: the part of a file that is there, and
@@ -34,19 +30,24 @@ func partName(job *courier.Context, base string) string {
 	return side[:strings.LastIndexByte(side, '-')] + partSuffix
 }
 
-// A local is a local file under construction.
-type local interface {
+// A Destination is a local file under construction.
+type Destination interface {
 	io.Writer
 	io.ReaderAt
+	// Stat describes the file as it is under construction.
 	Stat() (fs.FileInfo, error)
+	// Chmod sets its mode.
 	Chmod(mode fs.FileMode) error
+	// Commit makes the content durable, and gives the file its final name.
 	Commit() error
-	Close() error // discards the file, or keeps it for the next attempt
+	// Close discards the file, or keeps it for the next attempt, unless it was
+	// committed.
+	Close() error
 }
 
 var (
-	_ local = (*courier.PendingFile)(nil)
-	_ local = (*partial)(nil)
+	_ Destination = (*courier.PendingFile)(nil)
+	_ Destination = (*partial)(nil)
 )
 
 // A partial is a local file under construction that a later attempt can go on
@@ -64,14 +65,16 @@ type partial struct {
 
 // A partNote says what a part is a part of.
 type partNote struct {
+	Server string   `json:"server"`
 	Remote string   `json:"remote"`
-	Was    identity `json:"was"`
+	Was    Identity `json:"was"`
 	Boot   string   `json:"boot"` // the run of the system in which the part was written
 }
 
 // openPartial goes on with what an earlier attempt has left of the file called
-// name, if that belongs to the source that note describes, or begins anew.
-func openPartial(job *courier.Context, name string, note partNote) (*partial, error) {
+// name, if that belongs to the source that n describes, or begins anew. With proof,
+// n must prove it alone: it has a time, and the system has not ended since.
+func openPartial(job *courier.Context, name string, n partNote, proof bool) (*partial, error) {
 	if err := job.MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
 		return nil, err
 	}
@@ -84,7 +87,7 @@ func openPartial(job *courier.Context, name string, note partNote) (*partial, er
 	if err := p.adopt(name); err != nil {
 		return nil, err
 	}
-	want, err := json.Marshal(note)
+	want, err := json.Marshal(n)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +95,11 @@ func openPartial(job *courier.Context, name string, note partNote) (*partial, er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if !bytes.Equal(got, want) {
+	if !bytes.Equal(got, want) || proof && (n.Boot == "" || n.Was.Modified.IsZero()) {
 		if err := p.remove(); err != nil {
 			return nil, err
 		}
-		if err := replaceFile(root, p.note(), want); err != nil {
+		if err := note.Replace(root, p.note(), p.note()+".new", want); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +107,7 @@ func openPartial(job *courier.Context, name string, note partNote) (*partial, er
 		return nil, err
 	}
 	info, err := p.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > int64(note.Was.Size)) {
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > n.Was.Size) {
 		err = p.Truncate(0) // whatever it is
 	} else if err == nil {
 		p.start = info.Size()
@@ -147,7 +150,7 @@ func (p *partial) adopt(name string) error {
 			continue
 		}
 		if err := p.root.Rename(old.note(), p.note()); err != nil {
-			return remote.IgnoreMissing(err)
+			return IgnoreMissing(err)
 		}
 		return p.root.Rename(old.part, p.part)
 	}
@@ -156,7 +159,7 @@ func (p *partial) adopt(name string) error {
 
 // remove removes the part and its note.
 func (p *partial) remove() error {
-	return errors.Join(remote.IgnoreMissing(p.root.Remove(p.part)), remote.IgnoreMissing(p.root.Remove(p.note())))
+	return errors.Join(IgnoreMissing(p.root.Remove(p.part)), IgnoreMissing(p.root.Remove(p.note())))
 }
 
 // restart begins anew.
@@ -179,17 +182,13 @@ func (p *partial) Commit() error {
 	if err := p.root.Rename(p.part, p.rel); err != nil {
 		return err
 	}
-	if err := remote.IgnoreMissing(p.root.Remove(p.note())); err != nil {
+	if err := IgnoreMissing(p.root.Remove(p.note())); err != nil {
 		return err
 	}
-	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(p.root, dir); err != nil {
-			return err
-		}
-		if dir == "." || dir == filepath.Dir(dir) {
-			return p.job.Wrote(p.name)
-		}
+	if err := SyncAbove(p.root, p.rel); err != nil {
+		return err
 	}
+	return p.job.Wrote(p.name)
 }
 
 // Close keeps the part for the next attempt, unless it was committed or is empty.
@@ -202,24 +201,6 @@ func (p *partial) Close() error {
 	err = errors.Join(err, p.File.Close())
 	if err == nil && info.Size() == 0 {
 		err = p.remove()
-	}
-	return err
-}
-
-// tailBytes is how much of the end of a part is compared with the source
-// before the rest is added.
-const tailBytes = 4 << 10
-
-// checkTail compares the end of the part with the remote file, and begins anew
-// if they differ.
-func (p *partial) checkTail(ctx context.Context, l sftpclient.File, progress func(int64)) error {
-	if p.start == 0 {
-		return nil
-	}
-	off := max(0, p.start-tailBytes)
-	same, err := sftpclient.CompareRange(ctx, l, p.File, off, p.start, progress)
-	if err == nil && same < p.start {
-		err = p.restart()
 	}
 	return err
 }
@@ -240,11 +221,11 @@ func removeParts(job *courier.Context, name string) error {
 func removeAllParts(job *courier.Context, dirs ...string) error {
 	var errs []error
 	for _, dir := range dirs {
-		errs = append(errs, remote.EachBelow(job, dir, func(root *os.Root, rel string) error {
+		errs = append(errs, EachBelow(job, dir, func(root *os.Root, rel string) error {
 			name := filepath.Base(rel)
-			base, _, ok := strings.Cut(name, remote.SideMark)
+			base, _, ok := strings.Cut(name, SideMark)
 			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
-				return remote.IgnoreMissing(root.Remove(rel))
+				return IgnoreMissing(root.Remove(rel))
 			}
 			return nil
 		}))
