@@ -79,6 +79,7 @@ var Rooms = []Room{
 	{Dir: "internal/arch", Outside: true},
 	{Dir: "internal/bandwidth"},
 	{Dir: "internal/confined", Outside: true},
+	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/safename"}},
 	{Dir: "internal/connerr", Imports: []string{"internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/failure"},

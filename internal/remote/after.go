@@ -174,15 +174,15 @@ func (a After) local(ctx context.Context, job *courier.Context, f Uploaded, at t
 		if err := job.HoldMoved(f.Local, to); err != nil {
 			return err
 		}
-		if err := MoveLocal(ctx, job, f.Local, to, info); err != nil {
+		if err := moveLocal(ctx, job, f.Local, to, info); err != nil {
 			return err
 		}
 	}
 	return errors.Join(job.Wrote(to), job.Removed(f.Local))
 }
 
-// MoveLocal moves a local file, by copying it where it must.
-func MoveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
+// moveLocal moves a local file, by copying it where it must.
+func moveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
 	if err := job.MkdirAll(path.Dir(to)); err != nil {
 		return err
 	}

@@ -196,13 +196,18 @@ func (t *downloading) fetch(ctx context.Context, s Server, f *remoteFile) error 
 			limit = min(limit, allowed)
 		}
 		done, err := s.RetrieveSmall(ctx, f.remote, limit, func(before Info, content []byte) {
-			failed = t.write(ctx, s, f, before, func(w Destination, _ *Meter) error {
-				_, err := w.Write(content)
-				return err
-			})
+			if failed = fault(t.describe(f, before)); failed == nil {
+				failed = t.write(ctx, s, f, before, func(_ context.Context, w Destination, _ *Meter) error {
+					_, err := w.Write(content)
+					return err
+				})
+			}
 		})
-		if failed != nil || err != nil || done {
-			return errors.Join(failed, fault(err))
+		if failed != nil {
+			return failed
+		}
+		if err != nil || done {
+			return fault(err)
 		}
 	}
 	before, err := s.Stat(ctx, f.remote)
@@ -215,30 +220,22 @@ func (t *downloading) fetch(ctx context.Context, s Server, f *remoteFile) error 
 	if done, err := t.there(ctx, f); done || err != nil {
 		return err
 	}
-	ctx, guard := t.limits(s).Guard(ctx)
-	defer guard.End()
-	return t.writeGuarded(ctx, s, f, before, guard, func(w Destination, m *Meter) error { return t.copyTo(ctx, s, f, before, w, m) })
+	return t.write(ctx, s, f, before, func(ctx context.Context, w Destination, m *Meter) error {
+		return t.copyTo(ctx, s, f, before, w, m)
+	})
 }
 
-// write is writeGuarded for a file that is not described yet, and needs no watch.
-func (t *downloading) write(ctx context.Context, s Server, f *remoteFile, before Info, fill func(Destination, *Meter) error) error {
-	if err := t.describe(f, before); err != nil {
-		return s.Fault("download", f.remote, err)
-	}
+// write makes the local file, has it filled, and publishes it.
+func (t *downloading) write(ctx context.Context, s Server, f *remoteFile, before Info, fill func(context.Context, Destination, *Meter) error) error {
 	ctx, guard := t.limits(s).Guard(ctx)
 	defer guard.End()
-	return t.writeGuarded(ctx, s, f, before, guard, fill)
-}
-
-// writeGuarded makes the local file, has it filled, and publishes it.
-func (t *downloading) writeGuarded(ctx context.Context, s Server, f *remoteFile, before Info, guard *transfer.Guard, fill func(Destination, *Meter) error) error {
 	w, err := t.create(s, f, guard)
 	if err != nil {
 		return err
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
 	m := &Meter{Job: t.Job, Item: f.remote, Total: f.size, Guard: guard}
-	if err := fill(w, m); err != nil {
+	if err := fill(ctx, w, m); err != nil {
 		return s.Fault("download", f.remote, err)
 	}
 	return t.publish(ctx, f, before, w, m)

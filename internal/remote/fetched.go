@@ -49,12 +49,13 @@ func (t *downloading) note(ctx context.Context) error {
 	}
 	notes, err := t.openNotes(ctx)
 	if err == nil && t.cfg.AfterTransfer != AfterKeep {
-		err = HoldDownloads(t.Job, t.files, func(f remoteFile) string {
-			if f.skipped {
-				return ""
+		var local []string
+		for _, f := range t.files {
+			if !f.skipped {
+				local = append(local, f.local)
 			}
-			return f.local
-		})
+		}
+		err = t.Job.Hold(local...)
 	}
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -228,12 +229,17 @@ func (a Account) use(ctx context.Context, resumes bool, f func(Server) error) er
 	return Reconnecting(ctx, a.Job, a.ID, a.IsLost, use)
 }
 
-// produced notes down that the step has made a remote file or directory; see
-// [Produced].
-func (a Account) produced(p string) error { return Produced(a.Job, a.Family, a.ID, p) }
+// produced notes down that the step has made a remote file or directory, and so what
+// was missing above it, for steps of the same attempt of the execution that take it
+// away, and have already taken away one of that name in a former attempt. It costs
+// nothing in the first attempt of an execution.
+func (a Account) produced(p string) error { return a.Job.Produced(a.subject(p)) }
 
-// remade is [Remade] for the connection.
-func (a Account) remade(p string) (bool, error) { return Remade(a.Job, a.Family, a.ID, p) }
+// remade reports whether a step of this attempt of the execution has made the remote
+// file or directory p. Anything else under the name has come from elsewhere.
+func (a Account) remade(p string) (bool, error) { return a.Job.WasProduced(a.subject(p)) }
+
+func (a Account) subject(p string) string { return a.Family + ":" + a.ID + ":" + path.Clean(p) }
 
 // Validate connects, and calls f, if not nil, for further checks of a
 // configuration. It is what an operator knows as "test the connection", and is

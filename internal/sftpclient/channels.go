@@ -41,7 +41,7 @@ func (s *Conn) ClientsFor(ctx context.Context, bytes int64, files int) []*Client
 	if files == 1 {
 		return []*Client{s.Client} // more join it in OpenWorkers
 	}
-	return s.upTo(ctx, s.WantedChannels(bytes))
+	return s.upTo(ctx, s.wantedChannels(bytes))
 }
 
 // ClientsForFiles returns the channels over which to write so many files, given
@@ -59,7 +59,7 @@ func (s *Conn) ClientsForFiles(ctx context.Context, chosen []*Client, files int)
 // while something else goes on, and returns a function that waits for that.
 func (s *Conn) Prepare(ctx context.Context, bytes int64, files int) (wait func()) {
 	var opening sync.WaitGroup
-	if want := s.WantedChannels(bytes); files == 1 && want > 1 {
+	if want := s.wantedChannels(bytes); files == 1 && want > 1 {
 		opening.Go(func() { s.upTo(ctx, want) })
 	}
 	return opening.Wait
@@ -105,8 +105,8 @@ func (s *Conn) openMore(n int) {
 	}
 }
 
-// WantedChannels returns over how many channels to move so many bytes of one file.
-func (s *Conn) WantedChannels(bytes int64) int {
+// wantedChannels returns over how many channels to move so many bytes of one file.
+func (s *Conn) wantedChannels(bytes int64) int {
 	switch {
 	case s.width != 0:
 		return s.width
@@ -148,7 +148,7 @@ func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags ui
 	if err != nil {
 		return nil, err
 	}
-	return s.addWorkers(ctx, File{c, h}, path, flags&^(FlagCreate|FlagTruncate), s.WantedChannels(bytes)), nil
+	return s.addWorkers(ctx, File{c, h}, path, flags&^(FlagCreate|FlagTruncate), s.wantedChannels(bytes)), nil
 }
 
 // addWorkers has others join a file that is open on the connection's first channel,

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/ftpclient"
-	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -179,10 +179,10 @@ func (c Connection) problem() error {
 		return err
 	}
 	return errors.Join(
-		remote.OneOf("security", c.Security, ftpclient.SecurityExplicit, ftpclient.SecurityImplicit, ftpclient.SecurityNone),
-		remote.OneOf("certificate_policy", c.CertificatePolicy, ftpclient.PolicySystem, ftpclient.PolicyPinned, ftpclient.PolicyInsecure),
-		remote.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
-		remote.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
+		connfile.OneOf("security", c.Security, ftpclient.SecurityExplicit, ftpclient.SecurityImplicit, ftpclient.SecurityNone),
+		connfile.OneOf("certificate_policy", c.CertificatePolicy, ftpclient.PolicySystem, ftpclient.PolicyPinned, ftpclient.PolicyInsecure),
+		connfile.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
+		connfile.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
 }
 
 func (c Connection) defaultPort() int {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -73,7 +74,7 @@ var (
 )
 
 func (cfg RmdirConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget("remote_path", cfg.RemotePath))
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget("remote_path", cfg.RemotePath))
 }
 
 // checkTarget refuses to remove what can only be meant by mistake.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -73,7 +74,7 @@ func (cfg DownloadConfig) shared() remote.DownloadConfig {
 }
 
 func (cfg DownloadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("move_to", cfg.MoveTo), cfg.shared().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("move_to", cfg.MoveTo), cfg.shared().Check())
 }
 
 // Execute downloads the files. An existing local file is replaced when its

@@ -31,6 +31,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/ftpclient"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -49,15 +50,8 @@ func Register(r *courier.Registry, c Connections) {
 	courier.Register(r, "ftp.rename", Rename{c}, options("rename", "Renames or moves a file on an FTP server."))
 }
 
-// stall is the longest time without progress before a step is given up.
-const stall = 60 * time.Second
-
 func options(verb, doc string) *courier.TypeOptions {
-	r := repetitions[verb]
-	return &courier.TypeOptions{
-		Timeout: new(time.Duration(0)), Stall: new(stall), Aliases: []string{"ftps." + verb},
-		Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup,
-	}
+	return remote.TypeOptions(verb, doc, "ftps."+verb)
 }
 
 // test tells in the log of the step what is known of the server.

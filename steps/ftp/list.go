@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/glob"
@@ -49,7 +50,7 @@ func (cfg ListConfig) search() remote.Search {
 }
 
 func (cfg ListConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute lists the directory. It changes nothing.

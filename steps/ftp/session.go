@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/transfer"
@@ -57,11 +58,11 @@ func (c Connection) config(ctx context.Context, job *courier.Context) (ftpclient
 	if err != nil {
 		return ftpclient.Config{}, courier.Permanent(err)
 	}
-	if c.Password, err = remote.Secret(ctx, job, "password", c.Password); err == nil {
+	if c.Password, err = connfile.Secret(ctx, job, "password", c.Password); err == nil {
 		err = courier.Permanent(ftpclient.CheckArgument("password", c.Password))
 	}
 	if err == nil {
-		c.ClientKey, err = remote.Secret(ctx, job, "client_key", c.ClientKey)
+		c.ClientKey, err = connfile.Secret(ctx, job, "client_key", c.ClientKey)
 	}
 	if err != nil {
 		return ftpclient.Config{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -72,7 +73,7 @@ func (cfg UploadConfig) shared() remote.UploadConfig {
 }
 
 func (cfg UploadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.shared().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.shared().Check())
 }
 
 // Execute uploads the files.

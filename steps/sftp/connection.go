@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/sftpclient"
 
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -221,7 +221,7 @@ var _ Connections = Map(nil)
 
 // Connection returns the connection called id.
 func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	return remote.Find(m, id)
+	return connfile.Find(m, id)
 }
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
@@ -229,7 +229,7 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 // All that is wrong with a connection by itself is reported here. The server is
 // not asked, and secrets are not resolved.
 func ReadConnections(path string) (Map, error) {
-	return remote.ReadConnections(path, "sftp", Connection.checkAmong)
+	return connfile.ReadConnections(path, "sftp", Connection.checkAmong)
 }
 
 // checkAmong reports what is wrong with c as one of the connections with the

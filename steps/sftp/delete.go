@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -42,7 +43,7 @@ var (
 )
 
 func (cfg DeleteConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), remote.DeleteConfig(cfg).Search().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.DeleteConfig(cfg).Search().Check())
 }
 
 // Execute deletes the files.

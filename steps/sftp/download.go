@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -61,7 +62,7 @@ var (
 )
 
 func (cfg DownloadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("move_to", cfg.MoveTo), remote.DownloadConfig(cfg).Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("move_to", cfg.MoveTo), remote.DownloadConfig(cfg).Check())
 }
 
 // Execute downloads the files. An existing local file is replaced when its

@@ -10,9 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/connfile"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/courierhq/courier/internal/remote"
 )
 
 // A fuzzKey is the host key made of a seed of 32 equal bytes.
@@ -54,7 +53,7 @@ func FuzzConnections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var loose map[string]map[string]any
 		json.Unmarshal(text, &loose)
-		m, err := remote.ParseConnections(text, Connection.checkAmong)
+		m, err := connfile.ParseConnections(text, Connection.checkAmong)
 		shown := ""
 		if err != nil {
 			if shown = err.Error(); !isPlain(shown) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
@@ -45,7 +45,7 @@ func (c Connection) config(ctx context.Context, job *courier.Context) (sftpclien
 	}{
 		{"password", &c.Password}, {"private_key", &c.PrivateKey}, {"passphrase", &c.Passphrase}, {"certificate", &c.Certificate},
 	} {
-		if *f.text, err = remote.Secret(ctx, job, f.field, *f.text); err != nil {
+		if *f.text, err = connfile.Secret(ctx, job, f.field, *f.text); err != nil {
 			return sftpclient.Config{}, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -44,7 +45,7 @@ var (
 )
 
 func (cfg RenameConfig) check() error {
-	return remote.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath))
+	return connfile.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath))
 }
 
 // Execute renames.

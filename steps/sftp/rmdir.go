@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -37,7 +38,7 @@ var (
 )
 
 func (cfg RmdirConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), remote.RmdirConfig(cfg).Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.RmdirConfig(cfg).Check())
 }
 
 // Execute removes the directory.

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
@@ -48,12 +49,8 @@ func Register(r *courier.Registry, c Connections) {
 	courier.Register(r, "sftp.stat", Stat{c}, options("stat", "Looks at a file or directory on an SFTP server."))
 }
 
-// stall is the longest time without progress before a step is given up.
-const stall = 60 * time.Second
-
 func options(verb, doc string) *courier.TypeOptions {
-	r := repetitions[verb]
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
+	return remote.TypeOptions(verb, doc)
 }
 
 // test tells in the log of the step what is known of the server.

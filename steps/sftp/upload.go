@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -61,7 +62,7 @@ var (
 )
 
 func (cfg UploadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), remote.UploadConfig(cfg).Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.UploadConfig(cfg).Check())
 }
 
 // Execute uploads the files.

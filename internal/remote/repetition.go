@@ -1,4 +1,10 @@
-package sftp
+package remote
+
+import (
+	"time"
+
+	"github.com/courierhq/courier"
+)
 
 // repetitions say what happens when a step is executed once more, and what its
 // Cleanup and Rollback do, for the documentation of the types.
@@ -16,7 +22,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished local files of earlier attempts and moves back what was set aside on the server; keeps complete files, and unfinished ones with which the next one goes on until the execution is cancelled",
 	},
 	"upload": {
-		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail a second attempt compares contents; with resume it goes on where the last one stopped; what after_transfer does to a local file is noted down first and done once",
+		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail a second attempt compares contents; with resume it goes on where the last one stopped, if a note proves that the source is the same; what after_transfer does to a local file is noted down first and done once",
 		"removes the side files of earlier attempts on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {
@@ -35,4 +41,14 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"checks and skips: what is renamed is noted down first by size and time, so a second attempt knows its own deed and does not repeat it",
 		"moves back what an interrupted attempt has set aside, unless its successor is in place",
 	},
+}
+
+// stall is the longest time without progress before a step is given up.
+const stall = 60 * time.Second
+
+// TypeOptions returns the options of the step type with the given verb, such as
+// "upload".
+func TypeOptions(verb, doc string, aliases ...string) *courier.TypeOptions {
+	r := repetitions[verb]
+	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Aliases: aliases, Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
 }

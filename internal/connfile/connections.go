@@ -1,4 +1,6 @@
-package remote
+// Package connfile reads the connections of step types from JSON, strictly, and says
+// what is wrong with their fields.
+package connfile
 
 import (
 	"bytes"
