@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/redact"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // A ContextConfig says what a step sees of its execution. The zero value is an
@@ -27,10 +29,10 @@ type ContextConfig struct {
 	ID        string // the step's id, if it has one
 	Type      string
 	Iteration []int // of the loops around the step, outermost first
-	Attempt   int   // of the step, from 1; 0 means 1
-	// FirstAttempt is the number of the step's first attempt since the loop
-	// around it was started again; 0 means 1.
-	FirstAttempt int
+	Attempt   int   // see [Context.Attempt]; 0 means 1
+	// EarlierStarts is the highest number of a start before the loop around the
+	// step was started again; 0 if it was not. See [Context.StartNumber].
+	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
 
@@ -63,7 +65,7 @@ type ContextConfig struct {
 	// "sweep" for the removal of side files, and "sync" and "rename" in Commit;
 	// name is the file's as the step gave it.
 	OnFile     func(operation, name string) error
-	Repeated   bool     // see [Context.Repeated]; an Attempt above FirstAttempt implies it
+	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
 	MaxValue   int      // bytes of one value of Set, as JSON; 0 means no limit
 	// DryRun refuses all operations on files that would write, and makes no
@@ -124,21 +126,22 @@ func (c *Context) Type() string { return c.cfg.Type }
 // nil outside loops. The caller must not change it.
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
-// Attempt is the number of this start of the step in its iteration, from 1. It grows
-// with each start and is not used twice in an attempt of the execution, so it may be
-// part of the names of files. It does not count: in a loop that was started again the
-// numbers go on from the highest that any step had in any iteration before, and the
-// first start ever in an iteration may be attempt 2. A step that asks whether it was
-// begun before asks [Context.Repeated].
+// Attempt counts the starts of the step in this iteration, from 1. Events, records,
+// the audit and the log show the same number. A loop that was started again counts
+// anew. A step that asks whether it was begun before asks [Context.Repeated].
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
+
+// StartNumber is a number of this start that no other start of the step in this
+// iteration and attempt of the execution has: it may be part of the names of files.
+// It is the attempt, and in a loop that was started again the attempt above the
+// highest number of a start before.
+func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
 
 // Repeated reports that the step was started before in this iteration, by an
 // earlier attempt, by one before the loop or the job was started again, or by the
 // same one on a worker that handed it over: what the step finds done may be its
-// own doing.
-func (c *Context) Repeated() bool {
-	return c.cfg.Repeated || c.Attempt() > max(1, c.cfg.FirstAttempt)
-}
+// own doing. In Rollback it is true.
+func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
 // Cancelled reports, in Rollback, that the execution is being cancelled, so
 // nothing needs to be kept for a resume.
@@ -197,6 +200,34 @@ func (c *Context) redact() *Redactor {
 	return &c.redactor
 }
 
+// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as
+// it is and in the forms that programs turn it into: base64, also of a longer
+// text that contains it, such as "user:secret"; hexadecimal; with the escapes
+// of URLs, forms, JSON, HTML, Go and C, repeated ones included; and cut short by
+// three dots, with at least four bytes left. Of a URL it also finds the
+// password, the path, the query and its values, and of a text of several lines
+// each long line.
+//
+// Secrets below four bytes are not looked for, since they occur by chance. The
+// zero Redactor knows none and costs next to nothing. It may be used by several
+// goroutines.
+type Redactor struct{ found redact.Redactor }
+
+// Add makes a secret known. What it is called is shown in its place.
+func (r *Redactor) Add(name, value string) { r.found.Add(name, value) }
+
+// Empty reports whether there are no secrets.
+func (r *Redactor) Empty() bool { return r.found.Empty() }
+
+// Redact returns text without secrets.
+func (r *Redactor) Redact(text string) string { return r.found.Redact(text) }
+
+// Find returns the name of a secret in text, which may be JSON; empty if it has
+// none. Unlike Redact it doesn't take a text for a secret that may be there by
+// chance: the beginning of one, the path of a URL that is short, and the encoded
+// forms of secrets below six bytes.
+func (r *Redactor) Find(text string) (name string) { return r.found.Find(text) }
+
 // A SecretRequest asks the host application for a secret, and says for what. A
 // job can name any secret in its definition, so who lets others write jobs
 // decides here which job gets which. Fields that don't apply are empty.
@@ -219,7 +250,7 @@ type SecretRequest struct {
 // nobody sees it. It overrides a field of the same name in the step's output. One
 // that is larger than the engine allows is refused, with a permanent error.
 func (c *Context) Set(name string, v any) error {
-	if n, rest := cutName(name); n == "" || rest != "" {
+	if n, rest := reference.CutName(name); n == "" || rest != "" {
 		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
 	}
 	raw, err := jsontext.Append(nil, v)
@@ -238,13 +269,43 @@ func (c *Context) Set(name string, v any) error {
 	return nil
 }
 
+// A Scope gives values to references. Values are JSON values: nil, bool,
+// string, [json.Number], []any and map[string]any.
+type Scope interface {
+	// Value returns the value called head.name, such as "2.file_list".
+	Value(head, name string) (v any, ok bool)
+	// Keys returns what there is, for messages about what there is not.
+	Keys() []string
+}
+
+// Values is the simplest [Scope]: a map from "head.name" to JSON values.
+type Values map[string]any
+
+// Value returns the entry head.name.
+func (v Values) Value(head, name string) (any, bool) {
+	x, ok := v[head+"."+name]
+	return x, ok
+}
+
+// Keys returns the keys in order.
+func (v Values) Keys() []string {
+	keys := make([]string, 0, len(v))
+	for k := range v {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Get returns the value that key refers to, such as "0.file_list" or
-// "loop.current_item.name", decoded into T without loss. The error of a value
+// "loop.current_item.name", decoded into T without loss. A key has a head (the index
+// or id of a step, or "loop", "job", "params"), a dot and a name, and then a path into
+// the value: any of ".name", "[2]", ".2" and `["a.b"]`. The error of a value
 // that isn't there matches [ErrNotFound]. What the step itself has set is not
 // among the values.
 func Get[T any](c *Context, key string) (T, error) {
 	var v T
-	ref, err := ParseReference(key)
+	ref, err := reference.Parse(key)
 	if err != nil {
 		return v, err
 	}

@@ -140,8 +140,10 @@ type Execution struct {
 	Attempt  int      `json:"attempt"`
 	Position Position `json:"position"`
 	// StepAttempts is how many attempts of the step at Position were started of
-	// which none has completed it.
-	StepAttempts int `json:"step_attempts,omitempty"`
+	// which none has completed it. EarlierStarts is the highest number of a start
+	// before the loop around the step was started again; see [Context.StartNumber].
+	StepAttempts  int `json:"step_attempts,omitempty"`
+	EarlierStarts int `json:"earlier_starts,omitempty"`
 	// Current is the step that a worker is executing; nil when there is none.
 	Current *StepExecution  `json:"current,omitempty"`
 	Params  json.RawMessage `json:"params,omitempty"` // a JSON object: the values params.*
@@ -314,7 +316,8 @@ type StepExecution struct {
 	// outside loops.
 	Iteration []int `json:"iteration,omitempty"`
 	Total     []int `json:"total,omitempty"`
-	// Attempt counts from 1 the starts of this step in this iteration.
+	// Attempt counts from 1 the starts of this step in this iteration; a loop that
+	// was started again counts anew.
 	Attempt int `json:"attempt"`
 	// ExecutionAttempt is the attempt of the execution it belongs to.
 	ExecutionAttempt int             `json:"execution_attempt"`

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // Errors that callers test for with [errors.Is].
 var (
 	// ErrNotFound says that there is no such job, version or execution.
-	ErrNotFound = errors.New("courier: not found")
+	ErrNotFound = reference.ErrNotFound
 	// ErrConflict says that the state is not what the caller took it to be;
 	// nothing was changed.
 	ErrConflict = errors.New("courier: conflict")

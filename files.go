@@ -48,8 +48,8 @@ func (c *Context) StepDir() string {
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}
-	if c.cfg.FirstAttempt > 1 {
-		parts = append(parts, "from-"+strconv.Itoa(c.cfg.FirstAttempt))
+	if c.cfg.EarlierStarts > 0 {
+		parts = append(parts, "from-"+strconv.Itoa(c.cfg.EarlierStarts+1))
 	}
 	return path.Join(parts...)
 }

@@ -69,7 +69,7 @@ type StepSpec struct {
 	// configuration's own text is always allowed.
 	AllowParent bool `json:"allow_parent,omitempty"`
 	// Config is the configuration of the step's type. Strings in it may be
-	// references; see [ParseReference].
+	// references; [Get] says how they are written.
 	Config map[string]any `json:"config,omitempty"`
 }
 

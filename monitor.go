@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 )
@@ -117,7 +119,7 @@ type MonitorHealth struct {
 
 // What monitors are made of where nothing is given.
 const (
-	DefaultLister      = "file"
+	defaultLister      = "file"
 	defaultEvery       = time.Minute
 	defaultStable      = 5 * time.Second
 	defaultMaxFailures = 5
@@ -127,7 +129,7 @@ const (
 // default.
 func (m Monitor) WithDefaults() Monitor {
 	if m.Lister == "" {
-		m.Lister = DefaultLister
+		m.Lister = defaultLister
 	}
 	if len(m.Events) == 0 {
 		m.Events = []MonitorEvent{FileCreated}
@@ -311,3 +313,56 @@ func (e *MonitorError) Error() string { return problems("set monitor", e.Monitor
 
 // Is reports whether target is [ErrInvalid].
 func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }
+
+// A Lister lists directories for monitors: those of one kind of server, or of
+// the machine. Engines know listers by name; see Options.Listers of package
+// engine. Its methods may be called by several goroutines.
+type Lister interface {
+	// Check reports what is wrong with a target in itself, without a look at it,
+	// as an error that names connection_id or path.
+	Check(t MonitorTarget) error
+	// List returns the files of a directory, or an error: never a part of them.
+	// An error that matches [ErrLogin] says that the credentials are wrong. The
+	// job stands for no execution: it has secrets, which are kept out of all that
+	// is stored or logged, a log, and what [Keep] opens is closed after the call.
+	List(ctx context.Context, job *Context, t MonitorTarget) (Listing, error)
+	// Least is the shortest time between two listings of a directory.
+	Least() time.Duration
+}
+
+// A Watcher is a [Lister] that can tell of changes before the next listing. That
+// is a hint only: what counts is the listing.
+type Watcher interface {
+	Lister
+	// Watch calls changed, in its own goroutine, when something may have changed
+	// in the directory, until ctx ends. It returns ctx's error then, and any other
+	// if it can't watch, or no longer.
+	Watch(ctx context.Context, t MonitorTarget, changed func()) error
+}
+
+// ErrLogin is matched by the errors of listers whose credentials are refused, as
+// those of [Errorf] with it. Repeating can't cure it, and may lock the account.
+var ErrLogin = failure.ErrLogin
+
+// A MonitorTarget is a directory. Which form a path has, its lister says.
+type MonitorTarget struct {
+	Connection string // the id of a connection; empty for the machine itself
+	Path       string
+}
+
+// A Listing is what a directory held.
+type Listing struct {
+	Files []ListedFile // in any order; regular files only
+	// Refused is how many entries were left out because their names can't be
+	// used, and Example says which and why, of one of them, fit to be shown.
+	Refused int
+	Example string
+}
+
+// A ListedFile is a file of a listing.
+type ListedFile struct {
+	Name     string    `json:"name"` // within its directory
+	Path     string    `json:"path"` // for use in steps
+	Size     int64     `json:"size"` // in bytes
+	Modified time.Time `json:"modified,omitzero"`
+}

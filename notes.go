@@ -1,9 +1,6 @@
 package courier
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,15 +12,8 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/notefile"
 )
-
-// NoteTop is the directory of the workspace that holds what [Context.NoteDir],
-// [Context.Hold] and [Context.Produced] keep. It outlasts a new attempt of the
-// execution, which otherwise begins with an empty workspace.
-const NoteTop = ".notes"
-
-// heldName is the file below NoteTop that lists what Hold was called for.
-const heldName = "held"
 
 // NoteDir is the place for what the step notes down about effects that can't be
 // had twice, such as a file that it takes away from where it was, in the form of
@@ -36,19 +26,19 @@ func (c *Context) NoteDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
 	}
-	parts := []string{NoteTop, strconv.Itoa(c.cfg.Step)}
+	parts := []string{notefile.Top, strconv.Itoa(c.cfg.Step)}
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}
 	dir := path.Join(parts...)
-	if c.cfg.FirstAttempt > 1 {
-		return path.Join(dir, restartName(c.ExecutionAttempt(), c.cfg.FirstAttempt))
+	if c.cfg.EarlierStarts > 0 {
+		return path.Join(dir, restartName(c.ExecutionAttempt(), c.cfg.EarlierStarts+1))
 	}
 	return path.Join(dir, c.lastRestart(dir))
 }
 
 // restartName is the directory of notes of a loop that was started again in an
-// attempt of the execution, and whose steps' attempts begin with first.
+// attempt of the execution, and whose steps' start numbers begin with first.
 func restartName(attempt, first int) string { return fmt.Sprintf("from-%d.%d", attempt, first) }
 
 // lastRestart returns which directory below dir belongs to the last pass of a loop
@@ -101,7 +91,7 @@ func (c *Context) Hold(names ...string) error {
 	if c.cfg.Workspace == "" || len(lines) == 0 {
 		return nil
 	}
-	return c.addNotes(heldName, true, lines)
+	return c.addNotes(notefile.Held, true, lines)
 }
 
 // HoldMoved is Hold for a file called to that is about to be made of the one called
@@ -126,11 +116,11 @@ func (c *Context) HoldAll() error {
 	if c.cfg.Workspace == "" {
 		return nil
 	}
-	lines, err := c.notes(heldName)
+	lines, err := c.notes(notefile.Held)
 	if err != nil || slices.Contains(lines, ".") {
 		return err
 	}
-	return c.addNotes(heldName, true, []string{"."})
+	return c.addNotes(notefile.Held, true, []string{"."})
 }
 
 // HoldDeleted is HoldAll for a file called name that is about to be deleted: if it
@@ -155,7 +145,7 @@ func (c *Context) Held(name string) (bool, error) {
 	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
 		return false, err
 	}
-	lines, err := c.notes(heldName)
+	lines, err := c.notes(notefile.Held)
 	return slices.Contains(lines, p) || slices.Contains(lines, "."), err
 }
 
@@ -204,29 +194,24 @@ func (c *Context) Remade(name string) (bool, error) {
 
 func (c *Context) producedName() string { return "produced-" + strconv.Itoa(c.ExecutionAttempt()) }
 
-// addNotes appends lines to a file below NoteTop.
+// addNotes appends lines to a file below notefile.Top.
 func (c *Context) addNotes(name string, durable bool, lines []string) error {
-	root, rel, err := c.rootOf(path.Join(NoteTop, name))
+	root, rel, err := c.rootOf(path.Join(notefile.Top, name))
 	if err != nil {
 		return err
 	}
 	if err := root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
 		return placed(root, err)
 	}
-	var b bytes.Buffer
-	for _, line := range lines {
-		text, err := json.Marshal(line)
-		if err != nil {
-			return err
-		}
-		b.WriteByte('\n') // an earlier line may have been cut off
-		b.Write(append(text, '\n'))
+	text, err := notefile.Lines(lines)
+	if err != nil {
+		return err
 	}
 	f, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return placed(root, err)
 	}
-	if _, err = f.Write(b.Bytes()); err == nil && durable {
+	if _, err = f.Write(text); err == nil && durable {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil || !durable {
@@ -235,38 +220,12 @@ func (c *Context) addNotes(name string, durable bool, lines []string) error {
 	return errors.Join(filesync.SyncDir(root, filepath.Dir(rel)), filesync.SyncDir(root, "."))
 }
 
-// notes returns the lines of a file below NoteTop; none if it isn't there.
+// notes returns the lines of a file below notefile.Top; none if it isn't there.
 func (c *Context) notes(name string) ([]string, error) {
-	root, rel, err := c.rootOf(path.Join(NoteTop, name))
+	root, rel, err := c.rootOf(path.Join(notefile.Top, name))
 	if err != nil {
 		return nil, err
 	}
-	return readNotes(root, rel)
-}
-
-func readNotes(root *os.Root, rel string) ([]string, error) {
-	f, err := root.Open(rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, placed(root, err)
-	}
-	defer f.Close()
-	var lines []string
-	for s := bufio.NewScanner(f); ; {
-		if !s.Scan() {
-			return lines, s.Err()
-		}
-		var line string
-		if json.Unmarshal(s.Bytes(), &line) == nil {
-			lines = append(lines, line)
-		}
-	}
-}
-
-// HeldFiles lists what Hold was called for below a workspace, by paths relative to
-// it, with slashes. It lists "." if HoldAll was called.
-func HeldFiles(workspace *os.Root) ([]string, error) {
-	return readNotes(workspace, filepath.Join(NoteTop, heldName))
+	lines, err := notefile.Read(root, rel)
+	return lines, placed(root, err)
 }

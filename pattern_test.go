@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/wildcard"
 )
 
 func TestPattern(t *testing.T) {
@@ -18,11 +19,11 @@ func TestPattern(t *testing.T) {
 		{"", "", "", false, false},
 		{"in/*.csv", "in/*.csv", "in/*.csv", true, false},
 		{"{a,b}", "{a,b}", "{a,b}", false, true},
-		{courier.Pattern("in/" + courier.Literal("*")), "in/*", `in/\*`, false, false},
-		{courier.Pattern(courier.Literal("a[1]") + "/*"), "a[1]/*", `a\[1\]/*`, true, false},
-		{courier.Pattern(courier.Literal("?") + courier.Literal("{")), "?{", `\?\{`, false, false},
-		{courier.Pattern(courier.Literal("plain")), "plain", "plain", false, false},
-		{courier.Pattern(courier.Literal("a\x00*")), "a*", `a\*`, false, false},
+		{courier.Pattern("in/" + wildcard.Literal("*")), "in/*", `in/\*`, false, false},
+		{courier.Pattern(wildcard.Literal("a[1]") + "/*"), "a[1]/*", `a\[1\]/*`, true, false},
+		{courier.Pattern(wildcard.Literal("?") + wildcard.Literal("{")), "?{", `\?\{`, false, false},
+		{courier.Pattern(wildcard.Literal("plain")), "plain", "plain", false, false},
+		{courier.Pattern(wildcard.Literal("a\x00*")), "a*", `a\*`, false, false},
 	} {
 		if c.p.String() != c.text || fmt.Sprint(c.p) != c.text || c.p.Escaped() != c.escaped ||
 			c.p.ContainsAny("*?") != c.wildcard || c.p.ContainsAny("{[") != c.braces {
@@ -43,12 +44,12 @@ func TestFieldKinds(t *testing.T) {
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "test.good", doNothing[good], nil)
 	typ, _ := reg.Lookup("test.good")
-	for i, want := range []courier.FieldKind{courier.KindPath, "", courier.KindURL, courier.KindPattern} {
+	for i, want := range []string{"path", "", "url", "pattern"} {
 		if p := typ.Config().Properties[i]; p.Schema.Kind != want || p.Required != (i == 0 || i == 3) {
 			t.Errorf("%s: kind %q, required %t", p.Name, p.Schema.Kind, p.Required)
 		}
 	}
-	if items := typ.Config().Properties[1].Schema.Items; items.Kind != courier.KindPath {
+	if items := typ.Config().Properties[1].Schema.Items; items.Kind != "path" {
 		t.Errorf("an item of paths has the kind %q", items.Kind)
 	}
 	for want, register := range map[string]func(){

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // A PendingFile is a file under construction. It has a name of its own beside
@@ -194,9 +195,9 @@ const maxName = 255
 
 // SideName is the name that a file called base has while this attempt writes
 // it: base, ".courier-tmp", and a suffix unique to execution, step, iteration
-// and attempt. Names that would be too long are shortened and hashed.
+// and start, which ends with [Context.StartNumber]. Names that would be too long are shortened and hashed.
 func (c *Context) SideName(base string) string {
-	return c.sidePrefix(base) + strconv.Itoa(c.Attempt())
+	return c.sidePrefix(base) + strconv.Itoa(c.StartNumber())
 }
 
 // sidePrefix is what the side files of all attempts of this step begin with.
@@ -222,7 +223,7 @@ func (c *Context) sidePrefix(base string) string {
 // this step for the final name final, this attempt's own included.
 func (c *Context) IsSideName(final, base string) bool {
 	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
-	return ok && parseIndex(n) > 0
+	return ok && reference.ParseIndex(n) > 0
 }
 
 // RemoveSideFiles removes what attempts of this step have left beside name,
@@ -237,7 +238,7 @@ func (c *Context) RemoveSideFiles(name string) error {
 }
 
 func (c *Context) removeSideFiles(name string) error {
-	if c.Attempt() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
+	if c.StartNumber() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
 		return c.removeOwnSide(name)
 	}
 	root, rel, err := c.rootOf(name)
@@ -269,7 +270,7 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 		return err
 	}
 	defer d.Close()
-	own := c.sidePrefix("") + strconv.Itoa(c.Attempt())
+	own := c.sidePrefix("") + strconv.Itoa(c.StartNumber())
 	entries, err := d.ReadDir(-1)
 	for _, e := range entries {
 		name := e.Name()

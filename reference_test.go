@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -32,7 +33,7 @@ func TestReferences(t *testing.T) {
 		`get.size`:        `9007199254740993`,
 		`params.day`:      `null`,
 	} {
-		ref, err := courier.ParseReference(key)
+		ref, err := reference.Parse(key)
 		if err != nil {
 			t.Errorf("%s: %v", key, err)
 			continue
@@ -57,7 +58,7 @@ func TestMissingReferences(t *testing.T) {
 		`nobody.name`:   `known are`,
 		`0.list[1][2]`:  `has no [2]`,
 	} {
-		ref, err := courier.ParseReference(key)
+		ref, err := reference.Parse(key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestMissingReferences(t *testing.T) {
 
 func TestMalformedReferences(t *testing.T) {
 	for _, key := range []string{"", "a", "a.", ".a", "a..b", "a.b.", "a.b[", "a.b[x]", "a.b[-1]", "a.b[01]", `a.b["x]`, "a b.c", "a.b}", "a.b c", "a.b[1", `a.b["x"`, "a.b/c", strings.Repeat("a", 2000) + ".b"} {
-		if ref, err := courier.ParseReference(key); err == nil {
+		if ref, err := reference.Parse(key); err == nil {
 			t.Errorf("ParseReference(%q) = %v, want an error", key, ref)
 		}
 	}
@@ -81,14 +82,14 @@ func FuzzReference(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		ref, rest, err := courier.CutReference(s)
+		ref, rest, err := reference.Cut(s)
 		if err != nil {
 			return
 		}
 		if ref.String()+rest != s {
 			t.Fatalf("CutReference(%q) = %q, rest %q", s, ref, rest)
 		}
-		again, err := courier.ParseReference(ref.String())
+		again, err := reference.Parse(ref.String())
 		if err != nil || again.Head != ref.Head || again.Name != ref.Name || len(again.Path) != len(ref.Path) {
 			t.Fatalf("ParseReference(%q) = %v, %v", ref.String(), again, err)
 		}
@@ -131,7 +132,7 @@ func TestResolveSuggestsProperties(t *testing.T) {
 		"0.o.size.x.y": `0.o.size has no .x; it is a number`,
 		"0.o.odd.x":    `0.o.odd has no .x; known are ["\x1b[2Jxxxx`,
 	} {
-		ref, err := courier.ParseReference(key)
+		ref, err := reference.Parse(key)
 		if err != nil {
 			t.Fatal(err)
 		}

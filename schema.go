@@ -4,12 +4,14 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/wildcard"
 )
 
 // A Schema describes the JSON form of a Go type, as far as a job's definition
@@ -22,9 +24,13 @@ type Schema struct {
 	Items      *Schema    `json:"items,omitempty"`      // of an array
 	// Open says that an object may have other names than its Properties.
 	Open bool `json:"open,omitempty"`
-	// Kind says what a string is for, as far as that matters for what may be put
-	// into it; empty means nothing special.
-	Kind FieldKind `json:"kind,omitempty"`
+	// Kind says what a string stands for: "path" for a local or remote path, by the
+	// tag courier:"path"; "url" for a URL, whose path counts, by the tag courier:"url";
+	// "pattern" for a path or name that may have wildcards, by the type [Pattern]; empty
+	// for nothing special. Values that references and secrets put into a string of a
+	// kind are restricted: none may bring a segment ".." with it, unless the step has
+	// [StepSpec.AllowParent].
+	Kind string `json:"kind,omitempty"`
 	// Enum lists the values that a string may have, by the tag enum:"A,B". Empty
 	// means any.
 	Enum []string `json:"enum,omitempty"`
@@ -35,17 +41,70 @@ type Schema struct {
 	Groups []Group     `json:"groups,omitempty"` // of an object's properties
 }
 
-// A FieldKind says what a string of a configuration stands for. Values that
-// references and secrets put into it are restricted accordingly: none may
-// bring a segment ".." with it, unless the step has [StepSpec.AllowParent].
-type FieldKind string
-
-// The kinds of fields.
+// What [Schema.Kind] may be.
 const (
-	KindPath    FieldKind = "path"    // tag courier:"path": a local or remote path
-	KindURL     FieldKind = "url"     // tag courier:"url": a URL, whose path counts
-	KindPattern FieldKind = "pattern" // the type [Pattern]: a path or name that may have wildcards
+	kindPath    = "path"    // tag courier:"path"
+	kindURL     = "url"     // tag courier:"url"
+	kindPattern = "pattern" // the type [Pattern]
 )
+
+// A Pattern is a string of a configuration in which wildcards may stand, such
+// as "in/*.csv". Wildcards count only where they stand in the definition's own
+// text: what a reference or a secret has put in is literal, so that a file
+// called "*" stands for itself.
+//
+// A step type that takes patterns declares their fields with this type, or as a
+// list of it. In a definition they are plain strings. A constant converts to a
+// Pattern as it is.
+//
+// Values that contain characters of patterns are kept between NUL characters,
+// which no definition and no value can contain. So a Pattern that is used as if
+// it were a path, without String, names no file.
+type Pattern string
+
+// String returns the text with everything that was put in, as a path or as the
+// pattern that the whole of it would be.
+func (p Pattern) String() string { return strings.ReplaceAll(string(p), wildcard.Mark, "") }
+
+// Runs returns the text in pieces, and whether each of them is literal.
+func (p Pattern) Runs() iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		literal := false
+		for run := range strings.SplitSeq(string(p), wildcard.Mark) {
+			if run != "" && !yield(run, literal) {
+				return
+			}
+			literal = !literal
+		}
+	}
+}
+
+// ContainsAny reports whether one of the characters stands where it is not
+// literal.
+func (p Pattern) ContainsAny(chars string) bool {
+	for run, literal := range p.Runs() {
+		if !literal && strings.ContainsAny(run, chars) {
+			return true
+		}
+	}
+	return false
+}
+
+// Escaped returns the pattern in the syntax of path.Match and its extensions by
+// ** and {a,b}, with a backslash before each literal character that has a meaning
+// there.
+func (p Pattern) Escaped() string {
+	var b strings.Builder
+	for run, literal := range p.Runs() {
+		for _, c := range []byte(run) {
+			if literal && strings.IndexByte(wildcard.Meta, c) >= 0 {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
 
 // A Property is one field of an object.
 type Property struct {
@@ -111,7 +170,7 @@ func schemaOf(t reflect.Type, depth int) *Schema {
 	case t == timeType:
 		return &Schema{Type: "string"}
 	case t == patternType:
-		return &Schema{Type: "string", Kind: KindPattern}
+		return &Schema{Type: "string", Kind: kindPattern}
 	case pt.Implements(unmarshalerType) || pt.Implements(marshalerType):
 		return &Schema{}
 	case pt.Implements(textUnmarshalerType) || pt.Implements(textMarshalerType):
@@ -185,10 +244,10 @@ func tagOptions(f reflect.StructField) []string {
 }
 
 // fieldKind returns the kind that a field's tag says, or nothing.
-func fieldKind(f reflect.StructField) FieldKind {
+func fieldKind(f reflect.StructField) string {
 	for _, option := range tagOptions(f) {
-		if k := FieldKind(option); k == KindPath || k == KindURL {
-			return k
+		if option == kindPath || option == kindURL {
+			return option
 		}
 	}
 	return ""
@@ -196,14 +255,14 @@ func fieldKind(f reflect.StructField) FieldKind {
 
 // ofKind returns s, the schema of a string or of a list of strings, with a kind;
 // nil if it is the schema of something else.
-func ofKind(s *Schema, k FieldKind) *Schema {
+func ofKind(s *Schema, kind string) *Schema {
 	switch {
-	case k == "":
+	case kind == "":
 		return s
 	case s.Type == "string" && s.Kind == "":
-		return &Schema{Type: s.Type, Kind: k}
+		return &Schema{Type: s.Type, Kind: kind}
 	case s.Type == "array":
-		if items := ofKind(s.Items, k); items != nil {
+		if items := ofKind(s.Items, kind); items != nil {
 			return &Schema{Type: s.Type, Items: items}
 		}
 	}

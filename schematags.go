@@ -49,7 +49,7 @@ func badField(f reflect.StructField) string {
 			grouped = option
 			continue
 		}
-		if !slices.Contains([]string{"required", string(KindPath), string(KindURL)}, option) {
+		if !slices.Contains([]string{"required", kindPath, kindURL}, option) {
 			return fmt.Sprintf("the tag courier:%q is unknown; there are courier:\"required\", courier:\"path\", courier:\"url\", and one_of=NAME, any_of=NAME and at_most_one=NAME for groups of fields, and several words with commas between them", f.Tag.Get("courier"))
 		}
 	}

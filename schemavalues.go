@@ -3,6 +3,7 @@ package courier
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
@@ -15,26 +16,24 @@ import (
 // A Group says how many of the fields that share its name an object has. A field
 // counts as given unless it is missing, null, false, or empty.
 type Group struct {
-	Kind   GroupKind `json:"kind"`
-	Name   string    `json:"name"`
-	Fields []string  `json:"fields"` // by their JSON names
+	// Kind is "one_of" for exactly one field, "any_of" for at least one, and
+	// "at_most_one" for one or none: the word of the tag courier:"KIND=NAME".
+	Kind   string   `json:"kind"`
+	Name   string   `json:"name"`
+	Fields []string `json:"fields"` // by their JSON names
 }
 
-// A GroupKind says how many fields of a [Group] must be given.
-type GroupKind string
-
-// The kinds of groups, which are words of the tag courier:"KIND=NAME".
+// The kinds of groups.
 const (
-	GroupOneOf     GroupKind = "one_of"      // exactly one
-	GroupAnyOf     GroupKind = "any_of"      // at least one
-	GroupAtMostOne GroupKind = "at_most_one" // one or none
+	groupOneOf     = "one_of"
+	groupAnyOf     = "any_of"
+	groupAtMostOne = "at_most_one"
 )
 
 // groupOf takes a word of a tag named courier apart that puts a field into a group.
-func groupOf(option string) (kind GroupKind, name string, ok bool) {
-	word, name, found := strings.Cut(option, "=")
-	kind = GroupKind(word)
-	return kind, name, found && name != "" && slices.Contains([]GroupKind{GroupOneOf, GroupAnyOf, GroupAtMostOne}, kind)
+func groupOf(option string) (kind, name string, ok bool) {
+	kind, name, found := strings.Cut(option, "=")
+	return kind, name, found && name != "" && slices.Contains([]string{groupOneOf, groupAnyOf, groupAtMostOne}, kind)
 }
 
 // addGroups puts a field into its groups.
@@ -115,11 +114,11 @@ func (s *Schema) checkGroups(field string, v map[string]any, how schemaCheck) []
 		}
 		message := ""
 		switch {
-		case given == 0 && g.Kind == GroupOneOf:
+		case given == 0 && g.Kind == groupOneOf:
 			message = "give one of "
-		case given == 0 && g.Kind == GroupAnyOf:
+		case given == 0 && g.Kind == groupAnyOf:
 			message = "give at least one of "
-		case sure > 1 && g.Kind != GroupAnyOf:
+		case sure > 1 && g.Kind != groupAnyOf:
 			message = "give only one of "
 		}
 		if message != "" {
@@ -145,4 +144,62 @@ func isEmptyValue(v any) bool {
 		return len(v) == 0
 	}
 	return false
+}
+
+// restricts reports whether s, or what is in it, permits less than the Go type
+// that it describes.
+func (s *Schema) restricts() bool {
+	if s == nil {
+		return false
+	}
+	return len(s.Enum) > 0 || s.Min != "" || s.Max != "" || len(s.Groups) > 0 || s.Items.restricts() ||
+		slices.ContainsFunc(s.Properties, func(p Property) bool { return p.Schema.restricts() || requiredWithin(p.Schema) })
+}
+
+// requiredWithin reports whether an object in s has a required field, which the
+// decoder does not look for.
+func requiredWithin(s *Schema) bool {
+	return s != nil && (requiredWithin(s.Items) ||
+		slices.ContainsFunc(s.Properties, func(p Property) bool { return p.Required || requiredWithin(p.Schema) }))
+}
+
+// checkRendered compares the JSON text of a configuration, in which references and
+// secrets have been replaced, with its schema. Fields that job, if not nil, calls
+// unresolved may be missing. The error names each field.
+func (s *Schema) checkRendered(config []byte, job *Context) error {
+	object := map[string]any{}
+	if len(config) > 0 {
+		if err := newReader(config).Decode(&object); err != nil {
+			return plainError(err)
+		}
+	}
+	how := schemaCheck{rendered: true}
+	if job != nil {
+		how.unresolved = job.Unresolved
+	}
+	problems := s.check("", object, how)
+	if len(problems) == 0 {
+		return nil
+	}
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.Message
+		if field := strings.TrimPrefix(p.Field, "."); field != "" {
+			lines[i] = field + ": " + p.Message
+		}
+	}
+	return errors.New(strings.Join(lines[:min(len(lines), maxListed)], "; "))
+}
+
+// fillDefaults gives the fields of v with an enumeration and a default that one
+// where their text is empty.
+func (s *Schema) fillDefaults(v reflect.Value) {
+	for _, p := range s.Properties {
+		if p.Default == "" || len(p.Schema.Enum) == 0 {
+			continue
+		}
+		if f, err := v.FieldByIndexErr(p.index); err == nil && f.Kind() == reflect.String && f.Len() == 0 {
+			f.SetString(p.Default)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // A Source is the JSON text of a definition, for problems that say where in a file
@@ -43,24 +44,23 @@ func (s *Source) Read(v Definition) []Problem {
 	return s.problems(readObject(newReader(s.Text), known))
 }
 
-// Sources returns the definitions in the text of a file: one JSON object, or a list
-// of them. Problems are what keeps the text from being read.
-func Sources(file string, text []byte) (list []*Source, problems []Problem) {
-	whole := &Source{File: file, Text: text}
-	if err := syntaxError(text); err != nil {
-		return nil, []Problem{whole.syntax(err)}
+// Split returns the definitions in the text of a file, each as a Source: one JSON
+// object, or a list of them. Problems are what keeps the text from being read.
+func (s *Source) Split() (list []*Source, problems []Problem) {
+	if err := syntaxError(s.Text); err != nil {
+		return nil, []Problem{s.syntax(err)}
 	}
-	dec := newReader(text)
+	dec := newReader(s.Text)
 	if tok, _ := dec.Token(); tok == json.Delim('[') {
 		for i := 0; dec.More(); i++ {
 			var item json.RawMessage
 			if dec.Decode(&item) != nil {
 				break
 			}
-			list = append(list, whole.at(whole.offset([]string{strconv.Itoa(i)}), item))
+			list = append(list, s.at(s.offset([]string{strconv.Itoa(i)}), item))
 		}
 	} else {
-		list = []*Source{whole.at(whole.offset(nil), bytes.TrimSpace(text))}
+		list = []*Source{s.at(s.offset(nil), bytes.TrimSpace(s.Text))}
 	}
 	return list, nil
 }
@@ -231,7 +231,7 @@ func fieldName(path []string) string {
 	var b strings.Builder
 	for _, name := range path {
 		switch {
-		case parseIndex(name) >= 0:
+		case reference.ParseIndex(name) >= 0:
 			b.WriteString("[" + name + "]")
 		case b.Len() > 0:
 			b.WriteString("." + name)

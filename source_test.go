@@ -46,7 +46,7 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 
 // TestSources splits the text of a file, and counts lines from its beginning.
 func TestSources(t *testing.T) {
-	list, problems := courier.Sources("f.json", []byte("\n[ {\"name\": \"a\"},\n  {\"name\":\n 5}]"))
+	list, problems := (&courier.Source{File: "f.json", Text: []byte("\n[ {\"name\": \"a\"},\n  {\"name\":\n 5}]")}).Split()
 	if len(list) != 2 || len(problems) > 0 {
 		t.Fatal(list, problems)
 	}
@@ -68,7 +68,7 @@ func TestSources(t *testing.T) {
 		"{\n\"name\": \"\xff\"}":  "f.json:2:10: contains text that is not valid UTF-8",
 		"{\"name\": \"\\ud800\"}": "f.json:1:1: contains text that is not valid UTF-8, or half of a character",
 	} {
-		if _, p := courier.Sources("f.json", []byte(text)); len(p) != 1 || !strings.HasPrefix(p[0].String(), want) {
+		if _, p := (&courier.Source{File: "f.json", Text: []byte(text)}).Split(); len(p) != 1 || !strings.HasPrefix(p[0].String(), want) {
 			t.Errorf("%q: %v, want %s", text, p, want)
 		}
 	}

@@ -88,9 +88,9 @@ type TypeOptions struct {
 	RepeatDoc, CleanupDoc string
 }
 
-// DefaultTimeout is the timeout of an attempt where neither the step nor its
+// defaultTimeout is the timeout of an attempt where neither the step nor its
 // type says otherwise.
-const DefaultTimeout = 5 * time.Minute
+const defaultTimeout = 5 * time.Minute
 
 // A Registry maps keys such as "sftp.download" to step types. The zero
 // Registry is empty and ready to use. It may be used by several goroutines,
@@ -345,7 +345,7 @@ func (t *StepType) CleanupDoc() string { return t.opt.CleanupDoc }
 // Timeout is the default timeout of an attempt; 0 means none.
 func (t *StepType) Timeout() time.Duration {
 	if t.opt.Timeout == nil {
-		return DefaultTimeout
+		return defaultTimeout
 	}
 	return *t.opt.Timeout
 }

@@ -69,13 +69,13 @@ func fillSchedules(ctx context.Context, nd *node, db *database, n int, d time.Du
 	if err != nil {
 		return err
 	}
-	columns := "saved_at, revision, disabled, paused, waiting, failures, reason, problem, last_fire, last_execution, open_executions"
+	columns := "saved_at, revision, disabled, paused, waiting, consecutive_failures, reason, problem, last_fire_at, last_execution_id, open_execution_ids"
 	for _, sql := range []string{
-		fmt.Sprintf(`insert into courier.job_schedules (name, target, body, next_fire, due_at, %s)
+		fmt.Sprintf(`insert into courier.job_schedules (name, target, body, next_fire_at, due_at, %s)
 			select 's' || n, target, replace(body, '"s0"', '"s' || n || '"'), at.at, at.at, %[1]s
 			from courier.job_schedules, generate_series(1, %d) n, (select date_trunc('second', clock_timestamp()) + interval '%d milliseconds' as at) at`,
 			columns, n-1, d.Milliseconds()),
-		fmt.Sprintf("update courier.job_schedules set next_fire = o.next_fire, due_at = o.due_at from (select next_fire, due_at from courier.job_schedules where name = 's%d') o where name = 's0'", n-1),
+		fmt.Sprintf("update courier.job_schedules set next_fire_at = o.next_fire_at, due_at = o.due_at from (select next_fire_at, due_at from courier.job_schedules where name = 's%d') o where name = 's0'", n-1),
 	} {
 		if _, err := db.pool.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("fill the schedules: %w", err)

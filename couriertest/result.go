@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -40,7 +41,7 @@ func (r *Result) RequireState(want courier.State) *Result {
 // compared by their JSON form.
 func (r *Result) RequireValue(key string, want any) *Result {
 	r.t.Helper()
-	ref, err := courier.ParseReference(key)
+	ref, err := reference.Parse(key)
 	if err != nil {
 		r.t.Fatal(err)
 	}

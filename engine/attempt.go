@@ -45,7 +45,7 @@ func (r *run) attempt(step, n int, cleanup bool) outcome {
 	if spec.StallTimeout != nil {
 		a.stall = *spec.StallTimeout
 	}
-	a.job = r.newContext(step, n, a, false)
+	a.job = r.newContext(step, n, a)
 	r.began = time.Now()
 	o := a.execute()
 	r.took = time.Since(r.began)
@@ -80,9 +80,10 @@ func (r *run) configError(err error) error {
 }
 
 // newContext returns the step's view of its execution.
-func (r *run) newContext(step, n int, a *attempt, cancelled bool) *courier.Context {
+func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
-	cfg.Iteration, cfg.Cancelled, cfg.Repeated = r.walk.Iteration(), cancelled, r.repeated(step, n, a.cleanup)
+	cfg.Iteration, cfg.Cancelled = r.walk.Iteration(), a.cancelled
+	cfg.Repeated = a.rollback || r.repeated(step, n)
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
@@ -94,7 +95,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
 		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
-		Attempt: n, FirstAttempt: r.marks.Base + 1, ExecutionAttempt: r.x.Attempt,
+		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,
@@ -115,6 +116,8 @@ type attempt struct {
 	template       *flow.Template
 	buf            []byte // for the rendered configuration
 	cleanup        bool
+	rollback       bool
+	cancelled      bool // the rollback is that of a cancel
 	timeout, stall time.Duration
 	active         atomic.Int64 // when the step last reported progress, in Unix nanoseconds
 	shown          atomic.Int64 // when the last progress event was emitted

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
@@ -19,7 +20,7 @@ import (
 type chainUse struct {
 	step  int
 	field string
-	ref   courier.Reference
+	ref   reference.Reference
 }
 
 // chainUses returns the references of steps to the outputs of a chain's members.

@@ -119,7 +119,7 @@ func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
 // files reads the definitions in files and checks them.
 func (c *bundleCheck) files(ctx context.Context, files []File) Bundle {
 	for _, f := range files {
-		sources, problems := courier.Sources(f.Name, f.Data)
+		sources, problems := (&courier.Source{File: f.Name, Text: f.Data}).Split()
 		c.Problems = append(c.Problems, problems...)
 		for _, s := range sources {
 			c.read(ctx, s)

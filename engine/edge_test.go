@@ -115,8 +115,8 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 	}
 	r = h.Wait(r.ID).RequireState(courier.Completed)
 	if got := r.Trace()[4:]; !slices.Equal(got, []string{
-		"1 demo.a[0]#2 completed", "2 demo.b[0]#2 completed", "1 demo.a[1]#2 completed", "2 demo.b[1]#2 completed",
-		"1 demo.a[2]#2 completed", "2 demo.b[2]#2 completed", "4 demo.c completed",
+		"1 demo.a[0] completed", "2 demo.b[0] completed", "1 demo.a[1] completed", "2 demo.b[1] completed",
+		"1 demo.a[2] completed", "2 demo.b[2] completed", "4 demo.c completed",
 	}) {
 		t.Errorf("second pass: %v", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,6 +334,32 @@ func TestWebhookSecretURL(t *testing.T) {
 	eventually(t, "it was tried", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
 	if d := left(t, e)[0]; strings.Contains(d.LastErr, "T0KEN") || rc.requests()[0].path != "/T0KEN-IN-PATH" {
 		t.Errorf("path %s, error %s", rc.requests()[0].path, d.LastErr)
+	}
+}
+
+// TestWebhookWithoutItsSecret has a secret go after the subscription was made: nothing
+// is sent without it, and the delivery says why it waits.
+func TestWebhookWithoutItsSecret(t *testing.T) {
+	rc := newReceiver(t, nil)
+	var gone atomic.Bool
+	var m mailbox
+	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+		loopback(o)
+		o.Secrets = func(ctx context.Context, q courier.SecretRequest) (string, error) {
+			if gone.Load() {
+				return "", fmt.Errorf("the vault has no %q", q.Name)
+			}
+			return secretOf(ctx, q)
+		}
+	})
+	if _, err := e.Subscribe(t.Context(), hook(rc.URL)); err != nil {
+		t.Fatal(err)
+	}
+	gone.Store(true)
+	enqueued(t, e, "bad")
+	eventually(t, "it was tried", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
+	if d := left(t, e)[0]; !strings.Contains(d.LastErr, `the vault has no "one"`) || len(rc.requests()) > 0 {
+		t.Errorf("error %q after %d requests", d.LastErr, len(rc.requests()))
 	}
 }
 

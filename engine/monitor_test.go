@@ -435,7 +435,7 @@ func TestMonitorFailures(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		w.require("created a:1")
-		w.shelf.fail(courier.LoginRefused(errors.New("no such user")))
+		w.shelf.fail(courier.Errorf(courier.ErrLogin, "%w", errors.New("no such user")))
 		time.Sleep(15 * time.Second)
 		if m := w.monitor(); m.State != courier.MonitorFailed || m.Health.Failures != 1 || m.Health.Problem != "no such user" {
 			t.Errorf("after a refused login: %+v", m)

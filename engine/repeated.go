@@ -7,27 +7,23 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// repeated reports whether a step that is about to execute was started before in
-// its iteration. In a loop that was started again attempts count on from the
-// first pass, and in a job that was started again they begin anew, so the number
-// alone does not tell: the first pass may not have come as far.
-func (r *run) repeated(step, n int, cleanup bool) bool {
-	again := r.marks.Base != 0 && n == r.marks.Base+1
-	if cleanup && (r.handed || !again) {
+// repeated reports whether a step of which attempt n is about to execute was
+// started before in its iteration. Where a loop or the job was started again, attempts
+// are counted anew, so the number alone does not tell: the first pass may not have
+// come as far. A record of a step's place is of an earlier pass then, for in one
+// pass a place is come to once.
+func (r *run) repeated(step, n int) bool {
+	if n > 1 || r.handed {
 		return true
 	}
-	if !again && r.x.Attempt == 1 {
+	if r.marks.Base == 0 && r.x.Attempt == 1 {
 		return false
 	}
 	if r.former == nil {
 		r.former = make(map[string]bool)
 		ctx, cancel := context.WithTimeout(r.lease, maxReading)
 		defer cancel()
-		err := r.e.eachStepEver(ctx, &r.x, func(s *courier.StepExecution) {
-			if s.ExecutionAttempt < r.x.Attempt || s.Attempt <= r.marks.Base {
-				r.former[stepPlace(s.Step, s.Iteration)] = true
-			}
-		})
+		err := r.e.eachStepEver(ctx, &r.x, func(s *courier.StepExecution) { r.former[stepPlace(s.Step, s.Iteration)] = true })
 		if err != nil {
 			r.log.Error("read the steps of a loop or job that was started again; its steps are told that they are repeated", "error", err)
 			r.former = nil

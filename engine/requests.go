@@ -215,7 +215,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals}
+	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Marks{Base: x.EarlierStarts}}
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
 	defer r.endCalls()

@@ -87,6 +87,7 @@ type call struct {
 	Config    m
 	Values    m
 	attempt   int
+	number    int // of the start
 	dir       string
 }
 
@@ -100,7 +101,7 @@ func newScene(t *testing.T, h *couriertest.Harness) *scene {
 }
 
 func (s *scene) step(_ context.Context, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-	c := call{Step: job.Step(), Iteration: job.Iteration(), Config: maps.Clone(cfg), Values: job.Snapshot(), attempt: job.Attempt(), dir: job.Dir()}
+	c := call{Step: job.Step(), Iteration: job.Iteration(), Config: maps.Clone(cfg), Values: job.Snapshot(), attempt: job.Attempt(), number: job.StartNumber(), dir: job.Dir()}
 	for _, name := range []string{"execution_id", "started_at", "workspace"} {
 		delete(c.Values, "job."+name) // differ from one execution to the next
 	}
@@ -243,14 +244,15 @@ func requireCalls(t *testing.T, got, want []call) {
 	}
 	for i := range got {
 		g, w := got[i], want[i]
-		g.attempt, g.dir, w.attempt, w.dir = 0, "", 0, ""
+		g.attempt, g.number, g.dir, w.attempt, w.number, w.dir = 0, 0, "", 0, 0, ""
 		if !reflect.DeepEqual(g, w) {
 			t.Fatalf("call %d saw\n%v\nwant\n%v", i, g, w)
 		}
 	}
 }
 
-// requireNewDirs asserts that no two attempts shared a directory.
+// requireNewDirs asserts that no two attempts shared a directory, or the number in
+// the names of side files.
 func requireNewDirs(t *testing.T, calls []call) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -259,6 +261,11 @@ func requireNewDirs(t *testing.T, calls []call) {
 			t.Errorf("call %d: the directory %s was used before", i, c.dir)
 		}
 		seen[c.dir] = true
+		start := fmt.Sprint(c.Step, c.Iteration, " start ", c.number)
+		if seen[start] {
+			t.Errorf("call %d: %s was there before", i, start)
+		}
+		seen[start] = true
 	}
 }
 
@@ -356,17 +363,17 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 }
 
 // restartOf returns the call at which a resume begins that failed at call n, and
-// whether that is an earlier one.
-func restartOf(calls []call, n int, restarts []int) int {
+// whether a loop is started again there.
+func restartOf(calls []call, n int, restarts []int) (from int, restarted bool) {
 	for depth, loop := range loopsAround(calls[n].Step) {
 		if !slices.Contains(restarts, loop[0]) {
 			continue
 		}
 		return slices.IndexFunc(calls, func(c call) bool {
 			return c.Step > loop[0] && c.Step < loop[1] && slices.Equal(c.Iteration[:depth], calls[n].Iteration[:depth])
-		})
+		}), true
 	}
-	return n
+	return n, false
 }
 
 func loopsAround(step int) (list [][2]int) {
@@ -391,19 +398,13 @@ func TestResumeRestartsLoopsAnywhere(t *testing.T) {
 				s := newScene(t, h)
 				s.fault = failOnce(n)
 				r := s.play(s.job(`"stop"`, test.outer, test.inner), h.Store, nil).RequireState(courier.Completed)
-				from := restartOf(calls, n, test.restarts)
-				want := slices.Concat(trace[:n], []string{strings.TrimSuffix(trace[n], "completed") + "failed"}, trace[from:])
-				got := r.Trace()
-				seen := make(map[string]bool)
-				for i, line := range got {
-					key := line[:strings.LastIndex(line, " ")]
-					if seen[key] {
-						t.Errorf("call %d: two records of %s", n, key)
-					}
-					seen[key] = true
-					got[i] = withoutAttempt(line)
+				from, restarted := restartOf(calls, n, test.restarts)
+				failed := strings.TrimSuffix(trace[n], " completed")
+				want := slices.Concat(trace[:n], []string{failed + " failed"}, trace[from:])
+				if !restarted {
+					want[n+1] = failed + "#2 completed"
 				}
-				if !slices.Equal(got, want) {
+				if got := r.Trace(); !slices.Equal(got, want) {
 					t.Errorf("call %d: steps\n  %s\nwant\n  %s", n, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 				}
 				requireCalls(t, s.calls, slices.Concat(calls[:n+1], calls[from:]))
@@ -414,14 +415,4 @@ func TestResumeRestartsLoopsAnywhere(t *testing.T) {
 			})
 		}
 	}
-}
-
-// withoutAttempt takes the attempt's number out of a line of a trace.
-func withoutAttempt(line string) string {
-	what, state, _ := strings.Cut(line, "#")
-	if state == "" {
-		return line
-	}
-	_, state, _ = strings.Cut(state, " ")
-	return what + " " + state
 }

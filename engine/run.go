@@ -280,25 +280,25 @@ func (r *run) prepare(c *store.Claimed) bool {
 }
 
 // restart returns where a resume begins. Steps of a loop that starts again get
-// attempt numbers, and so directories, that none of the first pass has.
+// start numbers, and so names of files, that none of the first pass has.
 func (r *run) restart(pos courier.Position) courier.Position {
 	from := r.program.tree.Resume(pos)
 	if from.Equal(pos) {
 		return pos
 	}
-	base := max(r.marks.Attempts, r.marks.Base)
+	most := r.marks.Attempts // counted from the present base or, before that, from a lower one
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
-	err := r.e.eachStep(ctx, &r.x, func(s *courier.StepExecution) { base = max(base, s.Attempt) })
+	err := r.e.eachStep(ctx, &r.x, func(s *courier.StepExecution) { most = max(most, s.Attempt) })
 	if err != nil {
 		r.log.Error("read the steps of a loop that starts again", "error", err)
-		base += maxBaseGap
+		most += maxBaseGap
 	}
-	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = base, 0, false
+	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = r.marks.Base+most, 0, false
 	return from
 }
 
-// maxBaseGap is by how much attempt numbers jump when those of the first pass
+// maxBaseGap is by how much start numbers jump when the attempts of the first pass
 // can't be read.
 const maxBaseGap = 1_000_000
 
@@ -402,7 +402,7 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 		r.count()
 	}
 	r.handed = before.Interrupted
-	cleanup = before.Interrupted || r.marks.Attempts > 1
+	cleanup = before.Interrupted || r.marks.Base+r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
 	r.unstarted = before
 	spec := r.program.tree.Spec(step)
@@ -424,7 +424,7 @@ func (r *run) count() {
 	if len(r.walk.Iteration()) == 0 {
 		r.marks.Base = 0 // the loop that was restarted is over
 	}
-	r.marks.Attempts = max(r.marks.Attempts, r.marks.Base) + 1
+	r.marks.Attempts++
 }
 
 // complete ends the execution. It reports false if an operator was faster.

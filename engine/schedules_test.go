@@ -396,6 +396,8 @@ func TestProblemsStayAlone(t *testing.T) {
 		} {
 			if s := f.schedule(name); !strings.Contains(s.Problem, want) || s.Name != name || !s.NextFire.Equal(start.Add(time.Minute)) || !s.LastFire.IsZero() {
 				t.Errorf("%s: %+v", name, s)
+			} else if want := map[bool]string{true: "gone", false: "job"}[name == "gone"]; s.Job != want || s.Chain != "" {
+				t.Errorf("%s is of job %q and chain %q, want job %q", name, s.Job, s.Chain, want)
 			}
 		}
 		f.define("gone", "null") // and there it is

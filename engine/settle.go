@@ -192,9 +192,9 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
 	defer cancel()
 	a := r.newAttempt(r.program.types[step])
-	a.template = r.program.template(step)
+	a.template, a.rollback, a.cancelled = r.program.template(step), true, cancelled
 	defer a.scope.end()
-	a.job = r.newContext(step, n, a, cancelled)
+	a.job = r.newContext(step, n, a)
 	defer a.job.Close()
 	r.do(func() {
 		a.call(func() (json.RawMessage, error) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/notefile"
 )
 
 // workspaces is the directory that holds a directory for each execution.
@@ -57,7 +58,7 @@ func (w *workspaces) empty(id courier.ExecutionID) error {
 		return err
 	}
 	defer root.Close()
-	held, err := courier.HeldFiles(root)
+	held, err := notefile.ReadHeld(root)
 	if err != nil {
 		return err // nothing is removed: it may be the only copy
 	}
@@ -70,7 +71,7 @@ func (w *workspaces) empty(id courier.ExecutionID) error {
 			keep[dir] = false
 		}
 	}
-	for _, p := range append(held, courier.NoteTop) {
+	for _, p := range append(held, notefile.Top) {
 		keep[p] = true
 	}
 	return emptyDir(root, ".", keep)

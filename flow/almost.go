@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -86,7 +87,7 @@ func almost(s string, known func(string) bool) string {
 		if m[1] == "secret" {
 			return meant(m[0][1:], `"secret:NAME" as the whole value, since a secret can't be part of a longer text`)
 		}
-		if ref, _, err := courier.CutReference(m[2]); err == nil && known(ref.Head) {
+		if ref, _, err := reference.Cut(m[2]); err == nil && known(ref.Head) {
 			return meant("context:"+ref.String(), "${context:"+ref.String()+"}")
 		}
 	}
@@ -133,7 +134,7 @@ func inBraces(s string, m []string, known func(string) bool) string {
 // keyOf returns s if it is the key of a reference with a known head, or with any
 // head if it need not be known.
 func keyOf(s string, known func(string) bool, anyHead bool) (string, bool) {
-	ref, err := courier.ParseReference(s)
+	ref, err := reference.Parse(s)
 	if err != nil {
 		return "", false
 	}

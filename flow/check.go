@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -122,7 +123,7 @@ func (c *checker) checkJob() {
 	c.checkPolicy(j.FailurePolicy)
 	for _, name := range slices.Sorted(maps.Keys(j.Params)) {
 		field := "params." + shorten(name)
-		if ref, err := courier.ParseReference(headParams + "." + name); err != nil || len(ref.Path) > 0 {
+		if ref, err := reference.Parse(headParams + "." + name); err != nil || len(ref.Path) > 0 {
 			c.jobWarning(field, "no reference can name %q; use letters, digits, _ and - only", shorten(name))
 		}
 		if v := j.Params[name]; !isJSON(v, 0) || !isStorable(v) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
+	"github.com/courierhq/courier/internal/wildcard"
 
 	"github.com/courierhq/courier"
 )
@@ -18,7 +20,7 @@ type hole struct {
 	where  string   // such as "config.paths[0]"
 	path   []string // the names of the fields, with listItem for an item of a list
 	secret string   // this secret takes the place, if it is not empty
-	ref    *courier.Reference
+	ref    *reference.Reference
 	runs   []run // text with references, if there is no ref and no secret
 }
 
@@ -189,7 +191,7 @@ func (h *hole) typed(dst []byte, s courier.Scope, at *courier.Schema, form form,
 		text := jsontext.Text(v)
 		plain.WriteString(text)
 		marked.WriteString(mark + text + mark)
-		pattern.WriteString(courier.Literal(text))
+		pattern.WriteString(wildcard.Literal(text))
 	}
 	if len(errs) > failed {
 		return dst, errs
@@ -214,7 +216,7 @@ func (f form) append(dst []byte, s *courier.Schema, v any) ([]byte, error) {
 		if err := f.check(s.Kind, mark+v+mark, v); err != nil {
 			return dst, err
 		}
-		return appendText(dst, s.Kind, courier.Literal(v), v)
+		return appendText(dst, s.Kind, wildcard.Literal(v), v)
 	case []any:
 		dst = append(dst, '[')
 		for i, x := range v {
@@ -254,6 +256,12 @@ func (f form) appendObject(dst []byte, s *courier.Schema, object map[string]any)
 	return append(dst, '}'), nil
 }
 
+// Kinds of strings; see [courier.Schema].
+const (
+	kindURL     = "url"
+	kindPattern = "pattern"
+)
+
 // hasKinds reports whether what is described contains a string of a kind.
 func hasKinds(s *courier.Schema) bool {
 	return s != nil && (s.Kind != "" || hasKinds(s.Items) ||
@@ -261,8 +269,8 @@ func hasKinds(s *courier.Schema) bool {
 }
 
 // appendText appends a string of a kind, which is given as a pattern and plain.
-func appendText(dst []byte, kind courier.FieldKind, pattern, plain string) ([]byte, error) {
-	if kind != courier.KindPattern || pattern == plain {
+func appendText(dst []byte, kind string, pattern, plain string) ([]byte, error) {
+	if kind != kindPattern || pattern == plain {
 		return appendValue(dst, plain)
 	}
 	dst = append(dst, '"')
@@ -285,7 +293,7 @@ var errNUL = errors.New("contains a NUL character, which no path can contain")
 
 // check refuses a text that a value must not make: plain is the text, and marked
 // the same with a mark before and after each value.
-func (f form) check(kind courier.FieldKind, marked, plain string) error {
+func (f form) check(kind string, marked, plain string) error {
 	switch {
 	case kind == "":
 		return nil
@@ -300,8 +308,8 @@ func (f form) check(kind courier.FieldKind, marked, plain string) error {
 // climbs reports whether a value has part in a segment ".." of a text in which
 // each value stands between two marks. Both separators count, whatever system the
 // path is for.
-func climbs(kind courier.FieldKind, marked string) bool {
-	if kind == courier.KindURL {
+func climbs(kind string, marked string) bool {
+	if kind == kindURL {
 		marked = urlPath(marked)
 	}
 	value := false // the segment begins inside of a value
@@ -320,8 +328,8 @@ func isSeparator(r rune) bool { return r == '/' || r == '\\' }
 // isParent reports whether a segment means the directory above. Windows ignores
 // dots and blanks at the end of a name, and some servers parameters after a
 // semicolon.
-func isParent(kind courier.FieldKind, segment string) bool {
-	if kind == courier.KindURL {
+func isParent(kind string, segment string) bool {
+	if kind == kindURL {
 		segment, _, _ = strings.Cut(segment, ";")
 	}
 	if runtime.GOOS == "windows" && strings.HasPrefix(segment, "..") {

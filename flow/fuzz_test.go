@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/reference"
 )
 
 // FuzzParse makes a list of steps of a text: one step for each byte.
@@ -81,14 +82,14 @@ func FuzzReference(f *testing.F) {
 		f.Add(s, "context:0.x")
 	}
 	f.Fuzz(func(t *testing.T, key, value string) {
-		ref, err := courier.ParseReference(key)
+		ref, err := reference.Parse(key)
 		if err != nil {
 			return
 		}
 		if ref.String() != key {
 			t.Errorf("String() of %q is %q", key, ref.String())
 		}
-		again, err := courier.ParseReference(ref.String())
+		again, err := reference.Parse(ref.String())
 		if err != nil || !reflect.DeepEqual(ref, again) {
 			t.Errorf("%q is %+v, then %+v, %v", key, ref, again, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -266,7 +267,7 @@ func property(s *courier.Schema, name string) (*courier.Property, bool) {
 
 // path checks the path into a value, which is called name in messages, and
 // returns what is known of the value that it leads to.
-func (u *use) path(s *courier.Schema, name string, path []courier.Segment) *courier.Schema {
+func (u *use) path(s *courier.Schema, name string, path []reference.Segment) *courier.Schema {
 	for _, seg := range path {
 		switch s.Type {
 		case "":

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -36,7 +37,7 @@ type Template struct {
 // A FieldReference is a reference that a configuration contains.
 type FieldReference struct {
 	Field string // where it stands, such as "config.remote_path"
-	Ref   courier.Reference
+	Ref   reference.Reference
 	Whole bool // it is the whole value and keeps its type
 }
 

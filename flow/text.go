@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/reference"
 
 	"github.com/courierhq/courier"
 )
@@ -28,7 +29,7 @@ type text struct {
 // A part of a text is a reference, or literal text where ref is nil.
 type part struct {
 	literal string
-	ref     *courier.Reference
+	ref     *reference.Reference
 }
 
 // parseText finds the references in s. These are the forms:
@@ -43,7 +44,7 @@ type part struct {
 // secret: loses one of them too, so every text can be written.
 func parseText(s string) (text, error) {
 	if key, ok := strings.CutPrefix(s, contextPrefix); ok {
-		ref, err := courier.ParseReference(key)
+		ref, err := reference.Parse(key)
 		if err != nil {
 			return text{}, fmt.Errorf("%w; in a longer text write ${context:KEY}, and $context: for the literal", err)
 		}
@@ -82,7 +83,7 @@ func parseParts(s string) (text, error) {
 			literal.WriteString(s[:i-1] + "${")
 			s = inner
 		case strings.HasPrefix(inner, contextPrefix):
-			ref, rest, err := courier.CutReference(inner[len(contextPrefix):])
+			ref, rest, err := reference.Cut(inner[len(contextPrefix):])
 			if err == nil && !strings.HasPrefix(rest, "}") {
 				err = fmt.Errorf("reference %q: no } follows it", ref.String())
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/notefile"
 	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/internal/sftpserver"
 	"github.com/courierhq/courier/steps"
@@ -150,7 +151,7 @@ func (r *rerun) look(dir, as string, files map[string]string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == courier.NoteTop || strings.HasSuffix(d.Name(), ".courier-tmp")):
+		case d.IsDir() && (d.Name() == notefile.Top || strings.HasSuffix(d.Name(), ".courier-tmp")):
 			return fs.SkipDir
 		case as == "work" && (d.IsDir() || strings.Contains(d.Name(), ".courier-tmp")):
 			return nil

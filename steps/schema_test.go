@@ -39,10 +39,10 @@ func violations(s *courier.Schema) (all []violation) {
 			p, _ := s.Property(name)
 			full[name], none[name] = some(p.Schema), nil
 		}
-		if g.Kind != courier.GroupAnyOf {
+		if g.Kind != "any_of" {
 			all = append(all, violation{"all of " + g.Name, full, "config", append(slices.Clone(g.Fields), "only one")})
 		}
-		if g.Kind != courier.GroupAtMostOne {
+		if g.Kind != "at_most_one" {
 			all = append(all, violation{"none of " + g.Name, none, "config", append(slices.Clone(g.Fields), "one of")})
 		}
 	}

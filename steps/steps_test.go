@@ -181,7 +181,7 @@ func rows(t *testing.T, b *strings.Builder, where, prefix string, s *courier.Sch
 		more = append(more, values(p.Schema)...)
 		for _, g := range s.Groups {
 			if slices.Contains(g.Fields, p.Name) {
-				how := map[courier.GroupKind]string{courier.GroupOneOf: "one", courier.GroupAnyOf: "at least one", courier.GroupAtMostOne: "one at most"}[g.Kind]
+				how := map[string]string{"one_of": "one", "any_of": "at least one", "at_most_one": "one at most"}[g.Kind]
 				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
 			}
 		}
@@ -307,7 +307,7 @@ func typeName(s *courier.Schema) string {
 	case s.Type == "array" && s.Items != nil:
 		return "list of " + typeName(s.Items)
 	case s.Kind != "":
-		return map[courier.FieldKind]string{courier.KindPath: "path", courier.KindPattern: "pattern", courier.KindURL: "URL"}[s.Kind]
+		return map[string]string{"path": "path", "pattern": "pattern", "url": "URL"}[s.Kind]
 	case s.Type == "":
 		return "text" // enumerations have an unmarshaler of their own
 	}

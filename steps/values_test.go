@@ -46,7 +46,7 @@ func TestHostileValuesInAllFields(t *testing.T) {
 		fields(typ.Config(), "", func(name string, list bool, s *courier.Schema) {
 			if s.Kind == "" {
 				if pathLike.MatchString(name) {
-					t.Errorf("%s: %s looks like a path, a pattern or a URL, but has no kind; see docs/steps.md", key, name)
+					t.Errorf("%s: %s looks like a path, a pattern or a URL, but has no kind; see docs/how-to/write-a-step.md", key, name)
 				}
 				return
 			}
@@ -77,7 +77,7 @@ func checkFilled(t *testing.T, typ *courier.StepType, name string, list bool, s 
 		}
 		return
 	}
-	if s.Kind != courier.KindPattern {
+	if s.Kind != "pattern" {
 		return
 	}
 	var got map[string]json.RawMessage
@@ -111,7 +111,7 @@ func TestHostileValuesTouchNothingElse(t *testing.T) {
 	for _, key := range h.Registry.Keys() {
 		typ, _ := h.Registry.Lookup(key)
 		fields(typ.Config(), "", func(name string, list bool, s *courier.Schema) {
-			if s.Kind != courier.KindPattern || name == "pattern" || name == "exclude" || key == "file.wait" {
+			if s.Kind != "pattern" || name == "pattern" || name == "exclude" || key == "file.wait" {
 				return
 			}
 			for _, text := range []string{"context:params.whole", filepath.ToSlash(h.Dir) + "/in/${context:params.x}"} {

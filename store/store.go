@@ -366,14 +366,15 @@ type Claimed struct {
 // reclaim say.
 type Marks struct {
 	// Attempts is the number of the last attempt that was started at the
-	// position; the store shows it as the execution's StepAttempts. Interrupted says that it was neither finished nor lost, and so
-	// goes on. Failures is how many of the attempts there failed since the last
-	// completed step or resume.
+	// position; the store shows it as the execution's StepAttempts. Interrupted says
+	// that it was neither finished nor lost, and so goes on. Failures is how many of
+	// the attempts there failed since the last completed step or resume.
 	Attempts    int  `json:"attempts,omitempty"`
 	Interrupted bool `json:"interrupted,omitempty"`
 	Failures    int  `json:"failures,omitempty"`
-	// Base is the number of the last attempt of any step before a loop was
-	// started again; the attempts of its steps count on from there.
+	// Base is at least the number of any start of a step before a loop was started
+	// again; the numbers of the starts in it go on from there. The store shows it as
+	// the execution's EarlierStarts.
 	Base int `json:"base,omitempty"`
 	// JobFailures counts the retries of the whole job since the last resume.
 	JobFailures int `json:"job_failures,omitempty"`

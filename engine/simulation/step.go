@@ -53,11 +53,11 @@ func begin(ctx context.Context, what promise.Act, job *courier.Context) *act {
 	p := ctx.Value(processKey{}).(*process)
 	a := &act{p: p, job: job, ctx: ctx, number: p.w.numberOf(job.Execution())}
 	again, _ := courier.TryGet[int](job, "job.attempt")
-	key := fmt.Sprint(again, job.Step(), job.Iteration(), job.Attempt())
+	key := fmt.Sprint(again, job.Step(), job.Iteration(), job.StartNumber())
 	a.dice = p.w.dice(string(what), int(a.number), key, p.name)
 	// What was called, as it is recorded. What comes next happens a moment later.
 	p.w.note(p.name, map[promise.Act]string{promise.Execute: "execute", promise.Cleanup: "cleanup", promise.Rollback: "rollback"}[what],
-		a.number, int64(job.Step()), int64(job.Attempt()))
+		a.number, int64(job.Step()), int64(job.StartNumber()))
 	end := p.w.witness.Begin(p.name, what, job)
 	p.w.mu.Lock()
 	p.w.acts[a] = true

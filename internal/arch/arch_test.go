@@ -76,6 +76,10 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+func TestRoot(t *testing.T) {
+	none(t, arch.Root(load(t), arch.Rooms))
+}
+
 func TestDocs(t *testing.T) {
 	none(t, arch.Docs(load(t)))
 }

@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -390,4 +391,42 @@ func TestModulesAreFound(t *testing.T) {
 	if _, err := arch.Requirements(t.Context(), t.TempDir(), nil); err == nil {
 		t.Error("a directory without a go.mod has requirements")
 	}
+}
+
+// TestRootLimits has a root package with one file, name and value too many, and rooms
+// below it that may import it.
+func TestRootLimits(t *testing.T) {
+	const head = "package courier\n\ntype T int\n\nfunc (T) Method() {}\n\nconst (\n\tu T = 0\n"
+	values, names := head, "package courier\n\nvar u, v int\n\nfunc f() {}\n"
+	for i := range arch.MaxRootValues {
+		values += fmt.Sprintf("\tV%d T = %d\n", i, i)
+	}
+	for i := range arch.MaxRootNames - 1 { // T is one
+		names += fmt.Sprintf("\nfunc F%d() {}\n", i)
+	}
+	files := map[string]string{"a.go": values + ")\n", "b.go": names}
+	for i := range arch.MaxRootFiles - 2 {
+		files[fmt.Sprintf("c%d.go", i)] = "package courier\n"
+	}
+	files["x_test.go"] = "package courier\n\nconst Test = 1\n"
+	check := func(want ...string) {
+		t.Helper()
+		tree, err := arch.Load(fixture(files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		match(t, arch.Root(tree, []arch.Room{{Dir: ".", Imports: []string{"internal/a"}}, {Dir: "internal/a"}}), want)
+	}
+	check()
+	files["a.go"] = values + "\tLast T = 0\n\tNumber = 1\n)\n"
+	files["d.go"] = "package courier\n"
+	check("a.go:1: the root package has 19 files, 18 at most",
+		"a.go:1: the root package has 131 exported names, 130 at most",
+		"a.go:1: the root package has 86 exported values of types, 85 at most")
+	tree, err := arch.Load(fixture(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	match(t, arch.Root(tree, []arch.Room{{Dir: ".", Imports: []string{"internal/a"}}, {Dir: "internal/a", Imports: []string{"internal/b"}}, {Dir: "internal/b", Imports: []string{"."}}}),
+		[]string{"internal/arch/policy.go:1: internal/b may import the root package"})
 }

@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,11 +12,53 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(package main.*?)```")
 
-// TestReadmeProgram runs the complete program in the README.
-func TestReadmeProgram(t *testing.T) {
-	text := runPage(t, "README.md", "completed 2 files\n")
-	if n := strings.Count(text, "\n"); n > 150 {
+// around is a function that makes the Go fragment of README.md complete.
+const around = `package readme
+
+import (
+	"context"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/steps/sftp"
+	"github.com/courierhq/courier/store"
+)
+
+type none struct{}
+
+func check(context.Context, *courier.Context, none) (none, error) { return none{}, nil }
+
+func fragment(ctx context.Context, store store.Store, connections sftp.Connections, keys pgp.Keys, job courier.Job) error {
+FRAGMENT
+	_ = x
+	return err
+}
+`
+
+// TestReadme: README.md is short, and its Go fragment compiles. Package
+// examples/killed tests the rest.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte("\n")); n > 150 {
 		t.Errorf("README.md has %d lines, more than the 150 that people read", n)
+	}
+	m := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(text)
+	if m == nil {
+		t.Fatal("README.md has no go block")
+	}
+	program := filepath.Join(t.TempDir(), "readme.go")
+	if err := os.WriteFile(program, []byte(strings.Replace(around, "FRAGMENT", string(m[1]), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "vet", program)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the fragment in README.md: %v\n%s", err, out)
 	}
 }
 
@@ -29,10 +72,9 @@ func TestFlowProgram(t *testing.T) {
 	runPage(t, "docs/flow.md", "completed a.csv b.csv.zip\n")
 }
 
-// runPage runs the complete program in a page, and returns the page.
-func runPage(t *testing.T, page, want string) string {
+// runPage runs the complete program in a page.
+func runPage(t *testing.T, page, want string) {
 	t.Helper()
-	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
@@ -55,5 +97,4 @@ func runPage(t *testing.T, page, want string) string {
 	if out, err := formatted.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("gofmt would change the program in %s: %v %s", page, err, out)
 	}
-	return string(text)
 }

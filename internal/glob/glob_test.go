@@ -13,10 +13,11 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/wildcard"
 )
 
 func TestSplit(t *testing.T) {
-	lit := courier.Literal
+	lit := wildcard.Literal
 	for _, c := range []struct {
 		p          courier.Pattern
 		base, rest string

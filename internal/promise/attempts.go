@@ -10,7 +10,7 @@ import (
 
 // attempts knows which attempts of steps were started, and which are at work.
 type attempts struct {
-	started map[string]*attempt       // by execution, place and number
+	started map[string]*attempt       // by execution, place and start number
 	earlier map[string]bool           // places of which an attempt was executed
 	atWork  map[string]map[string]int // by directory, then worker
 }
@@ -28,13 +28,13 @@ type attempt struct {
 	clean       bool        // Cleanup was called
 }
 
-// name names an attempt; number 0 stands for all of its place.
+// name names an attempt by its start number; 0 stands for all of its place.
 func name(x courier.ExecutionID, of, step int, iteration []int, n int) string {
 	return fmt.Sprintf("%s/%d/%s/%d", x, of, place(step, iteration), n)
 }
 
 func (a *attempts) of(x *shadow, s *courier.StepExecution) string {
-	return name(x.ID, x.Attempt, s.Step, s.Iteration, s.Attempt)
+	return name(x.ID, x.Attempt, s.Step, s.Iteration, x.restart+s.Attempt)
 }
 
 // start notes that an attempt started.
@@ -108,7 +108,7 @@ func (w *Witness) Begin(worker string, act Act, job *courier.Context) (end func(
 // begin checks that an attempt may clean up or execute.
 func (a *attempts) begin(x *shadow, act Act, job *courier.Context) error {
 	of, _ := courier.TryGet[int](job, "job.attempt")
-	now := a.started[name(x.ID, of, job.Step(), job.Iteration(), job.Attempt())]
+	now := a.started[name(x.ID, of, job.Step(), job.Iteration(), job.StartNumber())]
 	all := name(x.ID, of, job.Step(), job.Iteration(), 0)
 	switch {
 	case now == nil:

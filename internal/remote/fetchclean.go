@@ -29,7 +29,7 @@ func CleanupDownload(ctx context.Context, a Account, cfg DownloadConfig) error {
 		for i, f := range t.files {
 			moved[i] = t.archived(f)
 		}
-		return s.Fault("clean up", cfg.MoveTo, a.restore(ctx, s, moved, a.Job.Attempt()))
+		return s.Fault("clean up", cfg.MoveTo, a.restore(ctx, s, moved, a.Job.StartNumber()))
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 // than to list a directory.
 const fewNames = 64
 
-// removeLeftovers removes the side files of the attempts up to last for the files
+// removeLeftovers removes the side files of the starts up to the one numbered last for the files
 // with the given final paths. Their names are known, so this works where listing is
 // not allowed.
 func (a Account) removeLeftovers(ctx context.Context, s Server, finals []string, last int) error {

@@ -49,9 +49,9 @@ func AsideName(job *courier.Context, final string) string {
 const maxAttempts = 50
 
 // SideNames returns the names of the side files for the name final of the
-// attempts up to last, the latest first.
+// starts up to the one numbered last, the latest first.
 func SideNames(job *courier.Context, final string, last int) []string {
-	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.Attempt()))
+	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.StartNumber()))
 	var names []string
 	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
 		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {

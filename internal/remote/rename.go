@@ -264,6 +264,6 @@ func CleanupRename(ctx context.Context, a Account, cfg RenameConfig) error {
 		return err
 	}
 	return a.Use(ctx, func(s Server) error {
-		return s.Fault("clean up", n.Target, a.restore(ctx, s, []string{n.Target}, a.Job.Attempt()))
+		return s.Fault("clean up", n.Target, a.restore(ctx, s, []string{n.Target}, a.Job.StartNumber()))
 	})
 }

@@ -99,11 +99,11 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 			}
 		}
 	}
-	if err == nil && a.Job.Attempt() > 1 {
+	if err == nil && a.Job.StartNumber() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = a.Use(ctx, func(s Server) error {
-			return a.removeLeftovers(ctx, s, t.written(), a.Job.Attempt()-1)
+			return a.removeLeftovers(ctx, s, t.written(), a.Job.StartNumber()-1)
 		})
 	}
 	if err == nil && cfg.AfterTransfer != AfterKeep {

@@ -206,7 +206,7 @@ func CleanupUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 		} else if err != nil {
 			return err
 		}
-		return a.removeLeftovers(ctx, s, t.written(), a.Job.Attempt())
+		return a.removeLeftovers(ctx, s, t.written(), a.Job.StartNumber())
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/notefile"
 )
 
 // startedAgain executes a completed step as part of the next attempt of the
@@ -108,7 +108,7 @@ func (w *World) empty() error {
 		return err
 	}
 	defer root.Close()
-	held, err := courier.HeldFiles(root)
+	held, err := notefile.ReadHeld(root)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (w *World) empty() error {
 		switch {
 		case err != nil || p == ".":
 			return err
-		case p == courier.NoteTop:
+		case p == notefile.Top:
 			return fs.SkipDir
 		case slices.Contains(held, p) || d.IsDir() && slices.ContainsFunc(held, func(h string) bool { return strings.HasPrefix(h, p+"/") }):
 			return nil

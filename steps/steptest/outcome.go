@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/notefile"
 )
 
 // A state is what a world looks like.
@@ -53,7 +54,7 @@ func (w *World) look(number int) (state, error) {
 			}
 			return nil
 		}
-		if name == "work/"+courier.NoteTop {
+		if name == "work/"+notefile.Top {
 			return filepath.SkipDir
 		}
 		if w.again > 0 {

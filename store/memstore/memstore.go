@@ -101,7 +101,7 @@ func (s *Store) view(x *execution) courier.Execution {
 	if x.State == courier.Queued && len(x.waitsFor) > 0 {
 		e.Waits = s.waits(x)
 	}
-	e.StepAttempts = x.marks.Attempts
+	e.StepAttempts, e.EarlierStarts = x.marks.Attempts, x.marks.Base
 	if x.Current != nil {
 		current := *x.Current
 		e.Current = &current

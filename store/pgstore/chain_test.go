@@ -123,7 +123,7 @@ func TestChainRoundTrips(t *testing.T) {
 	if got := counted.n.Load() - before; got > 10 {
 		t.Errorf("a start took %d round trips", got)
 	}
-	begun := time.Now()
+	started := time.Now()
 	ended, writes := 0, int64(0)
 	for ended < members {
 		got := claimAll(t, s)
@@ -133,7 +133,7 @@ func TestChainRoundTrips(t *testing.T) {
 		writes += apply(got)
 		ended += len(got)
 	}
-	t.Logf("%d members in %v, %.2f round trips for the end of each", members, time.Since(begun), float64(writes)/float64(members))
+	t.Logf("%d members in %v, %.2f round trips for the end of each", members, time.Since(started), float64(writes)/float64(members))
 	if writes > 2*int64(members)+10 {
 		t.Errorf("the ends of %d members took %d round trips, want 2 each", members, writes)
 	}
@@ -235,7 +235,7 @@ func TestRetainChains(t *testing.T) {
 	withFailed := all
 	withFailed.Failed = true
 	retain(withFailed, 1, held)
-	if n := value[int](t, admin, "select count(*) from courier.chain_members where chain_id not in (select id from courier.chain_executions)"); n != 0 {
+	if n := value[int](t, admin, "select count(*) from courier.chain_members where chain_execution_id not in (select id from courier.chain_executions)"); n != 0 {
 		t.Errorf("%d members of chain executions that are gone are left", n)
 	}
 }

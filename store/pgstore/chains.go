@@ -60,8 +60,8 @@ func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, 
 	return plan, nil
 }
 
-// How members stand is kept as a letter for each, a capital one where a pause of
-// the chain has asked.
+// memberLetters are the letters of member_states. A capital letter says that a pause
+// of the chain has asked the member.
 var memberLetters = map[courier.MemberState]byte{
 	courier.MemberPending: 'p', courier.MemberSkipped: 's', courier.MemberState(courier.Running): 'r', courier.MemberState(courier.Paused): 'u',
 	courier.MemberState(courier.Completed): 'c', courier.MemberState(courier.Failed): 'f', courier.MemberState(courier.Cancelled): 'x',
@@ -103,7 +103,7 @@ func readMembers(text string) ([]store.MemberStanding, error) {
 
 // StartChains creates chain executions, all or none, in one transaction.
 func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	list = slices.Clone(list)
@@ -122,13 +122,13 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return nil, a.error
 	}
 	if err != nil {
 		return nil, failed("start chains", err)
 	}
-	s.tellQueues(ctx, queues)
+	s.notifyQueues(ctx, queues)
 	return results, nil
 }
 
@@ -165,11 +165,11 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		n, c := &list[i], all[ids[i]]
 		switch {
 		case c == nil:
-			return nil, nil, answer{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
 		case c.Chain != n.Chain:
-			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
 		case !bytes.Equal(c.Params, n.Params):
-			return nil, nil, answer{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
+			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
 		}
 		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
 	}
@@ -177,7 +177,8 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 	return results, slices.Compact(queues), nil
 }
 
-// createChains creates what does not exist, and reports which that is and when.
+// createChains creates the chain executions that do not exist. It reports which these
+// are, and the time.
 func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (created []bool, now string, err error) {
 	n := len(list)
 	order := make([]int, n) // always the same, or two lists with the same keys wait for each other
@@ -194,7 +195,7 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
 	}
-	rows, err := tx.Query(ctx, s.q.chainStart, ids, chains, versions, params, bys, keys, texts, standings)
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings)
 	if err != nil {
 		return nil, "", err
 	}
@@ -213,7 +214,7 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 	return created, at.UTC().Format(time.RFC3339Nano), err
 }
 
-// existingChains finds the ids of those that were not created.
+// existingChains finds the ids of the chain executions that existed.
 func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool, found []courier.ChainExecutionID) error {
 	var at []int
 	var ids, chains, keys []string
@@ -226,7 +227,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	if len(at) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, s.q.chainExisting, ids, chains, keys)
+	rows, err := tx.Query(ctx, s.sql("chain/existing"), ids, chains, keys)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	return err
 }
 
-// createMembers keeps what the members of new chain executions will be.
+// createMembers creates the members of new chain executions.
 func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool) error {
 	var chains []string
 	var ords []int32
@@ -260,7 +261,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 		to := min(len(members), from+maxStatement)
 		args := memberArgs(chains[from:to], ords[from:to], names[from:to], enqueueArgs(members, order[from:to], time.Time{}))
 		kept := make(map[string]bool, to-from)
-		rows, err := tx.Query(ctx, s.q.chainMembers, args...)
+		rows, err := tx.Query(ctx, s.sql("chain/create_members"), args...)
 		if err != nil {
 			return err
 		}
@@ -275,25 +276,25 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 		}
 		for i := from; i < to; i++ {
 			if m := &members[i]; !kept[fmt.Sprint(chains[i], ords[i])] {
-				return answer{courier.Errorf(courier.ErrNotFound, "chain execution %s, member %q: there is no job %q version %d", chains[i], m.Member, m.Job, m.Version)}
+				return contractError{courier.Errorf(courier.ErrNotFound, "chain execution %s, member %q: there is no job %q version %d", chains[i], m.Member, m.Job, m.Version)}
 			}
 		}
 	}
 	return nil
 }
 
-// memberArgs are the parameters of sql/chain_members.sql, made of those of
-// sql/enqueue.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
+// memberArgs are the parameters of sql/chain/create_members.sql, made of those of
+// sql/enqueue/many.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
 // timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids,
 // whether the latest, waits.
 func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 	return []any{chains, ords, names, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[15], e[16], e[18]}
 }
 
-// writeChain writes what follows for a chain execution that is locked or new, and
-// returns the queues in which members were released. See sql/chain_write.sql.
+// writeChain advances a chain execution that is locked or new, and returns the queues
+// in which members were released.
 func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainStanding, release []int, now string, moved courier.ExecutionID) ([]string, error) {
-	return query(ctx, db, scanQueue, s.q.chainWrite, chainWriteArgs(id, plan, next, release, now, moved)...)
+	return query(ctx, db, scanQueue, s.sql("chain/advance"), chainWriteArgs(id, plan, next, release, now, moved)...)
 }
 
 func scanQueue(rows pgx.Rows) (q string, err error) {
@@ -311,7 +312,7 @@ func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next sto
 
 // ChainExecution returns a chain execution.
 func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return courier.ChainExecution{}, err
 	}
 	all, err := s.chainsByID(ctx, s.pool, []courier.ChainExecutionID{id})
@@ -326,7 +327,7 @@ func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID)
 
 // ChainExecutions returns a page of chain executions, newest first.
 func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	limit := min(f.Limit, 1000)
@@ -378,7 +379,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 
 // readChains reads chain executions with their members.
 func (s *Store) readChains(ctx context.Context, db querier, filter string, args []any) ([]courier.ChainExecution, error) {
-	rows, err := query(ctx, db, s.scanChainRow, s.q.filtered("chain_executions", filter), args...)
+	rows, err := query(ctx, db, s.scanChainRow, s.sqlFiltered("chain/list", filter), args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -399,7 +400,7 @@ func (s *Store) readChains(ctx context.Context, db querier, filter string, args 
 			latest[courier.ChainExecutionID(id)][ord] = &x
 		}
 		return none, err
-	}, s.q.chainLatest, ids)
+	}, s.sql("chain/member_executions"), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -434,8 +435,8 @@ func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	return c, err
 }
 
-// scanChain reads what the statements return that lock a chain execution. Without
-// a row it is pgx.ErrNoRows.
+// scanChain reads a row of the statements that lock a chain execution. Without a row
+// it returns pgx.ErrNoRows.
 func (s *Store) scanChain(row pgx.Row) (*chainRow, error) {
 	var c chainRow
 	var id, state, request, standing, plan string

@@ -18,40 +18,39 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// maxRounds is how often a claim under limits looks again at what it has put
-// off, before it leaves that to the next claim.
+// maxRounds is how often a claim under limits repeats its statement for the
+// executions that the statement could not decide on. The next claim takes the rest.
 const maxRounds = 5
 
-// Claim leases executions to a worker. Where no limit is in force it is one
-// statement; otherwise a transaction, in one round trip, that takes a lock
-// first.
+// Claim leases executions to a worker. Without a limit in force it is one statement.
+// Otherwise it is a transaction that takes a lock first, in one round trip.
 func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.Claims{}, err
 	}
-	result := store.Claims{Mark: s.bell.mark(), Watched: s.news.watched(r.Lease)}
+	result := store.Claims{Mark: s.queueWakeups.mark(), Watched: s.notifier.watched(r.Lease)}
 	if r.Max <= 0 {
 		return result, nil
 	}
 	c := s.newClaim(&r, result.Mark)
-	begun := time.Now()
+	started := time.Now()
 	s.claims.mu.Lock()
 	limited := s.claims.limited
 	s.claims.mu.Unlock()
 	var err error
 	if !limited {
-		err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
-		if err == nil && !c.running && len(c.rows) < r.Max && !c.limited {
-			// Nothing more is waiting: what comes next depends on what runs. What there
-			// is need not wait for that.
+		err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
+		if err == nil && !c.scansRunning && len(c.rows) < r.Max && !c.limited {
+			// The queues are empty, so the next execution may come from a lease that ends.
+			// If this claim has something, the next one looks at the leases.
 			if c.next = lookLater; len(c.rows) == 0 {
-				c.running = true
-				err = repeat(ctx, func() error { return s.claimFree(ctx, c) })
+				c.scansRunning = true
+				err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
 			}
 		}
 	}
 	limited = limited || c.limited
-	c.running = c.running || c.limited && c.news // it was not to look only because of the news
+	c.scansRunning = c.scansRunning || c.limited && c.notified // only the wake-up kept it from scanning
 	for n := 0; err == nil && limited && len(c.rows) < r.Max && n < maxRounds; n++ {
 		err = repeat(ctx, func() error { return s.claimLimited(ctx, c) })
 		limited = c.more
@@ -59,52 +58,55 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if err != nil {
 		return store.Claims{}, failed("claim", err)
 	}
-	if s.claims.learn(c, begun) {
-		s.rest.Go(func() { s.probe(c) })
+	if s.claims.record(c, started) {
+		s.wg.Go(func() { s.probe(c) })
 	}
 	if len(c.rows) < r.Max {
 		result.Next = s.claims.next(c)
 	}
 	if c.Only == nil {
-		s.news.claimed(c)
-		if c.held && len(c.rows) < r.Max && s.news.holdBack() && (result.Next == 0 || result.Next > heldBackAgain) {
-			result.Next = heldBackAgain
+		s.notifier.claimed(c)
+		if c.blocked && len(c.rows) < r.Max && s.notifier.announceBlocked() && (result.Next == 0 || result.Next > blockedRetry) {
+			result.Next = blockedRetry
 		}
 	}
-	if c.waiting && s.letThrough(ctx) && len(c.rows) < r.Max {
+	if c.waiting && s.releaseWaiting(ctx) && len(c.rows) < r.Max {
 		result.Next = time.Microsecond
 	}
 	if result.List, err = s.claimed(ctx, c); err != nil {
 		return store.Claims{}, err
 	}
-	result.Subscribed, result.Left = s.told.Load(), s.roster.left.Load()
+	result.Subscribed, result.Left = s.subscribed.Load(), s.registry.left.Load()
 	return result, nil
 }
 
-// A claim is a ClaimRequest that is being answered.
+// A claim is a ClaimRequest that is being carried out.
 type claim struct {
 	*store.ClaimRequest
-	of, what string // see claims
-	mark     uint64
-	token    string
-	ahead    bool // begins behind the last claimed row
-	news     bool // has heard of something since the last claim
-	running  bool // looks at what runs, once: what it claims itself may have a short lease
-	looked   bool
-	queues   []string
-	from     []place
-	floor    string // where the look begins
-	rows     []claimedRow
-	limited  bool
-	more     bool
-	told     bool          // somebody has subscribed to events
-	noted    bool          // notes the worker as present, and looks whether something is left
-	left     bool          // something is
-	waiting  bool          // something waits for other jobs
-	held     bool          // something seems to wait for room under a limit
-	took     time.Duration // what the longest of its statements took
-	next     time.Duration // 0: not known
-	ends     time.Duration // the next lease; 0: not known
+	scope        string // the workspace, the queues and the step types
+	scopeHash    string // of the queues and the step types
+	mark         uint64 // of the wake-ups, before the claim
+	token        string
+	skipsClaimed bool // begins behind the last claimed row of each queue
+	notified     bool // a wake-up came since the last claim
+	scansRunning bool // scans the running executions, once: those that the claim leases may have a short lease
+	scanned      bool
+	register     bool // registers the worker, and looks whether executions are left
+	queues       []string
+	from         []place // where the claim begins in each queue
+	runningFrom  string  // where the scan begins
+
+	// What the statements have returned.
+	rows       []claimedRow
+	limited    bool          // a limit is in force
+	more       bool          // another claim would find more
+	subscribed bool          // somebody has subscribed to events
+	left       bool          // executions are due that the claim did not take
+	waiting    bool          // executions wait for other jobs
+	blocked    bool          // a limit seems to keep executions from being claimed
+	took       time.Duration // the time of the longest statement
+	next       time.Duration // until the next execution is due; 0: not known
+	ends       time.Duration // until the next lease ends; 0: not known
 }
 
 // A claimedRow is a row that was claimed.
@@ -112,33 +114,33 @@ type claimedRow struct {
 	row
 	reclaim, first bool
 	leaseFirst     int64
-	elapsed        int64 // of the timeout, in microseconds
+	elapsed        int64 // microseconds of the timeout
 	urgency        int32
 }
 
 func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
-	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), floor: nobody}
+	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), runningFrom: nilUUID}
 	for _, q := range r.Queues {
 		if !slices.Contains(c.queues, q) {
 			c.queues = append(c.queues, q)
 		}
 	}
 	can := fmt.Sprintf("%q %q", c.queues, r.StepTypes)
-	c.of, c.what = r.Workspace+" "+can, fmt.Sprintf("%x", sha256.Sum256([]byte(can)))[:16]
-	c.noted = r.Only == nil && s.roster.due(r.Worker)
+	c.scope, c.scopeHash = r.Workspace+" "+can, fmt.Sprintf("%x", sha256.Sum256([]byte(can)))[:16]
+	c.register = r.Only == nil && s.registry.due(r.Worker)
 	k := &s.claims
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := r.Only == nil && k.of == c.of
-	recent := time.Now().Before(k.look)
-	c.news = known && !k.limited && mark != k.mark && (k.ran || recent)
-	c.running = !c.news && !(known && k.busy && recent)
-	c.ahead = known && !k.limited && k.probe != nil
-	if c.ahead {
-		c.floor = k.floor
+	known := r.Only == nil && k.scope == c.scope
+	recent := time.Now().Before(k.nextScan)
+	c.notified = known && !k.limited && mark != k.mark && (k.scanned || recent)
+	c.scansRunning = !c.notified && !(known && k.busy && recent)
+	c.skipsClaimed = known && !k.limited && k.probe != nil
+	if c.skipsClaimed {
+		c.runningFrom = k.runningFrom
 	}
 	for _, q := range c.queues {
-		c.from = append(c.from, k.start(q, c.ahead))
+		c.from = append(c.from, k.start(q, c.skipsClaimed))
 	}
 	return c
 }
@@ -150,7 +152,7 @@ func randomUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// starts returns the parameters that tell where to begin in each queue.
+// starts returns the places where the claim begins, as parameters.
 func (c *claim) starts() (urgency []int32, due, id []string) {
 	urgency, due, id = make([]int32, len(c.from)), make([]string, len(c.from)), make([]string, len(c.from))
 	for i, p := range c.from {
@@ -159,8 +161,8 @@ func (c *claim) starts() (urgency []int32, due, id []string) {
 	return urgency, due, id
 }
 
-// busyArgs are the parameters of sql/claim_busy.sql.
-func (c *claim) busyArgs() []any {
+// queuedArgs are the parameters of sql/claim/queued.sql.
+func (c *claim) queuedArgs() []any {
 	urgency, due, id := c.starts()
 	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
 }
@@ -174,7 +176,7 @@ func (c *claim) args() []any {
 	}
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
-		c.running && !c.looked, urgency, due, id, c.floor, c.noted,
+		c.scansRunning && !c.scanned, urgency, due, id, c.runningFrom, c.register,
 	}
 }
 
@@ -187,7 +189,7 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	var r claimedRow
 	var limited, more, waiting, held bool
 	var next, ends int64
-	var last *string // of a row it is there to be evaluated; of the rest, it tells of subscriptions
+	var last *string // in the row without an id: not null if somebody has subscribed
 	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &held, &last)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
@@ -195,50 +197,50 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 			r.limitKeys = nil
 			return nil
 		}
-		c.limited, c.more, c.left, c.held, c.told, c.waiting = limited, more, r.reclaim, held, last != nil, c.waiting || waiting
+		c.limited, c.more, c.left, c.blocked, c.subscribed, c.waiting = limited, more, r.reclaim, held, last != nil, c.waiting || waiting
 		c.next = time.Duration(next) * time.Microsecond
 		if more && len(c.rows)+len(list) > 0 {
 			c.next = time.Microsecond
 		}
-		if c.running && !c.looked {
+		if c.scansRunning && !c.scanned {
 			c.ends = time.Duration(ends) * time.Microsecond
 		}
 		return nil
 	})
 	if err == nil {
-		c.rows, c.looked = append(c.rows, list...), c.looked || c.running
+		c.rows, c.scanned = append(c.rows, list...), c.scanned || c.scansRunning
 	}
 	return err
 }
 
-func (s *Store) claimFree(ctx context.Context, c *claim) error {
-	return s.toldOrNot(c, func(c *claim) error {
-		if !c.running && c.Only == nil {
-			return c.read(s.pool.Query(ctx, s.either(s.q.claimBusy, s.q.claimBusyTold), c.busyArgs()...))
+func (s *Store) claimUnlimited(ctx context.Context, c *claim) error {
+	return s.retryIfSubscribed(c, func(c *claim) error {
+		if !c.scansRunning && c.Only == nil {
+			return c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued"), c.queuedArgs()...))
 		}
-		return s.noting(c, c.read(s.pool.Query(ctx, s.either(s.q.claimFree, s.q.claimFreeTold), c.args()...)))
+		return s.workerRegistered(c, c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/unlimited"), c.args()...)))
 	})
 }
 
-// lockTimeout is how long a claim waits for other claims.
+// lockTimeout sets how long a claim waits for other claims under limits.
 const lockTimeout = "set local lock_timeout = '5s'"
 
 func (s *Store) claimLimited(ctx context.Context, c *claim) error {
-	c.ahead = false
+	c.skipsClaimed = false
 	for i := range c.from {
 		c.from[i] = first
 	}
-	return s.toldOrNot(c, func(c *claim) error { return s.claimLocked(ctx, c) })
+	return s.retryIfSubscribed(c, func(c *claim) error { return s.claimLocked(ctx, c) })
 }
 
-// claimLocked is claimLimited, once.
+// claimLocked sends the transaction of a claim under limits.
 func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
 		b.Queue(lockTimeout)
-		b.Queue(s.q.lock, s.lock)
-		b.Queue(s.either(s.q.claimLimited, s.q.claimLimitedTold), c.args()...)
+		b.Queue(s.sql("claim/lock"), s.lock)
+		b.Queue(s.sqlSubscribed("claim/limited"), c.args()...)
 		b.Queue("commit")
 		claimed := *c
 		results := conn.SendBatch(ctx, &b)
@@ -264,11 +266,11 @@ func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 			return err
 		}
 		*c = claimed
-		return s.noting(c, nil)
+		return s.workerRegistered(c, nil)
 	})
 }
 
-// claimed returns what was claimed, in order, with all that a worker needs.
+// claimed returns the claimed executions, in order, with all that a worker needs.
 func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) {
 	if len(c.rows) == 0 {
 		return nil, nil
@@ -290,9 +292,9 @@ func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) 
 	}
 	latest := make(map[courier.ExecutionID][]courier.StepExecution)
 	if len(again) > 0 {
-		records, err := query(ctx, s.pool, scanStep, s.q.latest, again)
+		records, err := query(ctx, s.pool, scanStep, s.sql("execution/latest_steps"), again)
 		if err != nil {
-			return nil, failed("read the latest steps of what was claimed", err)
+			return nil, failed("read the latest steps of claimed executions", err)
 		}
 		for _, r := range records {
 			latest[r.Execution] = append(latest[r.Execution], r)
@@ -308,7 +310,7 @@ func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) 
 	return list, nil
 }
 
-// fill makes a claimed execution of a row, but for its latest records.
+// fill sets a claimed execution from its row, except for the latest step executions.
 func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claimedRow) (err error) {
 	if to.Definition, err = s.definition(ctx, r.definition, r.version); err != nil {
 		return err
@@ -332,17 +334,17 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	return err
 }
 
-// Await returns when something may have become claimable since the claim that
-// returned the mark. It hears of what other processes do through LISTEN.
+// Await returns when an execution may have become claimable since the claim that
+// returned the mark. It notices changes of other processes through LISTEN.
 func (s *Store) Await(ctx context.Context, queues []string, since uint64) error {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	s.news.listen()
+	s.notifier.listen()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
-	err := s.bell.wait(ctx, queues, since)
+	err := s.queueWakeups.wait(ctx, queues, since)
 	if err != nil && errors.Is(context.Cause(ctx), errClosed) {
 		return errClosed
 	}

@@ -33,14 +33,14 @@ type product struct {
 type labors struct {
 	mu      sync.Mutex
 	runs    map[string]int // by execution, step and iteration
-	begun   map[string]bool
+	started map[string]bool
 	last    map[string]string // the place where an attempt of an execution is
 	working map[courier.ExecutionID]bool
 	most    int // executions that were worked on at once
 }
 
 func (l *labors) init() {
-	l.runs, l.begun, l.last = make(map[string]int), make(map[string]bool), make(map[string]string)
+	l.runs, l.started, l.last = make(map[string]int), make(map[string]bool), make(map[string]string)
 	l.working = make(map[courier.ExecutionID]bool)
 }
 
@@ -49,7 +49,7 @@ func place(id courier.ExecutionID, step int, iteration []int) string {
 }
 
 // begin notes that a step is executed. It is an error if it was before and
-// another one has begun since, for then its completion was committed.
+// another one has started since, for then its completion was committed.
 func (l *labors) begin(job *courier.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,10 +60,10 @@ func (l *labors) begin(job *courier.Context) error {
 	l.working[job.Execution()] = true
 	l.most = max(l.most, len(l.working))
 	key := fmt.Sprintf("%s of attempt %d", at, attempt)
-	if l.begun[key] && l.last[of] != key {
+	if l.started[key] && l.last[of] != key {
 		return fmt.Errorf("step %s is executed again, after %s", key, l.last[of])
 	}
-	l.begun[key], l.last[of] = true, key
+	l.started[key], l.last[of] = true, key
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (tr *trial) labor(ctx context.Context, job *courier.Context, do labor) (pro
 	}
 	if do.Waits {
 		select {
-		case tr.begun <- struct{}{}:
+		case tr.started <- struct{}{}:
 		default:
 		}
 		select {

@@ -151,7 +151,7 @@ func (b *blade) judge(m pgproxy.Message) pgproxy.Action {
 	return pgproxy.CutBefore
 }
 
-var courierName = regexp.MustCompile(`^/\* courier: (\w+) \*/`)
+var courierName = regexp.MustCompile(`^/\* courier: ([\w/+]+) \*/`)
 
 // statementName is the name that the store gave a statement, or its first word.
 func statementName(sql string) string {

@@ -349,7 +349,7 @@ func some(list []string) string {
 	return strings.Join(list, " ")
 }
 
-// openTransactions counts the sessions that have begun and not ended a
+// openTransactions counts the sessions that have started and not ended a
 // transaction.
 func (s *surgery) openTransactions(t *testing.T) (n int) {
 	eventually(func() bool {

@@ -132,7 +132,7 @@ type trial struct {
 	first, second *engine.Engine
 	labors        labors
 	gate          chan struct{} // closed when steps that wait may go on
-	begun         chan struct{} // receives when one begins to wait
+	started       chan struct{} // receives when one begins to wait
 
 	ids     []courier.ExecutionID  // acknowledged
 	chained courier.ChainExecution // as it ended, if a chain was started
@@ -151,7 +151,7 @@ type trial struct {
 func (l *lane) try(s *scenario, number int, cold bool, at *cut, late int) *trial {
 	tr := &trial{
 		lane: l, scenario: s, job: fmt.Sprintf("%s_%d", s.name, number), cold: cold, at: at, lease: cutLease << late,
-		gate: make(chan struct{}), begun: make(chan struct{}, 100),
+		gate: make(chan struct{}), started: make(chan struct{}, 100),
 		blade: &blade{at: at, deaf: s.deaf, counts: make(map[kind]int)},
 	}
 	tr.labors.init()
@@ -180,8 +180,8 @@ func (l *lane) try(s *scenario, number int, cold bool, at *cut, late int) *trial
 
 // claims are the statements of a claim.
 var claims = map[string]bool{
-	"claim_busy": true, "claim_free": true, "claim_limited": true, "latest": true, "definition": true,
-	"begin": true, "set": true, "lock": true, "commit": true, "rollback": true,
+	"claim/queued": true, "claim/unlimited": true, "claim/limited": true, "execution/latest_steps": true, "definition/by_id": true,
+	"begin": true, "set": true, "claim/lock": true, "commit": true, "rollback": true,
 }
 
 // late reports whether a lease ended that the cut is no reason for: only that
@@ -418,7 +418,7 @@ func (tr *trial) reaches(state courier.State) {
 // waits waits until a step waits at the gate.
 func (tr *trial) waits() {
 	select {
-	case <-tr.begun:
+	case <-tr.started:
 	case <-tr.ctx.Done():
 		tr.fatal("no step began within %v", cutLimit)
 	}

@@ -14,37 +14,31 @@ import (
 
 // How executions wait for others.
 //
-// One that waits is in a state of its own, so that claims do not see it. Whatever
-// may end a wait looks, after its commit, at all that wait, in one statement and
-// so in one snapshot: who enqueues it, and who ends an execution of a job that
-// others depend on. Of two that commit at the same time the one that looks later
-// sees what both have done. Nothing waits for a lock, and a process that dies
-// before it looks has lost nothing: claims look too, when they look at what runs.
-const (
-	// waitingState is the state of an execution that waits; callers see it as queued.
-	waitingState = "waiting"
-	// waitingQueue, in a list of queues that have something new, stands for what
-	// waits and can perhaps be let through. No queue has that name.
-	waitingQueue = ""
-)
+// The column waits_for of a queued execution has its unmet dependencies; claims and
+// their index pass over such an execution. Two events can release it: it is enqueued,
+// and an execution of a job that others depend on ends. After the commit of either,
+// one statement, and so one snapshot, compares all waiting executions with the latest
+// ones that they wait for. Of two commits at the same time the later comparison sees
+// both. No lock is needed, and nothing is lost if a process ends before it compares:
+// claims release waiting executions too, when they look at what is running.
 
-// unwaited is the state that callers see.
-func unwaited(state string) string {
-	if state == waitingState {
-		return string(courier.Queued)
-	}
-	return state
+// waitingQueue, in a list of changed queues, stands for the waiting executions, which
+// may have to be released. No queue has that name.
+const waitingQueue = ""
+
+// waiting reports whether the execution is queued and waits for other jobs.
+func (r *row) waiting() bool {
+	return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0
 }
 
-// opens reports whether a row is so that something that waits can perhaps be let
-// through: it has ended and others depend on its job, or waits itself.
-func (r *row) opens() bool {
-	return r.state == waitingState || r.upstream != nil && courier.State(r.state).Ended()
+// mayRelease reports whether waiting executions may have to be released after a
+// change to this one: it waits itself, or has ended and other jobs depend on its job.
+func (r *row) mayRelease() bool {
+	return r.waiting() || r.hasDependents != nil && courier.State(r.state).Ended()
 }
 
-// waitTerms returns what an execution waits for, as it is kept: for each
-// dependency a letter that tells what is accepted, and the job. Empty means
-// nothing.
+// waitTerms returns the dependencies that an execution waits for, as waits_for has
+// them: a letter for the accepted ends, and the job. Empty means none.
 func waitTerms(list []courier.JobDependency) []string {
 	list = store.Waiting(list)
 	terms := make([]string, len(list))
@@ -69,20 +63,21 @@ func readTerm(term string) courier.JobDependency {
 	return d
 }
 
-// letThrough lets through what waits and can go on, tells who can claim it, and
-// reports whether there was something. Where it fails, a later claim does it.
-func (s *Store) letThrough(ctx context.Context) bool {
+// releaseWaiting releases the waiting executions whose dependencies are met, wakes
+// the workers of their queues, and reports whether there were any. If it fails, a
+// later claim does it.
+func (s *Store) releaseWaiting(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	queues, err := query(ctx, s.pool, scanQueue, s.q.letThrough)
+	queues, err := query(ctx, s.pool, scanQueue, s.sql("dependency/release"))
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("let through what waits for other jobs; a claim does it", "error", err)
 	}
-	s.tellQueues(ctx, queues)
+	s.notifyQueues(ctx, queues)
 	return len(queues) > 0
 }
 
-// waitingOf returns the indexes of those executions that were created and wait.
+// waitingOf returns the indexes of the new executions that may wait.
 func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []int) {
 	for i := range results {
 		if !results[i].Existed && results[i].Execution.State == courier.Queued && len(store.Waiting(list[i].DependsOn)) > 0 {
@@ -92,8 +87,8 @@ func waitingOf(list []store.NewExecution, results []store.Enqueued) (waiting []i
 	return waiting
 }
 
-// waitsOf reads again those results that may wait.
-func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
+// readWaits reads the executions again that may wait.
+func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, results []store.Enqueued) error {
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -102,23 +97,23 @@ func (s *Store) waitsOf(ctx context.Context, db querier, waiting []int, results 
 		ids[k] = string(results[i].Execution.ID)
 		at[ids[k]] = i
 	}
-	rows, err := query(ctx, db, scanRow, s.filtered(" and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
+	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
 	if err != nil {
 		return err
 	}
-	list, err := s.named(ctx, db, rows)
+	list, err := s.withJobNames(ctx, db, rows)
 	for k := range list {
 		results[at[rows[k].id]].Execution = list[k]
 	}
 	return err
 }
 
-// addWaits adds to executions what they wait for.
+// addWaits sets the unmet dependencies of executions.
 func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []courier.Execution) error {
 	var jobs []string
 	for i := range rows {
-		if rows[i].state == waitingState {
-			for _, term := range rows[i].waits {
+		if rows[i].waiting() {
+			for _, term := range rows[i].waitsFor {
 				jobs = append(jobs, readTerm(term).Job)
 			}
 		}
@@ -131,11 +126,11 @@ func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []cou
 		return err
 	}
 	for i := range rows {
-		if rows[i].state != waitingState {
+		if !rows[i].waiting() {
 			continue
 		}
 		var on []courier.JobDependency
-		for _, term := range rows[i].waits {
+		for _, term := range rows[i].waitsFor {
 			on = append(on, readTerm(term))
 		}
 		list[i].Waits = store.Waits(on, latest)
@@ -143,7 +138,7 @@ func (s *Store) addWaits(ctx context.Context, db querier, rows []row, list []cou
 	return nil
 }
 
-// recent returns a function that tells the most recent executions of jobs.
+// recent returns a function that returns the latest executions of jobs.
 func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job string) (courier.ExecutionID, courier.State), error) {
 	type execution struct {
 		id    courier.ExecutionID
@@ -155,17 +150,16 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 		var job, state string
 		var x execution
 		err = rows.Scan(&job, &x.id, &state)
-		x.state = courier.State(unwaited(state))
+		x.state = courier.State(state)
 		latest[job] = x
 		return none, err
-	}, s.q.recent, slices.Compact(jobs))
+	}, s.sql("dependency/latest_executions"), slices.Compact(jobs))
 	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
 }
 
-// refused returns the error of the first execution that was created, but has
-// dependencies that refuse it. Rest are the indexes of those that were not
-// created.
-func (s *Store) refused(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
+// checkDependencies returns the error of the first new execution that has
+// dependencies that refuse it. Rest are the indexes of those that were not created.
+func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
 	for i := range list {
 		refusing := store.Refusing(list[i].DependsOn)
 		if len(refusing) == 0 || slices.Contains(rest, i) {
@@ -180,18 +174,18 @@ func (s *Store) refused(ctx context.Context, db querier, list []store.NewExecuti
 			return err
 		}
 		if waits := store.Waits(refusing, latest); len(waits) > 0 {
-			return answer{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
+			return contractError{&courier.DependencyError{Job: list[i].Job, Waits: waits}}
 		}
 	}
 	return nil
 }
 
-// depend keeps what a job depends on, and refuses what would be a cycle.
-func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
+// saveDependencies saves the jobs that a job depends on, and refuses a cycle.
+func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job string, upstreams []string) error {
 	if upstreams == nil {
 		upstreams = []string{}
 	}
-	if _, err := tx.Exec(ctx, s.q.depend, id, upstreams); err != nil || len(upstreams) == 0 {
+	if _, err := tx.Exec(ctx, s.sql("dependency/save"), id, upstreams); err != nil || len(upstreams) == 0 {
 		return err
 	}
 	edges := make(map[string][]string)
@@ -200,24 +194,23 @@ func (s *Store) depend(ctx context.Context, tx pgx.Tx, id int32, job string, ups
 		err = rows.Scan(&from, &to)
 		edges[from] = append(edges[from], to)
 		return none, err
-	}, s.q.dependencies, id)
+	}, s.sql("dependency/graph"), id)
 	if err != nil {
 		return err
 	}
 	if path := store.Cycle(job, func(name string) []string { return edges[name] }); path != nil {
-		return answer{&courier.CycleError{Path: path}}
+		return contractError{&courier.CycleError{Path: path}}
 	}
 	return nil
 }
 
-// markWithin is how long the first job that depends on another one waits to be
-// saved.
-const markWithin = 30 * time.Second
+// openWriterTimeout is how long Save waits for open transactions that create
+// executions of a job which had no dependents before.
+const openWriterTimeout = 30 * time.Second
 
-// markUpstreams sees to it that the executions of jobs are marked as such that
-// others depend on: all new ones, and the most recent one of those that were there
-// before. So that none is missed, it waits until all have ended that may be
-// creating one without the mark. That happens but once for each job.
+// markUpstreams marks executions of jobs as having dependents: all new ones, and the
+// latest one from before. To miss none, it waits until the transactions have ended
+// that may create one without the mark. That happens once for each job.
 func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []string) error {
 	if len(upstreams) == 0 {
 		return nil
@@ -229,14 +222,14 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 		err = rows.Scan(&name, &mark)
 		marked[name] = mark
 		return none, err
-	}, s.q.upstreams, upstreams)
+	}, s.sql("dependency/upstreams"), upstreams)
 	if err != nil {
 		return err
 	}
 	var fresh []string
 	for _, name := range upstreams {
 		if mark, ok := marked[name]; !ok && name != job {
-			return answer{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
+			return contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
 		} else if ok && mark < 2 {
 			fresh = append(fresh, name)
 		}
@@ -244,28 +237,29 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if len(fresh) == 0 {
 		return nil
 	}
-	if _, err := s.pool.Exec(ctx, s.q.upstreamMark, fresh); err != nil {
+	if _, err := s.pool.Exec(ctx, s.sql("dependency/mark_upstreams"), fresh); err != nil {
 		return err
 	}
-	if err := s.outlast(ctx); err != nil {
+	if err := s.awaitOpenWriters(ctx); err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, s.q.upstreamBackfill, fresh)
+	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest"), fresh)
 	return err
 }
 
-// outlast waits until all transactions are over that have written executions.
-func (s *Store) outlast(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, markWithin)
+// awaitOpenWriters waits until all transactions have ended that have written
+// executions.
+func (s *Store) awaitOpenWriters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)
 	defer cancel()
-	writers, err := query(ctx, s.pool, scanQueue, s.q.upstreamWriters, []string{}, s.q.executionTable)
+	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("a transaction that has created executions is still open; commit it, and save again: %w", ctx.Err())
 		case <-time.After(wait):
 		}
-		writers, err = query(ctx, s.pool, scanQueue, s.q.upstreamWriters, writers, s.q.executionTable)
+		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), writers, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func TestDependenciesInTransactions(t *testing.T) {
 }
 
 // TestMarksWhatIsBeingCreated shows that an execution counts that was created in
-// a transaction that has begun before anything depended on its job.
+// a transaction that has started before anything depended on its job.
 func TestMarksWhatIsBeingCreated(t *testing.T) {
 	s, pool := openPool(t, pgtest.URL(t), nil)
 	define(t, s, "up")

@@ -22,15 +22,15 @@ type querier interface {
 // Enqueue creates executions, all or none. One alone takes one round trip, a
 // list a transaction with a statement for every 5,000.
 func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	var results []store.Enqueued
-	var inline inlineNews
+	var inline inlineNotification
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
-			inline = s.news.beginInline(list[0].Queue)
-			defer s.news.endInline(&inline)
+			inline = s.notifier.beginInline(list[0].Queue)
+			defer s.notifier.endInline(&inline)
 			results, err = s.enqueue(ctx, s.pool, list, &inline)
 			return err
 		}
@@ -43,27 +43,27 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, enqueueError(err)
 	}
 	if waiting := waitingOf(list, results); len(waiting) > 0 {
-		s.letThrough(ctx)
-		if err := s.waitsOf(ctx, s.pool, waiting, results); err != nil {
+		s.releaseWaiting(ctx)
+		if err := s.readWaits(ctx, s.pool, waiting, results); err != nil {
 			return nil, failed("enqueue", err)
 		}
 	}
-	if inline.told {
-		s.bell.ring(list[0].Queue)
+	if inline.sent {
+		s.queueWakeups.wake(list[0].Queue)
 	} else {
-		s.enqueued(results)
+		s.notifyEnqueued(results)
 	}
 	return results, nil
 }
 
-// EnqueueTx creates executions in the caller's transaction: they exist if and
-// when it commits, and only then can anybody claim them. Workers learn of them
-// as soon as it has committed, as of those of Enqueue, while this store is open;
-// otherwise when they next poll. If EnqueueTx returns an error that matches
-// ErrConflict or ErrNotFound, it has created nothing, and the transaction can go
-// on. The list comes from [github.com/courierhq/courier/engine.Engine.Prepare].
+// EnqueueTx creates executions in the caller's transaction: they exist if and when it
+// commits, and can be claimed only then. While this store is open it notifies workers
+// as soon as the transaction has committed; otherwise they find the executions when
+// they poll. If EnqueueTx returns an error that matches ErrConflict or ErrNotFound,
+// it has created nothing, and the transaction can go on. The list comes from
+// [github.com/courierhq/courier/engine.Engine.Prepare].
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecution) ([]store.Enqueued, error) {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	var results []store.Enqueued
@@ -78,20 +78,21 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 		return nil, enqueueError(err)
 	}
 	waiting := waitingOf(list, results)
-	s.news.watch(xid, queuesOf(results), len(waiting) > 0)
-	if err := s.waitsOf(ctx, tx, waiting, results); err != nil {
+	s.notifier.watchTransaction(xid, queuesOf(results), len(waiting) > 0)
+	if err := s.readWaits(ctx, tx, waiting, results); err != nil {
 		return nil, failed("enqueue", err)
 	}
 	return results, nil
 }
 
-// An answer is an error of the contract, which needs no further words.
-type answer struct{ error }
+// A contractError is an error that the contract of the store defines. Callers return
+// it without further words.
+type contractError struct{ error }
 
-func (a answer) Unwrap() error { return a.error }
+func (a contractError) Unwrap() error { return a.error }
 
 func enqueueError(err error) error {
-	if a, ok := err.(answer); ok { //nolint:errorlint // it is never wrapped
+	if a, ok := err.(contractError); ok { //nolint:errorlint // it is never wrapped
 		return a.error
 	}
 	return failed("enqueue", err)
@@ -100,9 +101,10 @@ func enqueueError(err error) error {
 // maxStatement is how many executions one statement creates.
 const maxStatement = 5000
 
-// enqueue creates what does not exist, and returns a result for each of the
-// list. If it is one, it is told of as inline says; nil tells nothing.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) ([]store.Enqueued, error) {
+// enqueue creates the executions that do not exist, and returns a result for each of
+// the list. A list of one is created with the inline notification, if that is not
+// nil.
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) ([]store.Enqueued, error) {
 	results, rest, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
@@ -110,10 +112,10 @@ func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecuti
 	if err := s.enqueueExisting(ctx, db, list, results, rest); err != nil {
 		return nil, err
 	}
-	return results, s.refused(ctx, db, list, rest)
+	return results, s.checkDependencies(ctx, db, list, rest)
 }
 
-// enqueueExisting completes the results of what was not created.
+// enqueueExisting sets the results of executions that existed.
 func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.NewExecution, results []store.Enqueued, rest []int) error {
 	got, err := s.existing(ctx, db, list, rest)
 	if err != nil {
@@ -127,21 +129,21 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 				return err
 			}
 		}
-		if err := inTheWay(n, x); err != nil {
-			return answer{err}
+		if err := conflict(n, x); err != nil {
+			return contractError{err}
 		}
 		if !same {
-			return answer{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
+			return contractError{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
 	return nil
 }
 
-// inTheWay says why an execution could not be created, given the one that
+// conflict says why an execution could not be created, given the one that
 // exists under its id or key, which is nil if there is none; nil if it is that
 // one.
-func inTheWay(n *store.NewExecution, x *courier.Execution) error {
+func conflict(n *store.NewExecution, x *courier.Execution) error {
 	switch {
 	case x == nil:
 		return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
@@ -153,7 +155,7 @@ func inTheWay(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates what does not exist. It returns the results of what it has
 // created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNews) (results []store.Enqueued, rest []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -163,18 +165,18 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	if inline == nil {
-		inline = new(inlineNews)
+		inline = new(inlineNotification)
 	}
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
 	for part := range slices.Chunk(order, maxStatement) {
 		var id string
 		fields := []any{&id, &now}
-		sql, args := s.q.enqueue, []any(nil)
+		sql, args := s.sql("enqueue/many"), []any(nil)
 		if len(list) > 1 {
 			args = enqueueArgs(list, part, now)
 		} else {
-			sql, args, fields = s.q.enqueueOne, enqueueOneArgs(&list[0], inline), append(fields, &inline.told)
+			sql, args, fields = s.sql("enqueue/one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.sent)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -200,8 +202,8 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	return results, rest, nil
 }
 
-// enqueueOneArgs are the parameters of sql/enqueue_one.sql.
-func enqueueOneArgs(e *store.NewExecution, inline *inlineNews) []any {
+// enqueueOneArgs are the parameters of sql/enqueue/one.sql.
+func enqueueOneArgs(e *store.NewExecution, inline *inlineNotification) []any {
 	var typ, id string
 	if e.First != nil {
 		typ, id = e.First.Type, e.First.ID
@@ -221,7 +223,7 @@ func textsOf(list []string) []string {
 	return list
 }
 
-// enqueueArgs are the parameters of sql/enqueue.sql for a part of a list.
+// enqueueArgs are the parameters of sql/enqueue/many.sql for a part of a list.
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	n := len(part)
 	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -260,7 +262,7 @@ func texts(list []string) string {
 	return encode(list)
 }
 
-// newExecution is what was created at an instant.
+// newExecution is an execution that was created at a time.
 func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	x := courier.Execution{
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
@@ -273,8 +275,8 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	return x
 }
 
-// existing returns what exists in place of those that were not created, by their
-// indexes.
+// existing returns the executions that exist in place of those that were not created,
+// by the indexes of these.
 func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int) (map[int]*courier.Execution, error) {
 	got := make(map[int]*courier.Execution)
 	if len(rest) == 0 {
@@ -284,7 +286,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	for i, at := range rest {
 		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
-	rows, err := db.Query(ctx, s.q.existing, ids, jobs, keys)
+	rows, err := db.Query(ctx, s.sql("enqueue/existing"), ids, jobs, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +302,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	if err != nil {
 		return nil, err
 	}
-	executions, err := s.named(ctx, db, found)
+	executions, err := s.withJobNames(ctx, db, found)
 	if err != nil {
 		return nil, err
 	}
@@ -314,34 +316,34 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
 	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
 		return version, rows.Scan(&version)
-	}, s.q.newest, n.Job)
+	}, s.sql("definition/latest_version"), n.Job)
 	if err == nil && len(versions) == 1 && versions[0] > n.Version {
-		return answer{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
+		return contractError{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}
 	return err
 }
 
-// enqueued tells who waits for work of what was created.
-func (s *Store) enqueued(results []store.Enqueued) {
-	s.tellQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
+// notifyEnqueued wakes the workers for new executions.
+func (s *Store) notifyEnqueued(results []store.Enqueued) {
+	s.notifyQueues(context.Background(), queuesOf(results)) // among which is no waitingQueue
 }
 
-// tellQueues tells who waits for work that there is some in queues. The
-// waitingQueue among them has what waits let through, if it can be.
-func (s *Store) tellQueues(ctx context.Context, queues []string) {
+// notifyQueues wakes the workers of queues, here and in other stores. For
+// waitingQueue it releases waiting executions.
+func (s *Store) notifyQueues(ctx context.Context, queues []string) {
 	if slices.Contains(queues, waitingQueue) {
-		s.letThrough(ctx)
+		s.releaseWaiting(ctx)
 	}
 	for _, q := range queues {
 		if q == waitingQueue {
 			continue
 		}
-		s.bell.ring(q)
-		s.news.tell(q)
+		s.queueWakeups.wake(q)
+		s.notifier.notifyQueue(q)
 	}
 }
 
-// queuesOf returns the queues that have something new.
+// queuesOf returns the queues with new executions.
 func queuesOf(results []store.Enqueued) []string {
 	var queues []string
 	for i := range results {

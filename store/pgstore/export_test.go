@@ -2,8 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"io/fs"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -54,13 +54,13 @@ func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string
 }
 
 // ProbeWait is the time between two probes that take so long each, when the next
-// lease ends so long after the first has begun.
+// lease ends so long after the first has started.
 func ProbeWait(took, lease, ends time.Duration) time.Duration {
-	var k claims
+	var k claimState
 	k.init()
 	k.probe = &claim{ClaimRequest: &store.ClaimRequest{Lease: lease}}
 	k.used = time.Now()
-	wait, _ := k.probed(k.probe, found{ends: ends, begun: time.Now().Add(-took)}, 0)
+	wait, _ := k.probed(k.probe, found{ends: ends, started: time.Now().Add(-took)}, 0)
 	return wait
 }
 
@@ -68,7 +68,7 @@ func ProbeWait(took, lease, ends time.Duration) time.Duration {
 // followed by a probe, where a round trip takes trip. They find nothing, and nothing
 // has called them if they are idle.
 func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) {
-	var k claims
+	var k claimState
 	k.init()
 	k.trip = trip
 	for i, d := range took {
@@ -76,28 +76,28 @@ func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) 
 		if !idle {
 			c.mark = uint64(i + 1)
 		}
-		probes = k.learn(c, time.Now())
+		probes = k.record(c, time.Now())
 	}
 	return probes
 }
 
-// OthersHeldBack reports whether a store knows that others wait for room.
-func OthersHeldBack(s *Store) bool { return s.news.othersHeldBack() }
+// OthersBlocked reports whether a store knows that others wait for room.
+func OthersBlocked(s *Store) bool { return s.notifier.othersBlocked() }
 
-// PauseInlineNews has a store tell of lone executions in statements of their own, as
+// PauseInlineNotifications has a store tell of lone executions in statements of their own, as
 // after one that took long.
-func PauseInlineNews(s *Store) {
-	s.news.mu.Lock()
-	defer s.news.mu.Unlock()
-	s.news.inline.next = time.Now().Add(pauseInline)
+func PauseInlineNotifications(s *Store) {
+	s.notifier.mu.Lock()
+	defer s.notifier.mu.Unlock()
+	s.notifier.inline.next = time.Now().Add(inlinePause)
 }
 
-// InlineNewsIn is how long it is until a lone execution is told of in the statement
+// InlineNotificationIn is how long it is until a lone execution is told of in the statement
 // that creates it.
-func InlineNewsIn(s *Store) time.Duration {
-	s.news.mu.Lock()
-	defer s.news.mu.Unlock()
-	return time.Until(s.news.inline.next)
+func InlineNotificationIn(s *Store) time.Duration {
+	s.notifier.mu.Lock()
+	defer s.notifier.mu.Unlock()
+	return time.Until(s.notifier.inline.next)
 }
 
 // Qualified is the text that the store sends.
@@ -127,7 +127,6 @@ func Words() []string {
 // allSQL is all that the package sends, but for what Go code holds: the words of
 // that occur here too.
 func allSQL() []string {
-	q := newStatements(DefaultSchema)
 	texts := []string{preamble(DefaultSchema, true)}
 	list, err := migrations(DefaultSchema)
 	if err != nil {
@@ -136,14 +135,45 @@ func allSQL() []string {
 	for _, m := range list {
 		texts = append(texts, m.SQL)
 	}
-	v := reflect.ValueOf(q).Elem()
-	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; v.Field(i).Kind() == reflect.String && name != "schema" && name != "executionTable" {
-			texts = append(texts, v.Field(i).String())
+	for _, v := range allVariants() {
+		texts = append(texts, owned(v.compose(), DefaultSchema))
+	}
+	return texts
+}
+
+// allVariants are all statements, without filters.
+func allVariants() (list []variant) {
+	names, err := fs.Glob(sqlFiles, "sql/*/*.sql")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(sqlFiles, name)
+		if err != nil {
+			panic(err)
+		}
+		if strings.HasSuffix(name, ".inc.sql") {
+			continue
+		}
+		v := variant{name: strings.TrimSuffix(strings.TrimPrefix(name, "sql/"), ".sql")}
+		list = append(list, v)
+		if strings.Contains(string(text), "subscribed\n") || strings.Contains(string(text), "\\ir lease.inc.sql") {
+			v.subscribed = true
+			list = append(list, v)
 		}
 	}
-	for _, name := range []string{"executions", "chain_executions", "health", "health_tables", "health_xmin", "retain", "retain_begin", "retain_chains", "retain_jobs"} {
-		texts = append(texts, q.filtered(name, ""))
+	return list
+}
+
+// Composed are all statements by their names, as text for the schema "courier".
+func Composed() map[string]string {
+	texts := make(map[string]string)
+	for _, v := range allVariants() {
+		name := v.name
+		if v.subscribed {
+			name += "+events"
+		}
+		texts[name] = v.compose()
 	}
 	return texts
 }

@@ -47,9 +47,9 @@ func TestCloseTells(t *testing.T) {
 				if poolFirst {
 					pool.Close()
 				}
-				begun := time.Now()
+				started := time.Now()
 				s.Close()
-				if took := time.Since(begun); took > 3*time.Second {
+				if took := time.Since(started); took > 3*time.Second {
 					t.Errorf("Close took %v", took)
 				}
 				pool.Close()

@@ -7,8 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Roles names roles of the database by what they do. One that is empty gets
-// nothing.
+// Roles are roles of the database by their tasks. An empty one gets no rights.
 type Roles struct {
 	// Owner runs [Migrate]. It owns the schema and its tables, and needs no other
 	// rights.

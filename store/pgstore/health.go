@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Health is how a store and its database stand at an instant. Whether there is a
-// worker for what waits, it can't tell: what workers know of step types and have
-// of workspaces is known to them alone. An old [Waiting] while few are running
-// says that there is none, or that a limit is met.
+// Health is the state of a store and its database at a moment. It does not say
+// whether a worker can take the queued executions: only workers know their step types
+// and workspaces. An old [Waiting] while few executions run means that there is no
+// such worker, or that a limit is reached.
 type Health struct {
 	At     time.Time `json:"at,omitzero"` // by the clock of the database
 	Server string    `json:"server"`      // version of PostgreSQL
@@ -32,18 +32,17 @@ type Health struct {
 	// nil if none is due.
 	OldestDue *Waiting `json:"oldest_due,omitempty"`
 
-	// Notified says that the store hears what other processes enqueue. Otherwise
-	// workers find it by polling: with Options.PollOnly, behind a pooler that
-	// passes no notifications on, and until somebody has awaited work for a
-	// moment.
+	// Notified says that the store receives the notifications of other processes.
+	// Otherwise workers poll: with Options.PollOnly, behind a pooler that passes no
+	// notifications on, and until a call of Await has lasted for a moment.
 	Notified bool    `json:"notified"`
 	Pool     PoolUse `json:"pool"`
 
 	// Tables are the store's tables by their names, as the statistics of the
 	// server know them.
 	Tables []TableHealth `json:"tables"`
-	// XminHolder is who makes the server keep the oldest dead rows; nil if nobody
-	// but Health itself does. It may be as young as a moment; see its Age.
+	// XminHolder makes the server keep the oldest dead rows; nil if only Health itself
+	// does. It may have begun a moment ago; see its Age.
 	XminHolder *XminHolder `json:"xmin_holder,omitempty"`
 }
 
@@ -69,8 +68,8 @@ type PoolUse struct {
 	Max   int `json:"max"`
 	Open  int `json:"open"`
 	InUse int `json:"in_use"`
-	// Waited is how many times somebody had to wait for a connection since the
-	// pool was made, and WaitTime for how long in all.
+	// Waited is how many times a caller had to wait for a connection since the pool was
+	// made, and WaitTime for how long in all.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"-"`
 }
@@ -114,20 +113,20 @@ type XminHolder struct {
 // maxCounted is up to how many queued executions are counted.
 const maxCounted = 10_000
 
-// Health reports how the store and its database stand. It takes three statements
-// that read little, whatever the number of executions, and any role that can use
-// the store can call it.
+// Health reports the state of the store and its database. It takes three statements
+// that read little, whatever the number of executions. Any role that can use the
+// store can call it.
 func (s *Store) Health(ctx context.Context) (Health, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return Health{}, err
 	}
 	h, err := s.executionHealth(ctx)
 	if err == nil {
-		h.Tables, err = query(ctx, s.pool, scanTable, s.rare("health_tables"), s.opt.Schema)
+		h.Tables, err = query(ctx, s.pool, scanTable, s.sql("health/tables"), s.opt.Schema)
 	}
 	var holders []XminHolder
 	if err == nil {
-		holders, err = query(ctx, s.pool, scanHolder, s.rare("health_xmin"))
+		holders, err = query(ctx, s.pool, scanHolder, s.sql("health/oldest_snapshot"))
 	}
 	if err != nil {
 		return Health{}, failed("health", err)
@@ -135,7 +134,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	if len(holders) > 0 {
 		h.XminHolder = &holders[0]
 	}
-	h.Notified = s.news.watched(echoEvery) > 0
+	h.Notified = s.notifier.watched(echoEvery) > 0
 	pool := s.pool.Stat()
 	h.Pool = PoolUse{
 		Max: int(pool.MaxConns()), Open: int(pool.TotalConns()), InUse: int(pool.AcquiredConns()),
@@ -144,10 +143,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	return h, nil
 }
 
-// rare returns a statement that is used so rarely that it is made each time.
-func (s *Store) rare(name string) string { return s.q.filtered(name, "") }
-
-// executionHealth returns what the executions tell.
+// executionHealth returns what Health says of executions.
 func (s *Store) executionHealth(ctx context.Context) (Health, error) {
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (h Health, err error) {
 		var l HeldLease
@@ -167,7 +163,7 @@ func (s *Store) executionHealth(ctx context.Context) (Health, error) {
 			h.Queued, h.QueuedMore = maxCounted, true
 		}
 		return h, err
-	}, s.rare("health"), int64(maxCounted+1))
+	}, s.sql("health/executions"), int64(maxCounted+1))
 	if err != nil {
 		return Health{}, err
 	}

@@ -96,7 +96,7 @@ func TestOverlappingClaims(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), "select pg_advisory_xact_lock(l), l from (select $1::bigint as l) x", pgstore.ClaimLock(pgstore.DefaultSchema)).Scan(nil, &key); err != nil {
 		t.Fatal(err)
 	}
-	tag, err := tx.Exec(t.Context(), `update courier.job_executions set state = 'running', token = gen_random_uuid(), lease_expires_at = now() + interval '1 minute'
+	tag, err := tx.Exec(t.Context(), `update courier.job_executions set state = 'running', lease_token = gen_random_uuid(), lease_expires_at = now() + interval '1 minute'
 		where id = (select id from courier.job_executions where state = 'queued' order by due_at desc, id desc limit 1)`)
 	if err != nil || tag.RowsAffected() != 1 {
 		t.Fatal(tag, err)
@@ -157,8 +157,8 @@ func TestClaimOfWhatWasResumed(t *testing.T) {
 		err := pool.QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'").Scan(&n)
 		return err == nil && n > 0
 	}
-	for begun := time.Now(); !blocked(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+	for started := time.Now(); !blocked(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(started) > 10*time.Second {
 			t.Fatal("the claim does not wait for the row")
 		}
 	}

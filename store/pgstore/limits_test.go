@@ -61,8 +61,8 @@ func TestRoomOfOthers(t *testing.T) {
 			r = request("waiting", 5)
 			enqueue(c.queued, "a")
 			claimN(t, waiting, r, c.now)
-			for begun := time.Now(); !pgstore.OthersHeldBack(other); time.Sleep(time.Millisecond) {
-				if time.Since(begun) > 5*time.Second {
+			for started := time.Now(); !pgstore.OthersBlocked(other); time.Sleep(time.Millisecond) {
+				if time.Since(started) > 5*time.Second {
 					t.Fatal("the other does not hear that somebody waits for room")
 				}
 			}

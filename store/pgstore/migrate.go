@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// migrationFiles holds the migrations; tests bring others.
+// migrationFiles holds the migrations; tests replace it.
 var migrationFiles fs.FS = embedded
 
 // A Migration is a step from one version of the schema to the next.
@@ -28,6 +29,8 @@ type Migration struct {
 	Name      string
 	SQL       string    // for the chosen schema
 	AppliedAt time.Time // zero if it was not
+
+	checksum string // of SQL, but for comments and the name of the schema
 }
 
 // MigrateOptions are the settings of [Migrate]. The zero value is the default.
@@ -35,14 +38,15 @@ type MigrateOptions struct {
 	// Schema holds the tables; it is created if it is not there. Empty means
 	// [DefaultSchema].
 	Schema string
-	// DryRun only tells which migrations would be applied.
+	// DryRun returns the migrations that would be applied, and changes nothing.
 	DryRun bool
 }
 
 // Migrate brings a schema to the version of this package, in one transaction,
-// and returns the migrations that it applied, in their order. Those who migrate
-// at the same time wait for each other, for 10 seconds at most. A schema that is
-// newer than this package is refused. A nil opt means the defaults.
+// and returns the migrations that it applied, in their order. Concurrent calls wait
+// for each other, for 10 seconds at most. Migrate refuses a schema that is newer than
+// this package, and one that was created by a development version with another text
+// of a migration. A nil opt means the defaults.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Migration, error) {
 	var o MigrateOptions
 	if opt != nil {
@@ -95,13 +99,14 @@ func schemaOr(schema string) string {
 	return schema
 }
 
-// preamble is what the first migration needs: the schema, and where migrations
-// are noted.
+// preamble creates what the first migration needs: the schema, and the table of
+// applied migrations.
 func preamble(schema string, create bool) string {
 	text := owned(`create table if not exists courier.schema_migrations (
 	version    integer primary key,
 	name       text not null,
-	applied_at timestamptz not null
+	applied_at timestamptz not null,
+	checksum   text -- of the migration's text
 );
 `, schema)
 	if create {
@@ -124,7 +129,7 @@ func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, owned("insert into courier.schema_migrations (version, name, applied_at) values ($1::int, $2::text, clock_timestamp())", schema), int32(m.Version), m.Name)
+	_, err := tx.Exec(ctx, owned("insert into courier.schema_migrations (version, name, applied_at, checksum) values ($1::int, $2::text, clock_timestamp(), $3::text)", schema), int32(m.Version), m.Name, m.checksum)
 	return err
 }
 
@@ -145,14 +150,26 @@ func migrations(schema string) ([]Migration, error) {
 		if err != nil || version != len(list)+1 {
 			return nil, fmt.Errorf("migration %s: the number must be %d", e.Name(), len(list)+1)
 		}
-		list = append(list, Migration{Version: version, Name: name, SQL: owned(string(text), schema)})
+		list = append(list, Migration{Version: version, Name: name, SQL: owned(string(text), schema), checksum: checksum(string(text))})
 	}
 	return list, nil
 }
 
-// SQL returns all that [Migrate] does to an empty database, for those who apply
-// it with a tool of their own: it notes the versions too. An empty schema means
-// [DefaultSchema].
+// checksum returns a checksum of the words of a migration, without its comments.
+func checksum(text string) string {
+	h := sha256.New()
+	for line := range strings.Lines(text) {
+		code, _, _ := strings.Cut(line, "--")
+		for _, w := range strings.Fields(code) {
+			fmt.Fprintln(h, w)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// SQL returns all that [Migrate] does to an empty database, for other migration
+// tools. It also records the versions, so that [New] accepts the schema. An empty
+// schema means [DefaultSchema].
 func SQL(schema string) (string, error) {
 	schema = schemaOr(schema)
 	list, err := migrations(schema)
@@ -163,15 +180,16 @@ func SQL(schema string) (string, error) {
 	b.WriteString(preamble(schema, true))
 	for _, m := range list {
 		fmt.Fprintf(&b, "\n-- Version %d: %s.\n\n%s\n", m.Version, m.Name, strings.TrimSpace(m.SQL))
-		fmt.Fprintf(&b, "\ninsert into %s (version, name, applied_at) values (%d, '%s', pg_catalog.clock_timestamp());\n",
-			pgx.Identifier{schema, "schema_migrations"}.Sanitize(), m.Version, m.Name)
+		fmt.Fprintf(&b, "\ninsert into %s (version, name, applied_at, checksum) values (%d, '%s', pg_catalog.clock_timestamp(), '%s');\n",
+			pgx.Identifier{schema, "schema_migrations"}.Sanitize(), m.Version, m.Name, m.checksum)
 	}
 	return b.String(), nil
 }
 
 // Status returns all migrations of this package, in their order, with the
-// instants when they were applied to a schema. It changes nothing. A schema that
-// is newer than this package is an error. An empty schema means [DefaultSchema].
+// instants when they were applied to a schema. It changes nothing. It returns an
+// error for the schemas that [Migrate] refuses. An empty schema means
+// [DefaultSchema].
 func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
 	var list []Migration
 	err := pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) (err error) {
@@ -193,13 +211,19 @@ func status(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) 
 	if err := tx.QueryRow(ctx, qualified("select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')"), schema).Scan(&there); err != nil || !there {
 		return list, err
 	}
-	rows, err := tx.Query(ctx, owned("select version, applied_at from courier.schema_migrations order by version", schema))
+	// A development version had no column checksum.
+	rows, err := tx.Query(ctx, owned("select m.version, m.applied_at, m.name, coalesce(to_jsonb(m) ->> 'checksum', '') from courier.schema_migrations m order by m.version", schema))
 	if err != nil {
 		return nil, err
 	}
 	var version int
 	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error {
+	var name, sum string
+	_, err = pgx.ForEachRow(rows, []any{&version, &at, &name, &sum}, func() error {
+		if version >= 1 && version <= len(list) && sum != list[version-1].checksum {
+			return fmt.Errorf("its version %d (%s) differs from that of this program: a development version of Courier has created it, and it can't be upgraded; remove it (drop schema %s cascade) and create it with pgstore.Migrate, or choose another schema",
+				version, name, pgx.Identifier{schema}.Sanitize())
+		}
 		if version < 1 || version > len(list) {
 			return fmt.Errorf("it has version %d, and this program knows versions up to %d: deploy a newer version of the program", version, len(list))
 		}
@@ -209,7 +233,7 @@ func status(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) 
 	return list, err
 }
 
-// check reports why a store can't use a schema.
+// check returns why a store can't use a schema.
 func check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	if err := suitable(ctx, pool); err != nil {
 		return err
@@ -233,7 +257,7 @@ func check(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return nil
 }
 
-// suitable reports why Courier can't work with a database.
+// suitable returns why Courier can't work with a database.
 func suitable(ctx context.Context, pool *pgxpool.Pool) error {
 	var version, encoding string
 	var number int

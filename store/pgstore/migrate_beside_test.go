@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,56 +16,39 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// TestMigrateBesideWriters applies each migration, as if it were the latest,
-// beside stores that create, claim and complete executions by the statements of
-// today as far as the schema has what they need. The last ones run beside all of
-// that; for those before, writers touch the tables that there are. Nothing is
-// lost, nobody meets a deadlock, and nobody waits long.
+// TestMigrateBesideWriters applies a second migration, which changes the tables that
+// the writers use, beside transactions that create, claim and complete executions in
+// the order of this package's statements. Nothing is lost, nobody meets a deadlock,
+// and nobody waits long.
 func TestMigrateBesideWriters(t *testing.T) {
-	files := fstest.MapFS{}
-	entries, err := fs.ReadDir(embedded, "migrations")
+	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { migrationFiles = embedded })
-	for _, e := range entries {
-		data, err := fs.ReadFile(embedded, "migrations/"+e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		files["migrations/"+e.Name()] = &fstest.MapFile{Data: data}
+	defer pool.Close()
+	today, err := Migrate(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for from := 1; from < len(entries); from++ {
-		t.Run(fmt.Sprintf("from_%d", from), func(t *testing.T) {
-			pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer pool.Close()
-			older := fstest.MapFS{}
-			for _, e := range entries[:from] {
-				older["migrations/"+e.Name()] = files["migrations/"+e.Name()]
-			}
-			migrationFiles = older
-			if _, err := Migrate(t.Context(), pool, nil); err != nil {
-				t.Fatal(err)
-			}
-			written := writeBeside(t, pool, func() {
-				migrationFiles = files
-				begun := time.Now()
-				list, err := Migrate(t.Context(), pool, nil)
-				if err != nil || len(list) != len(entries)-from {
-					t.Errorf("applied %d, %v", len(list), err)
-				}
-				if took := time.Since(begun); took > 15*time.Second {
-					t.Errorf("it took %v", took)
-				}
-			})
-			var there int
-			if err := pool.QueryRow(t.Context(), "select count(*) from courier.job_executions e join courier.job_audit_log a on a.execution_id = e.id where e.state = 'completed'").Scan(&there); err != nil || there != written {
-				t.Errorf("%d executions and entries are there, %v; %d were written", there, err, written)
-			}
-		})
+	written := writeBeside(t, pool, func() {
+		withMigration(t, fmt.Sprintf("%04d_later.sql", len(today)+1), `
+			alter table courier.job_audit_log add column later text;
+			alter table courier.job_executions add column later integer, drop constraint job_executions_state_check,
+				add constraint job_executions_state_check check (state <> 'later') not valid;
+			drop index courier.job_executions_state;
+			create index job_executions_state on courier.job_executions (state, id) where state <> 'completed';`)
+		started := time.Now()
+		list, err := Migrate(t.Context(), pool, nil)
+		if err != nil || len(list) != 1 {
+			t.Errorf("applied %d, %v", len(list), err)
+		}
+		if took := time.Since(started); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+	var there int
+	if err := pool.QueryRow(t.Context(), "select count(*) from courier.job_executions e join courier.job_audit_log a on a.execution_id = e.id where e.state = 'completed'").Scan(&there); err != nil || there != written {
+		t.Errorf("%d executions and entries are there, %v; %d were written", there, err, written)
 	}
 }
 
@@ -86,9 +67,9 @@ func writeBeside(t *testing.T, pool *pgxpool.Pool, migrate func()) int {
 		ids := new(uuid7.Source)
 		writers.Go(func() {
 			for ctx.Err() == nil {
-				begun := time.Now()
+				started := time.Now()
 				err := writeOne(t.Context(), pool, ids.New())
-				if took := time.Since(begun); err != nil || took > 12*time.Second {
+				if took := time.Since(started); err != nil || took > 12*time.Second {
 					t.Errorf("a writer: %v after %v", err, took)
 					return
 				}
@@ -129,10 +110,10 @@ func writeBeside(t *testing.T, pool *pgxpool.Pool, migrate func()) int {
 // writeOne creates an execution, claims it, and completes it.
 func writeOne(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	for _, sql := range []string{
-		`insert into courier.job_executions (id, created_at, definition_id, version, job_limit, priority, queue, step_types, limit_keys, timeout_ns, created_by, due_at, state, state_since, attempt, seq, step)
+		`insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys, timeout_ns, created_by, due_at, state, state_since, attempt, last_audit_seq, step)
 			values ($1::text::uuid, clock_timestamp(), 1, 1, 0, 0, 'q', '{}', '{}', 0, '', clock_timestamp(), 'queued', clock_timestamp(), 1, 1, 0)`,
-		`update courier.job_executions set state = 'running', token = id, lease_expires_at = clock_timestamp() + interval '1 minute', seq = seq + 1 where id = $1::text::uuid and state = 'queued'`,
-		`with x as (update courier.job_executions set state = 'completed', ended_at = clock_timestamp(), seq = seq + 1 where id = $1::text::uuid and state = 'running' returning id, seq)
+		`update courier.job_executions set state = 'running', lease_token = id, lease_expires_at = clock_timestamp() + interval '1 minute', last_audit_seq = last_audit_seq + 1 where id = $1::text::uuid and state = 'queued'`,
+		`with x as (update courier.job_executions set state = 'completed', ended_at = clock_timestamp(), last_audit_seq = last_audit_seq + 1 where id = $1::text::uuid and state = 'running' returning id, last_audit_seq as seq)
 			insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to) select x.id, x.seq, clock_timestamp(), 'running', 'completed' from x`,
 	} {
 		if err := repeat(ctx, func() error { _, err := pool.Exec(ctx, sql, id); return err }); err != nil {
@@ -210,11 +191,11 @@ func TestMigrateBesideEngine(t *testing.T) {
 		t.Errorf("fewer than %d executions were completed", more)
 	}
 	progress(20)
-	begun := time.Now()
+	started := time.Now()
 	if _, err := Migrate(t.Context(), pool, nil); err != nil {
 		t.Errorf("migrate beside engines: %v", err)
 	}
-	t.Logf("migrated in %v, %d completed", time.Since(begun), completed)
+	t.Logf("migrated in %v, %d completed", time.Since(started), completed)
 	progress(20)
 	cancel()
 	workers.Wait()

@@ -120,14 +120,14 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("migration %d: %+v", i, m)
 		}
 	}
-	planned, err := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{DryRun: true})
-	if err != nil || !slices.Equal(migrated(planned), migrated(before)) {
-		t.Errorf("a dry run tells of %v, %v; want all of %v", migrated(planned), err, migrated(before))
+	scheduleChanged, err := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{DryRun: true})
+	if err != nil || !slices.Equal(migrated(scheduleChanged), migrated(before)) {
+		t.Errorf("a dry run tells of %v, %v; want all of %v", migrated(scheduleChanged), err, migrated(before))
 	}
 	if value[bool](t, pool, "select exists (select from pg_namespace where nspname = 'courier')") {
 		t.Error("a dry run made the schema")
 	}
-	begun := value[time.Time](t, pool, "select clock_timestamp()")
+	started := value[time.Time](t, pool, "select clock_timestamp()")
 	applied, err := pgstore.Migrate(t.Context(), pool, nil)
 	if err != nil || !slices.Equal(migrated(applied), migrated(before)) {
 		t.Fatalf("applied %v, %v; want all of %v", migrated(applied), err, migrated(before))
@@ -147,8 +147,8 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range list {
-		if m.AppliedAt.Before(begun) || m.AppliedAt.Location() != time.UTC {
-			t.Errorf("version %d was applied at %v; it is after %v", m.Version, m.AppliedAt, begun)
+		if m.AppliedAt.Before(started) || m.AppliedAt.Location() != time.UTC {
+			t.Errorf("version %d was applied at %v; it is after %v", m.Version, m.AppliedAt, started)
 		}
 	}
 }
@@ -354,6 +354,36 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
+// TestDevelopmentSchemaIsRefused has schemas of development versions: one from before
+// checksums, and one with another text of the same migration.
+func TestDevelopmentSchemaIsRefused(t *testing.T) {
+	for what, change := range map[string]string{
+		"eight migrations, without checksums": `alter table courier.schema_migrations drop column checksum;
+			update courier.schema_migrations set name = 'core';
+			insert into courier.schema_migrations select n, 'older', clock_timestamp() from generate_series(2, 8) n`,
+		"another text": "update courier.schema_migrations set checksum = 'another'",
+	} {
+		pool := dial(t, pgtest.URL(t))
+		if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, pool, change)
+		before := catalog(t, pool, "courier")
+		words := []string{`schema "courier"`, "its version 1 (", "development version", `drop schema "courier" cascade`, "pgstore.Migrate"}
+		_, err := pgstore.Status(t.Context(), pool, "")
+		wants(t, err, words...)
+		_, err = pgstore.Migrate(t.Context(), pool, nil)
+		wants(t, err, words...)
+		_, err = pgstore.New(t.Context(), pool, nil)
+		wants(t, err, words...)
+		if after := catalog(t, pool, "courier"); !slices.Equal(before, after) {
+			t.Errorf("%s: a refused schema was changed", what)
+		}
+		exec(t, pool, "drop schema courier cascade")
+		oneExecution(t, open(t, pool.Config().ConnString(), nil))
+	}
+}
+
 func TestMissingSchemaIsRefused(t *testing.T) {
 	url := pgtest.URL(t)
 	pool := dial(t, url)
@@ -381,7 +411,7 @@ func TestFailingMigration(t *testing.T) {
 		exec(t, pool, obstacle)
 		before := catalog(t, pool, "courier")
 		list, err := pgstore.Migrate(t.Context(), pool, nil)
-		wants(t, err, `migrate schema "courier"`, "version 1 (core)", "already exists")
+		wants(t, err, `migrate schema "courier"`, "version 1 (schema)", "already exists")
 		if len(list) != 0 {
 			t.Errorf("%s: a failed migration returned %v", what, migrated(list))
 		}

@@ -50,13 +50,13 @@ func dueAfter(d time.Duration) int64 {
 
 // PutMonitor creates a monitor or replaces one.
 func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.Monitor{}, err
 	}
 	got := p.Monitor
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, s.q.monitorBegin, lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
+			if _, err := tx.Exec(ctx, s.sql("monitor/lock_name"), lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
 				return err
 			}
 			revision, there, err := s.lockMonitor(ctx, tx, p.Name)
@@ -64,48 +64,48 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 			case err != nil:
 				return err
 			case !there && p.Revision != 0:
-				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)}
 			case there && p.Revision != revision:
-				return answer{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
+				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
 			if p.Anew {
-				if _, err := tx.Exec(ctx, s.q.monitorAnew, p.Name); err != nil {
+				if _, err := tx.Exec(ctx, s.sql("monitor/forget_all_files"), p.Name); err != nil {
 					return err
 				}
 			}
 			var due *time.Time
-			err = tx.QueryRow(ctx, s.q.monitorPut, p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.Status), p.Reason,
+			err = tx.QueryRow(ctx, s.sql("monitor/put"), p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.Status), p.Reason,
 				string(p.Health), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
 			got.SavedAt, got.Due = got.SavedAt.UTC(), instant(due)
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Monitor{}, a.error
 	}
 	if err != nil {
 		return store.Monitor{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
 	}
-	s.agenda.ring("")
-	s.news.send(planned)
+	s.scheduleWakeups.wakeAll()
+	s.notifier.send(scheduleChanged)
 	return got, nil
 }
 
 // lockMonitor locks a monitor, if it is there.
 func (s *Store) lockMonitor(ctx context.Context, tx pgx.Tx, name string) (revision int64, there bool, err error) {
-	err = tx.QueryRow(ctx, s.q.monitorLock, name).Scan(&revision)
+	err = tx.QueryRow(ctx, s.sql("monitor/lock"), name).Scan(&revision)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
 	return revision, err == nil, err
 }
 
-// RemoveMonitor removes a monitor and what it has seen.
+// RemoveMonitor removes a monitor and its files.
 func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	removed, err := query(ctx, s.pool, func(rows pgx.Rows) (name string, err error) { return name, rows.Scan(&name) }, s.q.monitorRemove, name)
+	removed, err := query(ctx, s.pool, func(rows pgx.Rows) (name string, err error) { return name, rows.Scan(&name) }, s.sql("monitor/remove"), name)
 	if err != nil {
 		return failed(fmt.Sprintf("remove monitor %q", name), err)
 	}
@@ -117,11 +117,11 @@ func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 
 // Monitors returns monitors in the order of their names.
 func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = page
+		f.Limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Monitor, error) {
 		var r monitorRow
@@ -129,7 +129,7 @@ func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Mo
 			return store.Monitor{}, err
 		}
 		return r.monitor(), nil
-	}, s.q.monitors, f.Name, f.After, int64(f.Limit))
+	}, s.sql("monitor/list"), f.Name, f.After, int64(f.Limit))
 	if err != nil {
 		return nil, failed("read monitors", err)
 	}
@@ -138,14 +138,14 @@ func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Mo
 
 // DueMonitors leases monitors that are due.
 func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.DueMonitors{}, err
 	}
 	var d store.DueMonitors
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (m monitorRow, err error) {
 		return m, rows.Scan(append([]any{&d.Now, &wait}, m.fields()...)...)
-	}, s.q.monitorDue, slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
+	}, s.sql("monitor/due"), slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
 	if err != nil {
 		return store.DueMonitors{}, failed("look for due monitors", err)
 	}
@@ -158,9 +158,9 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 	return d, nil
 }
 
-// Record writes the outcome of a look, in one transaction.
+// Record saves the result of a poll, in one transaction.
 func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.Recorded{}, err
 	}
 	var done store.Recorded
@@ -171,17 +171,17 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 			return err
 		})
 	})
-	if a, ok := errors.AsType[answer](err); ok {
+	if a, ok := errors.AsType[contractError](err); ok {
 		return store.Recorded{}, a.error
 	}
 	if err != nil {
 		return store.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
 	}
-	s.enqueued(done.Executions)
+	s.notifyEnqueued(done.Executions)
 	if len(waitingOf(r.Executions, done.Executions)) > 0 {
-		s.letThrough(ctx)
+		s.releaseWaiting(ctx)
 	}
-	s.tellQueues(ctx, released)
+	s.notifyQueues(ctx, released)
 	return done, nil
 }
 
@@ -202,16 +202,16 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (d
 		}
 	}
 	for part := range slices.Chunk(r.Changed, maxStatement) {
-		if _, err := tx.Exec(ctx, s.q.monitorFiles, fileArgs(r.Monitor, part)...); err != nil {
+		if _, err := tx.Exec(ctx, s.sql("monitor/save_files"), fileArgs(r.Monitor, part)...); err != nil {
 			return store.Recorded{}, nil, err
 		}
 	}
 	if len(r.Removed) > 0 {
-		if _, err := tx.Exec(ctx, s.q.monitorForget, r.Monitor, r.Removed); err != nil {
+		if _, err := tx.Exec(ctx, s.sql("monitor/forget_files"), r.Monitor, r.Removed); err != nil {
 			return store.Recorded{}, nil, err
 		}
 	}
-	err = tx.QueryRow(ctx, s.q.monitorRecord, r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
+	err = tx.QueryRow(ctx, s.sql("monitor/record"), r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
 	done.Done = err == nil
 	return done, released, err
 }
@@ -225,7 +225,7 @@ func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorR
 	}
 	for i := range started {
 		if err := wrong[i]; err != nil {
-			return nil, nil, answer{err}
+			return nil, nil, contractError{err}
 		}
 		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
 	}
@@ -249,24 +249,16 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 	}
 	for _, i := range rest {
 		n, x := &list[i], there[i]
-		if err := inTheWay(n, x); err != nil {
-			return nil, answer{err}
+		if err := conflict(n, x); err != nil {
+			return nil, contractError{err}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 		r.Replace(n.ID, x.ID)
 	}
-	return results, s.refused(ctx, tx, list, rest)
+	return results, s.checkDependencies(ctx, tx, list, rest)
 }
 
-// at is an instant as a parameter; empty if there is none.
-func at(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
-}
-
-// fileArgs are the parameters of sql/monitor_files.sql.
+// fileArgs are the parameters of sql/monitor/save_files.sql.
 func fileArgs(monitor string, files []store.SeenFile) []any {
 	n := len(files)
 	names, sizes, times, since, done, gone := make([]string, n), make([]int64, n), make([]string, n), make([]string, n), make([]bool, n), make([]string, n)
@@ -274,9 +266,9 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 	handedTimes, handedAt, executions := make([]string, n), make([]string, n), make([]string, n)
 	for i := range files {
 		f := &files[i]
-		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, at(f.Modified), at(f.Since), f.Done, at(f.Gone)
+		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, moment(f.Modified), moment(f.Since), f.Done, moment(f.Gone)
 		appeared[i], handed[i], handedSizes[i] = int32(f.Appeared), int32(f.Handed), f.HandedSize
-		handedTimes[i], handedAt[i] = at(f.HandedModified), at(f.HandedAt)
+		handedTimes[i], handedAt[i] = moment(f.HandedModified), moment(f.HandedAt)
 		if f.Execution != "" {
 			executions[i] = uuid(string(f.Execution))
 		}
@@ -284,13 +276,13 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 	return []any{monitor, names, sizes, times, since, done, gone, appeared, handed, handedSizes, handedTimes, handedAt, executions}
 }
 
-// Seen returns what a monitor has seen, in the order of the names.
+// Seen returns the files of a monitor, in the order of their names.
 func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = page
+		f.Limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.SeenFile, error) {
 		var f store.SeenFile
@@ -301,7 +293,7 @@ func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile,
 		f.Since, f.Appeared, f.Handed, f.Execution = f.Since.UTC(), int(appeared), int(handed), courier.ExecutionID(execution)
 		f.Modified, f.Gone, f.HandedModified, f.HandedAt = instant(modified), instant(gone), instant(handedModified), instant(handedAt)
 		return f, err
-	}, s.q.monitorSeen, f.Monitor, f.After, int64(f.Limit))
+	}, s.sql("monitor/list_files"), f.Monitor, f.After, int64(f.Limit))
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read what monitor %q has seen", f.Monitor), err)
 	}

@@ -47,11 +47,11 @@ func TestSchemaNames(t *testing.T) {
 	}
 	pool := dial(t, url)
 	for _, schema := range []string{"a\x00b", "\xff", strings.Repeat("x", 64), "pg_x"} {
-		begun := time.Now()
+		started := time.Now()
 		_, migrated := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{Schema: schema})
 		_, opened := pgstore.New(t.Context(), pool, &pgstore.Options{Schema: schema})
-		if migrated == nil || opened == nil || time.Since(begun) > 5*time.Second {
-			t.Errorf("%q: %v, %v after %v", schema, migrated, opened, time.Since(begun))
+		if migrated == nil || opened == nil || time.Since(started) > 5*time.Second {
+			t.Errorf("%q: %v, %v after %v", schema, migrated, opened, time.Since(started))
 		}
 	}
 }

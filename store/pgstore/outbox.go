@@ -13,38 +13,28 @@ import (
 
 var _ store.Outbox = (*Store)(nil)
 
-// either returns one of two statements: plain, which writes nothing once somebody
-// has subscribed to events, or told, which keeps the events.
-func (s *Store) either(plain, told string) string {
-	if s.told.Load() {
-		return told
-	}
-	return plain
-}
-
-// toldOrNot calls claim, and again if it claimed nothing only because somebody
-// has subscribed meanwhile. How long that took is in c.took, if it was longer than
-// what c has sent before.
-func (s *Store) toldOrNot(c *claim, claim func(*claim) error) error {
+// retryIfSubscribed calls claim, and calls it again if it claimed nothing because
+// somebody has subscribed meanwhile. It sets c.took to the time of the longest call.
+func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c
-		try.told = false
-		begun := time.Now()
+		try.subscribed = false
+		started := time.Now()
 		if err := claim(&try); err != nil {
 			return err
 		}
-		try.took = max(try.took, time.Since(begun))
-		if !try.told {
+		try.took = max(try.took, time.Since(started))
+		if !try.subscribed {
 			*c = try
 			return nil
 		}
-		s.told.Store(true)
+		s.subscribed.Store(true)
 	}
 }
 
 // Subscribe saves or removes a subscription.
 func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	if len(sub.Body) == 0 {
@@ -55,29 +45,21 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 		events[i] = string(e)
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.q.subscribe, sub.Name, sub.Channel, events, some(sub.Jobs), some(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
+		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), sub.Name, sub.Channel, events, textsOf(sub.Jobs), textsOf(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
 		return err
 	})
 	if err != nil {
 		return failed(fmt.Sprintf("save subscription %q", sub.Name), err)
 	}
 	if !sub.Disabled {
-		s.told.Store(true)
+		s.subscribed.Store(true)
 	}
 	return nil
 }
 
-// some is the list, and not nil, which is no array in SQL.
-func some(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
-}
-
 func (s *Store) unsubscribe(ctx context.Context, name string) error {
 	var there bool
-	err := repeat(ctx, func() error { return s.pool.QueryRow(ctx, s.q.unsubscribe, name).Scan(&there) })
+	err := repeat(ctx, func() error { return s.pool.QueryRow(ctx, s.sql("subscription/remove"), name).Scan(&there) })
 	if err != nil {
 		return failed(fmt.Sprintf("remove subscription %q", name), err)
 	}
@@ -89,7 +71,7 @@ func (s *Store) unsubscribe(ctx context.Context, name string) error {
 
 // Subscriptions returns all subscriptions.
 func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub store.Subscription, err error) {
@@ -98,21 +80,21 @@ func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error)
 		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
 		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
 		return sub, err
-	}, s.q.subscriptions)
+	}, s.sql("subscription/list"))
 	if err != nil {
 		return nil, failed("list subscriptions", err)
 	}
 	return list, nil
 }
 
-// maxJoins is how often Take joins what a window has held back, before it leaves
-// the rest to the next call.
+// maxJoins is how often Take coalesces held events before it leaves the rest to the
+// next call.
 const maxJoins = 2
 
-// Take leases deliveries that are due. It is one statement, and two more if a
-// window has ended behind which events were held back.
+// Take leases due deliveries. It is one statement, and two more if a window has ended
+// with held events.
 func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return store.Taken{}, err
 	}
 	var taken store.Taken
@@ -128,7 +110,7 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 			break
 		}
 		err = repeat(ctx, func() error {
-			_, err := s.pool.Exec(ctx, s.q.join, some(r.Channels), some(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
+			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(store.MostBeside), int64(store.MostBesideError))
 			return err
 		})
 		if err != nil {
@@ -142,14 +124,14 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 	return taken, nil
 }
 
-// take adds what can be taken at once, and reports whether there is something to
-// be joined.
+// take adds the deliveries that are due, and reports whether there are held events to
+// coalesce.
 func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) (more bool, err error) {
 	token := randomUUID()
 	got := *to
 	err = repeat(ctx, func() error {
 		got, more = *to, false
-		rows, err := s.pool.Query(ctx, s.q.take, some(r.Channels), some(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
+		rows, err := s.pool.Query(ctx, s.sql("delivery/take"), textsOf(r.Channels), textsOf(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
 		if err != nil {
 			return err
 		}
@@ -174,7 +156,7 @@ func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) 
 		return false, err
 	}
 	if len(got.Events) == 0 {
-		s.told.Store(false)
+		s.subscribed.Store(false)
 	}
 	got.Next = max(got.Next, 0)
 	*to = got
@@ -237,9 +219,9 @@ func (d *deliveryRow) notification() (courier.Notification, error) {
 	return n, nil
 }
 
-// Settle says what came of deliveries.
+// Settle records the results of deliveries.
 func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
-	if err := s.begun(ctx); err != nil || len(list) == 0 {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return err
 	}
 	n := len(list)
@@ -255,7 +237,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 		verdicts[i], delays[i], errs[i] = string(o.Verdict), micros(o.Delay), o.Error
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.q.settle, names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedFor))
+		_, err := s.pool.Exec(ctx, s.sql("delivery/settle"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedFor))
 		return err
 	})
 	if err != nil {
@@ -264,12 +246,12 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 	return nil
 }
 
-// Deliveries returns a page of what has not been delivered.
+// Deliveries returns a page of events that have not been delivered.
 func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	after, seq := courier.ExecutionID(nobody), int64(0)
+	after, seq := courier.ExecutionID(nilUUID), int64(0)
 	if f.AfterSubscription != "" {
 		var err error
 		if after, seq, err = store.ParseEventID(f.AfterEvent); err != nil {
@@ -288,7 +270,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 			v.State = courier.DeliveryFailed
 		}
 		return v, err
-	}, s.q.deliveries, f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
+	}, s.sql("delivery/list"), f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
 	if err != nil {
 		return nil, failed("list deliveries", err)
 	}
@@ -297,7 +279,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 
 // Replay makes deliveries due that failed or wait for their next attempt.
 func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return 0, err
 	}
 	ids, seqs := make([]string, len(events)), make([]int64, len(events))
@@ -311,7 +293,7 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 	var there bool
 	var n int
 	err := repeat(ctx, func() error {
-		return s.pool.QueryRow(ctx, s.q.replay, subscription, events == nil, ids, seqs).Scan(&there, &n)
+		return s.pool.QueryRow(ctx, s.sql("delivery/replay"), subscription, events == nil, ids, seqs).Scan(&there, &n)
 	})
 	switch {
 	case err != nil:

@@ -1,5 +1,5 @@
-// Package pgstore is a [store.Store] on PostgreSQL, version 13 or newer: for
-// executions that survive their process and are worked on by many.
+// Package pgstore is a [store.Store] on PostgreSQL 13 or newer. Executions survive
+// the process, and any number of processes can work on them.
 //
 //	pool, err := pgxpool.New(ctx, url)
 //	...
@@ -10,19 +10,21 @@
 //	defer s.Close()
 //	e := engine.New(s, registry, nil)
 //
-// All progress of an execution is one statement in one round trip, and what
-// many executions have to write at the same moment is joined into one
-// statement and one commit; nothing waits for others to join. Every row is
-// guarded by the lease's token, whoever else is in the statement.
+// A checkpoint of an execution is one statement in one round trip. Checkpoints of
+// many executions at the same moment share a statement and a commit; none waits for
+// others to join. Each row is guarded by the token of its own lease.
 //
-// The store keeps no state in its connections and takes no locks that outlive a
-// transaction, so it works behind PgBouncer in transaction mode and in all of
-// pgx's ways to execute queries. It uses the pool for its work, and two
-// connections of its own besides: one renews leases, so that no other traffic
-// can hold that up, and one listens for news of work (see Options.PollOnly).
+// The store keeps no state in its connections and takes no lock that outlives a
+// transaction, so it works behind PgBouncer in transaction mode and in all of pgx's
+// query modes. It takes connections from the pool, and opens two of its own: one
+// renews leases, so that no other traffic can delay that, and one listens for
+// notifications of new work (see Options.PollOnly).
 //
-// Instants and what follows from them are the database's; the clocks of the
-// workers don't matter.
+// All instants are those of the database; the clocks of the workers don't matter.
+//
+// The statements are files below sql, in folders by what they do: sql/claim leases
+// executions to workers, sql/checkpoint writes their progress, sql/schedule fires
+// schedules.
 package pgstore
 
 import (
@@ -49,21 +51,21 @@ type Options struct {
 	// Schema holds the tables. Stores with different schemas share nothing.
 	// Empty means [DefaultSchema].
 	Schema string
-	// PollOnly does without LISTEN and NOTIFY, and so without the connection that
-	// listens: what other processes enqueue is found by polling alone. Behind a
-	// pooler that does not pass notifications on, the store finds that out
-	// itself and polls.
+	// PollOnly switches LISTEN and NOTIFY off, and with them the connection that
+	// listens. Workers then find by polling what other processes enqueue. Behind a
+	// pooler that passes no notifications on, the store detects that and polls
+	// without this option.
 	PollOnly bool
-	// Writers is how many statements write progress at the same time; each
-	// takes a connection of the pool while it runs. 0 means 2.
+	// Writers is the number of statements that write checkpoints at the same time.
+	// Each takes a connection of the pool while it runs. 0 means 2.
 	Writers int
-	// Retention says which executions are removed in the background; the zero
-	// value removes none. Any number of processes may have it: one at a time
-	// works, see [Store.Retain].
+	// Retention says which executions the store removes in the background; the zero
+	// value removes none. Any number of processes may set it: one at a time removes,
+	// see [Store.Retain].
 	Retention Retention
-	// RetainEvery is about how often that is done. 0 means an hour.
+	// RetainEvery is about the time between two removals. 0 means an hour.
 	RetainEvery time.Duration
-	// Log receives what nobody can be told otherwise. Nil means none.
+	// Log receives errors that cannot be returned to a caller. Nil means none.
 	Log *slog.Logger
 }
 
@@ -74,31 +76,30 @@ type Store struct {
 	opt  Options
 	q    *statements
 	log  *slog.Logger
-	lock int64 // the advisory lock of claims that count
+	lock int64 // the advisory lock of claims under limits
 
-	told        atomic.Bool // somebody has subscribed to events, as far as is known
-	definitions definitions
-	writers     writers
-	claims      claims
-	roster      roster
-	bell        bell
-	agenda      bell // rings when schedules are put
-	news        news
-	renewals    renewals
-	plans       plans
+	subscribed      atomic.Bool // somebody has subscribed to events, as far as this store has seen
+	definitions     definitions
+	writers         writers
+	claims          claimState
+	registry        workerRegistry
+	queueWakeups    wakeups // of Await
+	scheduleWakeups wakeups // of Changed
+	notifier        notifier
+	renewals        renewals
+	plans           plans
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
-	rest  sync.WaitGroup
+	wg    sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
 
 // New returns the store in a schema that [Migrate] has prepared. A nil opt means
-// the defaults. The pool stays the caller's, who closes it after the store. New
-// returns an error that says what to do if the schema is missing, older or
-// newer than this package, if the database is not one that the store can use,
-// and if the pool has just one connection.
+// the defaults. The caller closes the pool, after the store. New returns an error
+// that says what to do if the schema is missing, older or newer than this package,
+// if the store can't use the database, or if the pool has just one connection.
 func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	s := &Store{pool: pool}
 	if opt != nil {
@@ -126,19 +127,19 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.lock = claimLock(s.opt.Schema)
-	s.q = statementsIn(s.opt.Schema)
+	s.q = statementsFor(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
-	s.bell.init()
-	s.agenda.init()
-	s.news.init(s)
+	s.queueWakeups.init()
+	s.scheduleWakeups.init()
+	s.notifier.init(s)
 	s.claims.init()
 	if r := s.opt.Retention; !r.keepsAll() {
-		s.rest.Go(func() { s.keepRetained(r, s.opt.RetainEvery) })
+		s.wg.Go(func() { s.retainPeriodically(r, s.opt.RetainEvery) })
 	}
 	return s, nil
 }
 
-// claimLock is the number of the advisory lock of claims in a schema.
+// claimLock is the number of the advisory lock of claims under limits in a schema.
 func claimLock(schema string) int64 { return lockNumber("courier claims " + schema) }
 
 // lockNumber is the number of the advisory lock for a purpose.
@@ -148,21 +149,21 @@ func lockNumber(purpose string) int64 {
 	return int64(h.Sum64())
 }
 
-// Close tells other processes what calls have made claimable that have returned,
-// within a second, and ends the store's own connections and goroutines. Calls
-// under way fail or succeed as if the database were gone. The pool stays open.
+// Close sends the notifications of all calls that have returned, within a second, and
+// ends the store's own connections and goroutines. Calls under way fail or succeed as
+// if the database were gone. The pool stays open.
 func (s *Store) Close() {
-	s.news.flush()
+	s.notifier.flush()
 	s.close()
-	s.rest.Wait()
+	s.wg.Wait()
 	s.renewals.end()
 }
 
 // errClosed is what calls return after Close.
 var errClosed = courier.Permanent(errors.New("the store is closed"))
 
-// begun reports why a call can't begin.
-func (s *Store) begun(ctx context.Context) error {
+// checkOpen returns ctx's error, or errClosed after Close.
+func (s *Store) checkOpen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -172,5 +173,5 @@ func (s *Store) begun(ctx context.Context) error {
 	return nil
 }
 
-// micros is d in microseconds, which is how Postgres tells the time.
+// micros is d in microseconds, the resolution of a timestamptz.
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }

@@ -34,7 +34,7 @@ func presize(conn *pgxpool.Conn, args []any) []any {
 	return args
 }
 
-// presizedType tells that a connection knows how to encode a presized.
+// presizedType marks a connection that can encode a presized.
 const presizedType = "github.com/courierhq/courier/store/pgstore.presized"
 
 // A presized is the first of parameters that have so many bytes together.

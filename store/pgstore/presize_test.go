@@ -18,7 +18,7 @@ import (
 // TestPresize encodes the parameters of statements as pgx does, in a buffer that must
 // not have to grow but once.
 func TestPresize(t *testing.T) {
-	var batch []*applying
+	var batch []*applyCall
 	for i := range maxBatch {
 		tr := &store.Transition{
 			Execution: courier.ExecutionID(fmt.Sprintf("01920000-0000-7000-8000-%012d", i)), Lease: store.Token(randomUUID()),
@@ -33,7 +33,7 @@ func TestPresize(t *testing.T) {
 		if i%7 == 0 {
 			tr.Ended[0].Error, tr.Ended[0].Files = "no such file", []courier.File{{Path: "a/b", Size: 7}}
 		}
-		batch = append(batch, &applying{t: tr})
+		batch = append(batch, &applyCall{t: tr})
 	}
 	types := pgtype.NewMap()
 	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planPresized}, types.TryWrapEncodePlanFuncs...)

@@ -8,18 +8,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// What governs probes. They take a twentieth of the time, up to a fifth where a
-// lease would else be taken over late, and more only when one ends.
+// A probe runs for a twentieth of the time, for up to a fifth if a lease would else be
+// taken over late, and again whenever a lease ends.
 const (
-	probeEvery   = 20 // times what one takes, and at most two thirds of a lease
-	probeAtLeast = 4  // times
+	probeEvery   = 20 // the time between two probes in durations of one; at most two thirds of a lease
+	probeAtLeast = 4  // the least time, likewise
 	minProbe     = 5 * time.Millisecond
 	probeTimeout = 2 * time.Minute
-	probeErrors  = 3 // in a row, before claims begin at the start again
+	probeErrors  = 3 // successive errors after which claims begin at the start again
 )
 
-// probe looks, again and again, for what claims like c pass over as long as they
-// begin behind the last claimed row, until that is no longer needed.
+// probe searches, again and again, for executions that claims like c pass over because
+// they begin behind the last claimed row. It ends when a search is quick again.
 func (s *Store) probe(c *claim) {
 	for failures := 0; ; {
 		ctx, cancel := context.WithTimeout(s.ctx, probeTimeout)
@@ -28,41 +28,41 @@ func (s *Store) probe(c *claim) {
 		if err == nil {
 			failures = 0
 		} else if failures++; s.ctx.Err() == nil {
-			s.log.Warn("look beside claims for work that they pass over; it is looked for again", "error", err)
+			s.log.Warn("search for work that claims pass over; it is tried again", "error", err)
 		}
 		wait, more := s.claims.probed(c, found, failures)
 		if found.any() || !more {
-			s.bell.ringAll()
+			s.queueWakeups.wakeAll()
 		}
-		if !more || !s.news.sleep(wait) {
+		if !more || !s.notifier.sleep(wait) {
 			return
 		}
 	}
 }
 
-// A found is what a probe has found.
+// A found is the result of a probe.
 type found struct {
-	first map[string]place // of the queues in which something stands behind
-	lost  string           // the first id of those whose lease has ended; "" if none has
-	ends  time.Duration    // until the next lease ends; 0: not known
-	begun time.Time        // when the probe began
-	trip  time.Duration    // what a round trip took before it
+	first   map[string]place // of the queues with an execution before the place where claims begin
+	lost    string           // the first execution whose lease has ended; "" if none has
+	ends    time.Duration    // until the next lease ends; 0: not known
+	started time.Time        // when the probe began
+	trip    time.Duration    // what a round trip took before it
 }
 
 func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
 
-// probeOnce looks once.
+// probeOnce searches once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
-	f.begun, f.first = time.Now(), make(map[string]place)
+	f.started, f.first = time.Now(), make(map[string]place)
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		asked := time.Now()
 		if err := conn.Ping(ctx); err != nil {
 			return err
 		}
-		f.begun = time.Now()
-		f.trip = f.begun.Sub(asked)
+		f.started = time.Now()
+		f.trip = f.started.Sub(asked)
 		queues, urgencies, dues, ids := s.claims.places()
-		rows, err := conn.Query(ctx, s.q.probe, c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
+		rows, err := conn.Query(ctx, s.sql("claim/probe"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 	return f, err
 }
 
-// read reads what the statement of a probe returns.
+// read reads the rows of sql/claim/probe.sql.
 func (f *found) read(rows pgx.Rows) error {
 	var queue, id string
 	var p place
@@ -81,8 +81,8 @@ func (f *found) read(rows pgx.Rows) error {
 		if queue == "" {
 			f.lost, f.ends = id, time.Duration(ends)*time.Microsecond
 		} else {
-			// A claim begins behind a place, and this one is right before the row.
-			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), nobody}
+			// A claim begins behind a place. With the lowest id, that includes the row.
+			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), nilUUID}
 		}
 		return nil
 	})
@@ -90,7 +90,7 @@ func (f *found) read(rows pgx.Rows) error {
 }
 
 // places returns where claims begin in each queue, as parameters.
-func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
+func (k *claimState) places() (queue []string, urgency []int32, due, id []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for q, p := range k.last {
@@ -99,15 +99,15 @@ func (k *claims) places() (queue []string, urgency []int32, due, id []string) {
 	return queue, urgency, due, id
 }
 
-// probed remembers what a probe has found, after so many that failed in a row. It
-// returns when the next is to begin, and whether there is to be one.
-func (k *claims) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
+// probed records the result of a probe, or that failures successive ones have failed.
+// It returns the time until the next probe, and whether there is to be one.
+func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.probe != c {
 		return 0, false
 	}
-	took := time.Since(f.begun)
+	took := time.Since(f.started)
 	k.trip = f.trip
 	if failures >= probeErrors || failures == 0 && max(0, took-k.trip) <= k.quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
@@ -116,13 +116,13 @@ func (k *claims) probed(c *claim, f found, failures int) (wait time.Duration, mo
 	for q, p := range f.first {
 		k.back[q] = p
 	}
-	k.floor = afterAll
+	k.runningFrom = maxUUID
 	if f.lost != "" {
-		k.floor, k.look = f.lost, f.begun
+		k.runningFrom, k.nextScan = f.lost, f.started
 	}
 	wait = max(min(probeEvery*took, c.Lease*2/3-took), probeAtLeast*took)
 	if f.ends > 0 {
-		wait = min(wait, max(f.ends-took, took)) // somebody may have been lost
+		wait = min(wait, max(f.ends-took, took)) // its worker may be lost
 	}
 	return max(wait, minProbe), true
 }

@@ -46,12 +46,12 @@ func TestProbe(t *testing.T) {
 			if got := claimSoon(t, s, r); got != n.ID {
 				t.Fatalf("claimed %q, want %s", got, n.ID)
 			}
-			begun := time.Now()
+			started := time.Now()
 			r.Lease = time.Minute
 			if got := claimSoon(t, s, r); got != n.ID {
 				t.Errorf("claimed %q, want %s", got, n.ID)
 			}
-			if took := time.Since(begun); took > 2*time.Second {
+			if took := time.Since(started); took > 2*time.Second {
 				t.Errorf("taken over %v after a claim with a lease of 200ms", took)
 			}
 		},
@@ -104,7 +104,7 @@ func TestProbe(t *testing.T) {
 					t.Fatalf("claimed %q, want %s", got, n.ID)
 				}
 			}
-			if q := sent.of("claim_busy"); !pgstore.Probing(s) || slices.Contains(q.args[8].([]string), "-infinity") {
+			if q := sent.of("claim/queued"); !pgstore.Probing(s) || slices.Contains(q.args[8].([]string), "-infinity") {
 				t.Fatalf("claims that are slow still begin at the start: %v", q.args)
 			}
 			find(t, s, pool, r)
@@ -170,8 +170,8 @@ func unlimited(t *testing.T, url string) *pgstore.Store {
 // stopsProbing waits until claims begin at the start.
 func stopsProbing(t *testing.T, s *pgstore.Store) {
 	t.Helper()
-	for begun := time.Now(); pgstore.Probing(s); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+	for started := time.Now(); pgstore.Probing(s); time.Sleep(time.Millisecond) {
+		if time.Since(started) > 10*time.Second {
 			t.Fatal("claims that are quick still begin behind the last claimed row")
 		}
 	}
@@ -193,10 +193,10 @@ func TestNothingNew(t *testing.T) {
 	if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if sent.of("claim_busy").sql == "" {
+	if sent.of("claim/queued").sql == "" {
 		t.Error("nothing had called")
 	}
-	if sent.of("claim_limited").sql != "" {
+	if sent.of("claim/limited").sql != "" {
 		t.Error("a claim that found nothing has looked for it under the lock too")
 	}
 }
@@ -226,7 +226,7 @@ func TestProbeWait(t *testing.T) {
 // the last claim has said.
 func claimSoon(t *testing.T, s *pgstore.Store, r store.ClaimRequest) courier.ExecutionID {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+	for started := time.Now(); time.Since(started) < 10*time.Second; {
 		got, err := s.Claim(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)

@@ -7,18 +7,18 @@ import (
 )
 
 // qualified returns SQL in which every operator, function, type and collation is
-// named with its schema, so that it means the same whatever search_path says:
-// who may create objects in a schema of that path can otherwise have the server
-// run a function of theirs, with the rights of whoever sends the statement.
+// named with its schema, so that search_path does not change what it means. Otherwise
+// whoever may create objects in a schema of that path could have the server run a
+// function of theirs, with the rights of the role that sends the statement.
 //
-// What has no form with a schema is written in another way: NULLIF, the simple
-// form of CASE, and IN with a list compare by an operator "=" that Postgres looks
-// up by its name alone. An operator with a schema has the same precedence as all
-// others of its kind, so parentheses keep the operands together.
+// Some forms have no place for a schema: NULLIF, the simple form of CASE, and IN with
+// a list compare by an operator "=" that PostgreSQL looks up by its name. They are
+// rewritten. An operator with a schema has the same precedence as all others of its
+// kind, so parentheses keep the operands together.
 //
-// It knows the SQL that this package has, and panics at what it does not know; a
-// test runs it on all of that, and others compare plans, and look for what is
-// still found by the path.
+// It can rewrite the SQL of this package, and panics at anything else. TestStatements
+// runs it on all statements, TestQualifiedPlans compares plans, and TestHostilePath
+// looks for names that are still found by the path.
 func qualified(sql string) string {
 	return rewrite(parseSQL(sql))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// renewals holds the connection that renews leases. It is opened by the first
-// renewal and used by one at a time.
+// renewals holds the connection that renews leases. The first renewal opens it; one
+// renewal at a time uses it.
 type renewals struct {
 	mu   sync.Mutex // held while the connection is used
 	conn *pgx.Conn
@@ -54,15 +54,15 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// Renew extends leases and returns those that still are their holder's. Without
-// leases it tells whether the database takes renewals.
+// Renew extends leases and returns those that have not passed to another worker.
+// Without leases it reports whether the database takes renewals.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	s.renewals.mu.Lock()
 	defer s.renewals.mu.Unlock()
-	if err := s.begun(ctx); err != nil { // it may have waited for long
+	if err := s.checkOpen(ctx); err != nil { // it may have waited for long
 		return nil, err
 	}
 	s.claims.expect(r.For)
@@ -120,7 +120,7 @@ func (s *Store) extend(ctx context.Context, tokens map[courier.ExecutionID]strin
 	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
 		err = rows.Scan(&r.Execution, &r.Request, &r.By)
 		return r, err
-	}, s.q.renew, ids, list, micros(d))
+	}, s.sql("lease/renew"), ids, list, micros(d))
 }
 
 // forgetLost removes the leases that have ended or were taken over.
@@ -129,7 +129,7 @@ func (s *Store) forgetLost(ctx context.Context, tokens map[courier.ExecutionID]s
 	for id := range tokens {
 		ids = append(ids, uuid(string(id)))
 	}
-	standings, err := s.standings(ctx, s.renewals.conn, ids)
+	standings, err := s.leaseStates(ctx, s.renewals.conn, ids)
 	if err != nil {
 		return err
 	}

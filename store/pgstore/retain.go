@@ -70,8 +70,8 @@ func (r Retention) keepsAll() bool {
 	return r.MaxAge == 0 && r.MaxCount == 0
 }
 
-// What one transaction removes at most: so many executions, and as soon as
-// these have about so many entries in the audit no further ones.
+// Limits of one transaction: the number of executions, and about the number of their
+// audit entries.
 const (
 	retainExecutions = 1000
 	retainEntries    = 20_000
@@ -88,11 +88,11 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 	return s.retain(ctx, r, false)
 }
 
-// keepRetained removes what a retention does not keep again and again, until the
-// store is closed. Of all processes that do so, one at a time works.
-func (s *Store) keepRetained(r Retention, every time.Duration) {
+// retainPeriodically removes executions again and again, until the store is closed.
+// One process at a time does so.
+func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
-	for wait := rand.N(min(every, time.Minute)); s.news.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
+	for wait := rand.N(min(every, time.Minute)); s.notifier.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Error("remove old executions; it is tried again later", "error", err)
@@ -104,9 +104,9 @@ func (s *Store) keepRetained(r Retention, every time.Duration) {
 }
 
 // retain is Retain. In the background it works half of the time, and leaves the
-// rest to another process if that one has begun.
+// rest to another process if that one has started.
 func (s *Store) retain(ctx context.Context, r Retention, background bool) (removed int64, err error) {
-	if err := s.begun(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return 0, err
 	}
 	if err := r.check(); err != nil {
@@ -121,7 +121,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 	}
 	for _, j := range jobs {
 		for {
-			begun := time.Now()
+			started := time.Now()
 			n, err := s.retainSome(ctx, &j, background)
 			removed += n
 			if errors.Is(err, errOthersRetain) {
@@ -133,7 +133,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 			if n == 0 {
 				break
 			}
-			if background && !s.news.sleep(time.Since(begun)) {
+			if background && !s.notifier.sleep(time.Since(started)) {
 				return removed, nil
 			}
 		}
@@ -147,10 +147,10 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 // retainChains removes the chain executions that have ended and of which nothing
 // else is left.
 func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error {
-	for after := nobody; after != ""; {
+	for after := nilUUID; after != ""; {
 		var gone int64
 		err := s.retaining(ctx, alone, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, s.rare("retain_chains"), after, int64(retainExecutions), micros(r.MaxAge), r.Failed).Scan(&after, &gone)
+			return tx.QueryRow(ctx, s.sql("retention/remove_chains"), after, int64(retainExecutions), micros(r.MaxAge), r.Failed).Scan(&after, &gone)
 		})
 		if err != nil {
 			return err
@@ -178,8 +178,8 @@ type retained struct {
 	many   string // the last that is too many
 }
 
-// jobsToRetain returns the jobs that have executions to be removed, none if alone
-// is set and another process removes executions.
+// jobsToRetain returns the jobs that have executions to be removed. With alone set it
+// returns none if another process removes executions.
 func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs []retained, err error) {
 	n := len(r.Jobs)
 	names, ages, counts, faileds := make([]string, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]bool, 0, n)
@@ -187,7 +187,7 @@ func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs
 		names, ages, counts, faileds = append(names, name), append(ages, micros(j.MaxAge)), append(counts, int64(j.MaxCount)), append(faileds, j.Failed)
 	}
 	err = s.retaining(ctx, alone, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, s.rare("retain_jobs"), names, ages, counts, faileds, micros(r.MaxAge), int64(r.MaxCount), r.Failed)
+		rows, err := tx.Query(ctx, s.sql("retention/jobs"), names, ages, counts, faileds, micros(r.MaxAge), int64(r.MaxCount), r.Failed)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs
 func (s *Store) retainSome(ctx context.Context, j *retained, alone bool) (n int64, err error) {
 	var last string
 	err = s.retaining(ctx, alone, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, s.rare("retain"), j.id, j.from, j.old, j.age, j.many, j.failed,
+		return tx.QueryRow(ctx, s.sql("retention/remove_executions"), j.id, j.from, j.old, j.age, j.many, j.failed,
 			int64(retainExecutions), int64(retainEntries)).Scan(&n, &last)
 	})
 	if err != nil {
@@ -222,13 +222,13 @@ func (s *Store) retainSome(ctx context.Context, j *retained, alone bool) (n int6
 // errOthersRetain says that another process removes executions.
 var errOthersRetain = errors.New("another process removes executions")
 
-// retaining calls f in a transaction that may remove executions. If alone is set,
-// no other one does so meanwhile, or it returns errOthersRetain.
+// retaining calls f in a transaction that may remove executions. With alone set it
+// returns errOthersRetain if another process removes executions.
 func (s *Store) retaining(ctx context.Context, alone bool, f func(tx pgx.Tx) error) error {
 	return repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
 			var mine bool
-			if err := tx.QueryRow(ctx, s.rare("retain_begin"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
+			if err := tx.QueryRow(ctx, s.sql("retention/begin"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
 				return err
 			}
 			if !mine {

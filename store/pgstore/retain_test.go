@@ -49,15 +49,15 @@ func (p past) make(t testing.TB, pool *pgxpool.Pool) []string {
 			select n, clock_timestamp() - $4::bigint * interval '1 microsecond' + n * interval '1 millisecond' as at
 			from generate_series(1, $3::int) n
 		), x as (
-			insert into courier.job_executions (id, created_at, definition_id, version, job_limit, priority, queue, step_types, limit_keys,
-				timeout_ns, created_by, due_at, state, state_since, attempt, ended_at, seq, step, lease_expires_at, token)
+			insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
+				timeout_ns, created_by, due_at, state, state_since, attempt, ended_at, last_audit_seq, step, lease_expires_at, lease_token)
 			select (lpad(to_hex((extract(epoch from n.at) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 19))::uuid,
 				n.at, $1, 1, 0, 0, 'default', '{file.copy}', '{}', 0, '', n.at, $2, n.at, 1,
 				case when $5::bigint > 0 then clock_timestamp() - $5 * interval '1 microsecond' end, $6, 1,
 				case when $2 = 'running' then clock_timestamp() + interval '1 hour' end, case when $2 = 'running' then gen_random_uuid() end
 			from n returning id, created_at
 		), s as (
-			insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, type, worker)
+			insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker)
 			select x.id, 3, x.created_at, x.created_at, 0, 1, 0, 1, 'completed', 'file.copy', 'w' from x
 		), a as (
 			insert into courier.job_audit_log (execution_id, seq, at, state_to) select x.id, 1, x.created_at, 'queued' from x
@@ -226,7 +226,7 @@ func TestRetainInBatches(t *testing.T) {
 		if err != nil || int(n) != tt.count || len(left(t, admin)) != 0 {
 			t.Errorf("%+v: removed %d, %v", tt, n, err)
 		}
-		if got := counted.counts["retain"]; got != tt.batches || counted.counts["retain_jobs"] != 1 {
+		if got := counted.counts["retention/remove_executions"]; got != tt.batches || counted.counts["retention/jobs"] != 1 {
 			t.Errorf("%+v: %v statements, want %d that remove and 1 that looks", tt, counted.counts, tt.batches)
 		}
 	}

@@ -19,10 +19,9 @@ func code(err error) string {
 	return ""
 }
 
-// again reports whether a transaction that failed with err took no effect and
-// may succeed when it is made again at once: it met another one (deadlock,
-// serialization failure, lock timeout), or a migration changed a prepared
-// statement under it.
+// again reports whether a transaction that failed with err had no effect and may
+// succeed at once: a deadlock, a serialization failure, a lock timeout, or a
+// migration that changed a prepared statement.
 func again(err error) bool {
 	switch code(err) {
 	case "40001", "40P01", "55P03", "0A000", "26000":
@@ -31,10 +30,10 @@ func again(err error) bool {
 	return false
 }
 
-// maxAgain is how often a transaction is made again.
+// maxAgain is how often a transaction is repeated.
 const maxAgain = 10
 
-// repeat calls f until it meets no other transaction.
+// repeat calls f until it does not collide with another transaction.
 func repeat(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
@@ -51,8 +50,7 @@ func refused(err error) bool {
 	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23") || strings.HasPrefix(c, "54")
 }
 
-// failed is err with what failed, in words that say what to do where that is
-// known.
+// failed is err with the action that failed, and with what to do if that is known.
 func failed(what string, err error) error {
 	hint, lasting := "", false
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {

@@ -40,8 +40,8 @@ type row struct {
 	leaseExpires                                  *time.Time
 	disk, seq                                     int64
 	chain, member                                 *string
-	waits                                         []string
-	upstream                                      *bool
+	waitsFor                                      []string
+	hasDependents                                 *bool
 }
 
 // fields are where a row is scanned to, in the order of the columns.
@@ -51,14 +51,14 @@ func (r *row) fields() []any {
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
-		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waits, &r.upstream,
+		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
 	}
 }
 
 // execution returns the execution, whose job has the given name.
 func (r *row) execution(job string) (courier.Execution, error) {
 	x := courier.Execution{
-		ID: courier.ExecutionID(r.id), Job: job, Version: int(r.version), State: courier.State(unwaited(r.state)), Queue: r.queue,
+		ID: courier.ExecutionID(r.id), Job: job, Version: int(r.version), State: courier.State(r.state), Queue: r.queue,
 		Priority: r.priority, Attempt: int(r.attempt), Position: courier.Position{Step: int(r.step)},
 		CreatedAt: r.created.UTC(), DueAt: r.due.UTC(), StartedAt: instant(r.started), EndedAt: instant(r.ended),
 		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key),
@@ -73,7 +73,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if err != nil {
 		return x, err
 	}
-	x.StepAttempts = marks.Attempts
+	x.StepAttempts, x.EarlierStarts = marks.Attempts, marks.Base
 	if err := decode(r.loops, &x.Position.Loops); err != nil {
 		return x, err
 	}

@@ -71,7 +71,10 @@ var sqlRules = []struct{ pattern, why string }{
 }
 
 func TestNoSessionState(t *testing.T) {
-	files := sources(t, "sql/*.sql", "migrations/*.sql", "*.go")
+	files := sources(t, "migrations/*.sql", "*.go")
+	for name, text := range pgstore.Composed() {
+		files["sql/"+name+".sql"] = text
+	}
 	var tables []string
 	for _, text := range files {
 		for _, m := range ownTable.FindAllStringSubmatch(text, -1) {
@@ -149,29 +152,29 @@ func outermost(text string) string {
 // clockUses are the functions that look at the clock of the process, and what
 // for. None may have to do with what is written or who may write.
 var clockUses = map[string]string{
-	"Claim":     "how long it took",
-	"newClaim":  "whether to look at what runs",
-	"learn":     "when to do so again",
-	"expect":    "when to do so again",
-	"next":      "how long the worker may wait",
-	"toldOrNot": "how long the statement of a claim takes",
-	"probeOnce": "how long a look takes, and a round trip",
-	"probed":    "how long it took, and whether anybody still claims",
-	"add":       "for how long progress is being written",
-	"take":      "since when progress is being written",
-	"watched":   "when a notification last arrived",
-	"hear":      "how long a connection lasted",
-	"tryEcho":   "when a notification was sent",
-	"hearNote":  "when another store was last heard of",
-	"delay":     "whether another store is still there",
-	"retain":    "how long a batch took",
-	"due":       "whether a worker was noted long ago",
-	"noting":    "when a worker was noted",
+	"Claim":             "how long it took",
+	"newClaim":          "whether to look at what runs",
+	"record":            "when to do so again",
+	"expect":            "when to do so again",
+	"next":              "how long the worker may wait",
+	"retryIfSubscribed": "how long the statement of a claim takes",
+	"probeOnce":         "how long a look takes, and a round trip",
+	"probed":            "how long it took, and whether anybody still claims",
+	"add":               "for how long progress is being written",
+	"take":              "since when progress is being written",
+	"watched":           "when a notification last arrived",
+	"listenAlways":      "how long a connection lasted",
+	"tryEcho":           "when a notification was sent",
+	"receive":           "when another store was last heard of",
+	"delay":             "whether another store is still there",
+	"retain":            "how long a batch took",
+	"due":               "whether a worker was registered long ago",
+	"workerRegistered":  "when a worker was registered",
 
-	"beginInline":    "when a lone execution was last told of",
-	"endInline":      "how long that took",
-	"holdBack":       "when it last told that it is held back",
-	"othersHeldBack": "when another last did",
+	"beginInline":     "when a statement last sent its own notification",
+	"endInline":       "how long that took",
+	"announceBlocked": "when it last announced that it is blocked",
+	"othersBlocked":   "when another last did",
 }
 
 // TestClockOfTheWorker looks at every use of the process's clock, and at every

@@ -15,7 +15,7 @@ import (
 // store gives them, and when they did.
 type sniffed struct {
 	mu       sync.Mutex
-	begun    time.Time
+	started  time.Time
 	prepared map[string]string // the name of a prepared statement: the store's
 	bound    map[int]string    // a connection: what it executes next
 	list     []string
@@ -24,7 +24,7 @@ type sniffed struct {
 
 // sniff begins to note the statements that pass through p.
 func sniff(p *pgproxy.Proxy) *sniffed {
-	s := &sniffed{begun: time.Now(), prepared: make(map[string]string), bound: make(map[int]string)}
+	s := &sniffed{started: time.Now(), prepared: make(map[string]string), bound: make(map[int]string)}
 	p.OnMessage(func(m pgproxy.Message) pgproxy.Action {
 		if !m.FromServer {
 			s.note(m)
@@ -59,14 +59,14 @@ func (s *sniffed) note(m pgproxy.Message) {
 }
 
 func (s *sniffed) add(m pgproxy.Message, what string) {
-	s.list = append(s.list, fmt.Sprintf("%6.2f s, connection %d: %s", time.Since(s.begun).Seconds(), m.Conn, what))
+	s.list = append(s.list, fmt.Sprintf("%6.2f s, connection %d: %s", time.Since(s.started).Seconds(), m.Conn, what))
 }
 
 // restart forgets what passed so far.
 func (s *sniffed) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun, s.list = time.Now(), nil
+	s.started, s.list = time.Now(), nil
 }
 
 func (s *sniffed) count() int {

@@ -3,165 +3,148 @@ package pgstore
 import (
 	"embed"
 	"fmt"
-	"maps"
+	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
 
-//go:embed sql/*.sql
+//go:embed sql/*/*.sql
 var sqlFiles embed.FS
 
-// statements are the texts of sql/*.sql for one schema, with the schema of
-// everything that they name. They are written for the schema "courier", and put
-// together before they are qualified and get the name of the schema: what that
-// contains is never looked at.
+// statements are the statements for one schema. The statement "claim/limited" is
+// the file sql/claim/limited.sql. A file whose name ends in ".inc.sql" is a part of
+// others. The files name the schema "courier"; it is replaced by the schema of the
+// store after the statement has been composed and qualified, so the name of a
+// schema is never parsed.
 type statements struct {
-	schema         string
-	executionTable string
-	made           sync.Map // the statements of [statements.filtered], by name and filter
-
-	define, save, saveBase, load, list, definition, names, settings, set string
-	enqueue, enqueueOne, existing, latest, newest                        string
-	claimBusy, claimFree, claimLimited, lock, probe                      string
-	renew, notify, committed                                             string
-	apply, progress, standing, ask, askLock                              string
-	execution, steps, audit                                              string
-
-	schedule, schedules, scheduleBegin, scheduleLock, schedulePut, chainSchedulePut, scheduleRemove, due, versions, fire string
-	chainStart, chainMembers, chainExisting, chainLatest                                                                 string
-	chainLock, chainLockOf, chainLockMembers, chainWrite, chainAgain, now                                                string
-	subscribe, unsubscribe, subscriptions                                                                                string
-	take, join, settle, deliveries, replay                                                                               string
-	monitors, monitorPut, monitorBegin, monitorLock, monitorAnew, monitorRemove                                          string
-	monitorDue, monitorRecord, monitorFiles, monitorForget, monitorSeen                                                  string
-
-	// Those that keep events for subscriptions, in place of the ones above.
-	claimBusyTold, claimFreeTold, claimLimitedTold, applyTold, progressTold string
-
-	workers, stranded                                          string
-	letThrough, recent, depend, dependLock, dependencies       string
-	upstreams, upstreamMark, upstreamWriters, upstreamBackfill string
+	schema string
+	mu     sync.RWMutex
+	texts  map[variant]string
 }
 
-// statementsIn returns the statements for a schema, which all stores of the process
-// share: to read them takes some 20 ms.
-func statementsIn(schema string) *statements {
-	if q, ok := statementsRead.Load(schema); ok {
-		return q.(*statements)
-	}
-	q, _ := statementsRead.LoadOrStore(schema, newStatements(schema))
+// A variant is a statement with values for the variables of its file.
+type variant struct {
+	name       string
+	subscribed bool   // somebody has subscribed to events: the statement keeps them
+	filter     string // conditions that begin with "and", of this program's text
+}
+
+// statementsBySchema holds *statements: all stores of a process share them, since
+// composing and qualifying all takes 20 ms.
+var statementsBySchema sync.Map
+
+// statementsFor returns the statements for a schema.
+func statementsFor(schema string) *statements {
+	q, _ := statementsBySchema.LoadOrStore(schema, &statements{schema: schema, texts: make(map[variant]string)})
 	return q.(*statements)
 }
 
-var statementsRead sync.Map // *statements by schema
-
-// newStatements reads the statements for a schema.
-func newStatements(schema string) *statements {
-	q := &statements{
-		schema:         schema,
-		executionTable: pgx.Identifier{schema, "job_executions"}.Sanitize(),
+// text returns a statement as it is sent. It is composed when it is first used.
+func (q *statements) text(v variant) string {
+	q.mu.RLock()
+	text, ok := q.texts[v]
+	q.mu.RUnlock()
+	if ok {
+		return text
 	}
-	texts := map[string]*string{
-		"define": &q.define, "save": &q.save, "save_base": &q.saveBase, "load": &q.load, "list": &q.list, "definition": &q.definition, "names": &q.names,
-		"settings": &q.settings, "set": &q.set, "enqueue": &q.enqueue, "enqueue_one": &q.enqueueOne, "existing": &q.existing,
-		"claim_busy": &q.claimBusy, "lock": &q.lock, "probe": &q.probe, "latest": &q.latest, "newest": &q.newest, "renew": &q.renew, "notify": &q.notify, "committed": &q.committed,
-		"apply": &q.apply, "progress": &q.progress, "standing": &q.standing, "ask_lock": &q.askLock, "ask": &q.ask,
-		"workers": &q.workers, "stranded": &q.stranded, "execution": &q.execution, "steps": &q.steps, "audit": &q.audit,
-		"schedule": &q.schedule, "schedules": &q.schedules, "schedule_begin": &q.scheduleBegin, "schedule_lock": &q.scheduleLock,
-		"schedule_put": &q.schedulePut, "schedule_remove": &q.scheduleRemove, "due": &q.due, "versions": &q.versions, "fire": &q.fire,
-		"chain_start": &q.chainStart, "chain_members": &q.chainMembers, "chain_existing": &q.chainExisting,
-		"chain_latest": &q.chainLatest, "chain_lock": &q.chainLock, "chain_lock_of": &q.chainLockOf,
-		"chain_lock_members": &q.chainLockMembers, "chain_write": &q.chainWrite, "chain_again": &q.chainAgain, "now": &q.now,
-		"subscribe": &q.subscribe, "unsubscribe": &q.unsubscribe, "subscriptions": &q.subscriptions,
-		"take": &q.take, "join": &q.join, "settle": &q.settle, "deliveries": &q.deliveries, "replay": &q.replay,
-		"monitors": &q.monitors, "monitor_put": &q.monitorPut, "monitor_begin": &q.monitorBegin, "monitor_lock": &q.monitorLock,
-		"monitor_anew": &q.monitorAnew, "monitor_remove": &q.monitorRemove, "monitor_due": &q.monitorDue, "monitor_record": &q.monitorRecord,
-		"monitor_files": &q.monitorFiles, "monitor_forget": &q.monitorForget, "monitor_seen": &q.monitorSeen,
-		"let_through": &q.letThrough, "recent": &q.recent, "depend": &q.depend, "depend_lock": &q.dependLock, "dependencies": &q.dependencies,
-		"upstreams": &q.upstreams, "upstream_mark": &q.upstreamMark, "upstream_writers": &q.upstreamWriters, "upstream_backfill": &q.upstreamBackfill,
-	}
-	for name, text := range texts {
-		*text = tagged(name, statement(name))
-	}
-	q.chainSchedulePut = strings.Replace(q.schedulePut, "job_schedules", "chain_schedules", 1)
-	claim := statement("claim")
-	q.claimFree = tagged("claim_free", strings.Replace(claim, "/* ready */", statement("claim_free"), 1))
-	q.claimLimited = tagged("claim_limited", strings.Replace(claim, "/* ready */", statement("claim_limited"), 1))
-	q.split()
-	for _, text := range slices.AppendSeq([]*string{
-		&q.chainSchedulePut, &q.claimFree, &q.claimLimited,
-		&q.claimBusyTold, &q.claimFreeTold, &q.claimLimitedTold, &q.applyTold, &q.progressTold,
-	}, maps.Values(texts)) {
-		*text = owned(*text, schema)
-	}
-	return q
-}
-
-// filtered returns a statement that is not among the fields, with a filter, which
-// may be empty. Filters are parts of this program's text: there are few.
-func (q *statements) filtered(name, filter string) string {
-	key := [2]string{name, filter}
-	if text, ok := q.made.Load(key); ok {
-		return text.(string)
-	}
-	text := owned(tagged(name, strings.Replace(statement(name), "/* filter */", filter, 1)), q.schema)
-	q.made.Store(key, text)
+	text = owned(v.compose(), q.schema)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.texts[v] = text
 	return text
 }
 
-// split makes two statements of each that writes the audit: one that keeps events
-// for subscriptions, and one that does nothing once there are any; see
-// sql/outbox.sql.
-func (q *statements) split() {
-	outbox, ended := statement("outbox"), statement("outbox_ended")
-	told := func(text, ended string) string {
-		return strings.NewReplacer("/* outbox */", strings.Replace(outbox, "/* ended */", ended, 1),
-			"/* unless subscribed */", "", "/* or subscribed */", "", "/* subscribed */ null", "null").Replace(returning.ReplaceAllString(text, "$1"))
-	}
-	const subscribed = "exists (select from courier.subscriptions where not disabled)"
-	untold := strings.NewReplacer("/* outbox */", "", "/* unless subscribed */", "and not "+subscribed,
-		"/* or subscribed */", "or "+subscribed, "/* subscribed */ null", "case when "+subscribed+" then 'subscribed' end")
-	for _, s := range []struct {
-		plain, told *string
-		ended       string
-	}{
-		{&q.apply, &q.applyTold, ended}, {&q.progress, &q.progressTold, ended},
-		{&q.claimBusy, &q.claimBusyTold, ""}, {&q.claimFree, &q.claimFreeTold, ""}, {&q.claimLimited, &q.claimLimitedTold, ""},
-	} {
-		*s.told = told(strings.Replace(*s.plain, " */ ", "_told */ ", 1), s.ended)
-		*s.plain = untold.Replace(returning.ReplaceAllString(*s.plain, ""))
-	}
-	q.ask = told(q.ask, "")
-	q.applyTold = strings.Replace(q.applyTold, "/* failure */ null::text", "(select ($16::text[])[u.ord] from u where u.id = a.execution_id)", 1)
+// sql returns a statement.
+func (s *Store) sql(name string) string { return s.q.text(variant{name: name}) }
+
+// sqlFiltered returns a statement with a filter, which may be empty.
+func (s *Store) sqlFiltered(name, filter string) string {
+	return s.q.text(variant{name: name, filter: filter})
 }
 
-// returning is what only those statements return that keep events.
-var returning = regexp.MustCompile(`/\* (returning [^*]+) \*/`)
+// sqlSubscribed returns one of two forms of a statement. While somebody has
+// subscribed to events, as far as this store has seen, it keeps the events that it
+// causes. The other form writes nothing if somebody has subscribed meanwhile.
+func (s *Store) sqlSubscribed(name string) string {
+	return s.q.text(variant{name: name, subscribed: s.subscribed.Load()})
+}
 
-// tagged returns a statement with its name, for those who look at what the
-// server is doing.
-func tagged(name, text string) string { return "/* courier: " + name + " */ " + text }
+// compose returns the text of a variant for the schema "courier". A comment in it
+// names the statement for those who look at what the server is doing.
+func (v variant) compose() string {
+	title := v.name
+	if v.subscribed {
+		title += "+events"
+	}
+	vars := map[string]string{
+		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
+		"ended_steps": "false", "failures": "false",
+	}
+	words := compose(v.name+".sql", vars)
+	return "/* courier: " + title + " */ " + strings.Join(words, " ")
+}
 
-// statement returns the statement of a file, without its comments.
-func statement(name string) string {
-	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+// compose returns the words of a file below sql, without its comments. A file may
+// have some of psql's commands, each on a line of its own:
+//
+//	\ir FILE              includes a file; its path is relative to this file
+//	\set NAME VALUE       sets a variable
+//	\if :NAME ... \endif  includes the lines between if the variable is true
+//	\else
+//
+// A word :NAME stands for the value of the variable. Unknown names panic.
+func compose(file string, vars map[string]string) (words []string) {
+	text, err := sqlFiles.ReadFile("sql/" + file)
 	if err != nil {
-		panic(fmt.Sprintf("pgstore: %v", err)) // not embedded: a test would have found it
+		panic(fmt.Sprintf("pgstore: %v", err)) // TestStatements composes all
 	}
-	return withoutComments(string(text))
+	return composeText(file, string(text), vars)
 }
 
-func withoutComments(text string) string {
-	var words []string
+// composeText is compose for the text of a file.
+func composeText(file, text string, vars map[string]string) (words []string) {
+	value := func(word string) string {
+		v, ok := vars[word[1:]]
+		if !ok {
+			panic(fmt.Sprintf("pgstore: sql/%s: no variable %s", file, word))
+		}
+		return v
+	}
+	var skipped []bool // of the conditions around a line
 	for line := range strings.Lines(text) {
 		code, _, _ := strings.Cut(line, "--")
-		words = append(words, strings.Fields(code)...)
+		fields := strings.Fields(code)
+		if len(fields) == 0 {
+			continue
+		}
+		skip, last := slices.Contains(skipped, true), len(skipped)-1
+		switch command := fields[0]; {
+		case command == `\if`:
+			skipped = append(skipped, value(fields[1]) != "true")
+		case command == `\else`:
+			skipped[last] = !skipped[last]
+		case command == `\endif`:
+			skipped = skipped[:last]
+		case skip:
+		case command == `\set`:
+			vars[fields[1]] = fields[2]
+		case command == `\ir`:
+			words = append(words, compose(path.Join(path.Dir(file), fields[1]), vars)...)
+		default:
+			for _, w := range fields {
+				if w[0] == ':' && !strings.HasPrefix(w, "::") {
+					w = value(w)
+				}
+				words = append(words, w)
+			}
+		}
 	}
-	return strings.Join(words, " ")
+	return words
 }
 
 // owned returns the text for the schema "courier" as it is sent for another one.

@@ -32,7 +32,7 @@ type sqlToken struct {
 
 func (t sqlToken) is(kind sqlKind, text string) bool { return t.kind == kind && t.text == text }
 
-// named reports whether the token may be a name.
+// withJobNames reports whether the token may be a name.
 func (t sqlToken) named() bool { return t.kind == wordToken || t.kind == quotedToken }
 
 // String returns the text of the token, as it was.

@@ -281,9 +281,9 @@ func TestCloseBeforeTheCommit(t *testing.T) {
 	s, pool := orders(t, url)
 	tx := begin(t, pool, pgx.ReadCommitted)
 	n := order(t, s, tx)
-	begun := time.Now()
+	started := time.Now()
 	s.Close()
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(started); took > 5*time.Second {
 		t.Errorf("Close took %v", took)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -318,12 +318,12 @@ func TestEnqueueMany(t *testing.T) {
 		t.Errorf("with a conflict: %v, and there are %d", err, count())
 	}
 	list[many-1].Params = nil
-	begun := time.Now()
+	started := time.Now()
 	got, err := s.Enqueue(t.Context(), list)
 	if err != nil || len(got) != many || count() != many {
 		t.Fatalf("%d results, %v, and there are %d", len(got), err, count())
 	}
-	t.Logf("%d executions in %v", many, time.Since(begun))
+	t.Logf("%d executions in %v", many, time.Since(started))
 	for i := range got {
 		x, last := &got[i].Execution, i == many-1
 		if got[i].Existed != last || last && x.ID != used.ID || !last && (x.ID != list[i].ID || !x.CreatedAt.Equal(got[0].Execution.CreatedAt)) {

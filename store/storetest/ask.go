@@ -79,6 +79,7 @@ var askCases = []testCase{
 			k.same("failure", x.Failure, (*courier.Failure)(nil))
 			k.same("resumed", x.Resumed, true)
 			k.same("position", x.Position.Step, 3)
+			k.same("attempts", []int{x.StepAttempts, x.EarlierStarts}, []int{2, 6})
 			again := k.again(h.id())
 			k.same("marks", again.Marks, store.Marks{Attempts: 2, Interrupted: true, Base: 6, Resumed: from})
 			again.must(again.to(courier.Completed))

@@ -9,20 +9,20 @@ import (
 	"github.com/courierhq/courier/steps/ftp/ftptest"
 )
 
+// In a program this is func TestPipeline.
+func testPipeline(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		partner := ftptest.New(t, &ftptest.Options{Files: map[string]string{"out/a.csv": "1;2\n"}})
+		ftp.Register(h.Registry, ftp.Map{"acme": partner.Connection()})
+		partner.Inject(couriertest.Fault{Operation: "read", After: 2, Times: 1, Effect: couriertest.Drop})
+
+		h.Run(h.Job(`{"name": "fetch", "failure_policy": "retry_step", "steps": [
+			{"id": "get", "type": "ftp.download", "config": {"connection_id": "acme", "remote_path": "/out/a.csv"}}]}`), nil).
+			RequireState(courier.Completed).
+			RequireValue("get.size", 4)
+	})
+}
+
 // A test of a pipeline against a partner whose connection breaks in the middle of
 // a file. The retry after one second takes no time.
-func ExampleNew() {
-	testPipeline := func(t *testing.T) {
-		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-			partner := ftptest.New(t, &ftptest.Options{Files: map[string]string{"out/a.csv": "1;2\n"}})
-			ftp.Register(h.Registry, ftp.Map{"acme": partner.Connection()})
-			partner.Inject(couriertest.Fault{Operation: "read", After: 2, Times: 1, Effect: couriertest.Drop})
-
-			h.Run(h.Job(`{"name": "fetch", "failure_policy": "retry_step", "steps": [
-				{"id": "get", "type": "ftp.download", "config": {"connection_id": "acme", "remote_path": "/out/a.csv"}}]}`), nil).
-				RequireState(courier.Completed).
-				RequireValue("get.size", 4)
-		})
-	}
-	_ = testPipeline // a test calls it by its name: func TestPipeline(t *testing.T)
-}
+func ExampleNew() { _ = testPipeline }

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// automate saves a schedule that starts the job every 10 seconds, and a
+// subscription to its end.
+func automate(ctx context.Context, e *engine.Engine) error {
+	_, err := e.SetSchedule(ctx, courier.Schedule{
+		Name: "invoices", Job: "invoices", Params: params(),
+		Every:   10 * time.Second, // or Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin"
+		Overlap: courier.OverlapSkip,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.Subscribe(ctx, courier.Subscription{
+		Name: "ends", Kind: courier.SubscribeFunc, Func: "print",
+		Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
+	})
+	return err
+}
+
+// subscribers are the functions that subscriptions of kind func name.
+func subscribers(out io.Writer) map[string]func(context.Context, courier.Notification) error {
+	return map[string]func(context.Context, courier.Notification) error{
+		"print": func(_ context.Context, n courier.Notification) error {
+			fmt.Fprintf(out, "notification: %s of %s %s\n", n.Type, n.Job, n.Error)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,210 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// writeBatch writes transitions of different executions, in the order of their ids,
+// and returns the results to the callers. Most go by the statement that costs less;
+// what that leaves goes with the rest.
+func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
+	var plain, rest []*applyCall
+	for _, a := range batch {
+		if a.progresses() {
+			plain = append(plain, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	if len(plain) > 0 {
+		if left := s.progress(ctx, db, plain); len(left) > 0 {
+			rest = append(rest, left...)
+			slices.SortFunc(rest, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
+		}
+	}
+	s.writeAll(ctx, db, rest)
+}
+
+// progress writes transitions by sql/checkpoint/apply_fast.sql. It returns those that
+// the statement did not write.
+func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
+	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply_fast"), progressArgs(batch))
+	switch {
+	case err == nil:
+		return left
+	case again(err) || refused(err):
+		return batch
+	}
+	for _, a := range batch {
+		a.done <- a.failed(s, err)
+	}
+	return nil
+}
+
+// writeAll writes transitions of any kind by sql/checkpoint/apply.sql.
+func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
+	for n := 0; len(batch) > 0; n++ {
+		rest, err := s.writeOnce(ctx, db, batch)
+		switch {
+		case err == nil && n < maxAgain:
+			batch = rest
+			continue
+		case err == nil:
+			err = errors.New("the execution was being changed all the time")
+		case again(err) && n < maxAgain:
+			continue
+		case refused(err) && len(batch) > 1:
+			// One of them has what the server can't keep; the others must not suffer.
+			for i := range batch {
+				s.writeAll(ctx, db, batch[i:i+1])
+			}
+			return
+		}
+		for _, a := range batch {
+			a.done <- a.failed(s, err)
+		}
+		return
+	}
+}
+
+// failed is the error of a transition that could not be written. It names the role,
+// since other roles may have the rights that this one lacks.
+func (a *applyCall) failed(s *Store, err error) error {
+	what := fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution)
+	if code(err) != "" {
+		what += fmt.Sprintf(", connected as role %q", s.pool.Config().ConnConfig.User)
+	}
+	return failed(what, err)
+}
+
+// send sends a statement that writes transitions, and returns to the callers of those
+// that it wrote. It returns the others.
+func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
+	if conn, ok := db.(*pgxpool.Conn); ok {
+		args = presize(conn, args)
+	}
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	written, awaited := make([]bool, len(batch)), make([]bool, len(batch))
+	var ord int32
+	var ended bool
+	_, err = pgx.ForEachRow(rows, []any{&ord, &ended}, func() error {
+		written[ord-1], awaited[ord-1] = true, ended
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var opening []*applyCall
+	for i, a := range batch {
+		if !written[i] {
+			left = append(left, a)
+			continue
+		}
+		s.transitionWritten(a.t)
+		if awaited[i] {
+			opening = append(opening, a)
+			continue
+		}
+		a.done <- nil
+	}
+	if len(opening) > 0 {
+		s.wg.Go(func() { // the others need not wait for it
+			s.releaseWaiting(s.ctx)
+			for _, a := range opening {
+				a.done <- nil
+			}
+		})
+	}
+	return left, nil
+}
+
+// writeOnce sends sql/checkpoint/apply.sql and returns the result to the callers
+// whose transitions are written or refused. It returns the others: a concurrent
+// change was in their way.
+func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
+	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply"), applyArgs(batch, ""))
+	if err != nil || len(left) == 0 {
+		return nil, err
+	}
+	ids := make([]string, len(left))
+	for i, a := range left {
+		ids[i] = uuid(string(a.t.Execution))
+	}
+	standings, err := s.leaseStates(ctx, db, ids)
+	var rest []*applyCall
+	for _, a := range left {
+		if err != nil {
+			a.done <- failed(fmt.Sprintf("read how %s stands", a.t.Execution), err)
+			continue
+		}
+		st, ok := standings[a.t.Execution]
+		if !ok {
+			a.done <- unknown(a.t.Execution)
+			continue
+		}
+		switch write, err := admit(a.t, st); {
+		case err != nil || !write:
+			a.done <- err
+		case st.chain != "" && changesMember(a.t):
+			s.wg.Go(func() { a.done <- s.applyMember(s.ctx, a.t, st.chain) })
+		default:
+			rest = append(rest, a)
+		}
+	}
+	return rest, nil
+}
+
+// transitionWritten wakes the workers that may claim after a transition.
+func (s *Store) transitionWritten(t *store.Transition) {
+	switch t.To {
+	case courier.Running:
+		return
+	case courier.Queued:
+		s.notifyRequeued(t)
+	}
+	s.slotFreed()
+}
+
+// A leaseState is the lease of an execution, and the chain execution that it is a
+// member of.
+type leaseState struct {
+	store.Standing
+	chain courier.ChainExecutionID
+}
+
+// admit is t.Admit for a lease as the database writes it.
+func admit(t *store.Transition, st leaseState) (bool, error) {
+	same := *t
+	same.Lease = store.Token(uuid(string(t.Lease)))
+	return same.Admit(st.Standing)
+}
+
+// leaseStates returns the leases of executions.
+func (s *Store) leaseStates(ctx context.Context, db querier, ids []string) (map[courier.ExecutionID]leaseState, error) {
+	m := make(map[courier.ExecutionID]leaseState, len(ids))
+	var subscribed bool
+	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
+		var id courier.ExecutionID
+		var st leaseState
+		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &subscribed)
+		m[id] = st
+		return none, err
+	}, s.sql("lease/state"), ids)
+	if subscribed {
+		s.subscribed.Store(true)
+	}
+	return m, err
+}

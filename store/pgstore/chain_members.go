@@ -1,0 +1,326 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// changesMember reports whether a transition changes the state of the member, if its
+// execution is one of a chain.
+func changesMember(t *store.Transition) bool {
+	return t.To != courier.Running && t.To != courier.Queued
+}
+
+// applyMember writes a transition that ends or pauses a member, and advances its
+// chain execution in the same transaction. It takes a connection and two round trips:
+// the first locks the chain execution and writes the transition, the second advances
+// the chain execution.
+func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain courier.ChainExecutionID) error {
+	ctx, cancel := context.WithTimeout(ctx, writeWithin(transitionBytes(t)))
+	defer cancel()
+	a := &applyCall{t: t}
+	for range maxAgain {
+		var written bool
+		var queues []string
+		err := repeat(ctx, func() error {
+			return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) (err error) {
+				if written, queues, err = s.applyLocked(ctx, conn, t, chain); err != nil || !written {
+					if !conn.Conn().IsClosed() {
+						_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
+					}
+				}
+				return err
+			})
+		})
+		if err != nil {
+			return a.failed(s, err)
+		}
+		if written {
+			s.transitionWritten(t)
+			s.notifyQueues(ctx, queues)
+			return nil
+		}
+		standings, err := s.leaseStates(ctx, s.pool, []string{uuid(string(t.Execution))})
+		if err != nil {
+			return failed(fmt.Sprintf("read how %s stands", t.Execution), err)
+		}
+		st, ok := standings[t.Execution]
+		if !ok {
+			return unknown(t.Execution)
+		}
+		if write, err := admit(t, st); err != nil || !write {
+			return err
+		}
+		chain = st.chain // the caller may have been wrong
+	}
+	return a.failed(s, errors.New("the execution was being changed all the time"))
+}
+
+// applyLocked writes a transition under the lock of a chain execution, and
+// reports whether it was written and in which queues members were released.
+func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Transition, chain courier.ChainExecutionID) (written bool, queues []string, err error) {
+	plan := s.plans.kept(chain)
+	var b pgx.Batch
+	b.Queue("begin isolation level read committed")
+	b.Queue(lockTimeout)
+	b.Queue(s.sql("chain/lock"), uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
+	b.Queue(s.sqlSubscribed("checkpoint/apply"), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	var c *chainRow
+	var awaited bool
+	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
+		for range 2 {
+			if _, err := r.Exec(); err != nil {
+				return err
+			}
+		}
+		var err error
+		if c, err = s.scanChain(r.QueryRow()); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		rows, err := r.Query()
+		if err != nil {
+			return err
+		}
+		var ord int32
+		_, err = pgx.ForEachRow(rows, []any{&ord, &awaited}, func() error {
+			written = true
+			return nil
+		})
+		return err
+	})
+	if err != nil || !written {
+		return false, nil, err
+	}
+	var end pgx.Batch
+	if c != nil && c.member == "" {
+		c = nil // it is no member of that
+	}
+	if c != nil {
+		if c.plan == nil {
+			c.plan = plan
+		}
+		next, release := evaluateChain(c, t.To)
+		end.Queue(s.sql("chain/advance"), chainWriteArgs(c.id, c.plan, next, release, "", t.Execution)...)
+	}
+	end.Queue("commit")
+	err = sent(conn.SendBatch(ctx, &end), func(r pgx.BatchResults) error {
+		if c != nil {
+			rows, err := r.Query()
+			if err != nil {
+				return err
+			}
+			if queues, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+				return err
+			}
+		}
+		_, err := r.Exec()
+		return err
+	})
+	if awaited {
+		queues = append(queues, waitingQueue)
+	}
+	return err == nil, queues, err
+}
+
+// sent reads the results of a batch.
+func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
+	err := read(r)
+	if closed := r.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// evaluateChain returns the next state of a chain execution, and the members to
+// release, after the execution of the member that it was locked for has entered a
+// state.
+func evaluateChain(c *chainRow, to courier.State) (next store.ChainStanding, release []int) {
+	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
+}
+
+// memberMoved advances a chain execution that is locked after a request to the
+// execution of a member. It returns the queues in which other members were released.
+func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *courier.Execution) ([]string, error) {
+	next, release := evaluateChain(c, x.State)
+	return s.writeChain(ctx, tx, c.id, c.plan, next, release, "", x.ID)
+}
+
+// AskChain carries out a request to a chain execution in a short transaction: lock,
+// decide, write.
+func (s *Store) AskChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return courier.ChainExecution{}, nil, err
+	}
+	var a chainAsk
+	err := repeat(ctx, func() error {
+		a = chainAsk{s: s, r: &r}
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return a.carryOut(ctx, tx) })
+	})
+	if e, ok := errors.AsType[contractError](err); ok {
+		return courier.ChainExecution{}, nil, e.error
+	}
+	if err != nil {
+		return courier.ChainExecution{}, nil, failed(fmt.Sprintf("%s chain execution %s", r.Kind, r.Chain), err)
+	}
+	s.notifyQueues(ctx, a.queues)
+	if a.freed {
+		s.slotFreed()
+	}
+	return a.view, a.asked, nil
+}
+
+// A chainAsk is a ChainRequest that is being carried out.
+type chainAsk struct {
+	s      *Store
+	r      *store.ChainRequest
+	now    string
+	rows   map[int]*row // of members' latest executions
+	latest map[int]*courier.Execution
+	lost   map[int]bool // whose lease has ended
+	// unended refuses a chain execution that has failed, too.
+	unended bool
+
+	view   courier.ChainExecution
+	asked  []courier.Execution
+	queues []string
+	freed  bool
+}
+
+func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
+	s, r := a.s, a.r
+	c, err := a.lock(ctx, tx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return contractError{unknownChain(r.Chain)}
+	}
+	if err != nil {
+		return err
+	}
+	if a.unended && c.standing.State.Ended() {
+		return contractError{&courier.ChainRequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
+	}
+	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
+	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {
+		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.id, len(r.IDs), len(c.standing.Members))
+	}
+	if err != nil {
+		return contractError{err}
+	}
+	after, err := a.askMembers(ctx, tx, d.Asks)
+	if err != nil {
+		return err
+	}
+	if a.asked, err = s.withJobNames(ctx, tx, after); err != nil {
+		return err
+	}
+	for i, ask := range d.Asks {
+		if ask.Decision.To == courier.Queued {
+			a.queues = append(a.queues, a.asked[i].Queue)
+		}
+		if after[i].mayRelease() {
+			a.queues = append(a.queues, waitingQueue)
+		}
+		a.freed = a.freed || ask.Decision.To != "" && a.latest[ask.Member].State == courier.Running
+	}
+	if len(d.Again) > 0 {
+		ords, ids := make([]int32, len(d.Again)), make([]string, len(d.Again))
+		for k, i := range d.Again {
+			ords[k], ids[k] = int32(i), string(r.IDs[i])
+		}
+		if _, err := tx.Exec(ctx, s.sql("chain/retry_members"), string(c.id), ords, ids); err != nil {
+			return err
+		}
+	}
+	next, release := c.plan.Evaluate(d.Next)
+	queues, err := s.writeChain(ctx, tx, c.id, c.plan, next, append(release, d.Again...), a.now, "")
+	if err != nil {
+		return err
+	}
+	a.queues = append(a.queues, queues...)
+	all, err := s.chainsByID(ctx, tx, []courier.ChainExecutionID{c.id})
+	if err == nil {
+		a.view = *all[c.id]
+	}
+	return err
+}
+
+// lock locks the chain execution and then the executions of its members. It reads
+// them, and the time after that.
+func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error) {
+	id := uuid(string(a.r.Chain))
+	var b pgx.Batch
+	b.Queue(a.s.sql("chain/lock"), id, true, "")
+	b.Queue(a.s.sql("chain/lock_members"), id)
+	b.Queue(a.s.sql("chain/now"))
+	var rows []row
+	var ords []int
+	err = sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
+		if c, err = a.s.scanChain(results.QueryRow()); err != nil {
+			return err
+		}
+		found, err := results.Query()
+		if err != nil {
+			return err
+		}
+		a.lost = make(map[int]bool)
+		var r row
+		var lost bool
+		var ord int
+		_, err = pgx.ForEachRow(found, append(r.fields(), &lost, &ord), func() error {
+			rows, ords = append(rows, r), append(ords, ord)
+			a.lost[ord] = lost
+			r = row{}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var now time.Time
+		err = results.QueryRow().Scan(&now)
+		a.now = now.UTC().Format(time.RFC3339Nano)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.s.withJobNames(ctx, tx, rows)
+	a.rows, a.latest = make(map[int]*row), make(map[int]*courier.Execution)
+	for i := range list {
+		a.rows[ords[i]], a.latest[ords[i]] = &rows[i], &list[i]
+	}
+	return c, err
+}
+
+// askMembers carries out requests to the executions of members, and returns
+// their rows.
+func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.MemberAsk) ([]row, error) {
+	if len(asks) == 0 {
+		return nil, nil
+	}
+	var b pgx.Batch
+	for _, ask := range asks {
+		x := a.latest[ask.Member]
+		args, err := askArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By}, a.now)
+		if err != nil {
+			return nil, err
+		}
+		b.Queue(a.s.sql("request/apply"), args...)
+	}
+	after := make([]row, len(asks))
+	err := sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
+		for i := range after {
+			if err := results.QueryRow().Scan(after[i].fields()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return after, err
+}

@@ -1,0 +1,217 @@
+package pgstore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// claimState is what the store remembers from one claim to the next. Only speed
+// depends on it.
+//
+// While some session holds an old snapshot, dead index entries can't be removed: a
+// claim from the start of a queue walks over all executions that were claimed since,
+// and a scan of the running executions over all that ran since. When claims become
+// slow, they begin behind the last claimed row instead, and scans with the first lease
+// that has ended. A probe beside the claims finds what they pass over; see
+// [Store.probe].
+type claimState struct {
+	mu      sync.Mutex
+	limited bool // the last claim met a limit
+
+	took      time.Duration    // about the time of a claim
+	scope     string           // of the claims that the rest is about
+	scopeHash string           // see hash
+	last      map[string]place // the last claimed row of each queue
+	quick     time.Duration    // how long a claim may take besides the round trip, and 1 % more for each row
+	trip      time.Duration    // about the time of a round trip; 0: not known
+	slow      int              // successive claims from the start that took longer, without idle ones
+	probe     *claim           // the claim that the running probe is for; nil: claims begin at the start
+	back      map[string]place // the first row of each queue that the probe has found
+
+	runningFrom string    // where scans begin
+	used        time.Time // the last claim
+
+	nextScan time.Time // no lease can end before
+	busy     bool      // the last claim got as many executions as it asked for
+	scanned  bool      // the last claim scanned the running executions
+	mark     uint64    // of the wake-ups, before the last claim
+}
+
+// A place is where a claim begins in a queue.
+type place struct {
+	urgency int32 // minus the priority
+	due, id string
+}
+
+// first is before all executions of a queue.
+var first = place{-1 << 31, "-infinity", nilUUID}
+
+// dueFormat is that of [place.due].
+const dueFormat = "2006-01-02T15:04:05.000000Z"
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.urgency, q.urgency), strings.Compare(p.due, q.due), strings.Compare(p.id, q.id))
+}
+
+func (k *claimState) init() {
+	k.quick = quickClaim
+	k.last, k.back = make(map[string]place), make(map[string]place)
+}
+
+// hash returns a hash of the queues and step types of the last claim. Stores with the
+// same hash can claim the same executions, except for those with a workspace.
+func (k *claimState) hash() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.scopeHash
+}
+
+// After slowClaims successive claims from the start that took longer than quickClaim,
+// or one that took verySlow times as long, claims begin behind the last claimed row.
+// Claims that found nothing and followed no wake-up count only if they were very slow.
+const (
+	quickClaim = 6 * time.Millisecond
+	slowClaims = 3
+	verySlow   = 50 // times
+)
+
+// maxLook is the longest time between two scans of the running executions: another
+// store may have given a shorter lease.
+const maxLook = 250 * time.Millisecond
+
+// lookLater is the time from a claim that found something to the next scan of the
+// running executions: the first steps start meanwhile.
+const lookLater = 5 * time.Millisecond
+
+// record remembers what a claim found. It reports whether a probe has to begin.
+func (k *claimState) record(c *claim, started time.Time) (probe bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	called := c.mark != k.mark
+	k.took += (time.Since(started) - k.took) / 4
+	k.limited, k.busy, k.scanned, k.mark = c.limited, len(c.rows) >= c.Max, c.scansRunning, c.mark
+	if len(c.rows) > 0 && started.Add(c.Lease).Before(k.nextScan) {
+		k.nextScan = started.Add(c.Lease)
+	}
+	if c.Only != nil {
+		return false
+	}
+	if k.scope != c.scope {
+		k.scope, k.scopeHash, k.slow, k.probe = c.scope, c.scopeHash, 0, nil
+		clear(k.last)
+		clear(k.back)
+	}
+	k.used = started
+	if c.scansRunning {
+		wait := maxLook
+		if c.ends > 0 {
+			wait = min(c.ends, wait)
+		}
+		k.nextScan = started.Add(wait)
+		if lost := slices.ContainsFunc(c.rows, func(r claimedRow) bool { return r.reclaim }); lost {
+			k.nextScan = started // there may be more
+		}
+	}
+	k.claimed(c)
+	if c.limited {
+		k.slow, k.probe = 0, nil // claims under limits begin at the start
+		return false
+	}
+	if c.skipsClaimed || k.probe != nil {
+		return false
+	}
+	if k.slow = k.slower(c, called); k.slow < slowClaims {
+		return false
+	}
+	k.slow, k.probe, k.runningFrom = 0, c, maxUUID
+	return true
+}
+
+// slower returns the number of successive slow claims after one that began at the
+// start.
+func (k *claimState) slower(c *claim, called bool) int {
+	k.trip = min(k.trip, c.took)
+	quick := k.quick + time.Duration(len(c.rows))*k.quick/100
+	if c.took-k.trip <= quick {
+		return 0
+	}
+	idle, very := len(c.rows) == 0 && !called, c.took-k.trip > verySlow*quick
+	switch {
+	case idle && !very:
+		return k.slow // no execution waits for an idle claim
+	case very && !idle:
+		return slowClaims // the next claims would take as long
+	}
+	return k.slow + 1
+}
+
+// claimed remembers the last row of each queue.
+func (k *claimState) claimed(c *claim) {
+	if !c.skipsClaimed {
+		for i := range c.rows {
+			delete(k.last, c.rows[i].queue)
+		}
+	}
+	for i := range c.rows {
+		if r := &c.rows[i]; !r.reclaim {
+			p := place{r.urgency, r.due.UTC().Format(dueFormat), r.id}
+			if old, ok := k.last[r.queue]; !ok || old.compare(p) < 0 {
+				k.last[r.queue] = p
+			}
+		}
+	}
+}
+
+// start is where a claim begins in a queue.
+func (k *claimState) start(queue string, ahead bool) place {
+	last, ok := k.last[queue]
+	if !ahead || !ok {
+		return first
+	}
+	if found, ok := k.back[queue]; ok {
+		delete(k.back, queue)
+		last = found
+		k.last[queue] = found
+	}
+	return last
+}
+
+// duration is about the time of a claim.
+func (k *claimState) duration() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(k.took, 500*time.Microsecond)
+}
+
+// expect records that a lease may end after d.
+func (k *claimState) expect(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at := time.Now().Add(d); at.Before(k.nextScan) {
+		k.nextScan = at
+	}
+}
+
+// next returns the time until there may be more to claim, 0 if that is not known.
+func (k *claimState) next(c *claim) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var next time.Duration
+	sooner := func(d time.Duration) {
+		if d > 0 && (next == 0 || d < next) {
+			next = d
+		}
+	}
+	sooner(c.next)
+	sooner(c.ends)
+	if len(c.rows) > 0 {
+		sooner(c.Lease)
+	}
+	if !c.scansRunning {
+		sooner(max(time.Microsecond, time.Until(k.nextScan))) // a limit stood in the way
+	}
+	return next
+}

@@ -1,0 +1,265 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// nilUUID is an id that no execution has.
+const nilUUID = "00000000-0000-0000-0000-000000000000"
+
+// maxUUID is an id that comes after those of all executions.
+const maxUUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+// uuid returns text as a UUID that Postgres accepts, or one that nothing has.
+func uuid(s string) string {
+	if uuidBytes(s) == (uuidElement{}) {
+		return nilUUID
+	}
+	return s
+}
+
+// uuidBytes is uuid in binary.
+func uuidBytes(s string) (b uuidElement) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ContainsAny(s, "ABCDEF") {
+		return b
+	}
+	var digits [32]byte
+	for from, to := 0, 0; from < len(s); from++ {
+		if s[from] != '-' && to < len(digits) {
+			digits[to] = s[from]
+			to++
+		}
+	}
+	if _, err := hex.Decode(b[:], digits[:]); err != nil {
+		return uuidElement{}
+	}
+	return b
+}
+
+func unknown(id courier.ExecutionID) error {
+	return courier.Errorf(courier.ErrNotFound, "there is no execution %q", string(id))
+}
+
+func scanRow(rows pgx.Rows) (r row, err error) {
+	err = rows.Scan(r.fields()...)
+	return r, err
+}
+
+// Execution returns an execution.
+func (s *Store) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return courier.Execution{}, err
+	}
+	rows, err := query(ctx, s.pool, scanRow, s.sql("execution/get"), uuid(string(id)))
+	if err != nil {
+		return courier.Execution{}, failed(fmt.Sprintf("read execution %s", id), err)
+	}
+	if len(rows) == 0 {
+		return courier.Execution{}, unknown(id)
+	}
+	list, err := s.withJobNames(ctx, s.pool, rows)
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	return list[0], nil
+}
+
+// Executions returns a page of executions, newest first.
+func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	args := []any{int64(limit)}
+	filter := ""
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		filter += fmt.Sprintf(" and "+condition, len(args))
+	}
+	if f.Job != "" {
+		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
+	}
+	if len(f.States) > 0 {
+		states := make([]string, len(f.States))
+		for i, st := range f.States {
+			states[i] = string(st)
+		}
+		add("e.state = any($%d::text[])", states)
+	}
+	if f.Waiting {
+		filter += " and e.state = 'queued' and e.waits_for is not null"
+	}
+	if f.Queue != "" {
+		add("e.queue = $%d::text", f.Queue)
+	}
+	if f.Before != "" {
+		add("e.id < $%d::text::uuid", uuid(string(f.Before)))
+	}
+	rows, err := query(ctx, s.pool, scanRow, s.sqlFiltered("execution/list", filter), args...)
+	if err != nil {
+		return nil, failed("list executions", err)
+	}
+	return s.withJobNames(ctx, s.pool, rows)
+}
+
+// Steps returns the records of an execution.
+func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/steps"), uuid(string(id)), after, int64(limit))
+	if err != nil {
+		return nil, failed(fmt.Sprintf("read the steps of execution %s", id), err)
+	}
+	return list, nil
+}
+
+// Latest returns the latest record of each step of the present attempt.
+func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/latest_steps"), []string{uuid(string(id))})
+	if err != nil {
+		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", id), err)
+	}
+	return list, nil
+}
+
+// Audit returns the audit entries of an execution.
+func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	// The entry after the given one may stand in a row that began before it.
+	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/audit"), uuid(string(id)), max(0, after)-maxEntries+2, int64(limit)+maxEntries)
+	if err != nil {
+		return nil, failed(fmt.Sprintf("read the audit of execution %s", id), err)
+	}
+	var list []courier.AuditEntry
+	for i := range rows {
+		for _, e := range rows[i].entries() {
+			if e.Seq > after && len(list) < limit {
+				e.Execution = id
+				list = append(list, e)
+			}
+		}
+	}
+	return list, nil
+}
+
+// maxEntries is how many entries a row of the audit can have.
+const maxEntries = 3
+
+// An auditRow is a row of job_audit_log with the record that it refers to.
+type auditRow struct {
+	seq          int64
+	at           time.Time
+	endedStep    *int
+	endedBegan   bool
+	endedElapsed *int64 // microseconds; nil: since ended.StartedAt
+	ended        courier.StepExecution
+	startedStep  *int
+	started      courier.StepExecution
+	interrupted  *interrupted
+	from, to     string
+	elapsed      int64
+	reason, err  string
+	by, worker   string
+}
+
+// An interrupted is the step that went back to pending, as the audit keeps it.
+type interrupted struct {
+	Step      int            `json:"step"`
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	Iteration []int          `json:"iteration"`
+	Attempt   int            `json:"attempt"`
+	Elapsed   int64          `json:"elapsed"` // microseconds
+	Reason    courier.Reason `json:"reason,omitempty"`
+}
+
+func scanAudit(rows pgx.Rows) (a auditRow, err error) {
+	var iteration, startedIteration, stopped *string
+	var startedAt *time.Time
+	err = rows.Scan(&a.seq, &a.at, &a.endedStep, &a.endedBegan, &a.endedElapsed,
+		&a.ended.ID, &a.ended.Type, &iteration, &a.ended.Attempt, &a.ended.State, &a.ended.Bytes,
+		&a.ended.Reason, &a.ended.Error, &startedAt,
+		&a.startedStep, &a.started.Attempt, &a.started.ID, &a.started.Type, &startedIteration,
+		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker)
+	if err != nil {
+		return a, err
+	}
+	a.at, a.ended.StartedAt = a.at.UTC(), instant(startedAt)
+	if err := decode(iteration, &a.ended.Iteration); err != nil {
+		return a, err
+	}
+	if err := decode(startedIteration, &a.started.Iteration); err != nil {
+		return a, err
+	}
+	if stopped != nil {
+		a.interrupted = new(interrupted)
+		err = json.Unmarshal([]byte(*stopped), a.interrupted)
+	}
+	return a, err
+}
+
+// entries returns the entries of the row, in their order.
+func (a *auditRow) entries() []courier.AuditEntry {
+	var list []courier.AuditEntry
+	add := func(e courier.AuditEntry) {
+		e.Seq, e.At, e.Worker = a.seq+int64(len(list)), a.at, a.worker
+		list = append(list, e)
+	}
+	if a.endedStep != nil {
+		e := courier.AuditEntry{
+			Step: a.endedStep, ID: a.ended.ID, Type: a.ended.Type, Iteration: a.ended.Iteration, Attempt: a.ended.Attempt,
+			From: string(courier.StepPending), To: string(a.ended.State), Bytes: a.ended.Bytes, Reason: a.ended.Reason, Error: a.ended.Error,
+		}
+		if a.endedBegan {
+			e.From, e.Elapsed = string(courier.StepRunning), max(0, a.at.Sub(a.ended.StartedAt))
+			if a.endedElapsed != nil {
+				e.Elapsed = time.Duration(*a.endedElapsed) * time.Microsecond
+			}
+		}
+		add(e)
+	}
+	if i := a.interrupted; i != nil {
+		add(courier.AuditEntry{
+			Step: &i.Step, ID: i.ID, Type: i.Type, Iteration: i.Iteration, Attempt: i.Attempt, Reason: i.Reason,
+			From: string(courier.StepRunning), To: string(courier.StepPending), Elapsed: time.Duration(i.Elapsed) * time.Microsecond,
+		})
+	}
+	if a.to != "" {
+		add(courier.AuditEntry{
+			From: a.from, To: a.to, Elapsed: time.Duration(a.elapsed) * time.Microsecond,
+			Reason: courier.Reason(a.reason), Error: a.err, By: a.by,
+		})
+	}
+	if a.startedStep != nil {
+		add(courier.AuditEntry{
+			Step: a.startedStep, ID: a.started.ID, Type: a.started.Type, Iteration: a.started.Iteration, Attempt: a.started.Attempt,
+			From: string(courier.StepPending), To: string(courier.StepRunning),
+		})
+	}
+	return list
+}

@@ -1,0 +1,390 @@
+-- The tables of Courier.
+--
+-- JSON is kept as text, byte by byte, with any numbers and any depth, and is never
+-- parsed again. Cast it to json or jsonb to look into it. Names of jobs, queues and
+-- the like have collation "C": they are compared byte by byte.
+
+-- Jobs and chains by name.
+create table courier.job_definitions (
+	id             integer generated always as identity primary key,
+	kind           text not null, -- job, chain
+	name           text collate "C" not null,
+	latest_version integer not null,
+	-- Whether other jobs depend on this one. 0: no. 1: yes, and new executions have
+	-- has_dependents. 2: the latest execution of before has it too. It never decreases.
+	dependents     smallint not null default 0,
+	unique (kind, name)
+);
+
+-- The versions of a definition. A version never changes.
+create table courier.job_definition_versions (
+	definition_id integer not null references courier.job_definitions,
+	version       integer not null check (version > 0),
+	body          text not null, -- JSON
+	saved_by      text not null,
+	saved_at      timestamptz not null,
+	primary key (definition_id, version)
+);
+
+-- The jobs that the latest version of a job depends on.
+create table courier.job_dependencies (
+	definition_id integer not null, -- the job
+	upstream_id   integer not null, -- the job that it depends on
+	primary key (definition_id, upstream_id)
+);
+
+-- Settings such as job.concurrency_limit.
+create table courier.system_settings (
+	key   text collate "C" primary key,
+	value text not null
+);
+
+-- Executions of jobs.
+--
+-- The columns that change with every step are at the end of the row, because
+-- PostgreSQL logs the bytes from the first to the last one that changed. Updates of a
+-- running execution change no column of an index, so they stay on the page (HOT)
+-- while it has room.
+create table courier.job_executions (
+	id                uuid primary key,
+	created_at        timestamptz not null,
+	definition_id     integer not null, -- the job
+	version           integer not null,
+	concurrency_limit integer not null, -- of the job's version; 0: none
+	priority          smallint not null,
+	queue             text collate "C" not null,
+	step_types        text[] not null,  -- a worker needs all of them
+	limit_keys        text[] not null,
+	timeout_ns        bigint not null,  -- 0: none
+	params            text,             -- JSON
+	created_by        text not null,
+	idempotency_key   text collate "C",
+	chain_execution_id uuid,           -- null: the execution is no member of a chain
+	chain_member      text,             -- the name of the member
+	has_dependents    boolean,          -- other jobs depend on the job; null: no
+
+	-- Columns that change with the state.
+	due_at             timestamptz not null,
+	state              text not null,
+	state_since        timestamptz not null,
+	waits_for          text[],      -- the unmet dependencies of a queued execution: c, f or a (completed, also failed, any end) and the job's name; null: it may be claimed
+	attempt            integer not null, -- of the whole job
+	resumed            boolean not null default false, -- at least once
+	resumed_from_state text,        -- null once a step has started since
+	first_step_type    text,        -- the step that the first claim starts; null after that
+	first_step_id      text,
+	started_at         timestamptz,
+	timeout_started_at timestamptz, -- the timeout counts from here
+	ended_at           timestamptz,
+	failure            text,        -- JSON
+	workspace          text not null default '', -- the workspace that has its files; empty: none
+	disk_bytes         bigint not null default 0,
+	worker             text not null default '', -- the holder of the present or last lease
+	lease_token        uuid,        -- of the present or last lease
+	lease_first_seq    bigint not null default 0, -- the first audit entry written under that lease
+	lease_last_seq     bigint not null default 0, -- the last one, when the lease has ended
+	lease_expires_at   timestamptz,
+	reclaims           integer not null default 0, -- workers lost since a step last ended
+	request            text,        -- pause or cancel, for the worker to carry out
+	requested_by       text,
+
+	-- Columns that change with every step.
+	last_audit_seq          bigint not null,
+	step                    integer not null, -- the position: the index of the next step, or of the current one
+	loops                   text,    -- JSON: the loops around the position
+	retry_state             text,    -- JSON: counters of attempts and failures
+	current_step            integer, -- null: no step is running
+	current_attempt         integer,
+	current_started_at      timestamptz,
+	current_step_id         text,
+	current_step_type       text,
+	current_iteration       text,    -- JSON
+	current_iteration_total text,    -- JSON
+	current_lost_worker     text,    -- the worker that started the step, if it was lost
+
+	check (state in ('created', 'queued', 'running', 'paused', 'completed', 'failed', 'cancelled')),
+	check (state <> 'running' or lease_expires_at is not null and lease_token is not null)
+) with (
+	fillfactor = 60,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+-- The claimable executions, in the order of claims.
+create index job_executions_queued on courier.job_executions
+	(queue, (-(priority::integer)), due_at, id) where state = 'queued' and waits_for is null;
+-- All executions but the completed and the claimable ones. Those that wait for other
+-- jobs are in it because an index of their own would cost every statement.
+create index job_executions_state on courier.job_executions
+	(state, id) where state in ('created', 'running', 'paused', 'failed', 'cancelled') or waits_for is not null;
+create index job_executions_job on courier.job_executions (definition_id, id);
+create index job_executions_dependents on courier.job_executions (definition_id, created_at, id) where has_dependents;
+create unique index job_executions_idempotency on courier.job_executions
+	(definition_id, idempotency_key) where idempotency_key is not null;
+
+-- Step attempts that have ended. A claim reads the latest row of each step in the
+-- order of the primary key.
+create table courier.step_executions (
+	execution_id      uuid not null,
+	seq               bigint not null, -- of its audit entry
+	started_at        timestamptz not null,
+	ended_at          timestamptz not null,
+	bytes             bigint not null,
+	execution_attempt integer not null,
+	step              integer not null,
+	attempt           integer not null,
+	state             text not null,
+	step_type         text not null,
+	step_id           text,
+	worker            text not null,
+	iteration         text, -- JSON
+	iteration_total   text, -- JSON
+	outputs           text, -- JSON
+	files             text, -- JSON
+	reason            text,
+	error             text,
+	primary key (execution_id, execution_attempt, step, seq)
+) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
+
+-- The audit: a row for each write to an execution. A row has one to three entries,
+-- numbered from seq: the step attempt that ended, the step that was interrupted, the
+-- change of the execution's state, the step attempt that started.
+create table courier.job_audit_log (
+	execution_id uuid not null,
+	seq          bigint not null,
+	at           timestamptz not null,
+
+	-- The step attempt that ended is the row of step_executions with the same seq.
+	ended_step       integer,
+	ended_attempt    integer, -- of the execution
+	ended_started    boolean, -- false: the step attempt ended without having started
+	ended_elapsed_us bigint,  -- null: the time since started_at of the step execution
+
+	started_step      integer,
+	started_attempt   integer,
+	started_step_type text,
+	started_step_id   text,
+	started_iteration text,   -- JSON
+
+	interrupted text, -- JSON: step, id, type, iteration, attempt, elapsed, reason
+
+	state_from       text,
+	state_to         text,
+	state_elapsed_us bigint,
+	reason           text,
+	error            text,
+	by               text, -- who asked for it; null: nobody
+	worker           text, -- null: that of the step execution, or none
+	primary key (execution_id, seq)
+) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
+
+-- The audit is append-only. Retention removes rows in a transaction that sets
+-- courier.retention. The function names the schemas of all that it uses: it runs with
+-- the search path of whoever changes the table.
+create function courier.refuse_change() returns trigger language plpgsql as $$
+begin
+	if tg_op operator(pg_catalog.=) any (array['DELETE', 'TRUNCATE']) and pg_catalog.current_setting('courier.retention', true) operator(pg_catalog.=) 'on' then
+		return null;
+	end if;
+	raise exception 'the audit log is append-only: % is refused', pg_catalog.lower(tg_op)
+		using errcode = 'insufficient_privilege', hint = 'Only retention removes entries, together with their executions.';
+end
+$$;
+
+create trigger job_audit_log_append_only before update or delete or truncate on courier.job_audit_log
+	for each statement execute function courier.refuse_change();
+
+-- Schedules of jobs. A name is either in this table or in chain_schedules.
+create table courier.job_schedules (
+	name                 text collate "C" primary key,
+	target               text collate "C" not null, -- the job or chain, by name; it may not exist
+	body                 text not null,             -- JSON: the definition
+	saved_at             timestamptz not null,
+	revision             bigint not null,           -- increases with every change but a lease
+
+	disabled             boolean not null,
+	paused               boolean not null,
+	waiting              boolean not null,          -- next_fire_at has passed, and open executions delay the firing
+	consecutive_failures integer not null,
+	reason               text not null,             -- why it is disabled or paused
+	problem              text not null,             -- why it could not fire
+	next_fire_at         timestamptz,               -- null: never
+	due_at               timestamptz,               -- when an engine next looks at it, or when a lease ends; null: never
+	last_fire_at         timestamptz,
+	last_execution_id    uuid,
+	open_execution_ids   uuid[] not null            -- executions that are not known to have ended
+) with (
+	fillfactor = 70,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+create index job_schedules_due on courier.job_schedules (due_at, name) where due_at is not null;
+
+-- Schedules of chains.
+create table courier.chain_schedules (like courier.job_schedules including all);
+
+-- Executions of chains. A transaction locks the chain execution before the executions
+-- of its members.
+create table courier.chain_executions (
+	id              uuid primary key,
+	created_at      timestamptz not null,
+	definition_id   integer not null, -- the chain
+	version         integer not null,
+	params          text,             -- JSON
+	created_by      text not null,
+	idempotency_key text collate "C",
+	plan            text not null,    -- JSON: the members and their dependencies; it never changes
+
+	-- Columns that change when a member ends.
+	state         text not null,
+	request       text,
+	started_at    timestamptz,
+	ended_at      timestamptz,
+	member_states text not null, -- a letter for each member: p pending, s skipped, r running, u paused, c completed, f failed, x cancelled; a capital one: the chain asked for a pause
+	event_count   integer not null default 0, -- events so far, whether or not somebody subscribed
+
+	check (state in ('pending', 'running', 'completed', 'failed', 'paused', 'cancelled'))
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+
+create index chain_executions_chain on courier.chain_executions (definition_id, id);
+create unique index chain_executions_idempotency on courier.chain_executions
+	(definition_id, idempotency_key) where idempotency_key is not null;
+
+-- The members of a chain execution, with the columns that their executions will have.
+create table courier.chain_members (
+	chain_execution_id uuid not null,
+	ordinal            integer not null,
+	name               text not null,
+	execution_id       uuid not null,    -- of the latest execution, which may not exist yet
+	definition_id      integer not null, -- the job
+	version            integer not null,
+	concurrency_limit  integer not null,
+	priority           smallint not null,
+	queue              text collate "C" not null,
+	step_types         text[] not null,
+	limit_keys         text[] not null,
+	timeout_ns         bigint not null,
+	params             text,
+	created_by         text not null,
+	first_step_type    text,
+	first_step_id      text,
+	waits_for          text[],
+	primary key (chain_execution_id, ordinal)
+);
+
+-- Subscriptions to events.
+create table courier.subscriptions (
+	id        integer generated always as identity primary key,
+	name      text collate "C" not null unique,
+	channel   text not null,   -- a kind, or func: and the name of a function
+	events    text[] not null,
+	jobs      text[] not null, -- with chains: only events of these; both empty: all
+	chains    text[] not null,
+	window_us bigint not null, -- of the flood protection; 0: none
+	disabled  boolean not null,
+	reason    text not null,   -- why it is disabled
+	body      text not null    -- JSON: the definition
+);
+
+-- Events that have not been delivered: a row for each event and subscription. Workers
+-- take the rows that are due; no order is kept, so a late commit does no harm.
+create table courier.outbox (
+	subscription_id integer not null,
+	execution_id    uuid not null,            -- of a job, or of a chain if job is empty
+	seq             bigint not null,          -- of the audit entry; of a chain: the number of the event
+	event           text not null,
+	job             text collate "C" not null, -- empty: an event of a chain
+	chain           text collate "C" not null default '',
+	version         integer not null,
+	at              timestamptz not null,
+	step            integer,
+	step_id         text,
+	step_type       text,
+	iteration       text,                     -- JSON
+	step_attempt    integer,
+	bytes           bigint,
+	reason          text,
+	error           text,
+	by              text,
+
+	state       text not null check (state in ('held', 'pending', 'failed')), -- held: collected until the window ends
+	due_at      timestamptz not null, -- the next attempt, or the end of a lease
+	attempts    integer not null default 0,
+	lease_token uuid,
+	last_error  text,
+	event_count integer not null default 1, -- events that the delivery stands for
+	more_events text,                       -- JSON: some of the others
+	primary key (subscription_id, execution_id, seq)
+) with (
+	fillfactor = 70,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1
+);
+
+create index outbox_pending on courier.outbox (subscription_id, due_at) where state = 'pending';
+create index outbox_held on courier.outbox (subscription_id, job, chain, event) where state = 'held';
+create index outbox_failed on courier.outbox (subscription_id, due_at) where state = 'failed';
+
+-- Flood protection: until ends_at, further events of the kind are held.
+create table courier.outbox_windows (
+	subscription_id integer not null,
+	job             text collate "C" not null,
+	chain           text collate "C" not null,
+	event           text not null,
+	ends_at         timestamptz not null,
+	primary key (subscription_id, job, chain, event)
+);
+
+-- Monitors of directories.
+create table courier.monitors (
+	name         text collate "C" primary key,
+	lister       text collate "C" not null, -- the name of the lister
+	kind         text collate "C" not null, -- of the target: job, chain
+	target       text collate "C" not null, -- the job or chain, by name; it may not exist
+	body         text not null,             -- JSON: the definition
+	saved_at     timestamptz not null,
+	revision     bigint not null,           -- increases with every change but a lease
+
+	status       text collate "C" not null,
+	reason       text not null,             -- of the status
+	health       text not null,             -- JSON
+	due_at       timestamptz,               -- the next poll of the directory; null: never
+	leased_until timestamptz                -- an engine polls; null: none does
+) with (
+	fillfactor = 70,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+create index monitors_due on courier.monitors (due_at, name) where due_at is not null;
+
+-- The files that a monitor has seen.
+create table courier.monitor_files (
+	monitor            text collate "C" not null,
+	name               text collate "C" not null,
+	size               bigint not null,
+	modified_at        timestamptz,          -- null: unknown
+	unchanged_since    timestamptz not null, -- when this size and time were first seen
+	has_done_file      boolean not null,
+	missing_since      timestamptz,          -- null: the file is there
+	appearances        integer not null,     -- how often the file has come into being
+	handed_appearance  integer not null,     -- the last appearance that started an execution; 0: none
+	handed_size        bigint not null,      -- size and time at that moment
+	handed_modified_at timestamptz,
+	handed_at          timestamptz,          -- null: the file was recorded without an execution
+	execution_id       uuid,                 -- the execution that got the file
+	primary key (monitor, name)
+) with (
+	fillfactor = 80,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+-- The workers that claim. A worker registers itself with a claim, at most every 30 s.
+create table courier.workers (
+	name       text collate "C" primary key,
+	workspace  text not null,
+	queues     text[] not null,
+	step_types text[] not null,
+	seen_at    timestamptz not null
+);

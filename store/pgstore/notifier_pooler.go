@@ -1,0 +1,49 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// errPooler says why a store does not listen at all.
+var errPooler = errors.New("notifications do not arrive: there is a pooler in transaction mode in between")
+
+// refusePooler returns errPooler if the statements of one client reach the
+// server over the connections of many. A LISTEN would do nothing there but stay
+// behind on such a connection, whose next user it is not for; and PgBouncer from
+// 1.18 to 1.20 ends when a notification comes while it cancels a statement
+// (pgbouncer issue 822).
+func (n *notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
+	backend := func(c *pgx.Conn) (pid uint32, err error) {
+		err = c.QueryRow(ctx, "select pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+		return pid, err
+	}
+	first, err := backend(conn)
+	if err != nil || first == conn.PgConn().PID() {
+		return err
+	}
+	// The server does not know this client: there is a pooler. In session mode each
+	// client has a connection to the server as long as it has one to the pooler.
+	other, err := connect(ctx, n.s.pool)
+	if err != nil {
+		return err
+	}
+	defer closeSoon(other)
+	const tries = 5 // others of its clients may come in between
+	for range tries {
+		theirs, err := backend(other)
+		if err != nil {
+			return err
+		}
+		mine, err := backend(conn)
+		if err != nil {
+			return err
+		}
+		if mine == theirs || mine != first {
+			return errPooler
+		}
+	}
+	return nil
+}

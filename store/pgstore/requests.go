@@ -1,0 +1,143 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Ask carries out a request to an execution, or leaves it to the worker. It is a
+// short transaction: lock, decide, write.
+func (s *Store) Ask(ctx context.Context, r store.Request) (courier.Execution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return courier.Execution{}, err
+	}
+	var got asked
+	err := repeat(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+			got, err = s.ask(ctx, tx, r, nil)
+			return err
+		})
+	})
+	if a, ok := errors.AsType[contractError](err); ok {
+		return courier.Execution{}, a.error
+	}
+	if err != nil {
+		return courier.Execution{}, failed(fmt.Sprintf("%s execution %s", r.Kind, r.Execution), err)
+	}
+	if got.queued {
+		s.queueWakeups.wake(got.x.Queue)
+		s.notifier.notifyQueue(got.x.Queue)
+	}
+	if got.left {
+		s.slotFreed()
+	}
+	s.notifyQueues(ctx, got.released)
+	return got.x, nil
+}
+
+// asked is the result of a request.
+type asked struct {
+	x        courier.Execution
+	queued   bool     // it has entered the queue
+	left     bool     // it has left running
+	released []string // the queues of members of its chain that were released
+}
+
+// ask carries out a request within a transaction, except for executions in a state
+// for which unless, if not nil, is true.
+func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (asked, error) {
+	before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return asked{}, contractError{unknown(r.Execution)}
+	}
+	if err != nil {
+		return asked{}, err
+	}
+	x, err := s.one(ctx, tx, before)
+	if err != nil {
+		return asked{}, err
+	}
+	if unless != nil && unless(x.State) {
+		return asked{x: x}, nil
+	}
+	d, err := store.Decide(&x, expired, r.Kind)
+	if err != nil {
+		return asked{}, contractError{err}
+	}
+	args, err := askArgs(before, &x, d, r, "")
+	if err != nil {
+		return asked{}, err
+	}
+	var after row
+	if err := tx.QueryRow(ctx, s.sql("request/apply"), args...).Scan(after.fields()...); err != nil {
+		return asked{}, err
+	}
+	got := asked{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
+	if got.x, err = s.one(ctx, tx, &after); err != nil {
+		return got, err
+	}
+	if c != nil {
+		got.released, err = s.memberMoved(ctx, tx, c, &got.x)
+	}
+	if after.mayRelease() {
+		got.released = append(got.released, waitingQueue)
+	}
+	return got, err
+}
+
+// lockToAsk locks an execution, and before it the chain execution that it is a member
+// of, if any. It returns the execution, whether its lease has ended, and the chain
+// execution.
+func (s *Store) lockToAsk(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
+	var b pgx.Batch
+	b.Queue(s.sql("chain/lock_of_member"), uuid(string(id)))
+	b.Queue(s.sql("request/lock"), uuid(string(id)))
+	results := tx.SendBatch(ctx, &b)
+	defer func() {
+		if closed := results.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if c, err = s.scanChain(results.QueryRow()); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, false, nil, err
+	}
+	r = new(row)
+	err = results.QueryRow().Scan(append(r.fields(), &expired)...)
+	return r, expired, c, err
+}
+
+// one returns the execution of a row.
+func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution, error) {
+	list, err := s.withJobNames(ctx, db, []row{*r})
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	return list[0], nil
+}
+
+// askArgs are the parameters of sql/request/apply.sql. Now is empty if the statement
+// has to read the clock.
+func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
+	restart := r.Kind == courier.RequestRestart && d.To != ""
+	resume := restart || r.Kind == courier.RequestResume && d.To != ""
+	marks, stopped := "", ""
+	if resume && !restart {
+		m, err := before.readMarks()
+		if err != nil {
+			return nil, err
+		}
+		marks = writeMarks(store.Marks{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
+	}
+	if c := x.Current; c != nil && d.To != "" {
+		stopped = encode(interrupted{
+			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
+		})
+	}
+	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped, now, restart, string(r.Class()), r.Reason}, nil
+}

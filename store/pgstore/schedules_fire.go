@@ -1,0 +1,306 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A dueRow is a row of sql/schedule/due.sql.
+type dueRow struct {
+	scheduleRow
+	definition, latest int32
+	outcomes           []string // id and state
+}
+
+// maxDue is how many schedules are leased at once.
+const maxDue = 1000
+
+// Due leases schedules that are due to be looked at.
+func (s *Store) Due(ctx context.Context, limit int, lease time.Duration) (store.Dues, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return store.Dues{}, err
+	}
+	d := store.Dues{Mark: s.scheduleWakeups.mark()}
+	var wait int64
+	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
+		fields := append([]any{&d.Now, &wait}, r.fields()...)
+		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
+	}, s.sql("schedule/due"), int64(min(limit, maxDue)), micros(lease))
+	if err != nil {
+		return store.Dues{}, failed("look for due schedules", err)
+	}
+	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
+	definitions, err := s.latestOf(ctx, rows)
+	if err != nil {
+		return store.Dues{}, err
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.name == nil {
+			continue
+		}
+		due := store.DueSchedule{Schedule: r.schedule(), Outcomes: make(map[courier.ExecutionID]courier.State, len(r.outcomes))}
+		if def, ok := definitions[versionOf{r.definition, r.latest}]; ok {
+			due.Definition = &def
+		}
+		for _, o := range r.outcomes {
+			id, state, _ := strings.Cut(o, " ")
+			due.Outcomes[courier.ExecutionID(id)] = courier.State(state)
+		}
+		d.List = append(d.List, due)
+	}
+	return d, nil
+}
+
+// latestOf returns the definitions that due schedules start, those that are not
+// remembered in one query.
+func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]store.Definition, error) {
+	found := make(map[versionOf]store.Definition)
+	asked := make(map[versionOf]bool)
+	var ids, versions []int32
+	c := &s.definitions
+	c.mu.Lock()
+	for i := range rows {
+		key := versionOf{rows[i].definition, rows[i].latest}
+		if d, ok := c.versions[key]; ok {
+			found[key] = d
+		} else if key.version > 0 && !asked[key] {
+			asked[key] = true
+			ids, versions = append(ids, key.id), append(versions, key.version)
+		}
+	}
+	c.mu.Unlock()
+	if len(ids) == 0 {
+		return found, nil
+	}
+	_, err := query(ctx, s.pool, func(rows pgx.Rows) (none struct{}, err error) {
+		var key versionOf
+		var d store.Definition
+		var body string
+		err = rows.Scan(&key.id, &key.version, &d.Kind, &d.Name, &body, &d.By, &d.SavedAt)
+		d.Version, d.Body, d.SavedAt = int(key.version), json.RawMessage(body), d.SavedAt.UTC()
+		found[key] = d
+		return none, err
+	}, s.sql("definition/versions"), ids, versions)
+	if err != nil {
+		return nil, failed("load what schedules start", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range asked {
+		if len(c.versions) >= maxDefinitions || c.versions == nil {
+			c.versions = make(map[versionOf]store.Definition)
+		}
+		if d, ok := found[key]; ok {
+			c.versions[key] = d
+		}
+	}
+	return found, nil
+}
+
+// Fire carries firings out, in one transaction.
+func (s *Store) Fire(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	wrong := make(map[int]error)
+	for {
+		f := &firings{s: s, list: list, wrong: wrong}
+		found := len(wrong)
+		err := repeat(ctx, func() error {
+			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return f.fire(ctx, tx) })
+		})
+		if errors.Is(err, errWrong) && len(wrong) > found {
+			continue // without those
+		}
+		if err != nil {
+			return nil, failed("fire schedules", err)
+		}
+		for i, err := range wrong {
+			f.results[i] = store.Fired{Err: err}
+		}
+		waits := false
+		for i := range f.results {
+			waits = waits || len(waitingOf(f.list[i].Executions, f.results[i].Executions)) > 0
+			s.notifyEnqueued(f.results[i].Executions)
+		}
+		if waits {
+			s.releaseWaiting(ctx)
+		}
+		if f.freed {
+			s.slotFreed()
+		}
+		s.notifyQueues(ctx, f.released)
+		return f.results, nil
+	}
+}
+
+// errWrong says that some firings can't be carried out, so that none was.
+var errWrong = errors.New("some can't be carried out")
+
+// firings are the firings of one call.
+type firings struct {
+	s       *Store
+	list    []store.Firing
+	wrong   map[int]error // those of the list that can't be carried out
+	results []store.Fired
+	freed   bool // a slot is free
+	// The queues of members of chains that were released by a cancel.
+	released []string
+}
+
+// fire carries out the firings whose schedules have not changed.
+func (f *firings) fire(ctx context.Context, tx pgx.Tx) error {
+	f.results, f.freed, f.released = make([]store.Fired, len(f.list)), false, nil
+	names := make([]string, len(f.list))
+	for i := range f.list {
+		names[i] = f.list[i].Schedule
+	}
+	locked, err := f.s.lockSchedules(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	var valid []int // indexes of the list
+	for i := range f.list {
+		l, ok := locked[f.list[i].Schedule]
+		if ok && l.revision == f.list[i].Revision && f.wrong[i] == nil {
+			valid = append(valid, i)
+		}
+	}
+	if len(valid) == 0 {
+		return nil
+	}
+	if err := f.enqueue(ctx, tx, valid); err != nil {
+		return err
+	}
+	if err := f.startChains(ctx, tx, valid); err != nil {
+		return err
+	}
+	if err := f.cancel(ctx, tx, valid, locked); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, f.s.sql("schedule/fire"), f.args(valid)...)
+	return err
+}
+
+// enqueue creates the executions of firings.
+func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
+	var all []store.NewExecution
+	var of []int // the firing of each
+	for _, i := range valid {
+		f.results[i].Done = true
+		for _, n := range f.list[i].Executions {
+			n.Latest = false // the engine has just looked
+			all, of = append(all, n), append(of, i)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	got, rest, err := f.s.create(ctx, tx, all, nil)
+	if err != nil {
+		return err
+	}
+	there, err := f.s.existing(ctx, tx, all, rest)
+	if err != nil {
+		return err
+	}
+	bad := false
+	for _, k := range rest {
+		n, x := &all[k], there[k]
+		if err := conflict(n, x); err != nil {
+			f.wrong[of[k]], bad = err, true
+			continue
+		}
+		got[k] = store.Enqueued{Execution: *x, Existed: true}
+	}
+	for k := range all {
+		if got[k].Existed || f.wrong[of[k]] != nil {
+			continue
+		}
+		err := f.s.checkDependencies(ctx, tx, all[k:k+1], nil)
+		if a, ok := errors.AsType[contractError](err); ok {
+			f.wrong[of[k]], bad = a.error, true
+		} else if err != nil {
+			return err
+		}
+	}
+	if bad {
+		return errWrong
+	}
+	for k := range all {
+		r := &f.results[of[k]]
+		r.Executions = append(r.Executions, got[k])
+	}
+	return nil
+}
+
+// cancel requests the cancellation of the executions that the schedules replace, in
+// the order of their ids.
+func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
+	if err := f.cancelChains(ctx, tx, valid, locked); err != nil {
+		return err
+	}
+	var requests []store.Request
+	for _, i := range valid {
+		if locked[f.list[i].Schedule].kind != store.Job {
+			continue
+		}
+		for _, id := range f.list[i].Cancel {
+			requests = append(requests, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.list[i].By})
+		}
+	}
+	slices.SortFunc(requests, func(a, b store.Request) int { return cmp.Compare(a.Execution, b.Execution) })
+	for _, r := range requests {
+		asked, err := f.s.ask(ctx, tx, r, courier.State.Ended)
+		if _, ok := errors.AsType[contractError](err); ok {
+			continue // it is gone, or over
+		}
+		if err != nil {
+			return fmt.Errorf("cancel execution %s: %w", r.Execution, err)
+		}
+		f.freed = f.freed || asked.left
+		f.released = append(f.released, asked.released...)
+	}
+	return nil
+}
+
+// args are the parameters of sql/schedule/fire.sql.
+func (f *firings) args(valid []int) []any {
+	n := len(valid)
+	names, reasons, problems := make([]string, n), make([]string, n), make([]string, n)
+	next, due, last, ran, open := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	disabled, paused, waiting := make([]bool, n), make([]bool, n), make([]bool, n)
+	failures, after := make([]int32, n), make([]int64, n)
+	for k, i := range valid {
+		st := f.list[i].State
+		st.Open = slices.Clone(st.Open)
+		for j, x := range f.results[i].Executions {
+			if x.Existed {
+				st.Replace(f.list[i].Executions[j].ID, x.Execution.ID)
+			}
+		}
+		for j, x := range f.results[i].Chains {
+			st.Replace(courier.ExecutionID(f.list[i].Chains[j].ID), courier.ExecutionID(x.Execution.ID))
+		}
+		names[k], reasons[k], problems[k] = f.list[i].Schedule, st.Reason, st.Problem
+		disabled[k], paused[k], waiting[k] = st.Disabled, st.Paused, st.Waiting
+		next[k], due[k], last[k], open[k] = moment(st.Next), moment(st.Due), moment(st.Last), idList(st.Open)
+		if st.LastExecution != "" {
+			ran[k] = uuid(string(st.LastExecution))
+		}
+		failures[k], after[k] = int32(st.Failures), micros(f.list[i].After)
+	}
+	return []any{names, disabled, paused, waiting, failures, reasons, problems, next, due, last, ran, open, after}
+}

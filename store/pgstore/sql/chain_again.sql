@@ -1,5 +1,0 @@
--- Gives members of a chain execution the ids of new executions.
--- $1 chain execution, $2 ordinals, $3 ids.
-update courier.chain_members m set execution_id = n.id
-from unnest($2::int[], $3::text[]::uuid[]) as n (ord, id)
-where m.chain_id = $1::text::uuid and m.ord = n.ord

@@ -1,8 +1,0 @@
--- Chain executions, newest first. What stands for "filter" below narrows them.
--- $1 at most, and what the filters say.
-select c.id::text, d.name, c.version, c.params, c.created_by, coalesce(c.idempotency_key, ''), c.created_at, c.started_at, c.ended_at,
-	c.state, coalesce(c.request, ''), c.standing, c.plan
-from courier.chain_executions c join courier.job_definitions d on d.id = c.definition_id
-where true /* filter */
-order by c.id desc
-limit $1::bigint

@@ -1,5 +1,0 @@
--- The latest executions of the members of chain executions, as far as they are
--- there: what is shown of them. $1 chain executions.
-select m.chain_id::text, m.ord, e.id::text, case e.state when 'waiting' then 'queued' else e.state end, e.failure
-from courier.chain_members m join courier.job_executions e on e.id = m.execution_id
-where m.chain_id = any($1::text[]::uuid[])

@@ -1,6 +1,0 @@
--- Locks the chain execution that an execution is a member of, if it is of one,
--- and tells how it stands. $1 the execution.
-select c.id::text, c.state, coalesce(c.request, ''), c.standing, c.plan, (select e.chain_member from courier.job_executions e where e.id = $1::text::uuid)
-from courier.chain_executions c
-where c.id = (select e.chain_id from courier.job_executions e where e.id = $1::text::uuid)
-for update

@@ -1,0 +1,133 @@
+-- Writes checkpoints: transitions of running executions, at most one for each
+-- execution, in the order of their ids. A transition is written if its conditions hold
+-- (lease token, audit number, requests). Returned are the ordinals of those that were
+-- written, and whether executions of other jobs may wait for the one that has ended.
+--
+-- The row is read first and then updated at its place (ctid). So its old values are
+-- known, which RETURNING does not have, and no plan can scan the table. If the row has
+-- changed in between, its place is another, and the transition is not written.
+--
+-- Values are taken from the arrays by subscript: unnest with many arguments costs more
+-- than all else, and an UPDATE copies every row that it is joined with.
+--
+-- While nobody has subscribed to events, none are kept, and nothing is written as soon
+-- as somebody has; see sql/delivery/keep_events.inc.sql.
+--
+-- Transitions: $1 execution, $2 token, $3 seq, $4 number of the last entry
+-- but for that of an interrupt,
+-- $5 state, $6 delay in microseconds, $7 position, $8 its loops, $9 marks,
+-- $10 reclaims, $11 resumed from, $12 request carried out, $13 passes a pause,
+-- $14 passes a cancel, $15 interrupt, $16 failure, $17 its reason, $18 its
+-- message, $19 retry of the job, $20 workspace, $21 disk; what starts: $22 step
+-- (-1: nothing), $23 attempt, $24 id, $25 type, $26 iteration, $27 totals.
+-- Ended attempts: $28 ordinal of the transition, $29 whether it is that
+-- transition's last, $30 seq, $31 step, $32 attempt, $33 state, $34 type, $35 id,
+-- $36 iteration, $37 totals, $38 started (empty: as the store knows), $39 bytes,
+-- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
+-- (empty: none), as that of a member must be when it ends; $45 worker of the ended
+-- attempt (empty: the holder of the lease). Empty text is null; an array
+-- in which all would be, or 0, may be empty.
+with u as (
+	update courier.job_executions e set
+		due_at = case when old.state_to = 'queued' then old.now + ($6::bigint[])[old.ord] * interval '1 microsecond' else e.due_at end,
+		state = old.state_to,
+		state_since = case when old.state_to = 'running' then e.state_since else old.now end,
+		attempt = case when ($19::bool[])[old.ord] then e.attempt + 1 else e.attempt end,
+		resumed_from_state = nullif(($11::text[])[old.ord], ''),
+		ended_at = case when old.state_to in ('completed', 'failed', 'cancelled') then old.now end,
+		failure = case when ($16::text[])[old.ord] <> '' then ($16::text[])[old.ord] when old.state_to in ('running', 'queued') then e.failure end,
+		workspace = case when ($20::text[])[old.ord] <> '' then ($20::text[])[old.ord] else e.workspace end,
+		disk_bytes = case when ($21::bigint[])[old.ord] <> 0 then ($21::bigint[])[old.ord] else e.disk_bytes end,
+		lease_last_seq = case when old.state_to = 'running' then e.lease_last_seq
+			else ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int end,
+		reclaims = coalesce(($10::int[])[old.ord], 0),
+		request = case when old.state_to = 'running' then e.request end,
+		requested_by = case when old.state_to = 'running' then e.requested_by end,
+		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
+		last_audit_seq = ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int,
+		step = ($7::int[])[old.ord],
+		loops = nullif(($8::text[])[old.ord], ''),
+		retry_state = nullif(($9::text[])[old.ord], ''),
+		current_step = nullif(($22::int[])[old.ord], -1),
+		current_attempt = case when ($22::int[])[old.ord] >= 0 then ($23::int[])[old.ord] end,
+		current_started_at = case when ($22::int[])[old.ord] >= 0 then old.now end,
+		current_step_id = nullif(($24::text[])[old.ord], ''),
+		current_step_type = nullif(($25::text[])[old.ord], ''),
+		current_iteration = nullif(($26::text[])[old.ord], ''),
+		current_iteration_total = nullif(($27::text[])[old.ord], ''),
+		current_lost_worker = null
+	from (
+		select t.now, t.ord, t.lease, t.state_to, r.*
+		from (
+			select clock_timestamp() as now, t.id, t.lease, t.ord::int as ord, ($5::text[])[t.ord::int] as state_to
+			from unnest((select $1::uuid[]), (select $2::uuid[])) with ordinality as t (id, lease, ord)
+		) t
+		cross join lateral (
+			select x.ctid as place, x.id, x.lease_token, x.state, x.last_audit_seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by,
+				x.current_step, x.current_attempt, x.current_started_at, x.current_step_id, x.current_step_type, x.current_iteration,
+				x.chain_execution_id, x.has_dependents
+			from courier.job_executions x where x.id = t.id limit 1
+		) r
+	) old
+	where e.ctid = old.place and e.state = 'running'
+		and old.lease_token = old.lease and old.last_audit_seq = ($3::bigint[])[old.ord] - 1
+		and coalesce(($12::text[])[old.ord], '') in ('', coalesce(old.request, ''))
+		and (old.request is null or old.request = 'pause' and ($13::bool[])[old.ord] or old.request = 'cancel' and ($14::bool[])[old.ord])
+		and (old.chain_execution_id is null or old.state_to in ('running', 'queued') or old.chain_execution_id = nullif($44::text, '')::uuid)
+\if :unsubscribed
+		and not exists (select from courier.subscriptions where not disabled)
+\endif
+	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
+		old.current_step, old.current_attempt, old.current_started_at, old.current_step_id, old.current_step_type, old.current_iteration, old.has_dependents
+), w as materialized (
+	select u.*, x.n, x.n is null or ($29::bool[])[x.n] as is_last,
+		x.n is not null and ($31::int[])[x.n] = u.current_step and ($32::int[])[x.n] = u.current_attempt
+			and coalesce(($36::text[])[x.n], '') = coalesce(u.current_iteration, '') as was_current
+	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
+), ended as (
+	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error)
+	select w.id, ($30::bigint[])[w.n],
+		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
+		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
+		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
+		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], '')
+	from w where w.n is not null
+\if :subscribed
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+\endif
+), audit as (
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, ended_elapsed_us,
+		started_step, started_attempt, started_step_type, started_step_id, started_iteration,
+		interrupted, state_from, state_to, state_elapsed_us, reason, error, by, worker)
+	select w.id, coalesce(($30::bigint[])[w.n], ($3::bigint[])[w.ord]), w.now, ($31::int[])[w.n],
+		case when w.n is not null then w.attempt end,
+		case when w.n is not null then w.was_current end,
+		case when w.was_current and ($38::text[])[w.n] <> '' then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000) end,
+		case when starts then ($22::int[])[w.ord] end,
+		case when starts then ($23::int[])[w.ord] end,
+		case when starts then nullif(($25::text[])[w.ord], '') end,
+		case when starts then nullif(($24::text[])[w.ord], '') end,
+		case when starts then nullif(($26::text[])[w.ord], '') end,
+		case when w.is_last and ($15::bool[])[w.ord] and w.current_step is not null then json_build_object('step', w.current_step, 'id', w.current_step_id,
+			'type', w.current_step_type, 'iteration', w.current_iteration::json, 'attempt', w.current_attempt,
+			'elapsed', greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000)::bigint)::text end,
+		case when moves then 'running' end,
+		case when moves then w.state_to end,
+		case when moves then greatest(0, extract(epoch from w.now - w.state_since) * 1000000) end,
+		case when moves then nullif(($17::text[])[w.ord], '') end,
+		case when moves then nullif(($18::text[])[w.ord], '') end,
+		case when moves and (w.state_to = 'paused' and w.request = 'pause' or w.state_to = 'cancelled' and w.request = 'cancel')
+			then nullif(w.requested_by, '') end,
+		case when w.n is null or ($45::text[])[w.n] <> '' then w.worker end
+	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves from w) w
+\if :subscribed
+	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
+\endif
+)
+\if :subscribed
+\set ended_steps true
+\set failures true
+\ir ../delivery/keep_events.inc.sql
+\endif
+select ord, coalesce(has_dependents, false) and state_to in ('completed', 'failed', 'cancelled') from u

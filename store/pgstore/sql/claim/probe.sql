@@ -1,0 +1,40 @@
+-- Finds the executions that claims pass over because they begin behind the last claimed
+-- row, and scans because they begin with the first lease that has ended. It walks over
+-- all dead index entries, beside the claims.
+--
+-- $1 workspace, $2 step types, $3 queues; of some queues: $4 name, where claims begin:
+-- $5 priority (negative), $6 due, $7 id.
+--
+-- Each row is the first claimable execution of a queue before that place. The row without
+-- a queue has the first running execution whose lease has ended ('' if there is none) and
+-- the microseconds until the next lease ends (0: not known).
+with arg as materialized (
+	select clock_timestamp() as now
+), q as materialized (
+	select arg.now, q.* from arg,
+		unnest((select $4::text[]), (select $5::int[]), (select $6::text[]::timestamptz[]), (select $7::text[]::uuid[])) as q (queue, urgency, due_at, id)
+), run_now as materialized (
+	select e.id, e.lease_expires_at from courier.job_executions e
+	where e.state = 'running' and e.queue = any((select $3::text[])::text[])
+		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+)
+select q.queue, f.urgency, f.due_at, f.id::text, 0::bigint
+from q cross join lateral (
+	-- First what is more urgent, then what is due before; one comparison of rows for
+	-- both would end no walk through the index.
+	(select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
+	where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) < q.urgency and e.due_at <= q.now
+		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+	order by -(e.priority::integer), e.due_at, e.id limit 1)
+	union all
+	(select -(e.priority::integer), e.due_at, e.id from courier.job_executions e
+	where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) = q.urgency and e.due_at <= least(q.now, q.due_at)
+		and (e.due_at, e.id) <= (q.due_at, q.id)
+		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+	order by -(e.priority::integer), e.due_at, e.id limit 1)
+	limit 1
+) f
+union all
+select '', 0, arg.now, coalesce((select min(r.id::text) from run_now r where r.lease_expires_at <= arg.now), ''),
+	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000)::bigint from run_now r where r.lease_expires_at > arg.now), 0)
+from arg

@@ -1,0 +1,108 @@
+-- Leases queued executions where no limit is in force. A worker sends this statement
+-- when there is probably something to claim: its last claim got all that it asked for,
+-- or a notification came. It reads neither running executions nor those that become due
+-- later. If a limit may be in force it leases nothing, and the row without an id says
+-- so. The comments of sql/claim/candidates.inc.sql hold here too.
+--
+-- $1 worker, $2 workspace, $3 its step types, $4 at most, $5 lease in
+-- microseconds, $6 token; for each queue: $7 which, where to begin: $8 priority
+-- (negative), $9 due, $10 id.
+with recursive q as materialized (
+	select clock_timestamp() as now, current_setting('synchronous_commit') as waited,
+		set_config('synchronous_commit', 'off', true) as unwaited, q.*
+	from unnest((select $7::text[]), (select $8::int[]), (select $9::text[]::timestamptz[]), (select $10::text[]::uuid[])) as q (queue, urgency, due_at, id)
+	where q.queue || '' = q.queue
+), level as (
+	select q.now, q.queue, f.urgency, f.due_at, f.id
+	from q left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and (-(e.priority::integer), e.due_at, e.id) > (q.urgency, q.due_at, q.id)
+		order by -(e.priority::integer), e.due_at, e.id limit 1
+	) f on true
+	union all
+	select l.now, l.queue, f.urgency, f.due_at, f.id
+	from level l left join lateral (
+		select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) > l.urgency
+		order by -(e.priority::integer), e.due_at, e.id limit 1
+	) f on true
+	where l.urgency is not null
+), first as materialized (
+	select c.* from level l cross join lateral (
+		select l.now, e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.concurrency_limit from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= l.now
+			and (e.due_at, e.id) >= (l.due_at, l.id)
+			and e.step_types <@ (select $3::text[]) and (e.workspace = '' or e.workspace = (select $2::text))
+		order by e.due_at, e.id limit (select $4::bigint)
+		for update of e skip locked
+	) c
+	where l.urgency is not null
+	order by c.urgency, c.due_at, c.id limit (select $4::bigint)
+), rule as materialized (
+	select exists (select from first) and (not exists (select from courier.system_settings where key = 'job.concurrency_limit')
+		or exists (select from courier.system_settings where (key = 'job.concurrency_limit' or starts_with(key, 'job.concurrency_limit.')) and value::bigint <> 0)
+		or exists (select from first where concurrency_limit > 0)) as limited
+), claimed as (
+	update courier.job_executions e set
+		state = 'running',
+		state_since = first.now,
+		started_at = coalesce(e.started_at, first.now),
+		timeout_started_at = coalesce(e.timeout_started_at, first.now),
+		worker = $1::text,
+		current_step = case when e.first_step_type is not null then 0 end,
+		current_attempt = case when e.first_step_type is not null then 1 end,
+		current_started_at = case when e.first_step_type is not null then first.now end,
+		current_step_type = e.first_step_type,
+		current_step_id = e.first_step_id,
+		first_step_type = null,
+		first_step_id = null,
+		retry_state = case when e.first_step_type is not null then '{"attempts":1}' else e.retry_state end,
+		current_lost_worker = null,
+		lease_token = $6::text::uuid,
+		lease_first_seq = e.last_audit_seq + 1,
+		lease_expires_at = first.now + $5::bigint * interval '1 microsecond',
+		last_audit_seq = e.last_audit_seq + case when e.first_step_type is not null then 2 else 1 end
+	from first
+	where e.id = first.id and not (select limited from rule)
+\if :unsubscribed
+		and not exists (select from courier.subscriptions where not disabled)
+\endif
+	returning e.*, first.state_since as since, first.urgency
+), audit as (
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, worker,
+		started_step, started_attempt, started_step_type, started_step_id)
+	select c.id, c.lease_first_seq, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker,
+		c.current_step, c.current_attempt, c.current_step_type, c.current_step_id
+	from claimed c
+\if :subscribed
+	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
+\endif
+)
+\if :subscribed
+\ir ../delivery/keep_events.inc.sql
+\endif
+select
+\ir ../execution/columns.inc.sql
+	, false, e.lease_first_seq, e.started_at = e.state_since,
+	case when e.timeout_ns > 0 then (extract(epoch from e.state_since - e.timeout_started_at) * 1000000)::bigint else 0 end,
+	e.urgency, false, false, 0::bigint, 0::bigint, false, false,
+	case when e.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
+from claimed e
+union all
+select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
+	0, null, null, null, null, null, null,
+	null, null, null, null, clock_timestamp(), clock_timestamp(), null, null,
+	null, null, false, null, null, 0, '', '', '',
+	null, 0, 0, null, null, null, null,
+	false, 0, false,
+	0,
+	0, rule.limited, false, 0, 0, false, false,
+\if :subscribed
+	null
+\else
+	case when exists (select from courier.subscriptions where not disabled) then 'subscribed' end
+\endif
+from rule where rule.limited
+\if :unsubscribed
+	or exists (select from courier.subscriptions where not disabled)
+\endif

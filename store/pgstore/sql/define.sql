@@ -1,5 +1,0 @@
--- Locks the definition of a name, which it creates if there is none, and
--- returns its id. $1 kind, $2 name.
-insert into courier.job_definitions (kind, name, latest) values ($1::text, $2::text, 0)
-on conflict (kind, name) do update set latest = courier.job_definitions.latest
-returning id

@@ -1,2 +1,0 @@
--- Lets others that save what jobs depend on wait for the transaction. $1 lock.
-select pg_advisory_xact_lock($1::bigint)

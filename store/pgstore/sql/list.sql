@@ -1,7 +1,0 @@
--- The latest versions by name. $1 kind, $2 after which name, $3 at most.
-select d.name, v.version, v.body, v.saved_by, v.saved_at
-from courier.job_definitions d
-join courier.job_definition_versions v on v.definition_id = d.id and v.version = d.latest
-where d.kind = $1::text and d.name > $2::text collate "C"
-order by d.name
-limit $3::bigint

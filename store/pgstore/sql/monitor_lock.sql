@@ -1,2 +1,0 @@
--- Locks a monitor and tells its revision. $1 name.
-select m.revision from courier.monitors m where m.name = $1::text for update

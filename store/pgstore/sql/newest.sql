@@ -1,2 +1,0 @@
--- The latest version of a job. $1 name.
-select latest from courier.job_definitions where kind = 'job' and name = $1::text

@@ -1,2 +1,0 @@
--- The store's now.
-select clock_timestamp()

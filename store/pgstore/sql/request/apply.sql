@@ -1,0 +1,59 @@
+-- Carries out a request on an execution that sql/request/lock.sql has locked, and writes
+-- the audit. $1 execution, $2 its new state (empty: unchanged), $3 the request that its
+-- worker has to carry out (empty: none), $4 who asked, $5 whether it is a resume,
+-- $6 retry_state after a resume, $7 the current step as JSON if it goes back to pending,
+-- $8 now, if an earlier statement has asked for it, $9 whether the execution restarts
+-- without its files, $10 the class of the reason for the audit, $11 the reason.
+with clock as materialized (
+	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
+), before as materialized (
+	select e.id, e.state, e.state_since, e.last_audit_seq, e.current_started_at from courier.job_executions e where e.id = $1::text::uuid
+), after as (
+	update courier.job_executions e set
+		request = case when $2::text = '' then nullif($3::text, '') end,
+		requested_by = case when $2::text = '' and $3::text <> '' then $4::text end,
+		state = case when $2::text = '' then e.state else $2::text end,
+		state_since = case when $2::text = '' then e.state_since else clock.now end,
+		due_at = case when $5::bool then clock.now else e.due_at end,
+		failure = case when not $5::bool then e.failure end,
+		resumed = e.resumed or $5::bool,
+		resumed_from_state = case when $9::bool then null when $5::bool then e.state else e.resumed_from_state end,
+		timeout_started_at = case when not $5::bool then e.timeout_started_at end,
+		retry_state = case when $5::bool then nullif($6::text, '') else e.retry_state end,
+		reclaims = case when $5::bool then 0 else e.reclaims end,
+		attempt = case when $9::bool then e.attempt + 1 else e.attempt end,
+		step = case when $9::bool then 0 else e.step end,
+		loops = case when not $9::bool then e.loops end,
+		workspace = case when $9::bool then '' else e.workspace end,
+		disk_bytes = case when $9::bool then 0 else e.disk_bytes end,
+		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
+		lease_last_seq = case when $2::text <> '' and e.state = 'running' then e.last_audit_seq else e.lease_last_seq end,
+		lease_expires_at = case when $2::text = '' then e.lease_expires_at end,
+		first_step_type = case when $2::text = '' then e.first_step_type end,
+		first_step_id = case when $2::text = '' then e.first_step_id end,
+		current_step = case when $2::text = '' then e.current_step end,
+		current_attempt = case when $2::text = '' then e.current_attempt end,
+		current_started_at = case when $2::text = '' then e.current_started_at end,
+		current_step_id = case when $2::text = '' then e.current_step_id end,
+		current_step_type = case when $2::text = '' then e.current_step_type end,
+		current_iteration = case when $2::text = '' then e.current_iteration end,
+		current_iteration_total = case when $2::text = '' then e.current_iteration_total end,
+		current_lost_worker = case when $2::text = '' then e.current_lost_worker end,
+		last_audit_seq = case when $2::text = '' then e.last_audit_seq when $7::text = '' then e.last_audit_seq + 1 else e.last_audit_seq + 2 end
+	from clock
+	where e.id = $1::text::uuid
+	returning e.*
+), audit as (
+	insert into courier.job_audit_log (execution_id, seq, at, interrupted, state_from, state_to, state_elapsed_us, reason, error, by)
+	select b.id, b.last_audit_seq + 1, clock.now,
+		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
+			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end,
+		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
+		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, '')
+	from clock, before b where $2::text <> ''
+	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
+)
+\ir ../delivery/keep_events.inc.sql
+select
+\ir ../execution/columns.inc.sql
+from after e

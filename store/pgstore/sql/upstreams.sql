@@ -1,2 +1,0 @@
--- How jobs are marked on which others depend. $1 names.
-select d.name, d.upstream from courier.job_definitions d where d.kind = 'job' and d.name = any($1::text[]) and d.latest > 0

@@ -1,0 +1,32 @@
+-- Executions that have been due, or whose lease has been over, for at least
+-- $1 microseconds, in groups that the same workers can take: the first $2 of each queue
+-- and priority, and as many of the running ones. So the cost does not depend on how many
+-- wait.
+with recursive arg as materialized (
+	select clock_timestamp() - $1::bigint * interval '1 microsecond' as before, $2::bigint as most
+), level as (
+	(select e.queue, -(e.priority::integer) as urgency, 1 as n from courier.job_executions e where e.state = 'queued' and e.waits_for is null
+	order by e.queue, -(e.priority::integer), e.due_at, e.id limit 1)
+	union all
+	select f.queue, f.urgency, l.n + 1
+	from level l cross join lateral (
+		select e.queue, -(e.priority::integer) as urgency from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and (e.queue, -(e.priority::integer)) > (l.queue, l.urgency)
+		order by e.queue, -(e.priority::integer), e.due_at, e.id limit 1
+	) f
+	where l.n < 1000
+), due as (
+	select x.* from arg, level l cross join lateral (
+		select e.queue, e.workspace, e.step_types, e.id, e.due_at as since from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= (select before from arg)
+		order by e.due_at, e.id limit (select most from arg)
+	) x
+	limit 20 * (select most from arg)
+), lost as (
+	select e.queue, e.workspace, e.step_types, e.id, e.lease_expires_at as since from courier.job_executions e
+	where e.state = 'running' and e.lease_expires_at <= (select before from arg)
+	limit (select most from arg)
+)
+select x.queue, x.workspace, x.step_types, x.lost, count(*), (array_agg(x.id::text order by x.since, x.id))[1], min(x.since)
+from (select w.*, false as lost from due w union all select l.*, true from lost l) x
+group by x.queue, x.workspace, x.step_types, x.lost

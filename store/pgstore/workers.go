@@ -1,0 +1,87 @@
+package pgstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// workerRegistry says which workers of this process have to be registered with
+// their next claim, in the table workers.
+type workerRegistry struct {
+	mu         sync.Mutex
+	registered map[string]time.Time // when, by name
+	left       atomic.Bool          // the last look found executions that the claim did not take
+}
+
+// due reports whether a worker has to be registered.
+func (r *workerRegistry) due(worker string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.registered[worker]
+	return !ok || time.Since(at) >= store.NotedEvery
+}
+
+// workerRegistered remembers that a claim has registered its worker, if it has, and
+// what it found besides. It returns err.
+func (s *Store) workerRegistered(c *claim, err error) error {
+	if err != nil || !c.register {
+		return err
+	}
+	c.register = false
+	r := &s.registry
+	r.left.Store(c.left || c.skipsClaimed) // a claim that begins ahead does not read all that is running
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.registered == nil {
+		r.registered = make(map[string]time.Time)
+	}
+	r.registered[c.Worker] = time.Now()
+	return nil
+}
+
+var _ store.Roster = (*Store)(nil)
+
+// Workers returns the workers that have claimed within age or hold a lease.
+func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MostWorkers))
+	if err != nil {
+		return nil, failed("read the workers", err)
+	}
+	return list, nil
+}
+
+// Stranded returns the executions that no present worker can take, in groups.
+func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Stranded, error) {
+	workers, err := s.Workers(ctx, age)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/stranded"), micros(age), int64(store.MostSampled))
+	if err != nil {
+		return nil, failed("read the executions that no worker can take", err)
+	}
+	return store.FindStranded(groups, workers), nil
+}
+
+func scanWorker(rows pgx.Rows) (w store.Worker, err error) {
+	err = rows.Scan(&w.Name, &w.Workspace, &w.Queues, &w.StepTypes, &w.SeenAt)
+	w.SeenAt = w.SeenAt.UTC()
+	return w, err
+}
+
+func scanStranded(rows pgx.Rows) (g store.Stranded, err error) {
+	var oldest string
+	err = rows.Scan(&g.Queue, &g.Workspace, &g.StepTypes, &g.Lost, &g.Count, &oldest, &g.Since)
+	g.Oldest, g.Since = courier.ExecutionID(oldest), g.Since.UTC()
+	return g, err
+}
