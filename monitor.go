@@ -2,7 +2,6 @@ package courier
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 )
@@ -342,7 +342,7 @@ type Watcher interface {
 
 // ErrLogin is matched by the errors of listers whose credentials are refused, as
 // those of [Errorf] with it. Repeating can't cure it, and may lock the account.
-var ErrLogin = errors.New("courier: login refused")
+var ErrLogin = failure.ErrLogin
 
 // A MonitorTarget is a directory. Which form a path has, its lister says.
 type MonitorTarget struct {

@@ -88,8 +88,8 @@ func TestFuzzTargets(t *testing.T) {
 		"patterns, remote":          {"sftp ../internal/remote", "FuzzPattern"}, // in one of the two
 		"extraction of zip":         {"file", "FuzzUnzip"},
 		"extraction of tar":         {"file", "FuzzUntar"},
-		"lines of FTP listings":     {"ftp", "FuzzList"},
-		"replies of FTP servers":    {"ftp", "FuzzReply"},
+		"lines of FTP listings":     {"../internal/ftpclient", "FuzzList"},
+		"replies of FTP servers":    {"../internal/ftpclient", "FuzzReply"},
 		"opening OpenPGP messages":  {"pgp", "FuzzDecrypt"},
 		"responses of HTTP servers": {"../internal/safehttp", "FuzzResponse"},
 		"downloads by HTTP":         {"httpreq", "FuzzServer"},

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/courierhq/courier/internal/filesync"
 
@@ -66,17 +67,20 @@ func WriteIn(job *courier.Context, dir, name string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := write(root, rel, rel+".new"+strconv.Itoa(job.Attempt()), v); err != nil {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = Replace(root, rel, rel+".new"+strconv.Itoa(job.Attempt()), text)
+	}
+	if err != nil {
 		return fmt.Errorf("note for later attempts, %s in the workspace: %w", filepath.ToSlash(rel), err)
 	}
 	return nil
 }
 
-func write(root *os.Root, rel, side string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
+// Replace writes the file rel below root, with the directory above it, so that it
+// has either its old content or the new one, and makes it durable. Side is what the
+// file is called meanwhile.
+func Replace(root *os.Root, rel, side string, text []byte) error {
 	dir := filepath.Dir(rel)
 	if err := root.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -95,7 +99,7 @@ func write(root *os.Root, rel, side string, v any) error {
 		return err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(root, dir); err != nil || dir == "." {
+		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
 			return err
 		}
 	}
@@ -127,4 +131,36 @@ func place(job *courier.Context, dir, name string) (*os.Root, string, error) {
 		return nil, "", ErrNoPlace
 	}
 	return job.Root(dir + "/" + name + suffix)
+}
+
+// Each calls f with the text of each note in the directory dir whose name begins
+// with prefix.
+func Each(job *courier.Context, dir, prefix string, f func(text []byte) error) error {
+	if dir == "" {
+		return nil
+	}
+	root, rel, err := job.Root(dir)
+	if err != nil {
+		return err
+	}
+	d, err := root.Open(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	errs := []error{err}
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, suffix) {
+			continue
+		}
+		text, err := root.ReadFile(filepath.Join(rel, name))
+		if err == nil {
+			err = f(text)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

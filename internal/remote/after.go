@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/filesync"
 
 	"github.com/courierhq/courier"
@@ -94,7 +95,7 @@ func (f Uploaded) Sum(ctx context.Context, job *courier.Context, item string) (s
 		return "", fmt.Errorf("local file: %w", err)
 	}
 	if Identify(info) != f.Was && f.Was != (LocalIdentity{}) {
-		return "", fmt.Errorf("local file: %w", ErrChanged)
+		return "", fmt.Errorf("local file: %w", connerr.ErrChanged)
 	}
 	m := &Meter{Job: job, Item: item, Total: info.Size(), Done: info.Size()}
 	return Sum(ctx, src, info.Size(), m.Beat)
@@ -173,15 +174,15 @@ func (a After) local(ctx context.Context, job *courier.Context, f Uploaded, at t
 		if err := job.HoldMoved(f.Local, to); err != nil {
 			return err
 		}
-		if err := MoveLocal(ctx, job, f.Local, to, info); err != nil {
+		if err := moveLocal(ctx, job, f.Local, to, info); err != nil {
 			return err
 		}
 	}
 	return errors.Join(job.Wrote(to), job.Removed(f.Local))
 }
 
-// MoveLocal moves a local file, by copying it where it must.
-func MoveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
+// moveLocal moves a local file, by copying it where it must.
+func moveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
 	if err := job.MkdirAll(path.Dir(to)); err != nil {
 		return err
 	}

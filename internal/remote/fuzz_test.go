@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 )
 
 // FuzzSecret checks what the text of a credential stands for.
@@ -26,7 +27,7 @@ func FuzzSecret(f *testing.F) {
 			return "resolved", nil
 		}})
 		defer job.Close()
-		got, err := Secret(t.Context(), job, "password", text)
+		got, err := connfile.Secret(t.Context(), job, "password", text)
 		switch {
 		case err != nil:
 			if !strings.HasPrefix(text, "secret:") {

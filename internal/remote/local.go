@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/filesync"
 
 	"github.com/courierhq/courier"
@@ -165,7 +166,7 @@ func (q Sources) Open(job *courier.Context, local string) (*os.File, error) {
 			now, err = root.Lstat(rel)
 		}
 		if err == nil && !os.SameFile(open, now) {
-			err = fmt.Errorf("%s has become a link since the pattern found it: %w", safename.Quote(local), ErrChanged)
+			err = fmt.Errorf("%s has become a link since the pattern found it: %w", safename.Quote(local), connerr.ErrChanged)
 		}
 	}
 	if err != nil {
@@ -254,7 +255,7 @@ func Unchanged(f *os.File, before fs.FileInfo) error {
 		return fmt.Errorf("local file: %w", err)
 	}
 	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("local file: %w", ErrChanged)
+		return fmt.Errorf("local file: %w", connerr.ErrChanged)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -16,7 +17,7 @@ func WaitStable(ctx context.Context, job *courier.Context, seconds float64, item
 	left := time.Duration(seconds * float64(time.Second))
 	for ; left > 0; left -= beatEvery {
 		job.Progress(0, -1, item)
-		if err := sleep(ctx, min(left, beatEvery)); err != nil {
+		if err := bandwidth.Sleep(ctx, min(left, beatEvery)); err != nil {
 			return err
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 )
 
 func TestArchiveNames(t *testing.T) {
@@ -42,7 +42,7 @@ func TestDirectories(t *testing.T) {
 // TestReconnecting goes on after losses, so many of them, and after no other
 // errors.
 func TestReconnecting(t *testing.T) {
-	lost, other := &LostError{Err: io.EOF}, errors.New("refused")
+	lost, other := &connerr.LostError{Err: io.EOF}, errors.New("refused")
 	fatal := courier.Permanent(other)
 	for _, test := range []struct {
 		outcomes []error
@@ -58,7 +58,7 @@ func TestReconnecting(t *testing.T) {
 	} {
 		calls := 0
 		job := courier.NewContext(courier.ContextConfig{})
-		err := Reconnecting(t.Context(), job, "partner", IsLost, func() error {
+		err := Reconnecting(t.Context(), job, "partner", connerr.IsLost, func() error {
 			calls++
 			if err := test.outcomes[calls-1]; err != nil {
 				return fmt.Errorf("transfer: %w", err)
@@ -71,71 +71,11 @@ func TestReconnecting(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := Reconnecting(ctx, courier.NewContext(courier.ContextConfig{}), "partner", IsLost, func() error {
+	err := Reconnecting(ctx, courier.NewContext(courier.ContextConfig{}), "partner", connerr.IsLost, func() error {
 		cancel(other)
 		return lost
 	})
 	if err != other {
 		t.Errorf("after the end of the context: %v", err)
-	}
-}
-
-// TestLimiter lets several transfers together have so many bytes per second, in
-// pieces that don't take long.
-func TestLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(10_000)
-		if n := l.Chunk(1 << 20); n != 2500 {
-			t.Errorf("a piece has %d bytes", n)
-		}
-		began := time.Now()
-		err := InParallel(t.Context(), 4, 4, func(ctx context.Context, _ int) error {
-			n, err := io.Copy(io.Discard, l.Reader(ctx, io.LimitReader(zeros{}, 25_000)))
-			if n != 25_000 {
-				t.Errorf("%d bytes", n)
-			}
-			return err
-		})
-		if took := time.Since(began); err != nil || took < 9900*time.Millisecond || took > 10100*time.Millisecond {
-			t.Errorf("100 kB with 10 kB/s took %v, %v", took, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := io.Copy(io.Discard, l.Reader(ctx, zeros{})); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the end of the context: %v", err)
-		}
-	})
-	if NewLimiter(0).Chunk(99) != 99 || NewLimiter(0).Wait(t.Context(), 1<<40) != nil {
-		t.Error("no limit limits")
-	}
-	for rate, ok := range map[int64]bool{0: true, 1024: true, 1023: false, -1: false} {
-		if (CheckRate(rate) == nil) != ok {
-			t.Errorf("bandwidth_limit %d: %v", rate, CheckRate(rate))
-		}
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
-// TestParallelEnds starts nothing after the first error, and ends the rest with
-// a cause.
-func TestParallelEnds(t *testing.T) {
-	bad := errors.New("bad")
-	causes := make(chan error, 2)
-	err := InParallel(t.Context(), 100, 3, func(ctx context.Context, i int) error {
-		switch {
-		case i == 2:
-			return bad
-		case i > 2:
-			t.Errorf("%d was started", i)
-		}
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return ctx.Err()
-	})
-	if err != bad || <-causes != errOther || <-causes != errOther {
-		t.Errorf("%v", err)
 	}
 }

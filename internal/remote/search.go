@@ -103,8 +103,9 @@ type Lister interface {
 	// Resolve asks about those entries of a directory that have Ask set, and
 	// completes them. It keeps Name, Path and Below.
 	Resolve(ctx context.Context, dir string, entries []Entry) error
-	// Fault makes err the failure of listing a directory.
-	Fault(dir string, err error) error
+	// Fault returns err as the failure of an operation, such as "list", on a path.
+	// Nil stays nil, and so does what Fault has returned.
+	Fault(op, path string, err error) error
 }
 
 // An unsafeName is an entry that can't be used, and why.
@@ -147,14 +148,14 @@ func (f *finder) walk(ctx context.Context, below string, depth int) error {
 		dir = Join(f.top, below)
 	}
 	if depth > MaxDepth {
-		return f.l.Fault(dir, courier.Permanent(fmt.Errorf("lies more than %d directories deep; narrow pattern", MaxDepth)))
+		return f.l.Fault("list", dir, courier.Permanent(fmt.Errorf("lies more than %d directories deep; narrow pattern", MaxDepth)))
 	}
 	found, err := f.list(ctx, dir, below)
 	if err == nil {
 		err = f.l.Resolve(ctx, dir, found)
 	}
 	if err != nil {
-		return f.l.Fault(dir, err)
+		return f.l.Fault("list", dir, err)
 	}
 	for _, e := range found {
 		f.add(e)
@@ -253,7 +254,7 @@ func (f *finder) complain() error {
 	const few = 10
 	if f.Unsafe == UnsafeFail {
 		first := f.refused[0]
-		return f.l.Fault(f.top, courier.Permanent(fmt.Errorf("%d entries can't be used, the first is %s: %w; have it renamed, or set on_unsafe_name to %q",
+		return f.l.Fault("list", f.top, courier.Permanent(fmt.Errorf("%d entries can't be used, the first is %s: %w; have it renamed, or set on_unsafe_name to %q",
 			len(f.refused), safename.Quote(first.name), first.reason, UnsafeSkip)))
 	}
 	log := f.job.Log().With("directory", safename.Quote(f.top))

@@ -29,7 +29,7 @@ func (s deepServer) List(_ context.Context, dir string, f func(remote.Entry) err
 
 func (deepServer) Resolve(context.Context, string, []remote.Entry) error { return nil }
 
-func (deepServer) Fault(dir string, err error) error { return fmt.Errorf("%.20q: %w", dir, err) }
+func (deepServer) Fault(_, dir string, err error) error { return fmt.Errorf("%.20q: %w", dir, err) }
 
 // TestPathsCountInAListing has a listing of a megabyte whose paths would have 150:
 // each short name stands for a path of 7,750 bytes.

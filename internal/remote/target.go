@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -32,11 +31,6 @@ type targetNote struct {
 	Local string          `json:"local"`
 	Files []LocalIdentity `json:"files"`
 }
-
-type keptTarget struct{ note targetNote }
-
-// Close does nothing.
-func (*keptTarget) Close() error { return nil }
 
 // Skips reports whether the target is to be left as it is: if_exists is "skip",
 // and a file is there that no attempt of this step has written. Where if_exists
@@ -63,7 +57,11 @@ func (t Target) look(ctx context.Context) (skips bool, own []LocalIdentity, err 
 		return false, nil, fmt.Errorf("local file %s: %w", safename.Quote(t.Local), err)
 	}
 	var n targetNote
-	if _, err := t.read(ctx, &n); err != nil {
+	notes, err := t.notes(ctx)
+	if err == nil {
+		_, err = notes.read(&n)
+	}
+	if err != nil {
 		return false, nil, err
 	}
 	switch now := Identify(info); {
@@ -93,41 +91,18 @@ func (t Target) Commit(ctx context.Context, w interface {
 	if err != nil {
 		return false, err
 	}
-	if err := t.write(ctx, targetNote{t.Local, append(own, Identify(info))}); err != nil {
+	notes, err := t.notes(ctx)
+	if err == nil {
+		err = notes.write(targetNote{t.Local, append(own, Identify(info))})
+	}
+	if err != nil {
 		return false, err
 	}
 	return false, w.Commit()
 }
 
-func (t Target) name() string {
+// notes opens the notes about the target.
+func (t Target) notes(ctx context.Context) (*notebook, error) {
 	sum := sha256.Sum256([]byte(t.Local))
-	return t.Family + "-target-" + hex.EncodeToString(sum[:8])
-}
-
-// kept is where the note is without a workspace.
-func (t Target) kept(ctx context.Context) (*keptTarget, error) {
-	key := fmt.Sprintf("%s-%d-%s", t.name(), t.Job.Step(), courier.FormatIteration(t.Job.Iteration()))
-	return courier.Keep(ctx, t.Job, key, func(context.Context) (*keptTarget, error) { return &keptTarget{}, nil })
-}
-
-func (t Target) read(ctx context.Context, n *targetNote) (bool, error) {
-	if t.Job.NoteDir() != "" {
-		return note.ReadIn(t.Job, t.Job.NoteDir(), t.name(), n)
-	}
-	k, err := t.kept(ctx)
-	if err == nil {
-		*n = k.note
-	}
-	return err == nil, err
-}
-
-func (t Target) write(ctx context.Context, n targetNote) error {
-	if t.Job.NoteDir() != "" {
-		return note.WriteIn(t.Job, t.Job.NoteDir(), t.name(), n)
-	}
-	k, err := t.kept(ctx)
-	if err == nil {
-		k.note = n
-	}
-	return err
+	return openNotes(ctx, t.Job, t.Job.NoteDir(), t.Family+"-target-"+hex.EncodeToString(sum[:8]))
 }

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connfile"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -105,17 +106,6 @@ type Connection struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
 }
 
-// The values of Connection.Security and Connection.CertificatePolicy.
-const (
-	securityExplicit = "explicit"
-	securityImplicit = "implicit"
-	securityNone     = "none"
-
-	policySystem   = "system"
-	policyPinned   = "pinned"
-	policyInsecure = "insecure"
-)
-
 const (
 	defaultPort             = 21
 	defaultImplicitPort     = 990
@@ -134,10 +124,10 @@ func (c Connection) limits() transfer.Limits {
 // withDefaults checks c and fills in the defaults.
 func (c Connection) withDefaults() (Connection, error) {
 	if c.Security == "" {
-		c.Security = securityExplicit
+		c.Security = ftpclient.SecurityExplicit
 	}
 	if c.CertificatePolicy == "" {
-		c.CertificatePolicy = policySystem
+		c.CertificatePolicy = ftpclient.PolicySystem
 	}
 	if c.Username == "" {
 		c.Username = "anonymous"
@@ -165,8 +155,8 @@ func (c Connection) withDefaults() (Connection, error) {
 
 // problem reports the first thing that is wrong with c.
 func (c Connection) problem() error {
-	encrypted := c.Security != securityNone
-	pinned := c.CertificatePolicy == policyPinned
+	encrypted := c.Security != ftpclient.SecurityNone
+	pinned := c.CertificatePolicy == ftpclient.PolicyPinned
 	switch {
 	case c.Host == "":
 		return errors.New("host is missing")
@@ -178,25 +168,25 @@ func (c Connection) problem() error {
 		return fmt.Errorf("max_sessions: %d is out of range; %d at most", c.MaxSessions, maxSessions)
 	case c.ConnectTimeout < 0 || c.OperationTimeout < 0 || c.KeepAlive != nil && *c.KeepAlive < 0:
 		return errors.New("a timeout is negative")
-	case !encrypted && (c.CertificatePolicy != policySystem || c.ClientCertificate != "" || c.ClientKey != "" || c.Authorities != ""):
+	case !encrypted && (c.CertificatePolicy != ftpclient.PolicySystem || c.ClientCertificate != "" || c.ClientKey != "" || c.Authorities != ""):
 		return errors.New(`security is "none", so nothing about certificates can be demanded; correct one or the other`)
 	case pinned != (len(c.PinnedCertificates) > 0):
 		return errors.New(`certificate_policy "pinned" and pinned_certificates belong together; one of them is missing`)
 	case c.ClientKey == "" != (c.ClientCertificate == ""):
 		return errors.New("client_certificate and client_key belong together; one of them is missing")
 	}
-	if err := checkArgument("username", c.Username); err != nil {
+	if err := ftpclient.CheckArgument("username", c.Username); err != nil {
 		return err
 	}
 	return errors.Join(
-		remote.OneOf("security", c.Security, securityExplicit, securityImplicit, securityNone),
-		remote.OneOf("certificate_policy", c.CertificatePolicy, policySystem, policyPinned, policyInsecure),
-		remote.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
-		remote.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
+		connfile.OneOf("security", c.Security, ftpclient.SecurityExplicit, ftpclient.SecurityImplicit, ftpclient.SecurityNone),
+		connfile.OneOf("certificate_policy", c.CertificatePolicy, ftpclient.PolicySystem, ftpclient.PolicyPinned, ftpclient.PolicyInsecure),
+		connfile.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
+		connfile.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
 }
 
 func (c Connection) defaultPort() int {
-	if c.Security == securityImplicit {
+	if c.Security == ftpclient.SecurityImplicit {
 		return defaultImplicitPort
 	}
 	return defaultPort
@@ -217,7 +207,7 @@ func (c Connection) hostname() string { return strings.Trim(c.Host, "[]") }
 // String returns user, host and port.
 func (c Connection) String() string {
 	scheme := "ftps"
-	if c.Security == securityNone {
+	if c.Security == ftpclient.SecurityNone {
 		scheme = "ftp"
 	}
 	return fmt.Sprintf("%s://%s@%s", scheme, c.Username, c.address())
@@ -235,17 +225,6 @@ func (c Connection) check() error {
 	if err != nil {
 		return err
 	}
-	_, err = c.tlsConfig("")
-	return err
-}
-
-// checkArgument reports text that can't be part of a command: it would end the
-// command, and begin another.
-func checkArgument(field, text string) error {
-	for i := range len(text) {
-		if b := text[i]; b < 0x20 || b == 0x7f || b == 0xff {
-			return fmt.Errorf("%s: contains a control character, which no FTP server takes as part of a command", field)
-		}
-	}
-	return nil
+	c.ClientKey = "" // a secret, which is not resolved
+	return c.client().Check()
 }

@@ -315,7 +315,7 @@ func TestLiars(t *testing.T) {
 			}
 			return false
 		}, "has 999 bytes of 1000"},
-		"does not rename": {says("RNTO", "250 renamed\r\n"), "still has its temporary name"},
+		"does not rename": {says("RNTO", "250 renamed\r\n"), "it is still called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -3,7 +3,7 @@ package ftp
 import (
 	"context"
 
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connfile"
 )
 
 // UnmarshalJSON reads the form {"host": "files.example.com", "username":
@@ -21,15 +21,15 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 		KeepAliveSeconds        *float64 `json:"keep_alive_seconds"`
 		OperationTimeoutSeconds float64  `json:"operation_timeout_seconds"`
 	}
-	if err := remote.DecodeStrict(text, &f); err != nil {
+	if err := connfile.DecodeStrict(text, &f); err != nil {
 		return err
 	}
 	*c = Connection(f.plain)
 	c.Password, c.ClientKey = f.Password, f.ClientKey
-	c.ConnectTimeout = remote.Seconds(f.ConnectTimeoutSeconds)
-	c.OperationTimeout = remote.Seconds(f.OperationTimeoutSeconds)
+	c.ConnectTimeout = connfile.Seconds(f.ConnectTimeoutSeconds)
+	c.OperationTimeout = connfile.Seconds(f.OperationTimeoutSeconds)
 	if f.KeepAliveSeconds != nil {
-		c.KeepAlive = new(remote.Seconds(*f.KeepAliveSeconds))
+		c.KeepAlive = new(connfile.Seconds(*f.KeepAliveSeconds))
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ var _ Connections = Map(nil)
 
 // Connection returns the connection called id.
 func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	return remote.Find(m, id)
+	return connfile.Find(m, id)
 }
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
@@ -49,5 +49,5 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 // All that is wrong with a connection by itself is reported here. The server is
 // not asked, and secrets are not resolved.
 func ReadConnections(path string) (Map, error) {
-	return remote.ReadConnections(path, "ftp", func(c Connection, _ []string) error { return c.check() })
+	return connfile.ReadConnections(path, "ftp", func(c Connection, _ []string) error { return c.check() })
 }

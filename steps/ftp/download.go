@@ -2,13 +2,11 @@ package ftp
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Download is the step "ftp.download". It downloads one file, or those files
@@ -61,65 +59,22 @@ var (
 	_ courier.Step[DownloadConfig, DownloadOutput] = Download{}
 	_ courier.Validator[DownloadConfig]            = Download{}
 	_ courier.Cleaner[DownloadConfig]              = Download{}
+	_ courier.Rollbacker[DownloadConfig]           = Download{}
 )
 
-func (cfg DownloadConfig) search() remote.Search {
-	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
-}
-
-func (cfg DownloadConfig) after() remote.After {
-	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
-}
-
-// keeps reports whether the unfinished local file of a remote one of size bytes
-// is kept for another attempt. Of a small one that costs more than it saves.
-func (cfg DownloadConfig) keeps(size int64) bool {
-	if cfg.Resume != nil {
-		return *cfg.Resume
+// shared is cfg without what only FTP has.
+func (cfg DownloadConfig) shared() remote.DownloadConfig {
+	return remote.DownloadConfig{
+		ConnectionID: cfg.ConnectionID, RemotePath: cfg.RemotePath, Pattern: cfg.Pattern, Glob: cfg.Glob, FollowLinks: cfg.FollowLinks,
+		LocalPath: cfg.LocalPath, IfExists: cfg.IfExists, ExpectedSize: cfg.ExpectedSize, IgnoreMissing: cfg.IgnoreMissing,
+		OnUnsafeName: cfg.OnUnsafeName, Resume: cfg.Resume, SkipIfSame: cfg.SkipIfSame, Preserve: cfg.Preserve, Checksum: cfg.Checksum,
+		AfterTransfer: cfg.AfterTransfer, MoveTo: cfg.MoveTo, StableSeconds: cfg.StableSeconds, DoneFile: cfg.DoneFile,
+		BandwidthLimit: cfg.BandwidthLimit, MaxBytes: cfg.MaxBytes,
 	}
-	return size >= remote.WorthKeeping
 }
 
 func (cfg DownloadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check(),
-		cfg.after().Check(), checkPath("move_to", cfg.MoveTo),
-		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
-}
-
-// A remoteFile is a file to download.
-type remoteFile struct {
-	Remote   string    `json:"remote"`
-	Below    string    `json:"below"` // path below the directory that was searched; of a single file its name
-	Local    string    `json:"local"` // as outputs have it
-	Size     int64     `json:"size"`
-	Modified time.Time `json:"modified,omitzero"`
-	Skipped  bool      `json:"skipped,omitempty"` // it was there already and was left as it is
-
-	local string // as the Context takes it
-}
-
-// A downloaded is what is written down before remote files are deleted or
-// moved.
-type downloaded struct {
-	Files    []remoteFile `json:"files"`
-	Unsafe   int          `json:"unsafe"`
-	NotReady int          `json:"not_ready"`
-	At       time.Time    `json:"at"` // when all was downloaded
-
-	RemotePath string `json:"remote_path"`
-	Pattern    string `json:"pattern"`
-	LocalPath  string `json:"local_path"`
-	Attempt    int    `json:"attempt"` // of the execution
-}
-
-// A downloading is one execution of the step.
-type downloading struct {
-	Download
-	job   *courier.Context
-	cfg   DownloadConfig
-	limit *remote.Limiter
-
-	downloaded
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), checkPath("move_to", cfg.MoveTo), cfg.shared().Check())
 }
 
 // Execute downloads the files. An existing local file is replaced when its
@@ -128,57 +83,8 @@ func (d Download) Execute(ctx context.Context, job *courier.Context, cfg Downloa
 	if err := cfg.check(); err != nil {
 		return DownloadOutput{}, err
 	}
-	t := &downloading{Download: d, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
-	known, err := t.recall(ctx)
-	if err == nil && !known {
-		err = t.all(ctx)
-	}
-	if err == nil {
-		err = t.after(ctx)
-	}
-	if err != nil {
-		return DownloadOutput{}, err
-	}
-	return t.output(), nil
-}
-
-// all downloads the files, and writes down which.
-func (t *downloading) all(ctx context.Context) error {
-	err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.find(ctx, s) })
-	if err != nil {
-		return err
-	}
-	err = remote.InParallel(ctx, len(t.Files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
-		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.keeps(t.Files[i].Size), func() error {
-			return more(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
-				return t.fetch(ctx, s, &t.Files[i])
-			})
-		})
-	})
-	if err != nil {
-		return err
-	}
-	return t.note()
-}
-
-func (all downloaded) output() DownloadOutput {
-	out := DownloadOutput{DownloadedFiles: []string{}, SkippedFiles: []string{}, UnsafeCount: all.Unsafe, NotReadyCount: all.NotReady}
-	for _, f := range all.Files {
-		out.DownloadedFiles = append(out.DownloadedFiles, f.Local)
-		if f.Skipped {
-			out.SkippedFiles = append(out.SkippedFiles, f.Local)
-			continue
-		}
-		out.FileCount++
-		out.Size += f.Size
-	}
-	if len(all.Files) == 1 {
-		out.DownloadedFile, out.Modified = all.Files[0].Local, all.Files[0].Modified
-	}
-	if len(all.Files) > 0 && out.FileCount == 0 {
-		out.Skipped, out.Reason = true, transfer.ReasonExists
-	}
-	return out
+	out, err := remote.Download(ctx, parallelAccount(job, d.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
+	return DownloadOutput(out), err
 }
 
 // Validate logs in and checks that the file or directory is there.
@@ -186,19 +92,18 @@ func (d Download) Validate(ctx context.Context, job *courier.Context, cfg Downlo
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	if cfg.LocalPath != "" {
-		if _, err := job.Path(cfg.LocalPath); err != nil {
-			return fmt.Errorf("local_path: %w", err)
-		}
-	}
-	return test(ctx, job, d.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") {
-			return nil
-		}
-		n, err := s.stat(ctx, cfg.RemotePath)
-		if err == nil && n.isDir {
-			return s.checkDirectory(ctx, cfg.RemotePath)
-		}
-		return s.fault("download", cfg.RemotePath, err)
-	})
+	return remote.ValidateDownload(ctx, account(job, d.Connections, cfg.ConnectionID), cfg.shared())
+}
+
+// Cleanup removes the unfinished local files of earlier attempts, except those
+// with which the next goes on. It needs a connection only where a file may have
+// been moved aside on the server.
+func (d Download) Cleanup(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
+	return remote.CleanupDownload(ctx, account(job, d.Connections, cfg.ConnectionID), cfg.shared())
+}
+
+// Rollback is Cleanup. If the execution is cancelled, it removes what resume has
+// kept, too.
+func (d Download) Rollback(ctx context.Context, job *courier.Context, cfg DownloadConfig) error {
+	return remote.RollbackDownload(ctx, account(job, d.Connections, cfg.ConnectionID), cfg.shared())
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -34,23 +35,23 @@ func (e *Error) Unwrap() error { return e.Err }
 // explain adds what to do about a refusal, and marks as permanent what the
 // server will refuse again.
 func explain(err error) error {
-	r, ok := errors.AsType[*replyError](err)
-	if !ok || courier.IsPermanent(err) || r.code < 500 || r.passing() {
+	r, ok := errors.AsType[*ftpclient.ReplyError](err)
+	if !ok || courier.IsPermanent(err) || r.Code < 500 || r.Passing() {
 		return err
 	}
 	text := ""
-	switch r.code {
+	switch r.Code {
 	case 530, 532:
 		text = "the account may not do this, or isn't logged in; ask the server's operator"
 	case 550, 551:
 		text = `check that the path exists, which is taken from the login directory unless it begins with "/", and that the account may do this`
 	case 552:
-		return &remote.Advice{Err: err, Text: "the account's space on the server is used up"} // until somebody tidies up
+		return &connerr.Advice{Err: err, Text: "the account's space on the server is used up"} // until somebody tidies up
 	case 553:
 		text = "the server doesn't allow this name, or the account may not write there"
 	}
 	if text == "" {
 		return courier.Permanent(err)
 	}
-	return courier.Permanent(&remote.Advice{Err: err, Text: text})
+	return courier.Permanent(&connerr.Advice{Err: err, Text: text})
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -49,54 +50,22 @@ func Register(r *courier.Registry, c Connections) {
 	courier.Register(r, "ftp.rename", Rename{c}, options("rename", "Renames or moves a file on an FTP server."))
 }
 
-// stall is the longest time without progress before a step is given up.
-const stall = 60 * time.Second
-
 func options(verb, doc string) *courier.TypeOptions {
-	r := repetitions[verb]
-	return &courier.TypeOptions{
-		Timeout: new(time.Duration(0)), Stall: new(stall), Aliases: []string{"ftps." + verb},
-		Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup,
-	}
-}
-
-// test connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection", and is
-// done once for all steps of an execution, also if it fails.
-func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
-	if job.Unresolved("connection_id") {
-		return nil
-	}
-	return remote.TestOnce(ctx, job, "ftp test:"+id, func(first bool) (passed bool, err error) {
-		passed = !first
-		err = use(ctx, job, c, id, func(s *session) error {
-			if first {
-				if err := s.test(ctx, job); err != nil {
-					return err
-				}
-				passed = true
-			}
-			if f == nil {
-				return nil
-			}
-			return f(s)
-		})
-		return passed, err
-	})
+	return remote.TypeOptions(verb, doc, "ftps."+verb)
 }
 
 // test tells in the log of the step what is known of the server.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
-	if err := s.noop(ctx); err != nil {
+	if err := s.Noop(ctx); err != nil {
 		return s.fault("test", "", err)
 	}
-	facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
+	facts := append(slices.Clip(s.Facts()), "round_trip", time.Since(began))
 	// Listing tests the connections for content too. The account need not be
 	// allowed to.
 	entries := 0
-	_, err := s.each(ctx, ".", false, func(entry) error { entries++; return nil })
-	if refusal, ok := errors.AsType[*replyError](err); ok && refusal.code >= 500 {
+	_, err := s.Conn.List(ctx, ".", false, func(ftpclient.Entry) error { entries++; return nil })
+	if refusal, ok := errors.AsType[*ftpclient.ReplyError](err); ok && refusal.Code >= 500 {
 		facts = append(facts, "entries", "refused")
 	} else if err != nil {
 		return s.fault("test", "", err)

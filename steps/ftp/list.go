@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
+	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 )
@@ -47,7 +50,7 @@ func (cfg ListConfig) search() remote.Search {
 }
 
 func (cfg ListConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute lists the directory. It changes nothing.
@@ -56,9 +59,9 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
+	err := account(job, l.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
 		ready := remote.Readiness{StableSeconds: cfg.StableSeconds}
-		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), lister{s}, cfg.RemotePath)
+		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), s, cfg.RemotePath)
 		out = ListOutput{asFiles(found), len(found), skipped, notReady}
 		return err
 	})
@@ -70,20 +73,29 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	return test(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") {
-			return nil
-		}
-		return s.checkDirectory(ctx, cfg.RemotePath)
-	})
+	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath)
 }
 
-// checkDirectory reports why dir can't be listed. It lists, for that also tests
-// the connections for content.
-func (s *session) checkDirectory(ctx context.Context, dir string) error {
-	_, err := s.each(ctx, dir, false, func(entry) error { return nil })
-	return s.fault("list", dir, err)
+// A File is an entry of a remote directory.
+type File struct {
+	Name        string    `json:"name" doc:"name within its directory"`
+	Path        string    `json:"path" doc:"remote path, for use in other steps"`
+	Size        int64     `json:"size" doc:"bytes"`
+	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it; without MLSD only to the minute or day, and in the server's time zone as if that were UTC"`
+	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
 }
+
+// asFiles gives entries the form in which they are put out.
+func asFiles(entries []remote.Entry) []File {
+	files := make([]File, len(entries))
+	for i, e := range entries {
+		files[i] = File{e.Name, e.Path, e.Size, e.Modified, e.IsDir}
+	}
+	return files
+}
+
+// checkPath reports a remote path that can't be sent.
+func checkPath(field, p string) error { return failure.Permanent(ftpclient.CheckArgument(field, p)) }
 
 // Stat is the step "ftp.stat". It looks at one path.
 type Stat struct {
@@ -118,16 +130,16 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
-		n, err := s.stat(ctx, cfg.RemotePath)
-		if isMissing(err) && cfg.IgnoreMissing {
+	err := account(job, st.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
+		info, err := s.Stat(ctx, cfg.RemotePath)
+		if s.Missing(err) && cfg.IgnoreMissing {
 			return nil
 		}
 		if err != nil {
-			return s.fault("stat", cfg.RemotePath, err)
+			return s.Fault("stat", cfg.RemotePath, err)
 		}
-		out.Exists, out.IsDirectory, out.Size, out.Modified = true, n.isDir, max(0, n.size), n.modified
-		if n.isDir {
+		out.Exists, out.IsDirectory, out.Size, out.Modified = true, info.IsDir(), max(0, info.Size), info.Modified
+		if out.IsDirectory {
 			out.Size = 0 // whatever the server means by it
 		}
 		return nil
@@ -140,5 +152,5 @@ func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfi
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return err
 	}
-	return test(ctx, job, st.Connections, cfg.ConnectionID, nil)
+	return account(job, st.Connections, cfg.ConnectionID).Validate(ctx, nil)
 }

@@ -35,8 +35,8 @@ func (l *Lister) List(ctx context.Context, job *courier.Context, t courier.Monit
 	if err := l.Check(t); err != nil {
 		return got, err
 	}
-	err := use(ctx, job, l.connections, t.Connection, func(s *session) (err error) {
-		got, err = remote.ListTarget(ctx, job, lister{s}, t)
+	err := account(job, l.connections, t.Connection).Use(ctx, func(s remote.Server) (err error) {
+		got, err = remote.ListTarget(ctx, job, s, t)
 		return err
 	})
 	return got, err

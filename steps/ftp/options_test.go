@@ -112,7 +112,7 @@ func TestAfterDownloadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = r.retry(t.Context(), "ftp.download", cfg)
-		wantError(t, err, true, "is no longer what was downloaded, so the remote one is kept")
+		wantError(t, err, true, "an earlier attempt has downloaded it, but it is gone or has changed")
 	})
 }
 

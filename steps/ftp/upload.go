@@ -2,16 +2,10 @@ package ftp
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"path"
-	"strings"
-	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Upload is the step "ftp.upload". It uploads one file, or all that a pattern
@@ -65,127 +59,30 @@ var (
 	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
 	_ courier.Validator[UploadConfig]          = Upload{}
 	_ courier.Cleaner[UploadConfig]            = Upload{}
+	_ courier.Rollbacker[UploadConfig]         = Upload{}
 )
 
-func (cfg UploadConfig) after() remote.After {
-	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+// shared is cfg without what only FTP has.
+func (cfg UploadConfig) shared() remote.UploadConfig {
+	return remote.UploadConfig{
+		ConnectionID: cfg.ConnectionID, LocalPath: cfg.LocalPath, RemotePath: cfg.RemotePath, IfExists: cfg.IfExists, Glob: cfg.Glob,
+		IgnoreMissing: cfg.IgnoreMissing, Resume: cfg.Resume, SkipIfSame: cfg.SkipIfSame, Preserve: cfg.Preserve,
+		Checksum: cfg.Checksum, AfterTransfer: cfg.AfterTransfer, MoveTo: cfg.MoveTo, StableSeconds: cfg.StableSeconds,
+		DoneFile: cfg.DoneFile, BandwidthLimit: cfg.BandwidthLimit,
+	}
 }
 
 func (cfg UploadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.after().Check(),
-		remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
-}
-
-// A localFile is a file to upload.
-type localFile struct {
-	local   string // as the Context takes it
-	below   string // local path below the fixed part of the pattern, with slashes
-	final   string // remote path
-	size    int64
-	was     remote.LocalIdentity
-	skipped bool
-}
-
-// An uploading is one execution of the step.
-type uploading struct {
-	Upload
-	job   *courier.Context
-	cfg   UploadConfig
-	limit *remote.Limiter
-
-	files   []localFile
-	several bool      // local_path is a pattern
-	at      time.Time // when all was uploaded
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.shared().Check())
 }
 
 // Execute uploads the files.
 func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	out := UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}
 	if err := cfg.check(); err != nil {
-		return out, err
+		return UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}, err
 	}
-	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
-	done, err := t.recall(ctx)
-	if err == nil && !done {
-		err = t.find(ctx)
-		if err == nil && len(t.files) == 0 {
-			return out, nil
-		}
-		if err == nil {
-			err = t.all(ctx)
-		}
-		for _, f := range t.files {
-			if err == nil && !f.skipped {
-				err = remote.Produced(job, "ftp", cfg.ConnectionID, f.final)
-			}
-		}
-	}
-	if err == nil && job.StartNumber() > 1 {
-		// Cleanup has done this, but the server may only now have come to the
-		// last requests of an attempt whose connection was lost.
-		err = t.use(ctx, func(s *session) error {
-			return s.removeLeftovers(ctx, job, t.written(), job.StartNumber()-1, false)
-		})
-	}
-	if err == nil {
-		err = cfg.after().Local(ctx, job, t.uploaded(), t.at)
-	}
-	if err != nil {
-		return out, err
-	}
-	out.add(t.files)
-	return out, nil
-}
-
-// use calls f with a session. What the connection gives up has been said.
-func (t *uploading) use(ctx context.Context, f func(*session) error) error {
-	return more(ctx, t.job, t.Connections, t.cfg.ConnectionID, f)
-}
-
-// all uploads the files and what belongs to them, and writes down which.
-func (t *uploading) all(ctx context.Context) error {
-	err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error {
-		if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
-			return err
-		}
-		return s.makeParents(ctx, t.cfg, t.files)
-	})
-	if err != nil {
-		return err
-	}
-	err = remote.InParallel(ctx, len(t.files), t.cfg.ParallelFiles, func(ctx context.Context, i int) error {
-		return reconnecting(ctx, t.job, t.cfg.ConnectionID, t.cfg.Resume, func() error {
-			return t.use(ctx, func(s *session) error {
-				p := putting{job: t.job, cfg: t.cfg, file: &t.files[i], limit: t.limit}
-				return p.run(ctx, s)
-			})
-		})
-	})
-	if err == nil {
-		err = t.companions(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return t.note()
-}
-
-func (out *UploadOutput) add(files []localFile) {
-	for _, f := range files {
-		out.UploadedFiles = append(out.UploadedFiles, f.final)
-		if f.skipped {
-			out.SkippedFiles = append(out.SkippedFiles, f.final)
-			continue
-		}
-		out.FileCount++
-		out.Size += f.size
-	}
-	if len(files) == 1 {
-		out.UploadedFile = files[0].final
-	}
-	if out.FileCount == 0 {
-		out.Skipped, out.Reason = true, transfer.ReasonExists
-	}
+	out, err := remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
+	return UploadOutput(out), err
 }
 
 // Validate logs in and checks that the remote directory is there.
@@ -193,39 +90,23 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	if !job.Unresolved("local_path") {
-		if _, err := job.Path(cfg.LocalPath.String()); err != nil {
-			return fmt.Errorf("local_path: %w", err)
-		}
+	return remote.ValidateUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
+}
+
+// Cleanup removes the unfinished remote files of earlier attempts, except those
+// with which the next goes on.
+func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
 	}
-	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
-		if _, err := job.Path(cfg.MoveTo); err != nil {
-			return fmt.Errorf("move_to: %w", err)
-		}
+	return remote.CleanupUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
+}
+
+// Rollback is Cleanup. If the execution is cancelled, it removes what resume has
+// kept, too.
+func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
 	}
-	return test(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") || cfg.RemotePath == "" {
-			return nil
-		}
-		n, err := s.stat(ctx, cfg.RemotePath)
-		switch {
-		case err == nil && n.isDir:
-			return nil
-		case err == nil && cfg.IfExists == transfer.IfExistsFail:
-			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
-		case err == nil:
-			return nil
-		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):
-			return s.fault("upload to", cfg.RemotePath, err)
-		}
-		dir := path.Dir(cfg.RemotePath)
-		if dir == "." {
-			return nil
-		}
-		n, err = s.stat(ctx, dir)
-		if err == nil && !n.isDir {
-			err = courier.Permanent(errors.New("is not a directory"))
-		}
-		return s.fault("upload to", dir, err)
-	})
+	return remote.RollbackUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
 }

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/sftpclient"
 
 	"golang.org/x/crypto/ssh/agent"
 
-	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -87,7 +88,7 @@ type Connection struct {
 	// controls the network at that time can pretend to be the server for ever.
 	// Every such use is logged as a warning. Nil means that no server is
 	// trusted so.
-	TrustOnFirstUse HostKeyStore `json:"-"`
+	TrustOnFirstUse sftpclient.HostKeyStore `json:"-"`
 	// InsecureIgnoreHostKey accepts any key, so that whoever controls the
 	// network can read and change everything, credentials included. Every use
 	// is logged as a warning.
@@ -144,13 +145,6 @@ const (
 	defaultConnectTimeout   = 30 * time.Second
 	defaultKeepAlive        = 15 * time.Second
 	defaultOperationTimeout = 5 * time.Minute
-
-	// maxChannels is the most that servers commonly open on a connection.
-	maxChannels = 8
-
-	// keepAliveMisses is after how many intervals without a byte a connection
-	// counts as lost.
-	keepAliveMisses = 3
 )
 
 // limits bound what the server may cost.
@@ -177,8 +171,8 @@ func (c Connection) withDefaults() (Connection, error) {
 		return c, errors.New("jump and Dial exclude each other")
 	case c.Passphrase != "" && c.PrivateKey == "":
 		return c, errors.New("passphrase is given, but no private_key that it belongs to")
-	case c.Channels < 0 || c.Channels > maxChannels:
-		return c, fmt.Errorf("channels: %d is out of range; %d at most", c.Channels, maxChannels)
+	case c.Channels < 0 || c.Channels > sftpclient.MaxChannels:
+		return c, fmt.Errorf("channels: %d is out of range; %d at most", c.Channels, sftpclient.MaxChannels)
 	case c.ConnectTimeout < 0 || c.OperationTimeout < 0 || c.KeepAlive != nil && *c.KeepAlive < 0:
 		return c, errors.New("a timeout is negative")
 	}
@@ -227,7 +221,7 @@ var _ Connections = Map(nil)
 
 // Connection returns the connection called id.
 func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	return remote.Find(m, id)
+	return connfile.Find(m, id)
 }
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
@@ -235,7 +229,7 @@ func (m Map) Connection(_ context.Context, id string) (Connection, error) {
 // All that is wrong with a connection by itself is reported here. The server is
 // not asked, and secrets are not resolved.
 func ReadConnections(path string) (Map, error) {
-	return remote.ReadConnections(path, "sftp", Connection.checkAmong)
+	return connfile.ReadConnections(path, "sftp", Connection.checkAmong)
 }
 
 // checkAmong reports what is wrong with c as one of the connections with the
@@ -255,9 +249,5 @@ func (c Connection) check() error {
 	if _, err := c.withDefaults(); err != nil {
 		return err
 	}
-	if _, err := c.Algorithms.resolve(); err != nil {
-		return err
-	}
-	_, err := c.parsePins()
-	return err
+	return sftpclient.Config{Algorithms: sftpclient.Algorithms(c.Algorithms), HostKeys: c.HostKeys}.Check()
 }

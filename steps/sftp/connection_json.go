@@ -1,6 +1,6 @@
 package sftp
 
-import "github.com/courierhq/courier/internal/remote"
+import "github.com/courierhq/courier/internal/connfile"
 
 // UnmarshalJSON reads the form {"host": "files.example.com", "port": 22,
 // "username": "acme", "password": "secret:acme", "host_keys": ["SHA256:..."]}.
@@ -19,15 +19,15 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 		KeepAliveSeconds        *float64 `json:"keep_alive_seconds"`
 		OperationTimeoutSeconds float64  `json:"operation_timeout_seconds"`
 	}
-	if err := remote.DecodeStrict(text, &f); err != nil {
+	if err := connfile.DecodeStrict(text, &f); err != nil {
 		return err
 	}
 	*c = Connection(f.plain)
 	c.Password, c.PrivateKey, c.Passphrase, c.Certificate = f.Password, f.PrivateKey, f.Passphrase, f.Certificate
-	c.ConnectTimeout = remote.Seconds(f.ConnectTimeoutSeconds)
-	c.OperationTimeout = remote.Seconds(f.OperationTimeoutSeconds)
+	c.ConnectTimeout = connfile.Seconds(f.ConnectTimeoutSeconds)
+	c.OperationTimeout = connfile.Seconds(f.OperationTimeoutSeconds)
 	if f.KeepAliveSeconds != nil {
-		c.KeepAlive = new(remote.Seconds(*f.KeepAliveSeconds))
+		c.KeepAlive = new(connfile.Seconds(*f.KeepAliveSeconds))
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // An Error says which operation failed, on which connection.
@@ -35,7 +36,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // explain adds what to do about the refusal of a request, and marks as
 // permanent what the server will refuse again.
 func explain(err error) error {
-	s, ok := errors.AsType[*statusError](err)
+	s, ok := errors.AsType[*sftpclient.StatusError](err)
 	if !ok || courier.IsPermanent(err) {
 		return err
 	}
@@ -45,20 +46,11 @@ func explain(err error) error {
 		text = `check the path, which is taken from the login directory unless it begins with "/"`
 	case errors.Is(s, fs.ErrPermission):
 		text = "the account on the server needs the right to do this; ask the server's operator"
-	case s.code == statusUnsupported, s.code == statusBadMessage, s.code == statusExists:
+	case s.Code == sftpclient.StatusUnsupported, s.Code == sftpclient.StatusBadMessage, s.Code == sftpclient.StatusExists:
 		return courier.Permanent(err)
 	}
 	if text == "" {
 		return err
 	}
-	return courier.Permanent(&remote.Advice{Err: err, Text: text})
+	return courier.Permanent(&connerr.Advice{Err: err, Text: text})
 }
-
-// worded is an error with a text for people.
-type worded struct {
-	text string
-	err  error
-}
-
-func (e *worded) Error() string { return e.text }
-func (e *worded) Unwrap() error { return e.err }

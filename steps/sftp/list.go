@@ -2,10 +2,15 @@ package sftp
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // List is the step "sftp.list". It lists a directory, or what a pattern finds
@@ -45,7 +50,7 @@ func (cfg ListConfig) search() remote.Search {
 }
 
 func (cfg ListConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
 }
 
 // Execute lists the directory. It changes nothing.
@@ -54,9 +59,9 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 	if err := cfg.check(); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
+	err := account(job, l.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
 		ready := remote.Readiness{StableSeconds: cfg.StableSeconds}
-		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), lister{s}, cfg.RemotePath)
+		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), s, cfg.RemotePath)
 		out = ListOutput{asFiles(found), len(found), skipped, notReady}
 		return err
 	})
@@ -68,19 +73,31 @@ func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	return test(ctx, job, l.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") {
-			return nil
-		}
-		return s.checkDirectory(ctx, cfg.RemotePath)
-	})
+	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath)
 }
 
-// checkDirectory reports why dir can't be listed.
-func (s *session) checkDirectory(ctx context.Context, dir string) error {
-	h, err := s.openDirectory(ctx, dir)
-	if err == nil {
-		s.closeHandle(ctx, h)
+// A File is an entry of a remote directory.
+type File struct {
+	Name        string    `json:"name" doc:"name within its directory"`
+	Path        string    `json:"path" doc:"remote path, for use in other steps"`
+	Size        int64     `json:"size" doc:"bytes"`
+	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
+	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
+}
+
+// asFiles gives entries the form in which they are put out.
+func asFiles(entries []remote.Entry) []File {
+	files := make([]File, len(entries))
+	for i, e := range entries {
+		files[i] = File{e.Name, e.Path, e.Size, e.Modified, e.IsDir}
 	}
-	return s.fault("list", dir, err)
+	return files
+}
+
+// checkPath reports a remote path that no server can understand.
+func checkPath(field, p string) error {
+	if strings.ContainsRune(p, 0) {
+		return courier.Permanent(fmt.Errorf("%s: %s contains a NUL character", field, safename.Quote(p)))
+	}
+	return nil
 }

@@ -2,9 +2,6 @@ package sftp
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
@@ -34,78 +31,14 @@ var (
 
 // Execute makes the directory.
 func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return MkdirOutput{}, err
-	}
-	dir := trimSlashes(cfg.RemotePath)
-	err := use(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
-		return s.fault("make directory", dir, s.makeDirectories(ctx, dir))
-	})
+	err := checkPath("remote_path", cfg.RemotePath)
 	if err == nil {
-		err = remote.Produced(job, "sftp", cfg.ConnectionID, dir)
+		err = remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 	}
 	if err != nil {
 		return MkdirOutput{}, err
 	}
-	return MkdirOutput{CreatedDirectory: dir}, nil
-}
-
-// trimSlashes removes slashes at the end that mean nothing.
-func trimSlashes(p string) string {
-	if t := strings.TrimRight(p, "/"); t != "" || p == "" {
-		return t
-	}
-	return "/"
-}
-
-// makeDirectories makes dir and what is missing above it.
-func (s *session) makeDirectories(ctx context.Context, dir string) error {
-	var missing []string // the lowest first
-	for d := dir; ; {
-		a, err := s.stat(ctx, d)
-		if err == nil {
-			if !a.isDir() && a.mode&modeType != 0 {
-				return courier.Permanent(errors.New(notDirectory(d, dir)))
-			}
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		missing = append(missing, d)
-		above, _ := remote.Split(d)
-		if above = trimSlashes(above); above == "." || above == "/" || above == d {
-			break
-		}
-		d = above
-	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := s.makeDirectory(ctx, missing[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func notDirectory(what, wanted string) string {
-	if what == wanted {
-		return "is there, but is not a directory"
-	}
-	return "has a file above it where a directory should be"
-}
-
-// makeDirectory makes one directory. Somebody else may do so at the same time.
-func (s *session) makeDirectory(ctx context.Context, dir string) error {
-	err := s.mkdir(ctx, dir)
-	if !isStatus(err) {
-		return err
-	}
-	if a, e := s.stat(ctx, dir); e == nil && (a.isDir() || a.mode&modeType == 0) {
-		return nil
-	} else if !isStatus(e) && e != nil {
-		return e
-	}
-	return err
+	return MkdirOutput{CreatedDirectory: remote.TrimSlashes(cfg.RemotePath)}, nil
 }
 
 // Validate logs in and checks that no file is in the way.
@@ -113,17 +46,5 @@ func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConf
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return err
 	}
-	return test(ctx, job, m.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") {
-			return nil
-		}
-		a, err := s.stat(ctx, cfg.RemotePath)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err == nil && !a.isDir() && a.mode&modeType != 0:
-			err = courier.Permanent(errors.New("is there, but is not a directory"))
-		}
-		return s.fault("make directory", cfg.RemotePath, err)
-	})
+	return remote.ValidateMkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 }

@@ -90,7 +90,7 @@ func TestOpenSSH(t *testing.T) {
 		}
 	}
 	for _, f := range append(tree(t, r.work), tree(t, s.Dir)...) {
-		if strings.Contains(f, ".courier-tmp") {
+		if strings.Contains(f, ".courier-tmp-") {
 			t.Errorf("%s was left behind", f)
 		}
 	}
@@ -180,7 +180,7 @@ func TestOpenSSHCut(t *testing.T) {
 		t.Error("the content differs")
 	}
 	wantTree(t, r.remote, "up", "y")
-	wantTree(t, r.work, "3/sftp-download.json", "down", "on", "x")
+	wantTree(t, r.work, "3/sftp-download-note.courier-tmp", "down", "on", "x")
 }
 
 // TestOpenSSHCancel cancels transfers, which must end soon.

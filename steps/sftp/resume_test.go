@@ -61,7 +61,7 @@ func TestResumeDownload(t *testing.T) {
 			if r.getLocal("target") != string(content(size)) {
 				t.Errorf("cut after %d bytes: the content differs", n)
 			}
-			wantTree(t, r.work, "3/sftp-download.json", "target")
+			wantTree(t, r.work, "3/sftp-download-note.courier-tmp", "target")
 			var off int64 // all before has been asked for by connections that asked for it to the end
 			again := int64(0)
 			last := int64(-1)
@@ -153,7 +153,7 @@ func TestResumeChanged(t *testing.T) {
 				if r.getLocal(out["downloaded_file"]) != r.get("source") {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.work, "3/2/source", "3/sftp-download.json")
+				wantTree(t, r.work, "3/2/source", "3/sftp-download-note.courier-tmp")
 			})
 		})
 	}

@@ -206,7 +206,7 @@ func TestAfterUpload(t *testing.T) {
 		cfg := object{"local_path": "out/**", "remote_path": "in", "if_exists": "skip", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
 		r.must(r.run(t.Context(), "sftp.upload", cfg))
 		wantTree(t, r.remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b", "in/sub/keep")
-		wantTree(t, r.work, ".notes/3/sftp-upload.json", "out/a", "sent/sub/b")
+		wantTree(t, r.work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
 		sum := sha256.Sum256([]byte("b"))
 		if got := r.get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
 			t.Errorf("sidecar = %q", got)
@@ -217,11 +217,11 @@ func TestAfterUpload(t *testing.T) {
 		if out["file_count"] != 1. || r.get("in/sub/b") != "b" || r.getLocal("out/sub/b") != "new" {
 			t.Errorf("%v", out)
 		}
-		if err := os.Remove(filepath.Join(r.work, ".notes/3/sftp-upload.json")); err != nil {
+		if err := os.Remove(filepath.Join(r.work, ".notes/3/sftp-upload-note.courier-tmp")); err != nil {
 			t.Fatal(err)
 		}
 		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
-		wantTree(t, r.work, ".notes/3/sftp-upload.json", "out/a", "sent/sub/b")
+		wantTree(t, r.work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
 		if r.get("in/sub/b") != "new" {
 			t.Error("the new file was not uploaded")
 		}

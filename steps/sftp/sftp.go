@@ -30,6 +30,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // Register adds the steps of this package to r. They find their connections in
@@ -48,69 +49,25 @@ func Register(r *courier.Registry, c Connections) {
 	courier.Register(r, "sftp.stat", Stat{c}, options("stat", "Looks at a file or directory on an SFTP server."))
 }
 
-// stall is the longest time without progress before a step is given up.
-const stall = 60 * time.Second
-
 func options(verb, doc string) *courier.TypeOptions {
-	r := repetitions[verb]
-	return &courier.TypeOptions{Timeout: new(time.Duration(0)), Stall: new(stall), Doc: doc, RepeatDoc: r.repeat, CleanupDoc: r.cleanup}
-}
-
-// test connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection", and is
-// done once for all steps of an execution, also if it fails.
-func test(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
-	if job.Unresolved("connection_id") {
-		return nil
-	}
-	return remote.TestOnce(ctx, job, "sftp test:"+id, func(first bool) (passed bool, err error) {
-		passed = !first
-		err = use(ctx, job, c, id, func(s *session) error {
-			if first {
-				if err := s.test(ctx, job); err != nil {
-					return err
-				}
-				passed = true
-			}
-			if f == nil {
-				return nil
-			}
-			return f(s)
-		})
-		return passed, err
-	})
+	return remote.TypeOptions(verb, doc)
 }
 
 // test tells in the log of the step what is known of the server.
 func (s *session) test(ctx context.Context, job *courier.Context) error {
 	began := time.Now()
-	if _, err := s.realpath(ctx, "."); err != nil && !isStatus(err) {
+	if _, err := s.Realpath(ctx, "."); err != nil && !sftpclient.IsStatus(err) {
 		return s.fault("test", "", err)
 	}
-	facts := append(slices.Clip(s.facts), "round_trip", time.Since(began))
-	switch entries, err := s.peek(ctx, "."); {
+	facts := append(slices.Clip(s.Facts()), "round_trip", time.Since(began))
+	switch entries, err := s.Peek(ctx, "."); {
 	case err == nil:
 		facts = append(facts, "entries", entries)
-	case isStatus(err): // the account need not be allowed to
+	case sftpclient.IsStatus(err): // the account need not be allowed to
 		facts = append(facts, "entries", "refused")
 	default:
 		return s.fault("test", "", err)
 	}
 	job.Log().With("connection", s.id, "host", s.addr).Info("the connection works", facts...)
 	return nil
-}
-
-// peek counts the first entries of a directory that the server tells in one
-// answer.
-func (s *session) peek(ctx context.Context, dir string) (int, error) {
-	h, err := s.opendir(ctx, dir)
-	if err != nil {
-		return 0, err
-	}
-	defer s.closeHandle(ctx, h)
-	entries, _, err := s.readdir(ctx, h)
-	if status, ok := err.(*statusError); ok && status.code == statusEOF {
-		err = nil
-	}
-	return len(entries), err
 }

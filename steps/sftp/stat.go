@@ -2,13 +2,12 @@ package sftp
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/remote"
 )
 
 // Stat is the step "sftp.stat". It looks at one file or directory, so that a
@@ -46,28 +45,28 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return out, err
 	}
-	err := use(ctx, job, st.Connections, cfg.ConnectionID, func(s *session) error {
-		a, err := s.stat(ctx, cfg.RemotePath)
-		if errors.Is(err, fs.ErrNotExist) && cfg.IgnoreMissing {
+	err := account(job, st.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
+		info, err := s.Stat(ctx, cfg.RemotePath)
+		if s.Missing(err) && cfg.IgnoreMissing {
 			return nil
 		}
 		if err == nil {
-			err = out.describe(a)
+			err = out.describe(info)
 		}
-		return s.fault("look at", cfg.RemotePath, err)
+		return s.Fault("look at", cfg.RemotePath, err)
 	})
 	return out, err
 }
 
-func (out *StatOutput) describe(a attrs) error {
-	out.Exists, out.Modified, out.IsDirectory = true, a.modified(), a.isDir()
-	if a.flags&attrPermissions != 0 {
-		out.Mode = fmt.Sprintf("%04o", a.mode&0o7777)
+func (out *StatOutput) describe(info remote.Info) error {
+	out.Exists, out.Modified, out.IsDirectory = true, info.Modified, info.IsDir()
+	if info.HasMode {
+		out.Mode = fmt.Sprintf("%04o", uint32(info.Mode))
 	}
 	if out.IsDirectory {
 		return nil
 	}
-	size, err := a.fileSize()
+	size, err := info.FileSize()
 	if err != nil {
 		return courier.Permanent(err)
 	}
@@ -80,5 +79,5 @@ func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfi
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return err
 	}
-	return test(ctx, job, st.Connections, cfg.ConnectionID, nil)
+	return account(job, st.Connections, cfg.ConnectionID).Validate(ctx, nil)
 }

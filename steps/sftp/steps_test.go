@@ -92,7 +92,7 @@ func TestSizes(t *testing.T) {
 					}
 				}
 				wantTree(t, r.remote, "x")
-				wantTree(t, r.work, "3/sftp-download.json", "x", "y") // what a repetition need not download
+				wantTree(t, r.work, "3/sftp-download-note.courier-tmp", "x", "y") // what a repetition need not download
 			})
 		})
 	}

@@ -1,17 +1,10 @@
 package sftp
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"slices"
-	"strings"
 	"sync"
 
-	"golang.org/x/crypto/ssh"
+	"github.com/courierhq/courier/internal/sftpclient"
 )
 
 // A HostKeyStore keeps the host keys of servers that are trusted on first use;
@@ -26,45 +19,6 @@ type HostKeyStore interface {
 	// TrustHostKey adds a key, such as "ssh-ed25519 AAAA...", of a server that
 	// was not known. If another key has been added meanwhile, it must fail.
 	TrustHostKey(ctx context.Context, addr, key string) error
-}
-
-// recall adds what the store knows of the server, or finds that this is the
-// first use.
-func (h *hostKeyCheck) recall(ctx context.Context, store HostKeyStore) error {
-	if store == nil {
-		return nil
-	}
-	texts, err := store.HostKeys(ctx, h.addr)
-	if err != nil {
-		return fmt.Errorf("trusted host keys: %w", err)
-	}
-	keys, err := parseHostKeys("trusted host keys", texts)
-	if err != nil {
-		return err
-	}
-	good := func(k hostKey) bool { return k.mark != markRevoked }
-	if slices.ContainsFunc(h.pins, good) || slices.ContainsFunc(h.known, good) {
-		keys = slices.DeleteFunc(keys, good)
-	} else {
-		h.store, h.first = store, !slices.ContainsFunc(keys, good)
-	}
-	h.pins = append(h.pins, keys...)
-	return nil
-}
-
-// remember puts the key of a server that was not known into the store.
-func (h *hostKeyCheck) remember(ctx context.Context) error {
-	if !h.first || h.last == nil {
-		return nil
-	}
-	key := h.last
-	if cert, ok := key.(*ssh.Certificate); ok {
-		key = cert.Key
-	}
-	if err := h.store.TrustHostKey(ctx, h.addr, string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(key)))); err != nil {
-		return fmt.Errorf("the server's host key, trusted on first use, can't be kept: %w", err)
-	}
-	return nil
 }
 
 // A HostKeyFile is a [HostKeyStore] in a file in the form of OpenSSH's
@@ -83,70 +37,12 @@ var _ HostKeyStore = (*HostKeyFile)(nil)
 func (f *HostKeyFile) HostKeys(_ context.Context, addr string) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.keys(addr)
-}
-
-func (f *HostKeyFile) keys(addr string) ([]string, error) {
-	file, err := readKnownHosts(f.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	keys, alone, err := file.keys(addr)
-	if err != nil {
-		return nil, err
-	}
-	var texts []string
-	add := func(k hostKey) {
-		text := strings.TrimLeft(k.mark+" "+string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(k.key))), " ")
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	for _, k := range keys {
-		add(k)
-	}
-	for _, k := range alone {
-		if k.mark == markRevoked {
-			add(k)
-		}
-	}
-	return texts, nil
+	return sftpclient.HostKeysIn(f.Path, addr)
 }
 
 // TrustHostKey adds a line to the file, and makes it durable.
 func (f *HostKeyFile) TrustHostKey(_ context.Context, addr, key string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	there, err := f.keys(addr)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(there, key) {
-		return nil
-	}
-	if slices.Contains(there, markRevoked+" "+key) {
-		return fmt.Errorf("%s has the key of %s as revoked by now", f.Path, addr)
-	}
-	if slices.ContainsFunc(there, func(k string) bool { return !strings.HasPrefix(k, markRevoked) }) {
-		return fmt.Errorf("%s has another key of %s by now", f.Path, addr)
-	}
-	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
-	if err != nil {
-		return err
-	}
-	line := knownName(addr) + " " + string(ssh.MarshalAuthorizedKey(public))
-	if text, err := os.ReadFile(f.Path); err == nil && len(text) > 0 && text[len(text)-1] != '\n' {
-		line = "\n" + line // the last line has no end
-	}
-	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(line)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
+	return sftpclient.TrustHostKeyIn(f.Path, addr, key)
 }

@@ -2,16 +2,10 @@ package sftp
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -67,145 +61,17 @@ var (
 	_ courier.Rollbacker[UploadConfig]         = Upload{}
 )
 
-func (cfg UploadConfig) after() remote.After {
-	return remote.After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
-}
-
 func (cfg UploadConfig) check() error {
-	return remote.Permanent(checkPath("remote_path", cfg.RemotePath),
-		cfg.after().Check(), remote.CheckDoneFile(cfg.DoneFile), remote.CheckRate(cfg.BandwidthLimit))
-}
-
-// A localFile is a file to upload.
-type localFile struct {
-	local   string // as the Context takes it
-	below   string // local path below the fixed part of the pattern, with slashes
-	final   string // remote path
-	size    int64
-	was     remote.LocalIdentity
-	skipped bool
-	done    bool // this attempt has uploaded it
-}
-
-// An uploading is one execution of the step.
-type uploading struct {
-	Upload
-	job   *courier.Context
-	cfg   UploadConfig
-	limit *remote.Limiter
-
-	files   []localFile
-	several bool      // local_path is a pattern
-	at      time.Time // when all was uploaded
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.UploadConfig(cfg).Check())
 }
 
 // Execute uploads the files.
 func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	out := UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}
 	if err := cfg.check(); err != nil {
-		return out, err
+		return UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}, err
 	}
-	t := &uploading{Upload: u, job: job, cfg: cfg, limit: remote.NewLimiter(cfg.BandwidthLimit)}
-	done, err := t.recall(ctx)
-	if err == nil && !done {
-		err = t.find(ctx)
-		if err == nil && len(t.files) == 0 {
-			return out, nil
-		}
-		if err == nil {
-			err = t.all(ctx)
-		}
-		for _, f := range t.files {
-			if err == nil && !f.skipped {
-				err = remote.Produced(job, "sftp", cfg.ConnectionID, f.final)
-			}
-		}
-	}
-	if err == nil && job.StartNumber() > 1 {
-		// Cleanup has done this, but the server may only now have come to the
-		// last requests of an attempt whose connection was lost.
-		err = use(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-			return s.removeLeftovers(ctx, job, t.written(), job.StartNumber()-1)
-		})
-	}
-	if err == nil && cfg.AfterTransfer != remote.AfterKeep {
-		err = cfg.after().Local(ctx, job, t.uploaded(), t.at)
-	}
-	if err != nil {
-		return out, err
-	}
-	out.add(t.files)
-	return out, nil
-}
-
-// all uploads the files, and goes on where it was when the connection was lost,
-// if that is wanted.
-func (t *uploading) all(ctx context.Context) error {
-	f := func() error {
-		err := use(ctx, t.job, t.Connections, t.cfg.ConnectionID, func(s *session) error { return t.run(ctx, s) })
-		if err == nil {
-			err = t.companions(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		return t.note(ctx)
-	}
-	if !t.cfg.Resume {
-		return f()
-	}
-	return remote.Reconnecting(ctx, t.job, t.cfg.ConnectionID, isLost, f)
-}
-
-func (t *uploading) run(ctx context.Context, s *session) error {
-	var total int64
-	for _, f := range t.files {
-		total += f.size
-	}
-	defer s.prepare(ctx, total, len(t.files))()
-	if err := s.setTargets(ctx, t.cfg, t.files, t.several); err != nil {
-		return err
-	}
-	if err := s.makeParents(ctx, t.cfg, t.files); err != nil {
-		return err
-	}
-	clients := s.clients(ctx, total, len(t.files))
-	put := func(ctx context.Context, i int) error {
-		if t.files[i].done {
-			return nil
-		}
-		p := putting{connections: t.Connections, job: t.job, cfg: t.cfg, file: &t.files[i], client: clients[i%len(clients)], limit: t.limit}
-		err := p.run(ctx, s)
-		t.files[i].done = err == nil
-		return err
-	}
-	small := slices.IndexFunc(t.files, func(f localFile) bool { return f.size <= smallFile })
-	if n := len(t.files); n >= worthLanes && small >= 0 {
-		// How long one takes to become durable tells how to go on.
-		if err := put(ctx, small); err != nil {
-			return err
-		}
-		clients = s.clientsForFiles(ctx, clients, n)
-	}
-	return eachFile(ctx, len(t.files), func(i int) int64 { return t.files[i].size }, put)
-}
-
-func (out *UploadOutput) add(files []localFile) {
-	for _, f := range files {
-		out.UploadedFiles = append(out.UploadedFiles, f.final)
-		if f.skipped {
-			out.SkippedFiles = append(out.SkippedFiles, f.final)
-			continue
-		}
-		out.FileCount++
-		out.Size += f.size
-	}
-	if len(files) == 1 {
-		out.UploadedFile = files[0].final
-	}
-	if out.FileCount == 0 {
-		out.Skipped, out.Reason = true, transfer.ReasonExists
-	}
+	out, err := remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
+	return UploadOutput(out), err
 }
 
 // Validate logs in and checks that the remote directory is there.
@@ -213,36 +79,23 @@ func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadCo
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	if !job.Unresolved("local_path") {
-		if _, err := job.Path(cfg.LocalPath.String()); err != nil {
-			return fmt.Errorf("local_path: %w", err)
-		}
+	return remote.ValidateUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
+}
+
+// Cleanup removes the unfinished remote files of earlier attempts, other than those
+// that resume keeps.
+func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
 	}
-	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
-		if _, err := job.Path(cfg.MoveTo); err != nil {
-			return fmt.Errorf("move_to: %w", err)
-		}
+	return remote.CleanupUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
+}
+
+// Rollback is Cleanup. If the execution is cancelled, it removes what
+// resume has kept, too.
+func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
 	}
-	return test(ctx, job, u.Connections, cfg.ConnectionID, func(s *session) error {
-		if job.Unresolved("remote_path") || cfg.RemotePath == "" {
-			return nil
-		}
-		a, err := s.stat(ctx, cfg.RemotePath)
-		switch {
-		case err == nil && a.isDir():
-			return nil
-		case err == nil && cfg.IfExists == transfer.IfExistsFail:
-			return s.fault("upload to", cfg.RemotePath, transfer.ErrExists(""))
-		case err == nil:
-			return nil
-		case !errors.Is(err, fs.ErrNotExist) || strings.HasSuffix(cfg.RemotePath, "/"):
-			return s.fault("upload to", cfg.RemotePath, err)
-		}
-		dir, _ := remote.Split(cfg.RemotePath)
-		a, err = s.stat(ctx, dir)
-		if err == nil && !a.isDir() {
-			err = courier.Permanent(errors.New("is not a directory"))
-		}
-		return s.fault("upload to", dir, err)
-	})
+	return remote.RollbackUpload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }

@@ -1,0 +1,182 @@
+// Package connfile reads the connections of step types from JSON, strictly, and says
+// what is wrong with their fields.
+package connfile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/nearest"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// Seconds returns n seconds. It keeps the sign of n, however small or large it is, since 0 means
+// something else.
+func Seconds(n float64) time.Duration {
+	const limit = 1 << 62
+	d := time.Duration(max(-limit, min(n*float64(time.Second), limit)))
+	switch {
+	case n > 0:
+		return max(d, 1)
+	case n < 0:
+		return min(d, -1)
+	}
+	return 0
+}
+
+// DecodeStrict decodes JSON into the struct to which v points, and refuses
+// unknown names. What an embedded struct called plain holds counts as v's own.
+func DecodeStrict(text []byte, v any) error {
+	if !utf8.Valid(text) {
+		return errUTF8
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == nil {
+		return nil
+	}
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
+		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(t.Field, "plain."), jsonKind(t.Type), t.Value)
+	}
+	message := strings.TrimPrefix(err.Error(), "json: ")
+	if quoted, ok := strings.CutPrefix(message, "unknown field "); ok {
+		if name, err := strconv.Unquote(quoted); err == nil {
+			names := jsonNames(reflect.TypeOf(v).Elem())
+			slices.Sort(names)
+			names = slices.Compact(names) // a struct in v may have names of v too
+			return fmt.Errorf("unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
+		}
+	}
+	return errors.New(message)
+}
+
+// errUTF8 is about text in which package json would replace characters, such as
+// those of a password.
+var errUTF8 = errors.New("is not valid UTF-8; save the file in that form")
+
+// jsonKind is how a message calls what JSON must have for a type.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
+}
+
+// jsonNames lists the names that a struct and those in it have in JSON.
+func jsonNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		name := f.Tag.Get("json")
+		if name == "-" {
+			continue
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			names = append(names, jsonNames(f.Type)...)
+		}
+	}
+	return names
+}
+
+// Find returns the connection called id. If there is none, the error matches
+// [courier.ErrNotFound].
+func Find[C any](connections map[string]C, id string) (C, error) {
+	c, ok := connections[id]
+	if !ok {
+		return c, &unknownConnection{fmt.Sprintf("no such connection; %s", nearest.DidYouMean(id, slices.Sorted(maps.Keys(connections))))}
+	}
+	return c, nil
+}
+
+// unknownConnection matches [courier.ErrNotFound] without repeating its text.
+type unknownConnection struct{ text string }
+
+func (e *unknownConnection) Error() string        { return e.text }
+func (e *unknownConnection) Is(target error) bool { return target == courier.ErrNotFound }
+
+// ReadConnections reads a JSON file that maps ids to connections. Kind is what
+// errors call them, such as "sftp". Check tells what is wrong with one of them;
+// ids are all that there are, in order.
+func ReadConnections[C any](path, kind string, check func(c C, ids []string) error) (map[string]C, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s connections: %w", kind, err)
+	}
+	m, err := ParseConnections(text, check)
+	if err != nil {
+		return nil, fmt.Errorf("%s connections: %s: %w", kind, path, err)
+	}
+	return m, nil
+}
+
+// ParseConnections is ReadConnections for the content of such a file.
+func ParseConnections[C any](text []byte, check func(c C, ids []string) error) (map[string]C, error) {
+	if !utf8.Valid(text) {
+		return nil, errUTF8
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("must be a JSON object that maps ids to connections: %w", err)
+	}
+	ids := slices.Sorted(maps.Keys(raw))
+	m := make(map[string]C, len(raw))
+	var errs []error
+	for _, id := range ids {
+		var c C
+		err := json.Unmarshal(raw[id], &c)
+		if err == nil {
+			err = check(c, ids)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("connection %q: %w", id, err))
+		}
+		m[id] = c
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return m, nil
+}
+
+// Secret returns what the text of a credential stands for: the secret that
+// "secret:NAME" names, and otherwise the text itself, without the dollar sign of
+// "$secret:". The job's Redact knows it from now on. Errors begin with the name
+// of the field.
+func Secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
+	name, ok := strings.CutPrefix(text, "secret:")
+	if !ok {
+		if strings.HasPrefix(text, "$secret:") {
+			text = text[1:]
+		}
+		job.AddSecret(field, text)
+		return text, nil
+	}
+	value, err := job.Secret(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	return value, nil
+}

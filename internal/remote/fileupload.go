@@ -1,0 +1,273 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// A fileUpload is the upload of one file.
+type fileUpload struct {
+	*uploading
+	file *localFile
+
+	src   *os.File
+	meter *Meter
+	side  string      // remote path until the file is complete
+	part  *uploadPart // of resume; nil without
+}
+
+func (p *fileUpload) run(ctx context.Context, s Server) error {
+	src, err := p.cfg.sources().Open(p.Job, p.file.local)
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	defer src.Close()
+	before, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	p.src, p.file.size, p.file.was = src, before.Size(), Identify(before)
+	ctx, guard := s.Traits().Limits.Slowed(p.cfg.BandwidthLimit).Guard(ctx)
+	defer guard.End()
+	p.meter = &Meter{Job: p.Job, Item: p.file.final, Total: p.file.size, Guard: guard}
+	dir, name := Split(p.file.final)
+	p.side = Join(dir, p.Job.SideName(name))
+	if done, err := p.consult(ctx, s, before); done || err != nil {
+		return s.Fault("upload", p.file.final, err)
+	}
+	if p.cfg.Resume && p.Job.StepDir() != "" {
+		if p.part, err = p.openPart(ctx, s); err != nil {
+			return s.Fault("upload", p.file.final, err)
+		}
+		p.side = p.part.note.Part
+	}
+	err = p.complete(ctx, s, before)
+	if p.part != nil && err != nil && isWorthKeeping(err) {
+		err = errors.Join(err, p.part.keep())
+	} else if err != nil || p.file.skipped {
+		err = errors.Join(err, p.part.forget())
+		p.discard(ctx, s)
+	}
+	if err != nil {
+		return s.Fault("upload", p.file.final, err)
+	}
+	p.meter.Finish()
+	return nil
+}
+
+// complete writes the side file, checks it, and gives it its final name.
+func (p *fileUpload) complete(ctx context.Context, s Server, before fs.FileInfo) error {
+	err := p.write(ctx, s)
+	if err == nil {
+		err = Unchanged(p.src, before)
+	}
+	if err == nil && p.cfg.Checksum == ChecksumReadBack {
+		err = p.readBack(ctx, s)
+	}
+	if err == nil {
+		err = p.preserve(ctx, s, before)
+	}
+	if err != nil {
+		return err
+	}
+	r := renaming{account: p.Account, from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file"}
+	err = r.run(ctx, s)
+	p.file.skipped = r.skipped
+	return err
+}
+
+// smallest is up to how many bytes a file that replaces another is sent without a
+// look at that: what can't be replaced shows when it is renamed.
+const smallest = 32 << 10
+
+// consult looks at what has the final name, and decides whether there is
+// nothing to do.
+func (p *fileUpload) consult(ctx context.Context, s Server, local fs.FileInfo) (done bool, err error) {
+	overwrite := p.cfg.IfExists == transfer.IfExistsOverwrite
+	if overwrite && !p.cfg.SkipIfSame && s.Traits().Replaces && p.file.size <= smallest {
+		return false, nil
+	}
+	there, err := s.Stat(ctx, p.file.final)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case errors.Is(err, fs.ErrPermission) && overwrite:
+		return false, nil // perhaps files may only be written here
+	case err != nil:
+		return false, err
+	case there.IsDir():
+		return false, courier.Permanent(errors.New("is a directory"))
+	case p.cfg.SkipIfSame && there.MayBeFile() && there.Size == local.Size() &&
+		!there.Modified.IsZero() && there.Modified.Unix() == local.ModTime().Unix():
+		return true, nil
+	case overwrite:
+		return false, nil
+	}
+	if p.Job.Repeated() {
+		// An earlier start may have finished without anybody getting to know.
+		// Nothing but the content tells.
+		if same, err := p.sameContent(ctx, s, p.file.final, there); same || err != nil {
+			return same, err
+		}
+	}
+	if p.cfg.IfExists == transfer.IfExistsSkip {
+		p.file.skipped = true
+		return true, nil
+	}
+	return false, transfer.ErrExists("")
+}
+
+// sameContent reports whether a remote file has the content of the local one.
+func (p *fileUpload) sameContent(ctx context.Context, s Server, path string, there Info) (bool, error) {
+	if !there.MayBeFile() || there.Size >= 0 && there.Size != p.file.size {
+		return false, nil
+	}
+	return s.Same(ctx, path, p.src, p.file.size, p.meter.Compared)
+}
+
+// write writes the side file, and makes sure that the server has all of it. If
+// going on with what an earlier attempt left leads to something else, because
+// the server was still writing that, it begins anew.
+func (p *fileUpload) write(ctx context.Context, s Server) error {
+	w := Storing{Path: p.side, Content: p.src, Size: p.file.size, Limit: p.limit, Meter: p.meter}
+	if p.part != nil {
+		var err error
+		if w.From, err = s.ResumeAt(ctx, w, p.part.note.Acked); err != nil {
+			return err
+		}
+	}
+	acked, err := s.Store(ctx, w)
+	if w.From > 0 && errors.Is(err, ErrOtherContent) {
+		if err := removeGone(ctx, s, p.side); err != nil {
+			return err
+		}
+		w.From = 0
+		acked, err = s.Store(ctx, w)
+	}
+	p.part.reached(acked)
+	return err
+}
+
+// readBack compares what the server has with what was sent.
+func (p *fileUpload) readBack(ctx context.Context, s Server) error {
+	there, err := s.Stat(ctx, p.side)
+	if err != nil {
+		return err
+	}
+	same, err := p.sameContent(ctx, s, p.side, there)
+	if err == nil && !same {
+		err = fmt.Errorf("the server has other content than was sent, although it confirmed all of it: %w", ErrOtherContent)
+	}
+	return err
+}
+
+// preserve gives the side file the time and the mode of the local one. A server
+// that refuses has its way.
+func (p *fileUpload) preserve(ctx context.Context, s Server, local fs.FileInfo) error {
+	if !Times(p.cfg.Preserve) && !Modes(p.cfg.Preserve) {
+		return nil
+	}
+	err := s.Preserve(ctx, p.side, local, Times(p.cfg.Preserve), Modes(p.cfg.Preserve))
+	if err != nil && s.Refused(err) {
+		p.Job.Log().Warn("the server doesn't set times or modes of a file", "connection", p.ID, "file", p.file.final, "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// tidyTimeout is how long removing a side file may take after the end of a step.
+const tidyTimeout = 5 * time.Second
+
+// discard removes the side file where that is still possible. Otherwise the clean-up
+// will.
+func (p *fileUpload) discard(ctx context.Context, s Server) {
+	if s.Cause() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+	defer cancel()
+	s.Remove(ctx, p.side)
+}
+
+// An uploadPart is what an interrupted upload of one file has left on the
+// server, for a later attempt to go on with.
+type uploadPart struct {
+	notes *notebook
+	note  uploadPartNote
+}
+
+// An uploadPartNote is noted down before the part is made.
+type uploadPartNote struct {
+	Server string        `json:"server"` // "host:port"
+	Final  string        `json:"final"`
+	Part   string        `json:"part"` // remote path
+	Was    LocalIdentity `json:"was"`  // of the source; zero if the part is of no use
+	Acked  int64         `json:"acked"`
+}
+
+const partNotes = "part-"
+
+// openPart reads what is noted down of the file. A part of another source is
+// removed.
+func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error) {
+	notes, err := p.notes(ctx, fmt.Sprintf("%s%08x", partNotes, crc32.ChecksumIEEE([]byte(p.file.final))))
+	if err != nil {
+		return nil, err
+	}
+	u := &uploadPart{notes: notes}
+	found, err := notes.read(&u.note)
+	if err != nil {
+		return nil, err
+	}
+	if found && u.note.Server == s.Traits().Addr && u.note.Final == p.file.final && u.note.Was == p.file.was {
+		return u, nil
+	}
+	if found && u.note.Part != "" {
+		if err := s.Remove(ctx, u.note.Part); err != nil && !s.Refused(err) {
+			return nil, err
+		}
+	}
+	dir, name := Split(p.file.final)
+	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.was.Size, p.file.was.Modified)) >> 4
+	part := strings.TrimSuffix(partName(p.Job, name), partSuffix)
+	u.note = uploadPartNote{Server: s.Traits().Addr, Final: p.file.final, Part: Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.was}
+	if err := s.Remove(ctx, u.note.Part); err != nil && !s.Refused(err) {
+		return nil, err
+	}
+	return u, notes.write(u.note)
+}
+
+// reached says how much of the file the server has confirmed.
+func (u *uploadPart) reached(acked int64) {
+	if u != nil {
+		u.note.Acked = acked
+	}
+}
+
+// keep notes down how far the part has got.
+func (u *uploadPart) keep() error { return u.notes.write(u.note) }
+
+// forget notes down that the part is of no use.
+func (u *uploadPart) forget() error {
+	if u == nil {
+		return nil
+	}
+	u.note.Was = LocalIdentity{Size: -1, Modified: -1}
+	return u.notes.write(u.note)
+}
+
+// isWorthKeeping reports whether what is on the server may be gone on with
+// after err.
+func isWorthKeeping(err error) bool {
+	return !courier.IsPermanent(err) && !errors.Is(err, connerr.ErrChanged) && !errors.Is(err, ErrOtherContent)
+}

@@ -1,0 +1,234 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/note"
+)
+
+// The names of what resume keeps: the part of a file that is there, and
+// what is known of the source.
+const (
+	partSuffix = ".part"
+	noteSuffix = ".note"
+)
+
+// partName is the name of the part of a file called base that attempts of this
+// step hand on to each other.
+func partName(job *courier.Context, base string) string {
+	side := job.SideName(base)
+	return side[:strings.LastIndexByte(side, '-')] + partSuffix
+}
+
+// A Destination is a local file under construction.
+type Destination interface {
+	io.Writer
+	io.ReaderAt
+	// Stat describes the file as it is under construction.
+	Stat() (fs.FileInfo, error)
+	// Chmod sets its mode.
+	Chmod(mode fs.FileMode) error
+	// Commit makes the content durable, and gives the file its final name.
+	Commit() error
+	// Close discards the file, or keeps it for the next attempt, unless it was
+	// committed.
+	Close() error
+}
+
+var (
+	_ Destination = (*courier.PendingFile)(nil)
+	_ Destination = (*partial)(nil)
+)
+
+// A partial is a local file under construction that a later attempt can go on
+// with. Beside it is a note about the source to which it belongs.
+type partial struct {
+	*os.File
+	job   *courier.Context
+	root  *os.Root
+	name  string // final, as the Context takes it
+	rel   string // final, below root
+	part  string // present, below root
+	start int64  // bytes that an earlier attempt has left
+	done  bool
+}
+
+// A partNote says what a part is a part of.
+type partNote struct {
+	Server string   `json:"server"`
+	Remote string   `json:"remote"`
+	Was    Identity `json:"was"`
+	Boot   string   `json:"boot"` // the run of the system in which the part was written
+}
+
+// openPartial goes on with what an earlier attempt has left of the file called
+// name, if that belongs to the source that n describes, or begins anew. With proof,
+// n must prove it alone: it has a time, and the system has not ended since.
+func openPartial(job *courier.Context, name string, n partNote, proof bool) (*partial, error) {
+	if err := job.MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
+		return nil, err
+	}
+	root, rel, err := job.Root(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, base := filepath.Split(rel)
+	p := &partial{job: job, root: root, name: name, rel: rel, part: dir + partName(job, base)}
+	if err := p.adopt(name); err != nil {
+		return nil, err
+	}
+	want, err := json.Marshal(n)
+	if err != nil {
+		return nil, err
+	}
+	got, err := root.ReadFile(p.note())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !bytes.Equal(got, want) || proof && (n.Boot == "" || n.Was.Modified.IsZero()) {
+		if err := p.remove(); err != nil {
+			return nil, err
+		}
+		if err := note.Replace(root, p.note(), p.note()+".new", want); err != nil {
+			return nil, err
+		}
+	}
+	if p.File, err = root.OpenFile(p.part, os.O_RDWR|os.O_CREATE, p.mode()); err != nil {
+		return nil, err
+	}
+	info, err := p.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > n.Was.Size) {
+		err = p.Truncate(0) // whatever it is
+	} else if err == nil {
+		p.start = info.Size()
+	}
+	if err == nil {
+		_, err = p.Seek(p.start, io.SeekStart)
+	}
+	if err != nil {
+		p.File.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// mode keeps what lies in the workspace from other users of the machine.
+func (p *partial) mode() fs.FileMode {
+	if at, err := p.job.Path(p.name); err == nil && p.job.StepDir() != "" && !filepath.IsAbs(at) {
+		return 0o600
+	}
+	return 0o666
+}
+
+func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) + noteSuffix }
+
+// adopt looks for the part in the directories of earlier attempts, if this one
+// has a directory of its own.
+func (p *partial) adopt(name string) error {
+	dir := p.job.Dir()
+	below, ok := strings.CutPrefix(filepath.ToSlash(name), dir+"/")
+	if dir == "." || !ok {
+		return nil
+	}
+	if _, err := p.root.Lstat(p.part); err == nil {
+		return nil
+	}
+	for n := p.job.Attempt() - 1; n >= 1; n-- {
+		old := *p
+		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.FromSlash(path.Dir(below)), filepath.Base(p.part))
+		if _, err := p.root.Lstat(old.part); err != nil {
+			continue
+		}
+		if err := p.root.Rename(old.note(), p.note()); err != nil {
+			return IgnoreMissing(err)
+		}
+		return p.root.Rename(old.part, p.part)
+	}
+	return nil
+}
+
+// remove removes the part and its note.
+func (p *partial) remove() error {
+	return errors.Join(IgnoreMissing(p.root.Remove(p.part)), IgnoreMissing(p.root.Remove(p.note())))
+}
+
+// restart begins anew.
+func (p *partial) restart() error {
+	p.start = 0
+	if err := p.Truncate(0); err != nil {
+		return err
+	}
+	_, err := p.Seek(0, io.SeekStart)
+	return err
+}
+
+// Commit makes the content durable, renames the file to its final name, and
+// reports it.
+func (p *partial) Commit() error {
+	p.done = true
+	if err := errors.Join(p.Sync(), p.File.Close()); err != nil {
+		return err
+	}
+	if err := p.root.Rename(p.part, p.rel); err != nil {
+		return err
+	}
+	if err := IgnoreMissing(p.root.Remove(p.note())); err != nil {
+		return err
+	}
+	if err := SyncAbove(p.root, p.rel); err != nil {
+		return err
+	}
+	return p.job.Wrote(p.name)
+}
+
+// Close keeps the part for the next attempt, unless it was committed or is empty.
+func (p *partial) Close() error {
+	if p.done {
+		return nil
+	}
+	p.done = true
+	info, err := p.Stat()
+	err = errors.Join(err, p.File.Close())
+	if err == nil && info.Size() == 0 {
+		err = p.remove()
+	}
+	return err
+}
+
+// removeParts removes what resume has kept of the local file called
+// name.
+func removeParts(job *courier.Context, name string) error {
+	root, rel, err := job.Root(name)
+	if err != nil {
+		return err
+	}
+	dir, base := filepath.Split(rel)
+	p := &partial{root: root, part: dir + partName(job, base)}
+	return p.remove()
+}
+
+// removeAllParts removes what resume has kept in the directories.
+func removeAllParts(job *courier.Context, dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, EachBelow(job, dir, func(root *os.Root, rel string) error {
+			name := filepath.Base(rel)
+			base, _, ok := strings.Cut(name, SideMark)
+			if part := partName(job, base); ok && (name == part || name == strings.TrimSuffix(part, partSuffix)+noteSuffix) {
+				return IgnoreMissing(root.Remove(rel))
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,117 @@
+package sftpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier/internal/connerr"
+	"golang.org/x/crypto/ssh"
+)
+
+// Tunnel opens a channel to addr, "host:port". Closing it closes s. The end of ctx
+// before it is there ends s too.
+func (s *Conn) Tunnel(ctx context.Context, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.Abort(context.Cause(ctx)) })
+	defer stop()
+	ch, requests, err := openChannel(s.ssh, s.ended, "direct-tcpip", ssh.Marshal(struct {
+		Host   string
+		Port   uint32
+		Origin string
+		From   uint32
+	}{host, uint32(number), "127.0.0.1", 0}))
+	if refused, ok := errors.AsType[*ssh.OpenChannelError](err); ok {
+		return nil, fmt.Errorf("the server in between doesn't connect; check host and port, and that it allows forwarding: %w", &connerr.Hostile{Err: refused})
+	} else if err != nil {
+		return nil, s.explainLost(err)
+	}
+	s.running.Go(func() { ssh.DiscardRequests(requests) })
+	return &tunnel{Channel: ch, conn: s, addr: addr}, nil
+}
+
+// A tunnel is a connection through another one, which ends with it.
+type tunnel struct {
+	ssh.Channel
+	conn *Conn
+	addr string
+	late atomic.Bool
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	closed bool
+}
+
+var _ net.Conn = (*tunnel)(nil)
+
+// Read reads until the deadline.
+func (t *tunnel) Read(p []byte) (int, error) {
+	n, err := t.Channel.Read(p)
+	if err != nil && t.late.Load() {
+		err = os.ErrDeadlineExceeded
+	}
+	return n, err
+}
+
+// Close ends the connection and that through which it leads.
+func (t *tunnel) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mu.Unlock()
+	t.Channel.Close()
+	return t.conn.Close()
+}
+
+// LocalAddr is the address of this end of the connection in between.
+func (t *tunnel) LocalAddr() net.Addr { return t.conn.net.LocalAddr() }
+
+// RemoteAddr is the address that the tunnel leads to.
+func (t *tunnel) RemoteAddr() net.Addr { return tunnelAddr(t.addr) }
+
+type tunnelAddr string
+
+// Network returns "tcp".
+func (tunnelAddr) Network() string { return "tcp" }
+
+// String returns "host:port".
+func (a tunnelAddr) String() string { return string(a) }
+
+// SetDeadline is SetReadDeadline.
+func (t *tunnel) SetDeadline(at time.Time) error { return t.SetReadDeadline(at) }
+
+// SetReadDeadline ends the connection at that time, since a channel can't go on
+// after a read that was given up.
+func (t *tunnel) SetReadDeadline(at time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if t.closed || at.IsZero() {
+		return nil
+	}
+	t.timer = time.AfterFunc(time.Until(at), func() {
+		t.late.Store(true)
+		t.conn.Abort(ErrClosed)
+	})
+	return nil
+}
+
+// SetWriteDeadline does nothing: what is written without an answer is noticed
+// by the deadline for reading.
+func (t *tunnel) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,299 @@
+package sftpclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/connerr"
+)
+
+// WindowBytes is how much file data of one transfer is under way at most, and
+// with it most of a transfer's memory. It exceeds the 2 MiB that an SSH channel
+// lets through in one round trip, so that the channel never idles for lack of
+// requests.
+//
+// Of a transfer over several channels, channelBytes are under way on each.
+const (
+	WindowBytes  = 4 << 20
+	channelBytes = 5 << 19
+)
+
+// Errors of transfers whose file did not hold still, which match
+// [connerr.ErrChanged]. Another attempt may find that it does.
+var (
+	ErrShrank error = changedError("the file ends before its size is reached; it was changed during the transfer")
+	ErrGrew   error = changedError("the file goes on after its size; it was changed during the transfer")
+)
+
+type changedError string
+
+func (e changedError) Error() string        { return string(e) }
+func (e changedError) Is(target error) bool { return target == connerr.ErrChanged }
+
+// A Reading reads a remote file to its end, with many requests under way, and
+// writes it in order.
+type Reading struct {
+	*Workers             // the file, open on one or more channels
+	Size     int64       // which the file must have
+	To       io.Writer   // gets size bytes, unless there is an error
+	Progress func(int64) // told how many bytes to has got
+	Limit    *bandwidth.Limiter
+	open     bool // the file may go on after size
+	refused  bool // to has failed
+
+	chunk   int      // bytes to ask for at once
+	turn    int      // of the workers
+	Asked   int64    // all before is asked for; begins where reading does
+	probing bool     // the end is asked for
+	Wrote   int64    // all before is written; begins as asked
+	pieces  []*piece // that are asked for, in order
+	spare   [][]byte // buffers to use again
+}
+
+// A piece is a part of the file that was asked for. The empty piece behind the
+// end makes sure that there is nothing.
+type piece struct {
+	*call
+	file File
+	off  int64
+	buf  []byte // of the length that is wanted
+	n    int    // bytes that are there
+}
+
+// Run reads the file. Close of the workers is up to the caller.
+func (r *Reading) Run(ctx context.Context) error {
+	err := r.loop(ctx)
+	if err != nil && !r.refused {
+		r.salvage()
+	}
+	return err
+}
+
+func (r *Reading) loop(ctx context.Context) error {
+	r.chunk = r.Limit.Chunk(r.Files[0].ReadChunk)
+	for {
+		for r.roomForMore() {
+			p := r.nextPiece()
+			if err := r.Limit.Wait(ctx, len(p.buf)); err != nil {
+				r.pieces = r.pieces[:len(r.pieces)-1]
+				return err
+			}
+			if err := r.ask(p); err != nil {
+				r.pieces = r.pieces[:len(r.pieces)-1]
+				return err
+			}
+			if r.Limit != nil {
+				break // what has come meanwhile doesn't wait
+			}
+		}
+		if len(r.pieces) == 0 {
+			return nil
+		}
+		if err := r.settleFirst(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// drainTime is how long it may take, when a connection has ended, to deal with
+// the answers that have come before.
+const drainTime = 500 * time.Millisecond
+
+// salvage writes what has come although the transfer has failed, so that nobody
+// has to ask for it again.
+func (r *Reading) salvage() {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	for _, p := range r.pieces {
+		if p.file.Cause() != nil {
+			select {
+			case <-p.file.drained:
+			case <-limit.C:
+				return
+			}
+		}
+		select {
+		case a := <-p.answer:
+			if a.typ == fxpData {
+				p.n += a.n
+			}
+		default:
+		}
+		if p.n == 0 {
+			return
+		}
+		if n, err := r.To.Write(p.buf[:min(p.n, len(p.buf))]); err != nil || n < len(p.buf) {
+			return
+		}
+	}
+}
+
+func (r *Reading) roomForMore() bool {
+	return !r.probing && !(r.open && r.Asked == r.Size) && (len(r.pieces) == 0 || r.Asked-r.Wrote+int64(r.chunk) <= r.window())
+}
+
+func (r *Reading) nextPiece() *piece {
+	want := int(min(int64(r.chunk), r.Size-r.Asked))
+	p := &piece{file: r.next(r.turn), off: r.Asked}
+	r.turn++
+	if n := len(r.spare); n > 0 && cap(r.spare[n-1]) >= want {
+		p.buf, r.spare = r.spare[n-1][:want], r.spare[:n-1]
+	} else {
+		p.buf = make([]byte, want)
+	}
+	r.probing = want == 0
+	r.Asked += int64(want)
+	r.pieces = append(r.pieces, p)
+	return p
+}
+
+// ask sends the request for what p still lacks.
+func (r *Reading) ask(p *piece) error {
+	into := p.buf[p.n:]
+	if len(p.buf) == 0 {
+		into = make([]byte, 1)
+	}
+	p.call = newCall(into)
+	return p.file.send(readPacket(p.file.Handle, p.off+int64(p.n), len(into)), p.call)
+}
+
+// settleFirst waits for the answer about the first piece, and writes it if
+// nothing of it is missing.
+func (r *Reading) settleFirst(ctx context.Context) error {
+	p := r.pieces[0]
+	a, err := p.file.wait(ctx, p.call)
+	switch {
+	case err != nil:
+		return err
+	case a.typ == fxpStatus:
+		return r.settleStatus(p, a)
+	case a.typ != fxpData:
+		return p.unexpected(a)
+	case len(p.buf) == 0:
+		return ErrGrew
+	}
+	if p.n += a.n; p.n < len(p.buf) {
+		r.chunk = max(minChunk, min(r.chunk, a.n)) // the server doesn't send more at once
+		r.Progress(r.Wrote + int64(p.n))
+		return r.ask(p)
+	}
+	if _, err := r.To.Write(p.buf); err != nil {
+		r.refused = true
+		return err
+	}
+	r.Wrote += int64(len(p.buf))
+	r.pieces = r.pieces[1:]
+	r.spare = append(r.spare, p.buf)
+	r.Progress(r.Wrote)
+	return nil
+}
+
+func (p *piece) unexpected(a answer) error {
+	return p.file.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
+}
+
+// settleStatus handles what is the end of the file in the right case.
+func (r *Reading) settleStatus(p *piece, a answer) error {
+	err := a.status()
+	s, ok := err.(*StatusError)
+	switch {
+	case err == nil:
+		return p.file.broken("it reports success for a read request without the data")
+	case !ok:
+		return err
+	case len(p.buf) > 0 && s.Code == statusEOF:
+		return ErrShrank
+	case len(p.buf) > 0:
+		return err
+	case s.Code != statusEOF && r.Size == 0:
+		// Nothing was ever read, so it isn't clear that the file can be.
+		return err
+	}
+	r.pieces = r.pieces[1:]
+	return nil
+}
+
+// A Writing writes a remote file with many requests under way.
+type Writing struct {
+	*Workers // the file, open on one or more channels
+	Size     int64
+	From     io.ReaderAt // has size bytes
+	Progress func(int64) // told how many bytes the server has confirmed
+	Limit    *bandwidth.Limiter
+
+	packet packet  // built anew for each request
+	turn   int     // of the workers
+	Sent   int64   // all before is sent; begins where writing does
+	under  []*part // under way, in order
+	Acked  int64   // all before is confirmed; begins as sent
+}
+
+// A part is a piece of the file that was sent.
+type part struct {
+	*call
+	file File
+	end  int64 // its offset
+}
+
+// Run writes the file. Close of the workers is up to the caller.
+func (w *Writing) Run(ctx context.Context) error {
+	for w.Acked < w.Size {
+		for w.roomForMore() {
+			if err := w.sendNext(ctx); err != nil {
+				return err
+			}
+			if w.Limit != nil {
+				break
+			}
+		}
+		p := w.under[0]
+		a, err := p.file.wait(ctx, p.call)
+		switch {
+		case err != nil:
+			return err
+		case a.typ != fxpStatus:
+			return p.file.broken(fmt.Sprintf("it answers a write request with a packet of type %d", a.typ))
+		}
+		if err := a.status(); err != nil {
+			return err
+		}
+		w.Acked, w.under = p.end, w.under[1:]
+		w.Progress(w.Acked)
+	}
+	return nil
+}
+
+func (w *Writing) roomForMore() bool {
+	ahead := w.Sent - w.Acked + int64(w.Files[0].WriteChunk)
+	return w.Sent < w.Size && (len(w.under) == 0 || ahead <= w.window())
+}
+
+func (w *Writing) sendNext(ctx context.Context) error {
+	l := w.next(w.turn)
+	w.turn++
+	n := int(min(int64(w.Limit.Chunk(l.WriteChunk)), w.Size-w.Sent))
+	if err := w.Limit.Wait(ctx, n); err != nil {
+		return err
+	}
+	if w.packet == nil {
+		w.packet = newPacket(fxpWrite, len(l.Handle)+16+n)
+	}
+	p := w.packet[:9].string(l.Handle).uint64(uint64(w.Sent)).uint32(uint32(n))
+	head := len(p)
+	p = append(p, make([]byte, n)...)
+	switch got, err := w.From.ReadAt(p[head:], w.Sent); {
+	case got == n:
+	case err == io.EOF:
+		return ErrShrank
+	default:
+		return err
+	}
+	w.packet = p
+	w.Sent += int64(n)
+	sent := &part{newCall(nil), l, w.Sent}
+	w.under = append(w.under, sent)
+	return l.send(p, sent.call)
+}

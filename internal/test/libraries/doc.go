@@ -1,0 +1,7 @@
+// Package libraries compares the clients of this module with the usual libraries
+// for the same protocols, github.com/pkg/sftp and github.com/jlaffaye/ftp. Tests
+// show each defect for which a library is not used, against the library itself, and
+// fail when the defect is gone. Others give the same servers to both clients and
+// compare what they see. It is a module of its own, so that the libraries are no
+// dependency of Courier.
+package libraries

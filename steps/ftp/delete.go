@@ -1,0 +1,60 @@
+package ftp
+
+import (
+	"context"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
+	"github.com/courierhq/courier/internal/remote"
+)
+
+// Delete is the step "ftp.delete". It deletes a file, or those files below a
+// directory that match a pattern.
+type Delete struct {
+	Connections Connections // must not be nil
+}
+
+// DeleteConfig is the configuration of [Delete].
+type DeleteConfig struct {
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file, or with pattern the directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
+	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
+}
+
+// DeleteOutput is the output of [Delete].
+type DeleteOutput struct {
+	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
+	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
+	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
+	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
+}
+
+var (
+	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
+	_ courier.Validator[DeleteConfig]          = Delete{}
+)
+
+func (cfg DeleteConfig) check() error {
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.DeleteConfig(cfg).Search().Check())
+}
+
+// Execute deletes the files. What an earlier attempt has found and written down is
+// deleted, unless another file has its name by now.
+func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
+	if err := cfg.check(); err != nil {
+		return DeleteOutput{DeletedFiles: []string{}}, err
+	}
+	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
+	return DeleteOutput(out), err
+}
+
+// Validate logs in.
+func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return account(job, d.Connections, cfg.ConnectionID).Validate(ctx, nil)
+}

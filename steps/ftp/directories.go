@@ -1,0 +1,105 @@
+package ftp
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
+	"github.com/courierhq/courier/internal/remote"
+)
+
+// Mkdir is the step "ftp.mkdir". It makes a directory, and those above it.
+type Mkdir struct {
+	Connections Connections // must not be nil
+}
+
+// MkdirConfig is the configuration of [Mkdir].
+type MkdirConfig struct {
+	ConnectionID string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath   string `json:"remote_path" courier:"required,path" doc:"the directory, taken from the login directory unless it begins with a slash; that it exists is no error"`
+}
+
+// MkdirOutput is the output of [Mkdir].
+type MkdirOutput struct {
+	CreatedDirectory string `json:"created_directory" doc:"the directory, whether it was there before or not"`
+}
+
+var (
+	_ courier.Step[MkdirConfig, MkdirOutput] = Mkdir{}
+	_ courier.Validator[MkdirConfig]         = Mkdir{}
+)
+
+// Execute makes the directory.
+func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
+	out := MkdirOutput{CreatedDirectory: cfg.RemotePath}
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return out, err
+	}
+	return out, remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), path.Clean(cfg.RemotePath))
+}
+
+// Validate logs in.
+func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
+	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
+		return err
+	}
+	return account(job, m.Connections, cfg.ConnectionID).Validate(ctx, nil)
+}
+
+// Rmdir is the step "ftp.rmdir". It removes a directory.
+type Rmdir struct {
+	Connections Connections // must not be nil
+}
+
+// RmdirConfig is the configuration of [Rmdir].
+type RmdirConfig struct {
+	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the directory, taken from the login directory unless it begins with a slash"`
+	Recursive     bool   `json:"recursive,omitempty" doc:"remove everything in it too; without this it must be empty"`
+	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is no such directory is no error"`
+}
+
+// RmdirOutput is the output of [Rmdir].
+type RmdirOutput struct {
+	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
+	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
+}
+
+var (
+	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
+	_ courier.Validator[RmdirConfig]         = Rmdir{}
+)
+
+func (cfg RmdirConfig) check() error {
+	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), checkTarget("remote_path", cfg.RemotePath))
+}
+
+// checkTarget refuses to remove what can only be meant by mistake.
+func checkTarget(field, p string) error {
+	if clean := path.Clean(p); clean == "." || clean == "/" || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasSuffix(clean, "/..") {
+		return fmt.Errorf("%s: is the login directory, the root directory or one above; name what is in it", field)
+	}
+	return nil
+}
+
+// Execute removes the directory. If an earlier attempt may have done that, it
+// is no error that there is none, and one that has come since stays.
+func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
+	out := remote.RmdirOutput{RemovedDirectory: cfg.RemotePath}
+	err := cfg.check()
+	if err == nil {
+		out, err = remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
+	}
+	return RmdirOutput(out), err
+}
+
+// Validate logs in.
+func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg RmdirConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	return account(job, r.Connections, cfg.ConnectionID).Validate(ctx, nil)
+}

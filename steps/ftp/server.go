@@ -1,0 +1,279 @@
+package ftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/ftpclient"
+	"github.com/courierhq/courier/internal/parallel"
+	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// account is the connection called id, for the steps of package remote.
+func account(job *courier.Context, c Connections, id string) remote.Account {
+	return parallelAccount(job, c, id, 1)
+}
+
+// parallelAccount is account for a step that moves so many files at a time, each
+// over a session of its own.
+func parallelAccount(job *courier.Context, c Connections, id string, width int) remote.Account {
+	return remote.Account{
+		Job: job, Family: "ftp", ID: id, IsLost: isLost,
+		Use: func(ctx context.Context, f func(remote.Server) error) error {
+			return use(ctx, job, c, id, func(s *session) error { return f(server{s}) })
+		},
+		Each: func(ctx context.Context, b remote.Batch) error {
+			return parallel.Do(ctx, len(b.Sizes), width, func(ctx context.Context, i int) error {
+				move := func() error {
+					return more(ctx, job, c, id, func(s *session) error { return b.Move(ctx, server{s}, i) })
+				}
+				if !b.Resumes(i) {
+					return move()
+				}
+				return remote.Reconnecting(ctx, job, id, isLost, move)
+			})
+		},
+		Test: func(ctx context.Context, s remote.Server) error { return s.(server).test(ctx, job) },
+	}
+}
+
+// A server is a session as package remote uses it, by one goroutine.
+type server struct{ *session }
+
+var _ remote.Server = server{}
+
+// Traits are those of FTP. Most servers rename onto an existing file without being
+// asked.
+func (s server) Traits() remote.Traits {
+	return remote.Traits{Overwrites: true, OneLine: true, Requests: 1, Addr: s.addr, Limits: s.limits}
+}
+
+// Fault returns err with the connection, the operation and the path.
+func (s server) Fault(op, path string, err error) error { return s.fault(op, path, err) }
+
+// Refused reports whether err is a reply, or a command that the server lacks.
+func (s server) Refused(err error) bool {
+	return ftpclient.IsReply(err) || errors.Is(err, ftpclient.ErrNoMFMT)
+}
+
+// Missing reports whether err is a reply that can't be understood otherwise.
+func (s server) Missing(err error) bool { return ftpclient.IsMissing(err) }
+
+// Again calls f with the session, begun anew.
+func (s server) Again(ctx context.Context, f func(remote.Server) error) error {
+	if err := s.Reconnect(ctx); err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// Stat asks for one path.
+func (s server) Stat(ctx context.Context, path string) (remote.Info, error) {
+	n, err := s.Conn.Stat(ctx, path)
+	i := remote.Info{Size: n.Size, Modified: n.Modified, Kind: remote.KindFile}
+	if n.IsDir {
+		i.Kind = remote.KindDirectory
+	}
+	return i, err
+}
+
+// Lstat is Stat: FTP can't ask for a link.
+func (s server) Lstat(ctx context.Context, path string) (remote.Info, error) {
+	return s.Stat(ctx, path)
+}
+
+// CheckDirectory lists, for that also tests the connections for content.
+func (s server) CheckDirectory(ctx context.Context, dir string) error {
+	_, err := s.Conn.List(ctx, dir, false, func(ftpclient.Entry) error { return nil })
+	return s.fault("list", dir, err)
+}
+
+// CheckFile does nothing: FTP can't ask.
+func (s server) CheckFile(context.Context, string) error { return nil }
+
+// List calls f with each entry of a directory, those that Unix hides included.
+func (s server) List(ctx context.Context, dir string, f func(remote.Entry) error) (int, error) {
+	return s.Conn.List(ctx, dir, true, func(e ftpclient.Entry) error {
+		return f(remote.Entry{Name: e.Name, Size: e.Size, Modified: e.Modified, IsDir: e.IsDir, Odd: e.Odd, Link: e.Link, Ask: e.Link || !e.IsDir && !e.Odd && e.Size < 0})
+	})
+}
+
+// Resolve asks for what links lead to, and for sizes that the listing lacks.
+func (s server) Resolve(ctx context.Context, _ string, entries []remote.Entry) error {
+	for i := range entries {
+		e := &entries[i]
+		if !e.Ask {
+			continue
+		}
+		n, err := s.Conn.Stat(ctx, e.Path)
+		switch {
+		case ftpclient.IsReply(err):
+			e.Odd = true
+		case err != nil:
+			return err
+		case !n.IsDir && n.Size < 0:
+			e.Unusable = errors.New("the server doesn't tell its size")
+		}
+		e.Size, e.Modified, e.IsDir = n.Size, n.Modified, n.IsDir
+	}
+	return nil
+}
+
+// Rename renames. What has the new name may be replaced.
+func (s server) Rename(ctx context.Context, from, to string, _ bool) (gone bool, err error) {
+	return false, s.Conn.Rename(ctx, from, to)
+}
+
+// Preserve sets the time; FTP has no modes.
+func (s server) Preserve(ctx context.Context, path string, local fs.FileInfo, times, _ bool) error {
+	if !times {
+		return nil
+	}
+	return s.SetTime(ctx, path, local.ModTime())
+}
+
+// Retrieve reads what lies behind r.From, and then looks at the file again.
+func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
+	size, got := r.Before.Size, int64(0)
+	r.At(r.From)
+	if r.From < size || r.From == 0 {
+		err := s.Conn.Retrieve(ctx, r.Path, r.From, func(content io.Reader) error {
+			limited := &io.LimitedReader{R: r.Limit.Reader(ctx, content), N: min(size-r.From, math.MaxInt64-1) + 1}
+			var err error
+			got, err = transfer.Copy(ctx, r.To, limited, func(done int64) { r.At(r.From + done) })
+			if err == nil && got > size-r.From {
+				err = fmt.Errorf("the server sends more than the %d bytes that it says the file has: %w", size, connerr.ErrChanged)
+			}
+			return err
+		})
+		if _, refused := errors.AsType[*ftpclient.RestartError](err); refused {
+			return remote.ErrNoResume
+		} else if err != nil {
+			return err
+		}
+		if got != size-r.From {
+			return fmt.Errorf("the server has sent %d bytes of %d, and confirms that this is all", r.From+got, size)
+		}
+	}
+	after, err := s.Stat(ctx, r.Path)
+	return remote.HeldStill(r.Before, after, err)
+}
+
+// RetrieveSmall does nothing: FTP takes as many round trips for a small file.
+func (s server) RetrieveSmall(context.Context, string, int64, func(remote.Info, []byte)) (bool, error) {
+	return false, nil
+}
+
+// Store sends what lies behind w.From, and compares the sizes.
+func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err error) {
+	w.Meter.At(w.From)
+	if w.From < w.Size || w.From == 0 {
+		content := w.Limit.Reader(ctx, io.NewSectionReader(w.Content, w.From, w.Size-w.From))
+		err := s.Conn.Store(ctx, w.Path, w.From > 0, func(to io.Writer) error {
+			_, err := transfer.Copy(ctx, to, content, func(done int64) { w.Meter.At(w.From + done) })
+			return err
+		})
+		if err != nil {
+			return 0, s.explainRefusal(ctx, w.Path, err)
+		}
+	}
+	return w.Size, w.Meter.While(func() error {
+		n, err := s.Conn.Stat(ctx, w.Path)
+		if err != nil {
+			return fmt.Errorf("the size of what was written: %w", err)
+		}
+		if n.Size != w.Size {
+			return otherSize{n.Size, w.Size}
+		}
+		return nil
+	})
+}
+
+// otherSize says that the server has another size than was sent.
+type otherSize struct{ got, want int64 }
+
+// Error has both sizes.
+func (e otherSize) Error() string {
+	return fmt.Sprintf("the server has %d bytes of %d, although it confirmed all of them", e.got, e.want)
+}
+
+// Is reports whether target is [remote.ErrOtherContent].
+func (e otherSize) Is(target error) bool { return target == remote.ErrOtherContent }
+
+// explainRefusal says whether the directory of a file is there.
+func (s server) explainRefusal(ctx context.Context, path string, err error) error {
+	dir, _ := remote.Split(path)
+	if !ftpclient.IsReply(err) || s.Cause() != nil || dir == "." || dir == "/" {
+		return err
+	}
+	if there, e := s.IsDirectory(ctx, dir); e == nil && !there {
+		return courier.Permanent(fmt.Errorf("the remote directory %s doesn't exist, or is out of reach; have it made, or correct remote_path: %w", safename.Quote(dir), err))
+	}
+	return err
+}
+
+// ResumeAt returns how much the server has. Store compares the sizes.
+func (s server) ResumeAt(ctx context.Context, w remote.Storing, _ int64) (int64, error) {
+	n, err := s.Conn.Stat(ctx, w.Path)
+	switch {
+	case err == nil && !n.IsDir && n.Size >= 0 && n.Size <= w.Size:
+		return n.Size, nil
+	case err != nil && !ftpclient.IsReply(err) && !errors.Is(err, fs.ErrNotExist):
+		return 0, err
+	}
+	return 0, nil
+}
+
+// Same reads the file and compares it. A difference ends the session in the middle,
+// which is begun anew then.
+func (s server) Same(ctx context.Context, path string, local io.ReaderAt, size int64, compared func(int64)) (bool, error) {
+	c := &comparer{local: local}
+	err := s.Conn.Retrieve(ctx, path, 0, func(content io.Reader) error {
+		_, err := transfer.Copy(ctx, c, content, compared)
+		return err
+	})
+	switch {
+	case err == nil:
+		return c.off == size, nil
+	case errors.Is(err, errDifferent) && ctx.Err() == nil:
+		return false, s.Reconnect(ctx)
+	case ftpclient.IsReply(err):
+		return false, nil
+	}
+	return false, err
+}
+
+// errDifferent ends a comparison.
+var errDifferent = errors.New("the contents differ")
+
+// A comparer accepts only what local holds.
+type comparer struct {
+	local io.ReaderAt
+	off   int64
+	buf   []byte
+}
+
+// Write fails with errDifferent at the first difference.
+func (c *comparer) Write(p []byte) (int, error) {
+	if cap(c.buf) < len(p) {
+		c.buf = make([]byte, len(p))
+	}
+	buf := c.buf[:len(p)]
+	n, err := c.local.ReadAt(buf, c.off)
+	if n < len(p) && err != io.EOF {
+		return 0, err
+	}
+	if string(buf[:n]) != string(p) {
+		return 0, errDifferent
+	}
+	c.off += int64(len(p))
+	return len(p), nil
+}
