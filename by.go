@@ -9,9 +9,10 @@ import "log/slog"
 // Actor is kept with what has changed: in the audit of an execution, with the
 // version of a definition, in the reason of a schedule or monitor that no longer
 // fires. Reason is in the audit of the executions that a request moves to
-// another state at once, and in the reason of schedules and monitors. An engine
-// also writes both to its log where the store has no place for them. Each has at
-// most 1,000 bytes.
+// another state at once, and in the reason of schedules and monitors. What is
+// defined, enqueued or started keeps the actor alone: an engine writes the reason
+// to its log then, as it does for limits and subscriptions. Each has at most 1,000
+// bytes.
 type By struct {
 	Actor  string // a person, a service, or a part of the program
 	Reason string // for people

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -22,8 +23,8 @@ type ChainOptions struct {
 	Params         map[string]any // the values params.*; any that encoding/json can handle
 	Version        int            // of the chain; 0 means the latest
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
-	Hold           bool           // creates it in the state pending, until ReleaseChain
-	By             courier.By     // who asks for it
+	Hold           bool           // creates it in the state pending, until [Chains.Release]
+	By             courier.By     // who asks for it; [Chains.Prepare] keeps the actor alone
 }
 
 // Get returns a version of a chain; version 0 means the latest. The error of
@@ -117,6 +118,9 @@ func (h Chains) Start(ctx context.Context, chain string, opt *ChainOptions) (cou
 	got, err := e.startChains(ctx, []store.NewChainExecution{n})
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("start chain %q: %w", chain, err)
+	}
+	if opt != nil {
+		e.explained("chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
 	}
 	return got[0], nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -145,7 +146,11 @@ func (e *Engine) save(ctx context.Context, kind store.Kind, name string, v any, 
 		return d, false, err
 	}
 	d, err = e.store.Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By.Actor, Base: opt.Base, KeepNewer: opt.KeepNewer})
-	return d, err == nil && !bytes.Equal(d.Body, body), err
+	if err != nil {
+		return d, false, err
+	}
+	e.explained(string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
+	return d, !bytes.Equal(d.Body, body), nil
 }
 
 // check brings a job into the form that it will have after a restart, and

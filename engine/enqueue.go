@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
-	By             courier.By     // who asks for it
+	By             courier.By     // who asks for it; [Engine.Prepare] keeps the actor alone
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and
@@ -68,6 +69,9 @@ func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (
 		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
 	case err != nil:
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
+	}
+	if opt != nil {
+		e.explained("execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
 	}
 	return got[0], nil
 }

@@ -1,6 +1,9 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
 )
 
 // TestEngineHasFewMethods holds the limit of methods: what belongs to a subject
@@ -147,5 +151,32 @@ func TestWhoAndWhy(t *testing.T) {
 	}
 	if _, err := h.Engine.Schedules().Enable(t.Context(), "s", courier.By{Reason: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "By.Reason: has 1001 bytes") {
 		t.Errorf("a long reason: %v", err)
+	}
+}
+
+// TestReasonsAreLogged gives reasons where the store keeps the actor alone.
+func TestReasonsAreLogged(t *testing.T) {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "demo.a", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
+	var log bytes.Buffer
+	e := engine.New(memstore.New(), &reg, &engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	by := courier.By{Actor: "ann", Reason: "the partner moves"}
+	check := func(err error, want string) {
+		t.Helper()
+		if got := log.String(); err != nil || !strings.Contains(got, want) || !strings.Contains(got, `by.actor=ann by.reason="the partner moves"`) {
+			t.Errorf("%v, and the log has %q, want %q", err, got, want)
+		}
+		log.Reset()
+	}
+	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &engine.DefineOptions{By: by})
+	check(err, "job defined")
+	_, err = e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}, &engine.DefineOptions{By: by})
+	check(err, "chain defined")
+	_, err = e.Enqueue(t.Context(), "a", &engine.EnqueueOptions{By: by})
+	check(err, "execution enqueued")
+	_, err = e.Chains().Start(t.Context(), "c", &engine.ChainOptions{By: by})
+	check(err, "chain execution started")
+	if _, err = e.Enqueue(t.Context(), "a", &engine.EnqueueOptions{By: courier.By{Actor: "ann"}}); err != nil || strings.Contains(log.String(), "enqueued") {
+		t.Errorf("%v; without a reason: %q", err, log.String())
 	}
 }

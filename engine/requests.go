@@ -110,8 +110,16 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 // changed writes to the log what has changed besides executions, who has changed
 // it, and why.
 func (e *Engine) changed(kind, name, change string, by courier.By, more ...slog.Attr) {
-	attrs := append([]slog.Attr{slog.String(kind, name), slog.Any("by", by)}, more...)
+	attrs := append([]slog.Attr{slog.String(strings.ReplaceAll(kind, " ", "_"), name), slog.Any("by", by)}, more...)
 	e.log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
+}
+
+// explained writes to the log why something was created or defined, where a
+// reason was given: the store keeps only who did it.
+func (e *Engine) explained(kind, name, change string, by courier.By, more ...slog.Attr) {
+	if by.Reason != "" {
+		e.changed(kind, name, change, by, more...)
+	}
 }
 
 // wasAsked tells the run of an execution of what was asked, if it is this
