@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // TestPipeline looks that the benchmark works and stays below its limit, without

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 var (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/promise"
+	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
 )
 

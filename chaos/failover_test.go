@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // The server is lost under load, and its standby takes its place. Workers find

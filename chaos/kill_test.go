@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // ordinary are the orders of workers that nothing special is asked of.

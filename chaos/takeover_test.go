@@ -6,7 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // promised is within which time another worker takes over, at the default

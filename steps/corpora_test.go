@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/hostile"
+	"github.com/courierhq/courier/internal/test/hostile"
 )
 
 // TestCorpora fails if hostile input is taken away from the tests: the corpora

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/confined"
+	"github.com/courierhq/courier/internal/test/confined"
 )
 
 // A writing is a step that writes a file, other than those of the file family,

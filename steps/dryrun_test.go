@@ -13,8 +13,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/sftp"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/confined"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/confined"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // The tests in this file are the table "Idempotency Rules by Step Type" of the

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/confined"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/confined"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 var wholeMemory = flag.Bool("memory", false, "try all hostile input on steps whose memory is bounded, and run the tests of all families so")

@@ -16,9 +16,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/hostile"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/hostile"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // hostileCases are all of them, by family.

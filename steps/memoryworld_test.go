@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/azure"
 	"github.com/courierhq/courier/steps/exec"

@@ -16,11 +16,11 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/hostile"
-	"github.com/courierhq/courier/internal/raced"
 	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/hostile"
+	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestHostileNames offers the same names to all that take names from outside:

@@ -18,10 +18,10 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/ftpserver"
 	"github.com/courierhq/courier/internal/notefile"
-	"github.com/courierhq/courier/internal/raced"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps"
 )
 

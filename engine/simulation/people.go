@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/promise"
+	"github.com/courierhq/courier/internal/test/promise"
 )
 
 // populate starts everybody.

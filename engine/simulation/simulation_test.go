@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/engine/simulation"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/promise"
+	"github.com/courierhq/courier/internal/test/promise"
 )
 
 // config is that of all steps.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/sftp"
 	"github.com/courierhq/courier/store/memstore"

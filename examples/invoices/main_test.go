@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/courierhq/courier/internal/sshdtest"
+	"github.com/courierhq/courier/internal/test/sshdtest"
 )
 
 // invoices runs the program and returns what it printed.

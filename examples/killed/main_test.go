@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // programEnv makes the test binary the program itself.

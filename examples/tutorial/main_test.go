@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // programEnv makes the test binary the program itself.

@@ -13,7 +13,7 @@ import (
 	"time"
 	_ "time/tzdata" // the same zones on every machine
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 var (

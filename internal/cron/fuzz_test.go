@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // randomField returns a list of values, ranges, steps and what else a field may

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // TestDaylightSaving has the changes that other schedulers get wrong, one by one,

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // TestZones compares each zone's table with the time package, at both sides of

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/courierhq/courier/internal/memnet"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/test/memnet"
 )
 
 type netConn = net.Conn

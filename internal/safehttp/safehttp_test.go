@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/courierhq/courier/internal/memnet"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/test/memnet"
 )
 
 // reserved are addresses that nobody on the internet has, in all the forms in

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
 

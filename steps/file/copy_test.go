@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/hostile"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/hostile"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/hostile"
+	"github.com/courierhq/courier/internal/test/hostile"
 	"github.com/courierhq/courier/steps/file"
 )
 

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/confined"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/confined"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
 

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/steps/ftp"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 )
 
 // A dripping connection moves 512 bytes every 50 seconds.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 )
 
 // A lie is a server that answers some commands in its own way, and what must

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/steps/ftp"
 )
 

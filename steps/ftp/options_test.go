@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 )
 
 // losing loses the connection in place of the n-th answer to a command, which is

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
 )
 
 // TestOtherSource cuts a transfer, and changes the source before the next

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
 )
 
 // TestReusedSession has the session end within five seconds of its last reply,

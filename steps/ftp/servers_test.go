@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpdtest"
-	"github.com/courierhq/courier/internal/ftpserver"
+	"github.com/courierhq/courier/internal/test/ftpdtest"
+	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/steps/ftp"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/steptest"
 )

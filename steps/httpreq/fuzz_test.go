@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/steps/httpreq"
 )
 

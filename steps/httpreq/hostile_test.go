@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/memnet"
 )
 
 // pour writes until the other side has had enough.

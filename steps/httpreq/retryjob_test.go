@@ -11,7 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/steps/httpreq"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
+	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/steps/httpreq"
 	"github.com/courierhq/courier/steps/steptest"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // tinyMessages are messages of many packets, or pieces of packets, that hold next

@@ -25,8 +25,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps/sftp"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/raced"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 const (

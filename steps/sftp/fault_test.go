@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/raced"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // errBroken is a failure of the server that may pass.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestDrip has a server send 512 bytes or an entry every 50 seconds, and accept

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/hostile"
 	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/hostile"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestHostileNames lists and downloads from a server that sends such names

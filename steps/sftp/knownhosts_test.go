@@ -22,8 +22,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/sftpserver"
-	"github.com/courierhq/courier/internal/sshdtest"
+	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/sshdtest"
 	"github.com/courierhq/courier/steps/sftp"
 )
 

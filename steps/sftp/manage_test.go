@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 func TestMkdir(t *testing.T) {

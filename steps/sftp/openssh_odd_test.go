@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/sshdtest"
+	"github.com/courierhq/courier/internal/test/sshdtest"
 )
 
 // tour uses every kind of step, and returns the first error.

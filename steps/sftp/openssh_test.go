@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/sshdtest"
+	"github.com/courierhq/courier/internal/test/sshdtest"
 	"github.com/courierhq/courier/steps/sftp"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps/sftp"
 )
 

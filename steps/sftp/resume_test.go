@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // moved counts the bytes that clients asked to read or write, by a hook.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestResumeUpload breaks the connection at the n-th write and counts what is

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/memnet"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestReconnect loses the connection between steps: that costs no attempt.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestRoundTrip lists, downloads and uploads on one connection.

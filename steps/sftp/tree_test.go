@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 )
 
 // TestTrees moves files with the directories they are in, both ways.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/courierhq/courier/internal/pgproxy"
+	"github.com/courierhq/courier/internal/test/pgproxy"
 )
 
 // A kind is a kind of message: what the connection is busy with, the direction

@@ -15,7 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/pgproxy"
+	"github.com/courierhq/courier/internal/test/pgproxy"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storetest"

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/pgtest"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )

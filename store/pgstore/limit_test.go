@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/pgtest"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"

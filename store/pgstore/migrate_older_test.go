@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
 // withMigration adds a migration for the time of a test.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/pgproxy"
-	"github.com/courierhq/courier/internal/pgtest"
+	"github.com/courierhq/courier/internal/test/pgproxy"
+	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/courierhq/courier/internal/pgproxy"
+	"github.com/courierhq/courier/internal/test/pgproxy"
 )
 
 // sniffed are the statements that passed through a proxy, with the names that the

@@ -10,8 +10,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/pgtest"
-	"github.com/courierhq/courier/internal/raced"
+	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // hugeText bytes are what Postgres and its protocol take in one value, escapes included,

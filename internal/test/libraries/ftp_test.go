@@ -20,7 +20,7 @@ import (
 	"github.com/jlaffaye/ftp"
 
 	"github.com/courierhq/courier/internal/ftpclient"
-	"github.com/courierhq/courier/internal/ftpdtest"
+	"github.com/courierhq/courier/internal/test/ftpdtest"
 )
 
 // A partner is an FTP server on loopback that answers by a script.

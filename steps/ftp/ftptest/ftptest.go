@@ -20,8 +20,8 @@ import (
 	"testing/fstest"
 
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/internal/ftpserver"
-	"github.com/courierhq/courier/internal/hostile"
+	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/hostile"
 	"github.com/courierhq/courier/steps/ftp"
 )
 

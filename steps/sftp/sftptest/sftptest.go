@@ -22,9 +22,9 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/internal/hostile"
-	"github.com/courierhq/courier/internal/memnet"
-	"github.com/courierhq/courier/internal/sftpserver"
+	"github.com/courierhq/courier/internal/test/hostile"
+	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps/sftp"
 )
 

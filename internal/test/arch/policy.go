@@ -1,0 +1,167 @@
+package arch
+
+// A Room is a directory of the module and what its package may import.
+// Every package may import the standard library. Test files may import
+// everything in the module and every library of [Libraries] besides, because
+// no user's program links them.
+type Room struct {
+	// Dir is the directory relative to the root, which is "."; the last
+	// element may be "*", for every directory at that level that has no room
+	// of its own.
+	Dir string
+
+	// Imports are directories of the module, in the same notation. "..."
+	// stands for all of them.
+	Imports []string
+
+	// Libraries are paths of modules of other people.
+	Libraries []string
+
+	// Outside says that the package is never linked into a user's service: a
+	// test instrument or a program of its own. Only test files and other rooms
+	// of this kind may import it.
+	Outside bool
+}
+
+// The modules of other people that this one may require directly. Each has
+// its reason in the design; anything else needs one there first.
+const (
+	pgx         = "github.com/jackc/pgx/v5"
+	pkgSFTP     = "github.com/pkg/sftp"
+	xCrypto     = "golang.org/x/crypto"
+	goCrypto    = "github.com/ProtonMail/go-crypto"
+	jlaffayeFTP = "github.com/jlaffaye/ftp"
+	compress    = "github.com/klauspost/compress"
+	doublestar  = "github.com/bmatcuk/doublestar/v4"
+)
+
+// Libraries lists the modules that go.mod may require directly.
+// It is a statement of policy: do not extend it to make a build pass.
+var Libraries = []string{pgx, pkgSFTP, xCrypto, goCrypto, jlaffayeFTP, compress, doublestar}
+
+// Rooms lists every package of the module with the arrows that lead out of
+// it, all of them downward: flow decides what comes next, engine does it,
+// store remembers it, steps know none of the three, and the root package is
+// the language in which they speak. It imports only internal packages that import
+// nothing of the module.
+//
+// It is a statement of policy: do not extend it to make a build pass. A new
+// directory gets its room by a decision, not by what it happens to import.
+// That a room is listed does not mean that it has been built.
+var Rooms = []Room{
+	{Dir: ".", Imports: []string{"internal/failure", "internal/filesync", "internal/jsontext", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference", "internal/wildcard"}},
+	{Dir: "flow", Imports: []string{".", "internal/jsontext", "internal/nearest", "internal/reference", "internal/wildcard"}},
+	{Dir: "webhook"},
+
+	{Dir: "store", Imports: []string{".", "flow"}},
+	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
+	{Dir: "store/pgstore", Imports: []string{".", "store", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
+
+	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "store", "internal/*"}},
+	{Dir: "engine/internal/monitors", Imports: []string{".", "store", "engine/internal/core", "internal/*"}},
+	{Dir: "engine/internal/notifications", Imports: []string{".", "store", "webhook", "engine/internal/core", "internal/*"}},
+	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/test/promise"}, Outside: true},
+
+	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
+	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
+	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{xCrypto}},
+	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}, Libraries: []string{goCrypto, compress}},
+	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/exec", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/httpreq", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/sftp/sftptest", Imports: []string{"couriertest", "steps/sftp", "internal/*", "internal/test/*"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "steps/ftp/ftptest", Imports: []string{"couriertest", "steps/ftp", "internal/*", "internal/test/*"}, Outside: true},
+	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
+
+	{Dir: "couriertest", Imports: []string{".", "flow", "store", "store/memstore", "engine", "internal/jsontext", "internal/reference"}, Outside: true},
+	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
+
+	{Dir: "internal/bandwidth"},
+	{Dir: "internal/connerr", Imports: []string{"internal/safename"}},
+	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/safename"}},
+	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/failure"},
+	{Dir: "internal/filesync"},
+	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
+	{Dir: "internal/glob", Imports: []string{".", "internal/safename"}, Libraries: []string{doublestar}},
+	{Dir: "internal/inflate"},
+	{Dir: "internal/jsontext"},
+	{Dir: "internal/nearest"},
+	{Dir: "internal/note", Imports: []string{".", "internal/filesync"}},
+	{Dir: "internal/notefile"},
+	{Dir: "internal/parallel"},
+	{Dir: "internal/redact"},
+	{Dir: "internal/reference", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/reload"},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/filesync", "internal/glob", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
+	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
+	{Dir: "internal/safename"},
+	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{xCrypto}},
+	{Dir: "internal/transfer", Imports: []string{".", "internal/filesync", "internal/safename"}},
+	{Dir: "internal/uuid7"},
+	{Dir: "internal/wildcard"},
+
+	// What only tests use.
+	{Dir: "internal/test/arch", Outside: true},
+	{Dir: "internal/test/confined", Outside: true},
+	{Dir: "internal/test/ftpdtest", Imports: []string{"internal/test/ftpserver", "internal/test/inetd"}, Outside: true},
+	{Dir: "internal/test/ftpserver", Imports: []string{"internal/test/memnet"}, Outside: true},
+	{Dir: "internal/test/hostile", Outside: true},
+	{Dir: "internal/test/inetd", Outside: true},
+	{Dir: "internal/test/memnet", Outside: true},
+	{Dir: "internal/test/pgproxy", Outside: true},
+	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
+	{Dir: "internal/test/planted", Outside: true},
+	{Dir: "internal/test/promise", Imports: []string{".", "store", "store/storetest"}, Outside: true},
+	{Dir: "internal/test/raced", Outside: true},
+	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
+	{Dir: "internal/test/sshdtest", Imports: []string{"internal/test/inetd"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/test/synced", Outside: true},
+}
+
+// A Budget says which modules of other people a program links that imports
+// the given directories of this one and nothing else.
+type Budget struct {
+	Dirs    []string
+	Modules []string
+}
+
+// Budgets lists what a user pays for a part of Courier.
+// It is a statement of policy: do not extend it to make a build pass.
+var Budgets = []Budget{
+	{Dirs: []string{".", "flow", "store", "couriertest"}},
+	{Dirs: []string{"engine", "store/memstore"}},
+	{Dirs: []string{"engine", "store/memstore", "steps/file"}, Modules: []string{compress, doublestar}},
+}
+
+// A Ban is an import path that no file may import, nor any path below it.
+type Ban struct {
+	Path   string
+	Reason string
+}
+
+// Bans lists the packages that must not appear anywhere, tests included.
+// It is a statement of policy: do not shorten it to make a build pass.
+var Bans = []Ban{
+	{"golang.org/x/crypto/openpgp", "it is frozen and unsafe; use " + goCrypto},
+	{"github.com/stretchr/testify", "tests use the testing package alone"},
+}
+
+// Names lists the package names that say nothing about what is inside.
+var Names = []string{"util", "utils", "common", "types", "helper", "helpers"}
+
+// What fails, and what is only reported.
+const (
+	MaxFileLines   = 500 // of a file that is no test; more fails
+	MaxMethods     = 6   // that an interface declares itself; more fails, embedded roles are not counted
+	LongFunction   = 80  // lines; more is reported
+	MedianFunction = 12  // lines; half of the functions should have no more
+
+	// Of the root package; more fails.
+	MaxRootFiles  = 18  // that are no tests
+	MaxRootNames  = 130 // exported types, functions, variables and constants but for values
+	MaxRootValues = 85  // exported constants of a named type, which are what it can be
+)

@@ -1,0 +1,110 @@
+package planted
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table in docs/testing.md anew")
+
+// The table stands between two lines of the page.
+const (
+	begin = "<!-- planted bugs: written by go test ./internal/test/planted -run ^TestTable$ -update -->\n"
+	end   = "<!-- end of the planted bugs -->\n"
+)
+
+// TestTable compares the table of bugs in docs/testing.md with the files.
+func TestTable(t *testing.T) {
+	page := filepath.Join(module(t), "docs", "testing.md")
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := replaceTable(string(raw), table(bugs(t)))
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case text == string(raw):
+	case *update:
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("the table in docs/testing.md is not that of the bug files; run: go test ./internal/test/planted -run ^TestTable$ -update")
+	}
+}
+
+// replaceTable puts the table between the two lines.
+func replaceTable(page, table string) (string, error) {
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		return "", fmt.Errorf("docs/testing.md must have these two lines:\n%s%s", begin, end)
+	}
+	return before + begin + "\n" + table + "\n" + end + after, nil
+}
+
+// table writes the bugs as a table in Markdown.
+func table(list []*bug) string {
+	var b strings.Builder
+	b.WriteString("| | bug | breaks | found by |\n|---|---|---|---|\n")
+	for _, x := range list {
+		number, _, _ := strings.Cut(x.name, "-")
+		var found []string
+		for _, args := range x.found {
+			found = append(found, "`"+cell(inWords(args))+"`")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", number, cell(x.text), cell(x.breaks), strings.Join(found, "<br>"))
+	}
+	return b.String()
+}
+
+// cell keeps the bars of a text from ending the cell.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+var anchors = regexp.MustCompile(`[\^$]`)
+
+// inWords shortens the arguments of go test to what tells the tests.
+func inWords(args []string) string {
+	var words []string
+	if args[0] == "-C" {
+		words, args = args[1:2:2], args[3:] // the module has just one package
+	}
+	for _, a := range args {
+		if a != "-run" && !strings.HasPrefix(a, "-timeout") {
+			words = append(words, anchors.ReplaceAllString(strings.TrimPrefix(a, "./"), ""))
+		}
+	}
+	if words[0] == "." {
+		words[0] = "courier"
+	}
+	return strings.Join(words, " ")
+}
+
+func TestReplaceTable(t *testing.T) {
+	list := []*bug{{name: "07-x", text: "a | b", breaks: "P3", found: [][]string{
+		{".", "-run", "^TestA$|^TestB$"}, {"./flow"}, {"-C", "chaos", ".", "-run", "^TestC$", "-timeout=5m"},
+	}}}
+	want := "| | bug | breaks | found by |\n|---|---|---|---|\n| 07 | a \\| b | P3 | `courier TestA\\|TestB`<br>`flow`<br>`chaos TestC` |\n"
+	if got := table(list); got != want {
+		t.Errorf("table\n%swant\n%s", got, want)
+	}
+	page := "above\n" + begin + "old\n" + end + "below\n"
+	got, err := replaceTable(page, want)
+	if err != nil || got != "above\n"+begin+"\n"+want+"\n"+end+"below\n" {
+		t.Errorf("page %q, %v", got, err)
+	}
+	if again, err := replaceTable(got, want); err != nil || again != got {
+		t.Errorf("a second time: %q, %v", again, err)
+	}
+	for _, page := range []string{"", begin, end, end + begin} {
+		if _, err := replaceTable(page, want); err == nil {
+			t.Errorf("page %q was accepted", page)
+		}
+	}
+}
