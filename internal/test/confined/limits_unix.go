@@ -23,6 +23,7 @@ func (l Limits) Apply() {
 			panic(err)
 		}
 		debug.SetMemoryLimit(int64(l.Memory / 2))
+		debug.SetGCPercent(100) // the default, whatever GOGC the tests are run with
 	}
 	const nobody = 65534
 	if !l.Nobody || os.Getuid() != 0 {
