@@ -38,11 +38,11 @@ func TestContract(t *testing.T) {
 
 // contract is the scenario as a case of the contract for retries.
 func (c scenario) contract() steptest.Case {
-	places := raced.Or(2, 16)
+	places := raced.Or(2, 8)
 	switch c.name {
 	case "copy", "move across", "zip", "unzip", "tar", "untar", "gzip", "gunzip", "zstd", "unzstd", "split", "join",
 		"gunzip here", "unzstd here", "zip with a password", "unzip with a password": // much content
-		places = raced.Or(1, 6)
+		places = raced.Or(1, 4)
 	}
 	return steptest.Case{
 		Packages: []string{steptest.All},
