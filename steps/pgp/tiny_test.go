@@ -36,7 +36,7 @@ func tinyMessages(t *testing.T, size int) map[string][]byte {
 func TestTinyPackets(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	for name, message := range tinyMessages(t, 8<<20) {
+	for name, message := range tinyMessages(t, raced.Or(2, 8)<<20) {
 		within := func(what string, f func() (string, error), want string) {
 			t.Helper()
 			began := time.Now()
