@@ -204,7 +204,7 @@ type DeliveryState string
 // The states of deliveries.
 const (
 	DeliveryPending DeliveryState = "pending" // waits for its turn, is under way, or waits for the next attempt
-	DeliveryFailed  DeliveryState = "failed"  // all attempts failed, or the receiver refused it; see Engine.Replay
+	DeliveryFailed  DeliveryState = "failed"  // all attempts failed, or the receiver refused it; see Subscriptions.Replay of package engine
 )
 
 // A Delivery is a notification that has not been delivered.

@@ -67,7 +67,7 @@ func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (
 	return *r, d.ended(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
 }
 
-// DryRun is [Jobs.DryRun] for a chain: it checks the chain as DefineChain
+// DryRun is [Jobs.DryRun] for a chain: it checks the chain as [Chains.Define]
 // does, and each member's job with the params that the member would give it. The
 // chain need not be saved, nor its jobs if they are given by [DryRunOptions].Jobs;
 // for a chain that is saved, take what [Chains.Get] returns. Params are those

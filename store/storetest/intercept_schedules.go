@@ -37,9 +37,9 @@ func agendaOf(s store.Store) (store.Schedules, error) {
 	return nil, fmt.Errorf("%T keeps no schedules: %w", s, errors.ErrUnsupported)
 }
 
-// interceptAgenda is intercept for a call of a role that the store behind may not
+// interceptSchedules is intercept for a call of a role that the store behind may not
 // have.
-func interceptAgenda[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Schedules) (T, error)) (T, error) {
+func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Schedules) (T, error)) (T, error) {
 	a, err := agendaOf(i.s)
 	if err != nil {
 		var none T
@@ -51,11 +51,11 @@ func interceptAgenda[T any](ctx context.Context, i *intercepted, c *Call, call f
 // PutSchedule is that of the store behind, as are the following methods.
 func (i *intercepted) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
 	c := &Call{Method: "PutSchedule", Request: s}
-	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.Schedule, error) { return a.PutSchedule(ctx, s) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.Schedule, error) { return a.PutSchedule(ctx, s) })
 }
 
 func (i *intercepted) RemoveSchedule(ctx context.Context, name string) error {
-	_, err := interceptAgenda(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
 		return struct{}{}, a.RemoveSchedule(ctx, name)
 	})
 	return err
@@ -63,23 +63,23 @@ func (i *intercepted) RemoveSchedule(ctx context.Context, name string) error {
 
 func (i *intercepted) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
 	c := &Call{Method: "Schedules", Request: f}
-	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.ScheduleList, error) { return a.Schedules(ctx, f) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.ScheduleList, error) { return a.Schedules(ctx, f) })
 }
 
 func (i *intercepted) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
 	c := &Call{Method: "DueSchedules"}
-	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.DueSchedules, error) {
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.DueSchedules, error) {
 		return a.DueSchedules(ctx, most, lease)
 	})
 }
 
 func (i *intercepted) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
 	c := &Call{Method: "FireSchedules", Request: list}
-	return interceptAgenda(ctx, i, c, func(ctx context.Context, a store.Schedules) ([]store.Fired, error) { return a.FireSchedules(ctx, list) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) ([]store.Fired, error) { return a.FireSchedules(ctx, list) })
 }
 
 func (i *intercepted) AwaitSchedules(ctx context.Context, since uint64) error {
-	_, err := interceptAgenda(ctx, i, &Call{Method: "AwaitSchedules", Request: since}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "AwaitSchedules", Request: since}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
 		return struct{}{}, a.AwaitSchedules(ctx, since)
 	})
 	return err
