@@ -166,7 +166,7 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	}
 }
 
-// progresses reports whether sql/checkpoint/apply_fast.sql may write the transition; of what
+// progresses reports whether sql/checkpoint/write_fast.sql may write the transition; of what
 // the row must be like, the statement knows itself.
 func (a *applyCall) progresses() bool {
 	t := a.t
@@ -182,7 +182,7 @@ func (a *applyCall) progresses() bool {
 		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
 }
 
-// progressArgs are the parameters of sql/checkpoint/apply_fast.sql.
+// progressArgs are the parameters of sql/checkpoint/write_fast.sql.
 func progressArgs(batch []*applyCall) []any {
 	var (
 		n                              = len(batch)
@@ -218,7 +218,7 @@ func progressArgs(batch []*applyCall) []any {
 	}
 }
 
-// applyArgs are the parameters of sql/checkpoint/apply.sql. Locked is the chain
+// applyArgs are the parameters of sql/checkpoint/write.sql. Locked is the chain
 // execution that is locked, if one is.
 func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 	n, sum := len(batch), 0

@@ -35,10 +35,10 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) 
 	s.writeAll(ctx, db, rest)
 }
 
-// progress writes transitions by sql/checkpoint/apply_fast.sql. It returns those that
+// progress writes transitions by sql/checkpoint/write_fast.sql. It returns those that
 // the statement did not write.
 func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
-	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply_fast"), progressArgs(batch))
+	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/write_fast"), progressArgs(batch))
 	switch {
 	case err == nil:
 		return left
@@ -51,7 +51,7 @@ func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []
 	return nil
 }
 
-// writeAll writes transitions of any kind by sql/checkpoint/apply.sql.
+// writeAll writes transitions of any kind by sql/checkpoint/write.sql.
 func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 	for n := 0; len(batch) > 0; n++ {
 		rest, err := s.writeOnce(ctx, db, batch)
@@ -131,11 +131,11 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql st
 	return left, nil
 }
 
-// writeOnce sends sql/checkpoint/apply.sql and returns the result to the callers
+// writeOnce sends sql/checkpoint/write.sql and returns the result to the callers
 // whose transitions are written or refused. It returns the others: a concurrent
 // change was in their way.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
-	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/apply"), applyArgs(batch, ""))
+	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/write"), applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (s *Store) leaseStates(ctx context.Context, db querier, ids []string) (map[
 		err = rows.Scan(&id, &st.State, &st.Lease, &st.First, &st.Last, &st.Seq, &st.Request, &st.By, &st.chain, &subscribed)
 		m[id] = st
 		return none, err
-	}, s.sql("lease/state"), ids)
+	}, s.sql("lease/get_state"), ids)
 	if subscribed {
 		s.subscribed.Store(true)
 	}

@@ -72,7 +72,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
 	b.Queue(s.sql("chain/lock"), uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
-	b.Queue(s.sqlSubscribed("checkpoint/apply"), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	b.Queue(s.sqlSubscribed("checkpoint/write"), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
 	var c *chainRow
 	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
@@ -258,7 +258,7 @@ func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error)
 	var b pgx.Batch
 	b.Queue(a.s.sql("chain/lock"), id, true, "")
 	b.Queue(a.s.sql("chain/lock_members"), id)
-	b.Queue(a.s.sql("chain/now"))
+	b.Queue(a.s.sql("chain/read_clock"))
 	var rows []row
 	var ords []int
 	err = sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
@@ -311,7 +311,7 @@ func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.Membe
 		if err != nil {
 			return nil, err
 		}
-		b.Queue(a.s.sql("request/apply"), args...)
+		b.Queue(a.s.sql("request/carry_out"), args...)
 	}
 	after := make([]row, len(asks))
 	err := sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error {

@@ -227,7 +227,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	if len(at) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/existing"), ids, chains, keys)
+	rows, err := tx.Query(ctx, s.sql("chain/find_existing"), ids, chains, keys)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 }
 
 // memberArgs are the parameters of sql/chain/create_members.sql, made of those of
-// sql/enqueue/many.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
+// sql/enqueue/create_many.sql: ids, jobs, versions, limits, priorities, queues, types, keys,
 // timeouts, params, bys, idempotency keys, delays, holds, now, first types and ids,
 // whether the latest, waits.
 func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
@@ -400,7 +400,7 @@ func (s *Store) readChains(ctx context.Context, db querier, filter string, args 
 			latest[courier.ChainExecutionID(id)][ord] = &x
 		}
 		return none, err
-	}, s.sql("chain/member_executions"), ids)
+	}, s.sql("chain/list_member_executions"), ids)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func (c *claim) starts() (urgency []int32, due, id []string) {
 	return urgency, due, id
 }
 
-// queuedArgs are the parameters of sql/claim/queued.sql.
+// queuedArgs are the parameters of sql/claim/queued_fast.sql.
 func (c *claim) queuedArgs() []any {
 	urgency, due, id := c.starts()
 	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
@@ -216,9 +216,9 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 func (s *Store) claimUnlimited(ctx context.Context, c *claim) error {
 	return s.retryIfSubscribed(c, func(c *claim) error {
 		if !c.scansRunning && c.Only == nil {
-			return c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued"), c.queuedArgs()...))
+			return c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued_fast"), c.queuedArgs()...))
 		}
-		return s.workerRegistered(c, c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/unlimited"), c.args()...)))
+		return s.workerRegistered(c, c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued_without_limits"), c.args()...)))
 	})
 }
 
@@ -239,8 +239,8 @@ func (s *Store) claimLocked(ctx context.Context, c *claim) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
 		b.Queue(lockTimeout)
-		b.Queue(s.sql("claim/lock"), s.lock)
-		b.Queue(s.sqlSubscribed("claim/limited"), c.args()...)
+		b.Queue(s.sql("claim/lock_limits"), s.lock)
+		b.Queue(s.sqlSubscribed("claim/queued_with_limits"), c.args()...)
 		b.Queue("commit")
 		claimed := *c
 		results := conn.SendBatch(ctx, &b)
@@ -292,7 +292,7 @@ func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) 
 	}
 	latest := make(map[courier.ExecutionID][]courier.StepExecution)
 	if len(again) > 0 {
-		records, err := query(ctx, s.pool, scanStep, s.sql("execution/latest_steps"), again)
+		records, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), again)
 		if err != nil {
 			return nil, failed("read the latest steps of claimed executions", err)
 		}

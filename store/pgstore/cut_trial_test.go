@@ -180,8 +180,8 @@ func (l *lane) try(s *scenario, number int, cold bool, at *cut, late int) *trial
 
 // claims are the statements of a claim.
 var claims = map[string]bool{
-	"claim/queued": true, "claim/unlimited": true, "claim/limited": true, "execution/latest_steps": true, "definition/by_id": true,
-	"begin": true, "set": true, "claim/lock": true, "commit": true, "rollback": true,
+	"claim/queued_fast": true, "claim/queued_without_limits": true, "claim/queued_with_limits": true, "execution/list_latest_steps": true, "definition/load_by_id": true,
+	"begin": true, "set": true, "claim/lock_limits": true, "commit": true, "rollback": true,
 }
 
 // late reports whether a lease ended that the cut is no reason for: only that

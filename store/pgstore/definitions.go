@@ -50,12 +50,12 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 // save saves d and its dependencies.
 func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstreams []string, body *string) error {
 	if len(upstreams) > 0 {
-		if _, err := tx.Exec(ctx, s.sql("dependency/lock"), lockNumber("courier dependencies "+s.opt.Schema)); err != nil {
+		if _, err := tx.Exec(ctx, s.sql("dependency/lock_saves"), lockNumber("courier dependencies "+s.opt.Schema)); err != nil {
 			return err
 		}
 	}
 	var id int32
-	if err := tx.QueryRow(ctx, s.sql("definition/lock"), string(d.Kind), d.Name).Scan(&id); err != nil {
+	if err := tx.QueryRow(ctx, s.sql("definition/lock_or_create"), string(d.Kind), d.Name).Scan(&id); err != nil {
 		return err
 	}
 	if kept, err := s.saveBase(ctx, tx, id, d, body); kept || err != nil {
@@ -66,7 +66,7 @@ func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstre
 			return err
 		}
 	}
-	return tx.QueryRow(ctx, s.sql("definition/save"), id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
+	return tx.QueryRow(ctx, s.sql("definition/save_version"), id, string(d.Body), d.By).Scan(&d.Version, body, &d.By, &d.SavedAt)
 }
 
 // saveBase checks the conditions under which d is saved. If a newer version is kept,
@@ -77,12 +77,12 @@ func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Defi
 	}
 	var latest int
 	var same, known bool
-	if err := tx.QueryRow(ctx, s.sql("definition/compare"), id, string(d.Body)).Scan(&latest, &same, &known); err != nil || same {
+	if err := tx.QueryRow(ctx, s.sql("definition/compare_body"), id, string(d.Body)).Scan(&latest, &same, &known); err != nil || same {
 		return false, err
 	}
 	switch {
 	case d.KeepNewer && known:
-		err = tx.QueryRow(ctx, s.sql("definition/by_id"), id, int32(latest)).Scan(&d.Kind, &d.Name, &d.Version, body, &d.By, &d.SavedAt)
+		err = tx.QueryRow(ctx, s.sql("definition/load_by_id"), id, int32(latest)).Scan(&d.Kind, &d.Name, &d.Version, body, &d.By, &d.SavedAt)
 		return err == nil, err
 	case d.Base != nil && *d.Base != latest:
 		return false, contractError{d.ErrBase(latest)}
@@ -218,7 +218,7 @@ func (s *Store) definition(ctx context.Context, id, version int32) (store.Defini
 	}
 	var body string
 	var at time.Time
-	err := s.pool.QueryRow(ctx, s.sql("definition/by_id"), id, version).Scan(&d.Kind, &d.Name, &d.Version, &body, &d.By, &at)
+	err := s.pool.QueryRow(ctx, s.sql("definition/load_by_id"), id, version).Scan(&d.Kind, &d.Name, &d.Version, &body, &d.By, &at)
 	if err != nil {
 		return d, failed(fmt.Sprintf("load version %d of definition %d", version, id), err)
 	}
@@ -255,7 +255,7 @@ func (s *Store) withJobNames(ctx context.Context, db querier, rows []row) ([]cou
 			err = rows.Scan(&id, &name)
 			names[id] = name
 			return none, err
-		}, s.sql("definition/names"), unknown)
+		}, s.sql("definition/list_names"), unknown)
 		if err != nil {
 			return nil, failed("read the names of jobs", err)
 		}

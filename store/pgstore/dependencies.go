@@ -69,7 +69,7 @@ func readTerm(term string) courier.JobDependency {
 func (s *Store) releaseWaiting(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	queues, err := query(ctx, s.pool, scanQueue, s.sql("dependency/release"))
+	queues, err := query(ctx, s.pool, scanQueue, s.sql("dependency/release_waiting"))
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("let through what waits for other jobs; a claim does it", "error", err)
 	}
@@ -153,7 +153,7 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 		x.state = courier.State(state)
 		latest[job] = x
 		return none, err
-	}, s.sql("dependency/latest_executions"), slices.Compact(jobs))
+	}, s.sql("dependency/list_latest_executions"), slices.Compact(jobs))
 	return func(job string) (courier.ExecutionID, courier.State) { return latest[job].id, latest[job].state }, err
 }
 
@@ -194,7 +194,7 @@ func (s *Store) saveDependencies(ctx context.Context, tx pgx.Tx, id int32, job s
 		err = rows.Scan(&from, &to)
 		edges[from] = append(edges[from], to)
 		return none, err
-	}, s.sql("dependency/graph"), id)
+	}, s.sql("dependency/list_transitive"), id)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 		err = rows.Scan(&name, &mark)
 		marked[name] = mark
 		return none, err
-	}, s.sql("dependency/upstreams"), upstreams)
+	}, s.sql("dependency/list_upstreams"), upstreams)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if err := s.awaitOpenWriters(ctx); err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest"), fresh)
+	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest_executions"), fresh)
 	return err
 }
 
@@ -252,14 +252,14 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 func (s *Store) awaitOpenWriters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)
 	defer cancel()
-	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
+	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("a transaction that has created executions is still open; commit it, and save again: %w", ctx.Err())
 		case <-time.After(wait):
 		}
-		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/open_writers"), writers, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
+		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), writers, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
 	}
 	return err
 }

@@ -172,11 +172,11 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	for part := range slices.Chunk(order, maxStatement) {
 		var id string
 		fields := []any{&id, &now}
-		sql, args := s.sql("enqueue/many"), []any(nil)
+		sql, args := s.sql("enqueue/create_many"), []any(nil)
 		if len(list) > 1 {
 			args = enqueueArgs(list, part, now)
 		} else {
-			sql, args, fields = s.sql("enqueue/one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.sent)
+			sql, args, fields = s.sql("enqueue/create_one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.sent)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -202,7 +202,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	return results, rest, nil
 }
 
-// enqueueOneArgs are the parameters of sql/enqueue/one.sql.
+// enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
 func enqueueOneArgs(e *store.NewExecution, inline *inlineNotification) []any {
 	var typ, id string
 	if e.First != nil {
@@ -223,7 +223,7 @@ func textsOf(list []string) []string {
 	return list
 }
 
-// enqueueArgs are the parameters of sql/enqueue/many.sql for a part of a list.
+// enqueueArgs are the parameters of sql/enqueue/create_many.sql for a part of a list.
 func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	n := len(part)
 	ids, jobs, queues, types, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -286,7 +286,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	for i, at := range rest {
 		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
-	rows, err := db.Query(ctx, s.sql("enqueue/existing"), ids, jobs, keys)
+	rows, err := db.Query(ctx, s.sql("enqueue/find_existing"), ids, jobs, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +316,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
 	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
 		return version, rows.Scan(&version)
-	}, s.sql("definition/latest_version"), n.Job)
+	}, s.sql("definition/get_latest_version"), n.Job)
 	if err == nil && len(versions) == 1 && versions[0] > n.Version {
 		return contractError{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}

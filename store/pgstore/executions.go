@@ -123,7 +123,7 @@ func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, 
 	if limit <= 0 {
 		limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/steps"), uuid(string(id)), after, int64(limit))
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_steps"), uuid(string(id)), after, int64(limit))
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the steps of execution %s", id), err)
 	}
@@ -135,7 +135,7 @@ func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.S
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/latest_steps"), []string{uuid(string(id))})
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(id))})
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", id), err)
 	}
@@ -151,7 +151,7 @@ func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, 
 		limit = defaultLimit
 	}
 	// The entry after the given one may stand in a row that began before it.
-	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/audit"), uuid(string(id)), max(0, after)-maxEntries+2, int64(limit)+maxEntries)
+	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), uuid(string(id)), max(0, after)-maxEntries+2, int64(limit)+maxEntries)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the audit of execution %s", id), err)
 	}

@@ -157,7 +157,7 @@ func allVariants() (list []variant) {
 		}
 		v := variant{name: strings.TrimSuffix(strings.TrimPrefix(name, "sql/"), ".sql")}
 		list = append(list, v)
-		if strings.Contains(string(text), "subscribed\n") || strings.Contains(string(text), "\\ir lease.inc.sql") {
+		if strings.Contains(string(text), "subscribed\n") || strings.Contains(string(text), "\\ir take_leases.inc.sql") {
 			v.subscribed = true
 			list = append(list, v)
 		}

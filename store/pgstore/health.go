@@ -122,7 +122,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	}
 	h, err := s.executionHealth(ctx)
 	if err == nil {
-		h.Tables, err = query(ctx, s.pool, scanTable, s.sql("health/tables"), s.opt.Schema)
+		h.Tables, err = query(ctx, s.pool, scanTable, s.sql("health/table_statistics"), s.opt.Schema)
 	}
 	var holders []XminHolder
 	if err == nil {
@@ -163,7 +163,7 @@ func (s *Store) executionHealth(ctx context.Context) (Health, error) {
 			h.Queued, h.QueuedMore = maxCounted, true
 		}
 		return h, err
-	}, s.sql("health/executions"), int64(maxCounted+1))
+	}, s.sql("health/count_executions"), int64(maxCounted+1))
 	if err != nil {
 		return Health{}, err
 	}

@@ -63,7 +63,7 @@ func TestKeepRetained(t *testing.T) {
 	}
 	defer tx.Rollback(context.Background())
 	var locked bool
-	if err := tx.QueryRow(t.Context(), s.sql("retention/begin"), true, s.retainLock()).Scan(&locked, nil, nil, nil, nil, nil); err != nil || !locked {
+	if err := tx.QueryRow(t.Context(), s.sql("retention/begin_transaction"), true, s.retainLock()).Scan(&locked, nil, nil, nil, nil, nil); err != nil || !locked {
 		t.Fatalf("the lock: %v, %v", locked, err)
 	}
 	if n, err := s.retain(t.Context(), r, true); n != 0 || err != nil || count() != 3 {

@@ -69,7 +69,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
 			if p.Forget {
-				if _, err := tx.Exec(ctx, s.sql("monitor/forget_all_files"), p.Name); err != nil {
+				if _, err := tx.Exec(ctx, s.sql("monitor/remove_all_files"), p.Name); err != nil {
 					return err
 				}
 			}
@@ -145,7 +145,7 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (m monitorRow, err error) {
 		return m, rows.Scan(append([]any{&d.Now, &wait}, m.fields()...)...)
-	}, s.sql("monitor/due"), slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
+	}, s.sql("monitor/lease_due"), slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
 	if err != nil {
 		return store.DueMonitors{}, failed("look for due monitors", err)
 	}
@@ -207,11 +207,11 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (d
 		}
 	}
 	if len(r.Removed) > 0 {
-		if _, err := tx.Exec(ctx, s.sql("monitor/forget_files"), r.Monitor, r.Removed); err != nil {
+		if _, err := tx.Exec(ctx, s.sql("monitor/remove_files"), r.Monitor, r.Removed); err != nil {
 			return store.Recorded{}, nil, err
 		}
 	}
-	err = tx.QueryRow(ctx, s.sql("monitor/record"), r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
+	err = tx.QueryRow(ctx, s.sql("monitor/record_poll"), r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
 	done.Done = err == nil
 	return done, released, err
 }

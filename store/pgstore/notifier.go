@@ -218,7 +218,7 @@ func (n *notifier) endTransactions(ctx context.Context, db querier, xids []strin
 			}
 		}
 		return none, nil
-	}, n.s.sql("notify/committed"), xids)
+	}, n.s.sql("notify/transaction_states"), xids)
 	return ended, err
 }
 

@@ -52,7 +52,7 @@ func (n *notifier) notify(payloads []string) error {
 	ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
 	defer cancel()
 	return n.withConnection(ctx, func(db querier) error {
-		_, err := query(ctx, db, func(pgx.Rows) (none struct{}, err error) { return none, nil }, n.s.sql("notify/notify"), n.channel, payloads)
+		_, err := query(ctx, db, func(pgx.Rows) (none struct{}, err error) { return none, nil }, n.s.sql("notify/send"), n.channel, payloads)
 		return err
 	})
 }

@@ -18,7 +18,7 @@ func counted(t *testing.T, url string, opt *pgstore.Options) (*pgstore.Store, *a
 	t.Helper()
 	n := new(atomic.Int64)
 	return traced(t, url, opt, func(name, _ string, _ []any) {
-		if name == "notify/notify" {
+		if name == "notify/send" {
 			n.Add(1)
 		}
 	}), n

@@ -129,7 +129,7 @@ func (n *notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bo
 	ctx, cancel := context.WithTimeout(ctx, echoWithin)
 	defer cancel()
 	sent := time.Now()
-	if _, err := n.s.pool.Exec(ctx, n.s.sql("notify/notify"), n.channel, []string{n.self + echo}); err != nil {
+	if _, err := n.s.pool.Exec(ctx, n.s.sql("notify/send"), n.channel, []string{n.self + echo}); err != nil {
 		fail(fmt.Errorf("notify: %w", err))
 		return false
 	}

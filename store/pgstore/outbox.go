@@ -131,7 +131,7 @@ func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) 
 	got := *to
 	err = repeat(ctx, func() error {
 		got, more = *to, false
-		rows, err := s.pool.Query(ctx, s.sql("delivery/take"), textsOf(r.Channels), textsOf(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
+		rows, err := s.pool.Query(ctx, s.sql("delivery/lease_due"), textsOf(r.Channels), textsOf(r.Except), int64(max(0, r.Max-len(to.List))), int64(max(0, r.Each)), micros(r.Lease), token)
 		if err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 		verdicts[i], delays[i], errs[i] = string(o.Result), micros(o.Delay), o.Error
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("delivery/settle"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedRetention))
+		_, err := s.pool.Exec(ctx, s.sql("delivery/record_results"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedRetention))
 		return err
 	})
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 			v.State = courier.DeliveryFailed
 		}
 		return v, err
-	}, s.sql("delivery/list"), f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
+	}, s.sql("delivery/list_undelivered"), f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
 	if err != nil {
 		return nil, failed("list deliveries", err)
 	}

@@ -65,7 +65,7 @@ func TestOldSnapshot(t *testing.T) {
 	// A planner that has seen nothing run would take an index of what does for all.
 	exec(t, pool, "update courier.job_executions set state = 'completed', lease_expires_at = null where state = 'running'")
 	exec(t, pool, "vacuum analyze courier.job_executions")
-	if plan := sent.genericPlan(t, pool, "claim/unlimited"); strings.Contains(plan, "Index Cond: (state = 'running'::text)\n") {
+	if plan := sent.genericPlan(t, pool, "claim/queued_without_limits"); strings.Contains(plan, "Index Cond: (state = 'running'::text)\n") {
 		t.Errorf("a claim walks over all that ran, also where it need not:\n%s", plan)
 	}
 	old, err := pool.Begin(t.Context())
@@ -80,11 +80,11 @@ func TestOldSnapshot(t *testing.T) {
 	exec(t, pool, "update courier.job_executions set state = 'completed' where state = 'queued'")
 	const nobody = "00000000-0000-0000-0000-000000000000"
 	read := func(due time.Duration) int {
-		q := sent.of("claim/queued")
+		q := sent.of("claim/queued_fast")
 		q.args = slices.Clone(q.args)
 		q.args[7], q.args[8], q.args[9] = []int32{0}, []string{time.Now().Add(-due).Format(time.RFC3339Nano)}, []string{nobody}
-		sent.note("claim/queued", q.sql, q.args)
-		return pages(t, pool, sent)["claim/queued"]
+		sent.note("claim/queued_fast", q.sql, q.args)
+		return pages(t, pool, sent)["claim/queued_fast"]
 	}
 	all, behind := read(2*time.Hour), read(time.Hour-51*time.Second)
 	t.Logf("%d pages from the start, %d from behind what was claimed", all, behind)
@@ -94,11 +94,11 @@ func TestOldSnapshot(t *testing.T) {
 	exec(t, pool, "update courier.job_executions set state = 'running', lease_expires_at = now(), lease_token = id where state = 'completed' and created_at < now() - interval '10 minutes'")
 	exec(t, pool, "update courier.job_executions set state = 'completed', lease_expires_at = null where state = 'running' and created_at < now() - interval '10 minutes'")
 	look := func(floor string) int {
-		q := sent.of("claim/unlimited")
+		q := sent.of("claim/queued_without_limits")
 		q.args = slices.Clone(q.args)
 		q.args[9], q.args[10], q.args[11], q.args[12], q.args[13] = true, []int32{0}, []string{time.Now().Format(time.RFC3339Nano)}, []string{nobody}, floor
-		sent.note("claim/unlimited", q.sql, q.args)
-		return pages(t, pool, sent)["claim/unlimited"]
+		sent.note("claim/queued_without_limits", q.sql, q.args)
+		return pages(t, pool, sent)["claim/queued_without_limits"]
 	}
 	all, behind = look(nobody), look("ffffffff-ffff-ffff-ffff-ffffffffffff")
 	t.Logf("%d pages to look at all that runs, %d to look at nothing", all, behind)
@@ -144,16 +144,16 @@ func TestPlan(t *testing.T) {
 			}
 			work(t, s)
 			for name, indexes := range map[string][]string{
-				"claim/unlimited":             {"job_executions_queued"},
-				"claim/queued":                {"job_executions_queued"},
-				"claim/limited":               {"job_executions_queued", "job_executions_state"},
-				"checkpoint/apply":            {"job_executions_pkey"},
-				"checkpoint/apply_fast":       {"job_executions_pkey"},
+				"claim/queued_without_limits": {"job_executions_queued"},
+				"claim/queued_fast":           {"job_executions_queued"},
+				"claim/queued_with_limits":    {"job_executions_queued", "job_executions_state"},
+				"checkpoint/write":            {"job_executions_pkey"},
+				"checkpoint/write_fast":       {"job_executions_pkey"},
 				"lease/renew":                 {"job_executions_pkey"},
-				"lease/state":                 {"job_executions_pkey"},
-				"claim/probe":                 {"job_executions_queued", "job_executions_state"},
-				"execution/latest_steps":      {"step_executions_pkey"},
-				"retention/jobs":              {"job_executions_job"},
+				"lease/get_state":             {"job_executions_pkey"},
+				"claim/find_passed_over":      {"job_executions_queued", "job_executions_state"},
+				"execution/list_latest_steps": {"step_executions_pkey"},
+				"retention/find_jobs":         {"job_executions_job"},
 				"retention/remove_executions": {"job_executions_job"},
 			} {
 				if sent.of(name).sql == "" {
@@ -249,7 +249,7 @@ func (r *recorder) inTx(t *testing.T, pool *pgxpool.Pool, name string, f func(tx
 	}
 	defer tx.Rollback(context.Background())
 	if strings.HasPrefix(name, "retention/") {
-		if _, err := tx.Exec(t.Context(), r.of("retention/begin").sql, r.of("retention/begin").args...); err != nil {
+		if _, err := tx.Exec(t.Context(), r.of("retention/begin_transaction").sql, r.of("retention/begin_transaction").args...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,7 +331,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/unlimited", "claim/queued", "claim/limited", "checkpoint/apply", "checkpoint/apply_fast", "lease/renew", "lease/state", "execution/latest_steps", "schedule/due", "claim/probe"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over"} {
 		q := r.of(name)
 		if q.sql == "" {
 			continue
@@ -369,7 +369,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 		if first != nil {
 			want = "on"
 		}
-		for _, name := range []string{"claim/queued", "claim/unlimited", "claim/limited"} {
+		for _, name := range []string{"claim/queued_fast", "claim/queued_without_limits", "claim/queued_with_limits"} {
 			sent.inTx(t, pool, name, func(tx pgx.Tx) {
 				q := sent.of(name)
 				if _, err := tx.Exec(t.Context(), q.sql, q.args...); err != nil {

@@ -75,7 +75,7 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 		return asked{}, err
 	}
 	var after row
-	if err := tx.QueryRow(ctx, s.sql("request/apply"), args...).Scan(after.fields()...); err != nil {
+	if err := tx.QueryRow(ctx, s.sql("request/carry_out"), args...).Scan(after.fields()...); err != nil {
 		return asked{}, err
 	}
 	got := asked{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
@@ -96,7 +96,7 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 // execution.
 func (s *Store) lockToAsk(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
 	var b pgx.Batch
-	b.Queue(s.sql("chain/lock_of_member"), uuid(string(id)))
+	b.Queue(s.sql("chain/lock_by_member"), uuid(string(id)))
 	b.Queue(s.sql("request/lock"), uuid(string(id)))
 	results := tx.SendBatch(ctx, &b)
 	defer func() {
@@ -121,7 +121,7 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 	return list[0], nil
 }
 
-// askArgs are the parameters of sql/request/apply.sql. Now is empty if the statement
+// askArgs are the parameters of sql/request/carry_out.sql. Now is empty if the statement
 // has to read the clock.
 func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
 	restart := r.Kind == courier.RequestRestart && d.To != ""

@@ -34,7 +34,7 @@ func TestDuePlan(t *testing.T) {
 		if d, err := s.DueSchedules(t.Context(), most, time.Minute); err != nil || len(d.List) > most {
 			t.Fatalf("%d are due, %v", len(d.List), err)
 		}
-		return pages(t, pool, sent)["schedule/due"]
+		return pages(t, pool, sent)["schedule/lease_due"]
 	}
 	empty := read(1000)
 	exec(t, pool, "alter table courier.job_schedules set (autovacuum_enabled = off)")
@@ -46,8 +46,8 @@ func TestDuePlan(t *testing.T) {
 		t.Helper()
 		idle := read(1000)
 		t.Logf("%s: %d pages with none, %d with %d", what, empty, idle, idleSchedules)
-		sent.inTx(t, pool, "schedule/due", func(tx pgx.Tx) {
-			q := sent.of("schedule/due")
+		sent.inTx(t, pool, "schedule/lease_due", func(tx pgx.Tx) {
+			q := sent.of("schedule/lease_due")
 			if c := cost(t, explained(t, tx, "explain "+q.sql, q.args...)); c > jitAbove/50 {
 				t.Errorf("%s: the server expects a cost of %v, and with many more would find that worth compiling", what, c)
 			}

@@ -16,8 +16,8 @@ import (
 //go:embed sql/*/*.sql
 var sqlFiles embed.FS
 
-// statements are the statements for one schema. The statement "claim/limited" is
-// the file sql/claim/limited.sql. A file whose name ends in ".inc.sql" is a part of
+// statements are the statements for one schema. The statement "claim/queued_with_limits" is
+// the file sql/claim/queued_with_limits.sql. A file whose name ends in ".inc.sql" is a part of
 // others. The files name the schema "courier"; it is replaced by the schema of the
 // store after the statement has been composed and qualified, so the name of a
 // schema is never parsed.

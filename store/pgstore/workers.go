@@ -66,7 +66,7 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 	if err != nil {
 		return nil, err
 	}
-	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/stranded"), micros(age), int64(store.MaxSampled))
+	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled))
 	if err != nil {
 		return nil, failed("read the executions that no worker can take", err)
 	}

@@ -1,7 +1,7 @@
 -- Joins the held events of each kind to one delivery, where no window lasts.
 -- $1 channels, $2 subscriptions to skip, $3 how many events the delivery names besides
 -- the first, $4 the length of their errors in characters. The statement that joins first
--- opens the window, which sql/delivery/take.sql extends; so only one of two concurrent
+-- opens the window, which sql/delivery/lease_due.sql extends; so only one of two concurrent
 -- statements joins.
 with clock as materialized (
 	select clock_timestamp() as now

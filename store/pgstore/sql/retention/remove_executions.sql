@@ -1,5 +1,5 @@
 -- Removes executions of a job, in the order of their ids, with their step executions and
--- their audit. sql/retention/begin.sql precedes it in the same transaction. It skips
+-- their audit. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
 -- executions that another statement has locked, members of a chain execution that has not
 -- ended or can be retried, because others may read their outputs, and the latest
 -- execution of a job that other jobs depend on. Returned are how many were removed, and

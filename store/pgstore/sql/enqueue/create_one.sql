@@ -1,4 +1,4 @@
--- Creates one execution as sql/enqueue/many.sql does, in half of the time: unnesting a
+-- Creates one execution as sql/enqueue/create_many.sql does, in half of the time: unnesting a
 -- list of one costs as much as the INSERT.
 -- $1 id, $2 job, $3 version, $4 concurrency limit of the job, $5 priority, $6 queue,
 -- $7 step types, $8 limit keys, $9 timeout in nanoseconds, $10 params, $11 created by,

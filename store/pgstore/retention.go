@@ -187,7 +187,7 @@ func (s *Store) jobsToRetain(ctx context.Context, r Retention, alone bool) (jobs
 		names, ages, counts, faileds = append(names, name), append(ages, micros(j.MaxAge)), append(counts, int64(j.MaxCount)), append(faileds, j.Failed)
 	}
 	err = s.retaining(ctx, alone, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, s.sql("retention/jobs"), names, ages, counts, faileds, micros(r.MaxAge), int64(r.MaxCount), r.Failed)
+		rows, err := tx.Query(ctx, s.sql("retention/find_jobs"), names, ages, counts, faileds, micros(r.MaxAge), int64(r.MaxCount), r.Failed)
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (s *Store) retaining(ctx context.Context, alone bool, f func(tx pgx.Tx) err
 	return repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
 			var mine bool
-			if err := tx.QueryRow(ctx, s.sql("retention/begin"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
+			if err := tx.QueryRow(ctx, s.sql("retention/begin_transaction"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
 				return err
 			}
 			if !mine {

@@ -1,6 +1,6 @@
 -- Leases executions where no limit is in force: those whose lease has ended, then queued
 -- ones. If a limit may be in force it leases no queued ones and says so.
-\ir candidates.inc.sql
+\ir expired_leases.inc.sql
 , first_any as materialized (
 	select c.* from arg, level l cross join lateral (
 		select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.concurrency_limit from courier.job_executions e
@@ -25,4 +25,4 @@
 ), ready as materialized (
 	select * from first where not (select limited from ready_info)
 )
-\ir lease.inc.sql
+\ir take_leases.inc.sql

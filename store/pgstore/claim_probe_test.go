@@ -104,7 +104,7 @@ func TestProbe(t *testing.T) {
 					t.Fatalf("claimed %q, want %s", got, n.ID)
 				}
 			}
-			if q := sent.of("claim/queued"); !pgstore.Probing(s) || slices.Contains(q.args[8].([]string), "-infinity") {
+			if q := sent.of("claim/queued_fast"); !pgstore.Probing(s) || slices.Contains(q.args[8].([]string), "-infinity") {
 				t.Fatalf("claims that are slow still begin at the start: %v", q.args)
 			}
 			find(t, s, pool, r)
@@ -193,10 +193,10 @@ func TestNothingNew(t *testing.T) {
 	if _, err := s.Claim(t.Context(), request("w", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if sent.of("claim/queued").sql == "" {
+	if sent.of("claim/queued_fast").sql == "" {
 		t.Error("nothing had called")
 	}
-	if sent.of("claim/limited").sql != "" {
+	if sent.of("claim/queued_with_limits").sql != "" {
 		t.Error("a claim that found nothing has looked for it under the lock too")
 	}
 }

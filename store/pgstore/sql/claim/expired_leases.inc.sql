@@ -1,6 +1,7 @@
--- The first part of sql/claim/unlimited.sql and sql/claim/limited.sql: the parameters,
--- the queues, and the executions whose lease has ended. sql/claim/lease.inc.sql is the
--- last part. In between, "ready" selects the queued executions to be leased.
+-- The beginning of sql/claim/queued_with_limits.sql and sql/claim/queued_without_limits.sql:
+-- the parameters, the queues, and "lost", the executions whose lease has ended. The file
+-- that includes this one goes on with "ready", the queued executions that may run, and
+-- ends with sql/claim/take_leases.inc.sql.
 --
 -- $1 worker, $2 workspace, $3 its step types, $4 queues, $5 at most how many, $6 lease in
 -- microseconds, $7 token, $8 whether only certain executions are claimed, $9 which,

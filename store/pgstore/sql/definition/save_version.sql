@@ -1,5 +1,5 @@
 -- Saves a body as the next version, unless the latest version has it, and returns the
--- latest version. sql/definition/lock.sql has locked the definition in the same
+-- latest version. sql/definition/lock_or_create.sql has locked the definition in the same
 -- transaction. $1 definition, $2 body, $3 saved by.
 with latest as (
 	select v.version, v.body as body, v.saved_by, v.saved_at

@@ -1,12 +1,12 @@
 -- Leases executions where limits may be in force: those whose lease has ended, then
--- queued ones. The lock of sql/claim/lock.sql is held, so no other claim counts.
+-- queued ones. The lock of sql/claim/lock_limits.sql is held, so no other claim counts.
 --
 -- Executions of full jobs and keys are left out before anything is sorted. Of the first
 -- ones that are left, each is counted in its job and its keys together with all before
 -- it, taken or not. That is too strict where one before it was not taken. The list is
 -- cut before the first row for which that makes a difference; the next claim takes the
 -- rest. The first row is always taken.
-\ir candidates.inc.sql
+\ir expired_leases.inc.sql
 , run as materialized (
 	select e.definition_id, e.limit_keys from courier.job_executions e where e.state = 'running'
 ), job_run as materialized (
@@ -86,4 +86,4 @@
 	where s.taken and s.ord < cut.at
 	order by s.ord limit (select least(greatest(0, (select most from arg) - (select count(*) from lost)), greatest(0, room.free)) from room)
 )
-\ir lease.inc.sql
+\ir take_leases.inc.sql

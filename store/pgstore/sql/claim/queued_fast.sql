@@ -2,7 +2,7 @@
 -- when there is probably something to claim: its last claim got all that it asked for,
 -- or a notification came. It reads neither running executions nor those that become due
 -- later. If a limit may be in force it leases nothing, and the row without an id says
--- so. The comments of sql/claim/candidates.inc.sql hold here too.
+-- so. The comments of sql/claim/expired_leases.inc.sql hold here too.
 --
 -- $1 worker, $2 workspace, $3 its step types, $4 at most, $5 lease in
 -- microseconds, $6 token; for each queue: $7 which, where to begin: $8 priority

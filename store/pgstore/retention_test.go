@@ -226,7 +226,7 @@ func TestRetainInBatches(t *testing.T) {
 		if err != nil || int(n) != tt.count || len(left(t, admin)) != 0 {
 			t.Errorf("%+v: removed %d, %v", tt, n, err)
 		}
-		if got := counted.counts["retention/remove_executions"]; got != tt.batches || counted.counts["retention/jobs"] != 1 {
+		if got := counted.counts["retention/remove_executions"]; got != tt.batches || counted.counts["retention/find_jobs"] != 1 {
 			t.Errorf("%+v: %v statements, want %d that remove and 1 that looks", tt, counted.counts, tt.batches)
 		}
 	}

@@ -1,5 +1,6 @@
--- The last part of sql/claim/unlimited.sql and sql/claim/limited.sql: leases the
--- executions of "lost" and "ready", writes the audit, and registers the worker.
+-- The end of sql/claim/queued_with_limits.sql and sql/claim/queued_without_limits.sql:
+-- leases the executions of "lost" and "ready", writes the audit, and registers the
+-- worker.
 , pick as materialized (
 	-- The lost worker may have written after this statement began and before its execution
 	-- was locked. The time of the takeover is later than that.

@@ -1,5 +1,5 @@
 -- The latest version of a definition, whether it has a body, and whether any version
--- has it. sql/definition/lock.sql has locked the definition in the same transaction.
+-- has it. sql/definition/lock_or_create.sql has locked the definition in the same transaction.
 -- $1 definition, $2 body.
 select d.latest_version,
 	coalesce((select v.body operator(pg_catalog.=) $2::pg_catalog.text from courier.job_definition_versions v

@@ -1,8 +1,8 @@
--- Writes most checkpoints, in the same way as sql/checkpoint/apply.sql but with less to
+-- Writes most checkpoints, in the same way as sql/checkpoint/write.sql but with less to
 -- decide, because the start of a statement costs as much as many rows. It writes a
 -- transition if the execution goes on or is completed, at most one step attempt has
 -- completed, which is the current one, there is no request, and no member of a chain
--- ends. The others are left to apply.sql. Returned are the ordinals of those that were
+-- ends. The others are left to write.sql. Returned are the ordinals of those that were
 -- written, and whether executions of other jobs may wait for the one that has ended.
 --
 -- An element of an array of texts is found by passing over all before it. So texts

@@ -16,7 +16,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A dueRow is a row of sql/schedule/due.sql.
+// A dueRow is a row of sql/schedule/lease_due.sql.
 type dueRow struct {
 	scheduleRow
 	definition, latest int32
@@ -36,7 +36,7 @@ func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
-	}, s.sql("schedule/due"), int64(min(limit, maxDue)), micros(lease))
+	}, s.sql("schedule/lease_due"), int64(min(limit, maxDue)), micros(lease))
 	if err != nil {
 		return store.DueSchedules{}, failed("look for due schedules", err)
 	}
@@ -92,7 +92,7 @@ func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]stor
 		d.Version, d.Body, d.SavedAt = int(key.version), json.RawMessage(body), d.SavedAt.UTC()
 		found[key] = d
 		return none, err
-	}, s.sql("definition/versions"), ids, versions)
+	}, s.sql("definition/load_many"), ids, versions)
 	if err != nil {
 		return nil, failed("load what schedules start", err)
 	}
@@ -190,7 +190,7 @@ func (f *firings) fire(ctx context.Context, tx pgx.Tx) error {
 	if err := f.cancel(ctx, tx, valid, locked); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, f.s.sql("schedule/fire"), f.args(valid)...)
+	_, err = tx.Exec(ctx, f.s.sql("schedule/record_tick"), f.args(valid)...)
 	return err
 }
 
@@ -276,7 +276,7 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 	return nil
 }
 
-// args are the parameters of sql/schedule/fire.sql.
+// args are the parameters of sql/schedule/record_tick.sql.
 func (f *firings) args(valid []int) []any {
 	n := len(valid)
 	names, reasons, problems := make([]string, n), make([]string, n), make([]string, n)

@@ -62,7 +62,7 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 		f.started = time.Now()
 		f.trip = f.started.Sub(asked)
 		queues, urgencies, dues, ids := s.claims.places()
-		rows, err := conn.Query(ctx, s.sql("claim/probe"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
+		rows, err := conn.Query(ctx, s.sql("claim/find_passed_over"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 	return f, err
 }
 
-// read reads the rows of sql/claim/probe.sql.
+// read reads the rows of sql/claim/find_passed_over.sql.
 func (f *found) read(rows pgx.Rows) error {
 	var queue, id string
 	var p place
