@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
 // maxRounds is how often a claim under limits repeats its statement for the
@@ -28,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Claims{}, err
 	}
-	result := store.Claims{Mark: s.queueWakeups.mark(), Watched: s.notifier.watched(r.Lease)}
+	result := store.Claims{Mark: s.notifier.Queues.Mark(), Watched: s.notifier.Watched(r.Lease)}
 	if r.Max <= 0 {
 		return result, nil
 	}
@@ -65,9 +66,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 		result.Next = s.claims.next(c)
 	}
 	if c.Only == nil {
-		s.notifier.claimed(c)
-		if c.blocked && len(c.rows) < r.Max && s.notifier.announceBlocked() && (result.Next == 0 || result.Next > blockedRetry) {
-			result.Next = blockedRetry
+		s.notifier.Claimed(c.queues, len(c.rows) < c.Max)
+		if c.blocked && len(c.rows) < r.Max && s.notifier.AnnounceBlocked() && (result.Next == 0 || result.Next > notify.BlockedRetry) {
+			result.Next = notify.BlockedRetry
 		}
 	}
 	if c.waiting && s.releaseWaiting(ctx) && len(c.rows) < r.Max {
@@ -340,11 +341,11 @@ func (s *Store) Await(ctx context.Context, queues []string, since uint64) error 
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	s.notifier.listen()
+	s.notifier.Listen()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
-	err := s.queueWakeups.wait(ctx, queues, since)
+	err := s.notifier.Queues.Wait(ctx, queues, since)
 	if err != nil && errors.Is(context.Cause(ctx), errClosed) {
 		return errClosed
 	}

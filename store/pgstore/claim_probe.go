@@ -32,9 +32,9 @@ func (s *Store) probe(c *claim) {
 		}
 		wait, more := s.claims.probed(c, found, failures)
 		if found.any() || !more {
-			s.queueWakeups.wakeAll()
+			s.notifier.Queues.WakeAll()
 		}
-		if !more || !s.notifier.sleep(wait) {
+		if !more || !s.sleep(wait) {
 			return
 		}
 	}

@@ -188,8 +188,8 @@ func (s *Store) Set(ctx context.Context, key, value string) error {
 	if err != nil {
 		return failed(fmt.Sprintf("set %q", key), err)
 	}
-	s.queueWakeups.wakeAll()
-	s.notifier.notifyAll()
+	s.notifier.Queues.WakeAll()
+	s.notifier.AnyQueueChanged()
 	return nil
 }
 

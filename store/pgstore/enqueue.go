@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
 // A querier runs queries: a pool or a transaction.
@@ -26,11 +27,11 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, err
 	}
 	var results []store.Enqueued
-	var inline inlineNotification
+	var inline notify.Inline
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
-			inline = s.notifier.beginInline(list[0].Queue)
-			defer s.notifier.endInline(&inline)
+			inline = s.notifier.BeginInline(list[0].Queue)
+			defer s.notifier.EndInline(&inline)
 			results, err = s.enqueue(ctx, s.pool, list, &inline)
 			return err
 		}
@@ -48,8 +49,8 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 			return nil, failed("enqueue", err)
 		}
 	}
-	if inline.sent {
-		s.queueWakeups.wake(list[0].Queue)
+	if inline.Sent {
+		s.notifier.Queues.Wake(list[0].Queue)
 	} else {
 		s.notifyEnqueued(results)
 	}
@@ -78,7 +79,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 		return nil, enqueueError(err)
 	}
 	waiting := waitingOf(list, results)
-	s.notifier.watchTransaction(xid, queuesOf(results), len(waiting) > 0)
+	s.notifier.WatchTransaction(xid, queuesOf(results), len(waiting) > 0)
 	if err := s.readWaits(ctx, tx, waiting, results); err != nil {
 		return nil, failed("enqueue", err)
 	}
@@ -104,7 +105,7 @@ const maxStatement = 5000
 // enqueue creates the executions that do not exist, and returns a result for each of
 // the list. A list of one is created with the inline notification, if that is not
 // nil.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) ([]store.Enqueued, error) {
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) ([]store.Enqueued, error) {
 	results, rest, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func conflict(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates what does not exist. It returns the results of what it has
 // created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *inlineNotification) (results []store.Enqueued, rest []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) (results []store.Enqueued, rest []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -165,7 +166,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	if inline == nil {
-		inline = new(inlineNotification)
+		inline = new(notify.Inline)
 	}
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
@@ -176,7 +177,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		if len(list) > 1 {
 			args = enqueueArgs(list, part, now)
 		} else {
-			sql, args, fields = s.sql("enqueue/create_one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.sent)
+			sql, args, fields = s.sql("enqueue/create_one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.Sent)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -203,7 +204,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
-func enqueueOneArgs(e *store.NewExecution, inline *inlineNotification) []any {
+func enqueueOneArgs(e *store.NewExecution, inline *notify.Inline) []any {
 	var typ, id string
 	if e.First != nil {
 		typ, id = e.First.Type, e.First.ID
@@ -211,7 +212,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *inlineNotification) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		inline.channel, inline.payload,
+		inline.Channel, inline.Payload,
 	}
 }
 
@@ -338,8 +339,8 @@ func (s *Store) notifyQueues(ctx context.Context, queues []string) {
 		if q == waitingQueue {
 			continue
 		}
-		s.queueWakeups.wake(q)
-		s.notifier.notifyQueue(q)
+		s.notifier.Queues.Wake(q)
+		s.notifier.QueueChanged(q)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
 // MaxTransition is how many bytes a transition may have.
@@ -81,47 +82,13 @@ func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) 
 	return probes
 }
 
-// OthersBlocked reports whether a store knows that others wait for room.
-func OthersBlocked(s *Store) bool { return s.notifier.othersBlocked() }
+// OthersBlocked reports whether another store has announced that it is blocked by a
+// limit.
+func OthersBlocked(s *Store) bool { return s.notifier.OthersBlocked() }
 
-// PauseInlineNotifications has a store tell of lone executions in statements of their own, as
-// after one that took long.
-func PauseInlineNotifications(s *Store) {
-	s.notifier.mu.Lock()
-	defer s.notifier.mu.Unlock()
-	s.notifier.inline.next = time.Now().Add(inlinePause)
-}
-
-// InlineNotificationIn is how long it is until a lone execution is told of in the statement
-// that creates it.
-func InlineNotificationIn(s *Store) time.Duration {
-	s.notifier.mu.Lock()
-	defer s.notifier.mu.Unlock()
-	return time.Until(s.notifier.inline.next)
-}
-
-// Qualified is the text that the store sends.
-func Qualified(sql string) string { return qualified(sql) }
-
-// Words are all words and operators of the SQL that this package has.
+// Words returns all words and operators of the SQL that this package has.
 func Words() []string {
-	all := make(map[string]bool)
-	var add func(list []sqlToken)
-	add = func(list []sqlToken) {
-		for _, t := range list {
-			switch t.kind {
-			case wordToken:
-				all[t.text] = true
-			case operatorToken:
-				all[strings.TrimSuffix(strings.TrimPrefix(t.text, "operator(pg_catalog."), ")")] = true
-			}
-			add(t.list)
-		}
-	}
-	for _, text := range allSQL() {
-		add(parseSQL(text))
-	}
-	return slices.Sorted(maps.Keys(all))
+	return slices.Sorted(slices.Values(sqltext.Words(strings.Join(allSQL(), "\n;\n"))))
 }
 
 // allSQL is all that the package sends, but for what Go code holds: the words of
@@ -136,14 +103,14 @@ func allSQL() []string {
 		texts = append(texts, m.SQL)
 	}
 	for _, v := range allVariants() {
-		texts = append(texts, owned(v.compose(), DefaultSchema))
+		texts = append(texts, sqltext.ForSchema(v.compose(), DefaultSchema))
 	}
 	return texts
 }
 
 // allVariants are all statements, without filters.
 func allVariants() (list []variant) {
-	names, err := fs.Glob(sqlFiles, "sql/*/*.sql")
+	names, err := fs.Glob(sqlFiles, "*/*.sql")
 	if err != nil {
 		panic(err)
 	}
@@ -155,7 +122,7 @@ func allVariants() (list []variant) {
 		if strings.HasSuffix(name, ".inc.sql") {
 			continue
 		}
-		v := variant{name: strings.TrimSuffix(strings.TrimPrefix(name, "sql/"), ".sql")}
+		v := variant{name: strings.TrimSuffix(name, ".sql")}
 		list = append(list, v)
 		if strings.Contains(string(text), "subscribed\n") || strings.Contains(string(text), "\\ir take_leases.inc.sql") {
 			v.subscribed = true

@@ -134,7 +134,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	if len(holders) > 0 {
 		h.XminHolder = &holders[0]
 	}
-	h.Notified = s.notifier.watched(echoEvery) > 0
+	h.Notified = s.notifier.Watched(time.Second) > 0
 	pool := s.pool.Stat()
 	h.Pool = PoolUse{
 		Max: int(pool.MaxConns()), Open: int(pool.TotalConns()), InUse: int(pool.AcquiredConns()),

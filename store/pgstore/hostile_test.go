@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
+	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 	"github.com/courierhq/courier/store/storetest"
 )
 
@@ -257,7 +258,7 @@ func (s *sentTexts) check(t *testing.T) {
 		t.Errorf("hostile code was run in:\n%s", where)
 	}
 	for sql := range s.texts {
-		if want := pgstore.Qualified(sql); want != sql {
+		if want := sqltext.Qualify(sql); want != sql {
 			t.Errorf("sent:\n%s\nwith its schemas it is:\n%s", sql, want)
 		}
 	}
@@ -280,7 +281,7 @@ func TestTraps(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: no trap", sql)
 		}
-		want := pgstore.Qualified(sql)
+		want := sqltext.Qualify(sql)
 		if strings.Contains(sql, "pg_locks") || strings.Contains(sql, "|| 1") {
 			continue // the schema of a table is written down; the cast is, too
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
 //go:embed migrations/*.sql
@@ -102,7 +103,7 @@ func schemaOr(schema string) string {
 // preamble creates what the first migration needs: the schema, and the table of
 // applied migrations.
 func preamble(schema string, create bool) string {
-	text := owned(`create table if not exists courier.schema_migrations (
+	text := sqltext.ForSchema(`create table if not exists courier.schema_migrations (
 	version    integer primary key,
 	name       text not null,
 	applied_at timestamptz not null,
@@ -118,7 +119,7 @@ func preamble(schema string, create bool) string {
 func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if m.Version == 1 {
 		var there bool
-		if err := tx.QueryRow(ctx, qualified("select exists (select from pg_catalog.pg_namespace where nspname = $1::text)"), schema).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, sqltext.Qualify("select exists (select from pg_catalog.pg_namespace where nspname = $1::text)"), schema).Scan(&there); err != nil {
 			return err
 		}
 		// To create one that is there takes the right to create others.
@@ -129,7 +130,7 @@ func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, owned("insert into courier.schema_migrations (version, name, applied_at, checksum) values ($1::int, $2::text, clock_timestamp(), $3::text)", schema), int32(m.Version), m.Name, m.checksum)
+	_, err := tx.Exec(ctx, sqltext.ForSchema("insert into courier.schema_migrations (version, name, applied_at, checksum) values ($1::int, $2::text, clock_timestamp(), $3::text)", schema), int32(m.Version), m.Name, m.checksum)
 	return err
 }
 
@@ -150,7 +151,7 @@ func migrations(schema string) ([]Migration, error) {
 		if err != nil || version != len(list)+1 {
 			return nil, fmt.Errorf("migration %s: the number must be %d", e.Name(), len(list)+1)
 		}
-		list = append(list, Migration{Version: version, Name: name, SQL: owned(string(text), schema), checksum: checksum(string(text))})
+		list = append(list, Migration{Version: version, Name: name, SQL: sqltext.ForSchema(string(text), schema), checksum: checksum(string(text))})
 	}
 	return list, nil
 }
@@ -208,11 +209,11 @@ func status(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) 
 		return nil, err
 	}
 	var there bool
-	if err := tx.QueryRow(ctx, qualified("select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')"), schema).Scan(&there); err != nil || !there {
+	if err := tx.QueryRow(ctx, sqltext.Qualify("select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')"), schema).Scan(&there); err != nil || !there {
 		return list, err
 	}
 	// A development version had no column checksum.
-	rows, err := tx.Query(ctx, owned("select m.version, m.applied_at, m.name, coalesce(to_jsonb(m) ->> 'checksum', '') from courier.schema_migrations m order by m.version", schema))
+	rows, err := tx.Query(ctx, sqltext.ForSchema("select m.version, m.applied_at, m.name, coalesce(to_jsonb(m) ->> 'checksum', '') from courier.schema_migrations m order by m.version", schema))
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +263,7 @@ func suitable(ctx context.Context, pool *pgxpool.Pool) error {
 	var version, encoding string
 	var number int
 	var readOnly bool
-	err := pool.QueryRow(ctx, qualified(`select current_setting('server_version'), current_setting('server_version_num')::int,
+	err := pool.QueryRow(ctx, sqltext.Qualify(`select current_setting('server_version'), current_setting('server_version_num')::int,
 		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`)).Scan(&version, &number, &encoding, &readOnly)
 	switch {
 	case err != nil:

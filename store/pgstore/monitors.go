@@ -86,8 +86,8 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	if err != nil {
 		return store.Monitor{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
 	}
-	s.scheduleWakeups.wakeAll()
-	s.notifier.send(scheduleChanged)
+	s.notifier.Schedules.WakeAll()
+	s.notifier.SchedulesChanged()
 	return got, nil
 }
 

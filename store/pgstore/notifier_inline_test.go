@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// counted opens a store and counts the statements by which it tells what is new.
+// counted opens a store and counts its statements that only send notifications.
 func counted(t *testing.T, url string, opt *pgstore.Options) (*pgstore.Store, *atomic.Int64) {
 	t.Helper()
 	n := new(atomic.Int64)
@@ -24,66 +24,55 @@ func counted(t *testing.T, url string, opt *pgstore.Options) (*pgstore.Store, *a
 	}), n
 }
 
-// TestLoneNews has the statement that creates an execution tell of it, and a
-// statement of its own where that was done just before, or took long.
-func TestLoneNews(t *testing.T) {
+// TestInlineNotification checks that the INSERT of a single Enqueue sends its own
+// notification, and that a store with PollOnly sends none.
+func TestInlineNotification(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	worker := open(t, url, nil)
-	client, told := counted(t, url, nil)
+	client, sent := counted(t, url, nil)
 	define(t, client, "job")
 	set(t, client, "job.concurrency_limit", "0")
 	pause := func() { time.Sleep(50 * time.Millisecond) }
-	enqueue := func(want int64) {
-		t.Helper()
-		c := watched(t, worker)
-		pause()
-		before := told.Load()
-		enqueueOne(t, client, newExecution("job"))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if err := worker.Await(ctx, []string{courier.DefaultQueue}, c.Mark); err != nil {
-			t.Errorf("hear of it: %v", err)
-		}
-		pause()
-		if got := told.Load() - before; got != want {
-			t.Errorf("%d statements tell of it, want %d", got, want)
-		}
-		if c, err := worker.Claim(t.Context(), request("w", 5)); err != nil || len(c.List) != 1 {
-			t.Errorf("claimed %v, %v", c.List, err)
-		}
+	c := watched(t, worker)
+	pause()
+	before := sent.Load()
+	enqueueOne(t, client, newExecution("job"))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := worker.Await(ctx, []string{courier.DefaultQueue}, c.Mark); err != nil {
+		t.Errorf("Await after an Enqueue by another store: %v", err)
 	}
-	enqueue(0)
-
-	// Something else may wake the worker, such as a probe that ends. So a held
-	// execution wakes nobody if one of ten does not.
+	pause()
+	if got := sent.Load() - before; got != 0 {
+		t.Errorf("%d statements sent notifications, want none besides the INSERT", got)
+	}
+	if c, err := worker.Claim(t.Context(), request("w", 5)); err != nil || len(c.List) != 1 {
+		t.Errorf("claimed %v, %v", c.List, err)
+	}
+	// Something else may wake the worker, such as a probe that ends. So the test fails
+	// only if each of ten held executions wakes it.
 	for try := 1; wakes(t, worker, client); try++ {
 		if try == 10 {
 			t.Fatal("each of 10 held executions has woken the worker")
 		}
 	}
-
-	pgstore.PauseInlineNotifications(client)
-	enqueue(1)
-
 	silent, sentSilently := counted(t, url, &pgstore.Options{PollOnly: true})
 	enqueueOne(t, silent, newExecution("job"))
 	pause()
 	if n := sentSilently.Load(); n != 0 {
-		t.Errorf("a store that only polls sent %d statements", n)
+		t.Errorf("a store with PollOnly sent %d notifications", n)
 	}
 }
 
-// wakes reports whether the worker is woken while the client creates an execution
-// that is held.
+// wakes reports whether the worker is woken when the client creates an execution that
+// is held.
 func wakes(t *testing.T, worker, client *pgstore.Store) bool {
 	t.Helper()
 	held := newExecution("job")
 	held.Hold = true
 	c := watched(t, worker)
-	for pgstore.InlineNotificationIn(client) > 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	time.Sleep(50 * time.Millisecond) // the next INSERT may send a notification again
 	enqueueOne(t, client, held)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -94,12 +83,13 @@ func wakes(t *testing.T, worker, client *pgstore.Store) bool {
 	return err == nil
 }
 
-// TestLoneNewsWait has two callers create something at once: the second does not
-// wait for what the first tells.
-func TestLoneNewsWait(t *testing.T) {
+// TestInlineNotificationSlow checks that an Enqueue sends its notification in a
+// statement of its own while an INSERT that sends one hangs, and for some seconds
+// after that.
+func TestInlineNotificationSlow(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	client, told := counted(t, url, nil)
+	client, sent := counted(t, url, nil)
 	pool := dial(t, url)
 	define(t, client, "job")
 	tx, err := pool.Begin(t.Context())
@@ -120,19 +110,22 @@ func TestLoneNewsWait(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(100 * time.Millisecond)
-	before := told.Load()
-	enqueueOne(t, client, newExecution("job"))
-	time.Sleep(50 * time.Millisecond)
-	if got := told.Load() - before; got != 1 {
-		t.Errorf("%d statements tell of what is created beside a statement that hangs, want one", got)
+	enqueue := func(when string) {
+		t.Helper()
+		before := sent.Load()
+		enqueueOne(t, client, newExecution("job"))
+		time.Sleep(50 * time.Millisecond)
+		if got := sent.Load() - before; got != 1 {
+			t.Errorf("%s %d statements sent notifications, want 1", when, got)
+		}
 	}
+	enqueue("while an INSERT hangs,")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if pgstore.InlineNotificationIn(client) < 4*time.Second {
-		t.Error("after a statement that took long, the next tells again itself")
-	}
+	time.Sleep(50 * time.Millisecond)
+	enqueue("after an INSERT that took long,")
 }

@@ -41,6 +41,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
 // DefaultSchema is the schema of the tables where none is chosen.
@@ -78,16 +79,14 @@ type Store struct {
 	log  *slog.Logger
 	lock int64 // the advisory lock of claims under limits
 
-	subscribed      atomic.Bool // somebody has subscribed to events, as far as this store has seen
-	definitions     definitions
-	writers         writers
-	claims          claimState
-	registry        workerRegistry
-	queueWakeups    wakeups // of Await
-	scheduleWakeups wakeups // of Changed
-	notifier        notifier
-	renewals        renewals
-	plans           plans
+	subscribed  atomic.Bool // somebody has subscribed to events, as far as this store has seen
+	definitions definitions
+	writers     writers
+	claims      claimState
+	registry    workerRegistry
+	notifier    *notify.Notifier
+	renewals    renewals
+	plans       plans
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
@@ -129,10 +128,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	s.lock = claimLock(s.opt.Schema)
 	s.q = statementsFor(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
-	s.queueWakeups.init()
-	s.scheduleWakeups.init()
-	s.notifier.init(s)
 	s.claims.init()
+	s.notifier = s.newNotifier()
 	if r := s.opt.Retention; !r.keepsAll() {
 		s.wg.Go(func() { s.retainPeriodically(r, s.opt.RetainEvery) })
 	}
@@ -153,7 +150,7 @@ func lockNumber(purpose string) int64 {
 // ends the store's own connections and goroutines. Calls under way fail or succeed as
 // if the database were gone. The pool stays open.
 func (s *Store) Close() {
-	s.notifier.flush()
+	s.notifier.Close()
 	s.close()
 	s.wg.Wait()
 	s.renewals.end()
@@ -171,6 +168,18 @@ func (s *Store) checkOpen(ctx context.Context) error {
 		return errClosed
 	}
 	return nil
+}
+
+// sleep waits for d. It reports false when the store closes.
+func (s *Store) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
 }
 
 // micros is d in microseconds, the resolution of a timestamptz.

@@ -31,8 +31,8 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 		return courier.Execution{}, failed(fmt.Sprintf("%s execution %s", r.Kind, r.Execution), err)
 	}
 	if got.queued {
-		s.queueWakeups.wake(got.x.Queue)
-		s.notifier.notifyQueue(got.x.Queue)
+		s.notifier.Queues.Wake(got.x.Queue)
+		s.notifier.QueueChanged(got.x.Queue)
 	}
 	if got.left {
 		s.slotFreed()

@@ -92,7 +92,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 // One process at a time does so.
 func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
-	for wait := rand.N(min(every, time.Minute)); s.notifier.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
+	for wait := rand.N(min(every, time.Minute)); s.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Error("remove old executions; it is tried again later", "error", err)
@@ -133,7 +133,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 			if n == 0 {
 				break
 			}
-			if background && !s.notifier.sleep(time.Since(started)) {
+			if background && !s.sleep(time.Since(started)) {
 				return removed, nil
 			}
 		}

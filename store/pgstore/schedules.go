@@ -104,8 +104,8 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 			*t = t.UTC().Truncate(time.Microsecond)
 		}
 	}
-	s.scheduleWakeups.wakeAll()
-	s.notifier.send(scheduleChanged)
+	s.notifier.Schedules.WakeAll()
+	s.notifier.SchedulesChanged()
 	return got, nil
 }
 
@@ -204,6 +204,6 @@ func (s *Store) AwaitSchedules(ctx context.Context, since uint64) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	s.notifier.listen()
-	return s.scheduleWakeups.wait(ctx, nil, since)
+	s.notifier.Listen()
+	return s.notifier.Schedules.Wait(ctx, nil, since)
 }

@@ -31,7 +31,7 @@ func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration
 	if err := s.checkOpen(ctx); err != nil {
 		return store.DueSchedules{}, err
 	}
-	d := store.DueSchedules{Mark: s.scheduleWakeups.mark()}
+	d := store.DueSchedules{Mark: s.notifier.Schedules.Mark()}
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)

@@ -55,7 +55,10 @@ var Rooms = []Room{
 
 	{Dir: "store", Imports: []string{".", "flow"}},
 	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
-	{Dir: "store/pgstore", Imports: []string{".", "store", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "store/pgstore", Imports: []string{".", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
 	{Dir: "store/storetest", Imports: []string{".", "store", "engine", "internal/*"}, Outside: true},
 
 	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},

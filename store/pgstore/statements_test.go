@@ -3,11 +3,9 @@ package pgstore
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -76,28 +74,5 @@ func TestStatementNames(t *testing.T) {
 	}
 	if len(all) < 80 {
 		t.Errorf("only %d statements", len(all))
-	}
-}
-
-// TestCompose has files that nothing else would compose right.
-func TestCompose(t *testing.T) {
-	vars := map[string]string{"yes": "true", "no": "false", "filter": "and a = b"}
-	for text, want := range map[string]string{
-		"select 1 -- a comment\n\n":                                               "select 1",
-		"a\n\\if :yes\nb\n\\else\nc\n\\endif\nd":                                  "a b d",
-		"a\n\\if :no\nb\n\\if :yes\nc\n\\else\nd\n\\endif\n\\else\ne\n\\endif\nf": "a e f",
-		"a\n\\if :no\n\\set yes false\n\\endif\n\\if :yes\nb\n\\endif":            "a b",
-		"where true :filter and c::text = 'd'":                                    "where true and a = b and c::text = 'd'",
-		"\\set no true\n\\if :no\na\n\\endif":                                     "a",
-	} {
-		if got := strings.Join(composeText("test", text, maps.Clone(vars)), " "); got != want {
-			t.Errorf("%q\nbecomes %q\nwant    %q", text, got, want)
-		}
-	}
-	for _, text := range []string{"a :unknown", "\\if :unknown", "\\ir ../nowhere.sql"} {
-		func() {
-			defer func() { _ = recover() }()
-			t.Errorf("%q becomes %q; want it refused", text, composeText("test", text, maps.Clone(vars)))
-		}()
 	}
 }

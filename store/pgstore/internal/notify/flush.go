@@ -1,10 +1,12 @@
-package pgstore
+package notify
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // flushWithin is how long Close waits until all notifications are sent.
@@ -12,13 +14,13 @@ const flushWithin = time.Second
 
 // flush sends all notifications, also those of transactions that have committed and
 // were not looked at yet. Polling finds what it can't send in time.
-func (n *notifier) flush() {
-	ctx, cancel := context.WithTimeout(n.s.ctx, flushWithin)
+func (n *Notifier) flush() {
+	ctx, cancel := context.WithTimeout(n.ctx, flushWithin)
 	defer cancel()
 	if xids := n.pendingTransactions(); len(xids) > 0 {
-		err := n.withConnection(ctx, func(db querier) error { _, err := n.endTransactions(ctx, db, xids); return err })
-		if err != nil && n.s.ctx.Err() == nil {
-			n.s.log.Warn("ask which transactions have committed, before closing; what they enqueued is found by polling", "error", err)
+		err := n.withConnection(ctx, func(db Querier) error { _, err := n.endTransactions(ctx, db, xids); return err })
+		if err != nil && n.ctx.Err() == nil {
+			n.opt.Log.Warn("read the states of transactions before closing; workers find by polling what these enqueued", "error", err)
 		}
 	}
 	for {
@@ -37,7 +39,7 @@ func (n *notifier) flush() {
 }
 
 // pendingTransactions returns the transactions that are not known to have ended.
-func (n *notifier) pendingTransactions() []string {
+func (n *Notifier) pendingTransactions() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	xids := make([]string, 0, len(n.pending))
@@ -48,23 +50,22 @@ func (n *notifier) pendingTransactions() []string {
 }
 
 // notify sends payloads.
-func (n *notifier) notify(payloads []string) error {
-	ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
+func (n *Notifier) notify(payloads []string) error {
+	ctx, cancel := context.WithTimeout(n.ctx, echoWithin)
 	defer cancel()
-	return n.withConnection(ctx, func(db querier) error {
-		_, err := query(ctx, db, func(pgx.Rows) (none struct{}, err error) { return none, nil }, n.s.sql("notify/send"), n.channel, payloads)
-		return err
+	return n.withConnection(ctx, func(db Querier) error {
+		return n.opt.Query(ctx, db, func(pgx.Rows) error { return nil }, n.opt.SendSQL, n.channel, payloads)
 	})
 }
 
 // withConnection calls f with the pool. If the pool has no connection, because the
 // caller has closed it before the store, it calls f again with a new connection.
-func (n *notifier) withConnection(ctx context.Context, f func(db querier) error) error {
-	err := f(n.s.pool)
-	if err == nil || ctx.Err() != nil || code(err) != "" {
+func (n *Notifier) withConnection(ctx context.Context, f func(db Querier) error) error {
+	err := f(n.opt.Pool)
+	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || ctx.Err() != nil || answered {
 		return err
 	}
-	conn, dialed := connect(ctx, n.s.pool)
+	conn, dialed := n.opt.Connect(ctx)
 	if dialed != nil {
 		return err
 	}

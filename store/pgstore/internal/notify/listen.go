@@ -1,4 +1,4 @@
-package pgstore
+package notify
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen begins to listen, once.
-func (n *notifier) listen() {
-	if n.s.opt.PollOnly {
+// Listen begins to listen, once.
+func (n *Notifier) Listen() {
+	if n.opt.PollOnly {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.listening && n.s.ctx.Err() == nil {
+	if !n.listening && n.ctx.Err() == nil {
 		n.listening = true
-		n.s.wg.Go(n.listenAlways)
+		n.wg.Go(n.listenAlways)
 	}
 }
 
-// watched is how long a caller may skip polling, 0 if notifications do not arrive.
-func (n *notifier) watched(lease time.Duration) time.Duration {
+// Watched is how long a caller may skip polling, 0 if notifications do not arrive.
+func (n *Notifier) Watched(lease time.Duration) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.echoedAt.IsZero() || time.Since(n.echoedAt) > echoEvery+echoWithin {
@@ -38,17 +38,17 @@ func (n *notifier) watched(lease time.Duration) time.Duration {
 var errNoEcho = errors.New("notifications do not arrive; is there a pooler in transaction mode in between?")
 
 // listenAlways listens until the store closes, on one connection after another.
-func (n *notifier) listenAlways() {
+func (n *Notifier) listenAlways() {
 	for wait := time.Second; ; {
 		started := time.Now()
 		err := n.listenOnce()
 		n.mu.Lock()
 		n.echoedAt = time.Time{}
 		n.mu.Unlock()
-		if n.s.ctx.Err() != nil {
+		if n.ctx.Err() != nil {
 			return
 		}
-		n.s.log.Warn("listen for new work; it is found by polling meanwhile", "error", err)
+		n.opt.Log.Warn("listen for new work; it is found by polling meanwhile", "error", err)
 		if errors.Is(err, errNoEcho) || errors.Is(err, errPooler) {
 			wait = relisten
 		} else if time.Since(started) > relisten {
@@ -62,10 +62,10 @@ func (n *notifier) listenAlways() {
 }
 
 // listenOnce listens on a connection until that fails.
-func (n *notifier) listenOnce() error {
-	ctx, cancel := context.WithTimeout(n.s.ctx, echoWithin)
+func (n *Notifier) listenOnce() error {
+	ctx, cancel := context.WithTimeout(n.ctx, echoWithin)
 	defer cancel()
-	conn, err := connect(ctx, n.s.pool)
+	conn, err := n.opt.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func (n *notifier) listenOnce() error {
 		return err
 	}
 	// Changes from before the LISTEN were not received.
-	n.s.queueWakeups.wakeAll()
-	n.s.scheduleWakeups.wakeAll()
+	n.Queues.WakeAll()
+	n.Schedules.WakeAll()
 	return n.receiveAll(conn)
 }
 
@@ -91,10 +91,10 @@ func closeSoon(conn *pgx.Conn) {
 
 // receiveAll receives notifications until the connection fails. Every [echoEvery] it
 // sends one to itself, to test whether notifications arrive.
-func (n *notifier) receiveAll(conn *pgx.Conn) error {
-	ctx, cancel := context.WithCancelCause(n.s.ctx)
+func (n *Notifier) receiveAll(conn *pgx.Conn) error {
+	ctx, cancel := context.WithCancelCause(n.ctx)
 	defer cancel(nil)
-	n.s.wg.Go(func() {
+	n.wg.Go(func() {
 		for n.tryEcho(ctx, cancel) {
 			t := time.NewTimer(echoEvery)
 			select {
@@ -118,7 +118,7 @@ func (n *notifier) receiveAll(conn *pgx.Conn) error {
 
 // tryEcho sends this store a notification. If it does not come back, tryEcho calls
 // fail, which ends the listening.
-func (n *notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bool {
+func (n *Notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -129,7 +129,7 @@ func (n *notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bo
 	ctx, cancel := context.WithTimeout(ctx, echoWithin)
 	defer cancel()
 	sent := time.Now()
-	if _, err := n.s.pool.Exec(ctx, n.s.sql("notify/send"), n.channel, []string{n.self + echo}); err != nil {
+	if _, err := n.opt.Pool.Exec(ctx, n.opt.SendSQL, n.channel, []string{n.self + echo}); err != nil {
 		fail(fmt.Errorf("notify: %w", err))
 		return false
 	}
@@ -146,7 +146,7 @@ func (n *notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bo
 }
 
 // receive handles a notification.
-func (n *notifier) receive(payload string) {
+func (n *Notifier) receive(payload string) {
 	if mine, ok := strings.CutPrefix(payload, n.self); ok {
 		if mine == echo {
 			select {
@@ -167,15 +167,15 @@ func (n *notifier) receive(payload string) {
 	}
 	switch letter {
 	case allQueues:
-		n.s.queueWakeups.wakeAll()
+		n.Queues.WakeAll()
 	case scheduleChanged:
-		n.s.scheduleWakeups.wakeAll()
+		n.Schedules.WakeAll()
 	case blocked:
 		n.othersBlockedAt = time.Now()
 	case queueChanged:
 		n.wakeLater(rest)
 	case queueEmptied:
-		if hash, queue, ok := strings.Cut(rest, " "); ok && hash == n.s.claims.hash() {
+		if hash, queue, ok := strings.Cut(rest, " "); ok && hash == n.opt.ClaimScope() {
 			if c := n.delayed[queue]; c != nil {
 				delete(n.delayed, queue)
 				close(c)
@@ -186,11 +186,11 @@ func (n *notifier) receive(payload string) {
 
 // wakeLater wakes the workers of a queue after a random time, unless another store
 // has emptied the queue by then. The caller holds n.mu.
-func (n *notifier) wakeLater(queue string) {
+func (n *Notifier) wakeLater(queue string) {
 	d := n.delay()
 	if d == 0 {
 		n.woken[queue] = true
-		n.s.queueWakeups.wake(queue)
+		n.Queues.Wake(queue)
 		return
 	}
 	if n.delayed[queue] != nil {
@@ -198,14 +198,14 @@ func (n *notifier) wakeLater(queue string) {
 	}
 	cancelled := make(chan struct{})
 	n.delayed[queue] = cancelled
-	n.s.wg.Go(func() {
+	n.wg.Go(func() {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
 		case <-t.C:
 		case <-cancelled:
 			return
-		case <-n.s.ctx.Done():
+		case <-n.ctx.Done():
 			return
 		}
 		n.mu.Lock()
@@ -213,14 +213,14 @@ func (n *notifier) wakeLater(queue string) {
 		if n.delayed[queue] == cancelled {
 			delete(n.delayed, queue)
 			n.woken[queue] = true
-			n.s.queueWakeups.wake(queue)
+			n.Queues.Wake(queue)
 		}
 	})
 }
 
 // delay returns how long to wait before a claim that follows a notification. The
 // caller holds n.mu.
-func (n *notifier) delay() time.Duration {
+func (n *Notifier) delay() time.Duration {
 	for id, at := range n.peers {
 		if time.Since(at) > peerTimeout {
 			delete(n.peers, id)
@@ -230,6 +230,6 @@ func (n *notifier) delay() time.Duration {
 		return 0
 	}
 	// Two claims' time for each store: when the next store claims, the one before has
-	// usually claimed and sent queueEmptied.
-	return rand.N(min(time.Duration(len(n.peers))*2*n.s.claims.duration(), maxWakeDelay))
+	// usually Claimed and sent queueEmptied.
+	return rand.N(min(time.Duration(len(n.peers))*2*n.opt.ClaimTime(), maxWakeDelay))
 }

@@ -1,4 +1,4 @@
-package pgstore
+package notify
 
 import (
 	"context"
@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// wakeups wakes goroutines of this process that wait for a change of a queue. A
-// change between a caller's mark and its wait is not missed.
-type wakeups struct {
+// Wakeups wakes goroutines of this process that wait for a change of a queue. A
+// change between [Wakeups.Mark] and [Wakeups.Wait] is not missed. It may be used by
+// any number of goroutines.
+type Wakeups struct {
 	mu      sync.Mutex
 	count   uint64            // the number of changes so far
 	queues  map[string]uint64 // the count at the last change of a queue
@@ -16,25 +17,25 @@ type wakeups struct {
 	waiters map[*waiter]struct{}
 }
 
-// A waiter is a call of wait.
+// A waiter is a call of Wait.
 type waiter struct {
 	queues []string
 	woken  chan struct{} // has room for one
 }
 
-func (w *wakeups) init() {
+func (w *Wakeups) init() {
 	w.queues, w.waiters = make(map[string]uint64), make(map[*waiter]struct{})
 }
 
-// mark returns the number of changes so far, for [wakeups.wait].
-func (w *wakeups) mark() uint64 {
+// Mark returns the number of changes so far, for [Wakeups.Wait].
+func (w *Wakeups) Mark() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-// wake wakes those who wait for a queue.
-func (w *wakeups) wake(queue string) {
+// Wake ends the calls of Wait for a queue.
+func (w *Wakeups) Wake(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count++
@@ -46,9 +47,9 @@ func (w *wakeups) wake(queue string) {
 	}
 }
 
-// wakeAll wakes all who wait: an execution ended, a limit changed, or the change
+// WakeAll ends all calls of Wait: an execution ended, a limit changed, or the change
 // names no queue.
-func (w *wakeups) wakeAll() {
+func (w *Wakeups) WakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count++
@@ -58,8 +59,9 @@ func (w *wakeups) wakeAll() {
 	}
 }
 
-// wait returns when one of the queues has changed since the mark, or ctx's error.
-func (w *wakeups) wait(ctx context.Context, queues []string, since uint64) error {
+// Wait returns nil when one of the queues has changed since the mark, at once if that
+// has happened already, or ctx's error when ctx ends.
+func (w *Wakeups) Wait(ctx context.Context, queues []string, since uint64) error {
 	x := &waiter{queues: queues, woken: make(chan struct{}, 1)}
 	if w.changed(since, x) {
 		return nil
@@ -79,7 +81,7 @@ func (w *wakeups) wait(ctx context.Context, queues []string, since uint64) error
 
 // changed reports whether a queue of a waiter has changed since the mark. Otherwise
 // it adds the waiter.
-func (w *wakeups) changed(since uint64, x *waiter) bool {
+func (w *Wakeups) changed(since uint64, x *waiter) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all > since {

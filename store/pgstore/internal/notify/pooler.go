@@ -1,4 +1,4 @@
-package pgstore
+package notify
 
 import (
 	"context"
@@ -15,7 +15,7 @@ var errPooler = errors.New("notifications do not arrive: there is a pooler in tr
 // behind on such a connection, whose next user it is not for; and PgBouncer from
 // 1.18 to 1.20 ends when a notification comes while it cancels a statement
 // (pgbouncer issue 822).
-func (n *notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
+func (n *Notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
 	backend := func(c *pgx.Conn) (pid uint32, err error) {
 		err = c.QueryRow(ctx, "select pg_catalog.pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 		return pid, err
@@ -26,7 +26,7 @@ func (n *notifier) refusePooler(ctx context.Context, conn *pgx.Conn) error {
 	}
 	// The server does not know this client: there is a pooler. In session mode each
 	// client has a connection to the server as long as it has one to the pooler.
-	other, err := connect(ctx, n.s.pool)
+	other, err := n.opt.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package pgstore
+package sqltext
 
 import (
 	"fmt"
@@ -6,25 +6,23 @@ import (
 	"strings"
 )
 
-// qualified returns SQL in which every operator, function, type and collation is
-// named with its schema, so that search_path does not change what it means. Otherwise
+// Qualify returns SQL in which every operator, function, type and collation is named
+// with its schema, so that search_path does not change what it means. Otherwise
 // whoever may create objects in a schema of that path could have the server run a
 // function of theirs, with the rights of the role that sends the statement.
 //
 // Some forms have no place for a schema: NULLIF, the simple form of CASE, and IN with
-// a list compare by an operator "=" that PostgreSQL looks up by its name. They are
-// rewritten. An operator with a schema has the same precedence as all others of its
-// kind, so parentheses keep the operands together.
+// a list compare by an operator "=" that PostgreSQL looks up by its name. Qualify
+// rewrites them. An operator with a schema has the same precedence as all others of
+// its kind, so parentheses keep the operands together.
 //
-// It can rewrite the SQL of this package, and panics at anything else. TestStatements
-// runs it on all statements, TestQualifiedPlans compares plans, and TestHostilePath
-// looks for names that are still found by the path.
-func qualified(sql string) string {
-	return rewrite(parseSQL(sql))
+// Qualify handles the SQL of pgstore and panics at anything else.
+func Qualify(sql string) string {
+	return rewrite(parse(sql))
 }
 
-// notFunctions are words that can stand before a parenthesis and call nothing, or
-// nothing that is looked up.
+// notFunctions are words that may stand before a parenthesis without being the name
+// of a function that PostgreSQL looks up.
 var notFunctions = words(`all and any array as by check coalesce conflict distinct else end except exists extract filter from greatest group in
 	interval into is join key lateral least like limit materialized not nullif offset on or order over primary references returning row select set some
 	then union unique using values when where with`)
@@ -34,15 +32,15 @@ var clauses = words(`add alter and as asc begin by check collation column confli
 	else end except exists for from full group having if index inner insert into is join lateral left limit not null nulls offset on or order
 	outer primary recursive references returning right select set table then union unique update using values when where with`)
 
-// unqualifiable are words of expressions that name no operator or type, but have
-// one looked up, and are not rewritten.
+// unqualifiable are words of expressions that make PostgreSQL look up an operator or a
+// type by its name. Qualify does not rewrite them.
 var unqualifiable = words(`between cast ilike like natural overlaps similar`)
 
-// grammarTypes are types that Postgres' grammar knows, in pg_catalog.
+// grammarTypes are the types that PostgreSQL's grammar resolves to pg_catalog.
 var grammarTypes = words(`bigint bit boolean char character dec decimal double float int integer interval national nchar numeric real smallint time timestamp varchar`)
 
-// columnTypes are the others that columns have: behind a name, which may be the word
-// "by".
+// columnTypes are the other types of columns. They stand behind a name, which may be
+// the word "by".
 var columnTypes = words(`bool bytea json jsonb text timestamptz uuid`)
 
 func words(list string) map[string]bool {
@@ -53,8 +51,8 @@ func words(list string) map[string]bool {
 	return m
 }
 
-// rewrite returns the text of tokens that stand beside each other.
-func rewrite(list []sqlToken) string {
+// rewrite returns the qualified text of tokens.
+func rewrite(list []token) string {
 	var b strings.Builder
 	assigns := false // in the SET of an UPDATE
 	for i := 0; i < len(list); {
@@ -79,9 +77,9 @@ func rewrite(list []sqlToken) string {
 		if i > 0 {
 			before = list[i-1].text
 		}
-		at := slices.IndexFunc(part, func(t sqlToken) bool { return t.is(operatorToken, "=") })
+		at := slices.IndexFunc(part, func(t token) bool { return t.is(operatorToken, "=") })
 		if assigns && at > 0 && (before == "set" || before == ",") {
-			b.WriteString(tokens(part[:at+1])) // what is assigned to is a name
+			b.WriteString(textOf(part[:at+1])) // what is assigned to is a name
 			part = part[at+1:]
 		}
 		b.WriteString((&expression{list: part, before: before}).all())
@@ -91,16 +89,16 @@ func rewrite(list []sqlToken) string {
 }
 
 // refuseClause panics at clauses that compare by an operator "=" without a name.
-func refuseClause(list []sqlToken, i int) {
+func refuseClause(list []token, i int) {
 	switch t := list[i]; {
 	case t.text == "distinct" && i > 0 && (list[i-1].text == "is" || list[i-1].text == "not"),
 		t.text == "using" && i+1 < len(list) && list[i+1].kind == groupToken:
-		panic(fmt.Sprintf("pgstore: %q can't be qualified", tokens(list[max(0, i-3):min(len(list), i+3)])))
+		panic(fmt.Sprintf("sqltext: %q can't be qualified", textOf(list[max(0, i-3):min(len(list), i+3)])))
 	}
 }
 
 // endsExpression reports whether the token at i stands outside of any expression.
-func endsExpression(list []sqlToken, i int) bool {
+func endsExpression(list []token, i int) bool {
 	t := list[i]
 	switch t.kind {
 	case separatorToken:
@@ -115,10 +113,10 @@ func endsExpression(list []sqlToken, i int) bool {
 	return false
 }
 
-// An expression is a sequence of operands and operators, or what else stands
-// between two clauses.
+// An expression is a sequence of operands and operators, or any other text between two
+// clauses.
 type expression struct {
-	list   []sqlToken
+	list   []token
 	before string // the token before it
 	at     int
 }
@@ -127,12 +125,12 @@ type expression struct {
 func (e *expression) all() string {
 	text, _ := e.parse(0)
 	if e.at < len(e.list) {
-		panic(fmt.Sprintf("pgstore: %q in %q can't be qualified", e.list[e.at].text, tokens(e.list)))
+		panic(fmt.Sprintf("sqltext: %q in %q can't be qualified", e.list[e.at].text, textOf(e.list)))
 	}
 	return text
 }
 
-// precedence is that of an operator without a schema.
+// precedence returns the precedence of an operator that is written without a schema.
 func precedence(op string) int {
 	switch op {
 	case "=", "<", ">", "<=", ">=", "<>", "!=":
@@ -182,8 +180,8 @@ func inCatalog(op string) string {
 	return "operator(pg_catalog." + op + ")"
 }
 
-// parenthesized puts text into parentheses if it has an operator, behind the space
-// that it begins with.
+// parenthesized puts text into parentheses if it is compound. Leading space stays
+// before them.
 func parenthesized(text string, compound bool) string {
 	if !compound {
 		return text
@@ -192,7 +190,7 @@ func parenthesized(text string, compound bool) string {
 	return text[:len(text)-len(bare)] + "(" + bare + ")"
 }
 
-// among returns what compares with a list or a query.
+// among returns the comparison with the list or query that follows IN or NOT IN.
 func (e *expression) among(op string) string {
 	group := e.list[e.at]
 	e.at++
@@ -200,7 +198,7 @@ func (e *expression) among(op string) string {
 	list := rewrite(group.list)
 	switch {
 	case group.open != "(" || query && op == "not in":
-		panic(fmt.Sprintf("pgstore: %s %s can't be qualified", op, group))
+		panic(fmt.Sprintf("sqltext: %s %s can't be qualified", op, group))
 	case query:
 		return inCatalog("=") + " any (" + list + group.closing
 	case op == "in":
@@ -215,7 +213,7 @@ func (e *expression) operand() (text string, compound bool) {
 		op := e.list[e.at]
 		e.at++
 		if precedence(op.text) < 2 {
-			panic(fmt.Sprintf("pgstore: %q begins an expression in %q", op.text, tokens(e.list)))
+			panic(fmt.Sprintf("sqltext: %q begins an expression in %q", op.text, textOf(e.list)))
 		}
 		bare := e.at+1 >= len(e.list) || !e.list[e.at+1].is(castToken, "::") && e.list[e.at+1].kind != groupToken
 		if op.text == "-" && e.at < len(e.list) && e.list[e.at].kind == numberToken && bare {
@@ -241,11 +239,12 @@ func (e *expression) operand() (text string, compound bool) {
 	return rewriteOperand(e.list[from:e.at], before), false
 }
 
-// rewriteOperand returns the text of an operand that stands behind a token.
-func rewriteOperand(list []sqlToken, before string) string {
+// rewriteOperand returns the qualified text of an operand. Before is the text of the
+// token before it.
+func rewriteOperand(list []token, before string) string {
 	var b strings.Builder
 	for i, t := range list {
-		var last, next sqlToken
+		var last, next token
 		if last.text = before; i > 0 {
 			last = list[i-1]
 		}
@@ -265,7 +264,7 @@ func rewriteOperand(list []sqlToken, before string) string {
 			b.WriteString(t.space + "pg_catalog." + t.text)
 		case unqualifiable[t.text] && (i > 0 || t.text != "like") && t.kind == wordToken && !last.is(dotToken, ".") && !next.is(dotToken, "."),
 			next.kind == otherToken && strings.HasPrefix(next.text, "'") && t.named() && !grammarTypes[t.text]:
-			panic(fmt.Sprintf("pgstore: %q in %q can't be qualified", t.text, tokens(list)))
+			panic(fmt.Sprintf("sqltext: %q in %q can't be qualified", t.text, textOf(list)))
 		case t.kind != wordToken || last.is(dotToken, ".") || next.is(dotToken, "."):
 			b.WriteString(t.String())
 		case t.text == "nullif" && next.open == "(":
@@ -279,26 +278,27 @@ func rewriteOperand(list []sqlToken, before string) string {
 	return b.String()
 }
 
-// calls reports whether a word, between two others, calls a function that is
-// looked up by the path. Names of columns follow what they are an alias of; unnest
-// with several arguments is a form of its own, which is Postgres' whatever the path.
-func calls(t, last, next sqlToken) bool {
+// calls reports whether a word calls a function that PostgreSQL looks up by the path.
+// Last and next are the tokens beside it. A list of column names follows an alias, and
+// calls nothing. Unnest with several arguments is a form of the grammar, which means
+// the same whatever the path.
+func calls(t, last, next token) bool {
 	if next.kind != groupToken || next.open != "(" || notFunctions[t.text] || grammarTypes[t.text] {
 		return false
 	}
 	if last.text == "as" || last.kind == groupToken || last.named() && !clauses[last.text] {
 		return false
 	}
-	return t.text != "unnest" || !slices.ContainsFunc(next.list, func(t sqlToken) bool { return t.is(separatorToken, ",") })
+	return t.text != "unnest" || !slices.ContainsFunc(next.list, func(t token) bool { return t.is(separatorToken, ",") })
 }
 
 // rewriteNullIf returns NULLIF with the parentheses of its arguments as a CASE.
-func rewriteNullIf(group sqlToken) string {
-	at := slices.IndexFunc(group.list, func(t sqlToken) bool { return t.is(separatorToken, ",") })
+func rewriteNullIf(group token) string {
+	at := slices.IndexFunc(group.list, func(t token) bool { return t.is(separatorToken, ",") })
 	last := group.list[len(group.list)-1]
 	constant := last.kind == otherToken || last.kind == numberToken || last.is(wordToken, "false") || last.is(wordToken, "true")
 	if at < 0 || !constant || len(group.list) != at+2 && (len(group.list) != at+3 || group.list[at+1].text != "-") {
-		panic(fmt.Sprintf("pgstore: nullif%s can't be qualified: the second argument must be a constant", group))
+		panic(fmt.Sprintf("sqltext: nullif%s can't be qualified: the second argument must be a constant", group))
 	}
 	value, compound := (&expression{list: group.list[:at]}).parse(0)
 	value = parenthesized(value, compound)
@@ -307,8 +307,8 @@ func rewriteNullIf(group sqlToken) string {
 
 // rewriteCase returns a CASE, with the value that it compares, if any, in each
 // condition.
-func rewriteCase(group sqlToken) string {
-	at := slices.IndexFunc(group.list, func(t sqlToken) bool { return t.is(wordToken, "when") })
+func rewriteCase(group token) string {
+	at := slices.IndexFunc(group.list, func(t token) bool { return t.is(wordToken, "when") })
 	if at <= 0 {
 		return group.open + rewrite(group.list) + group.closing
 	}

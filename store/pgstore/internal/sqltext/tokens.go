@@ -1,50 +1,52 @@
-package pgstore
+package sqltext
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
-// sqlKind is the kind of a token of SQL.
-type sqlKind int
+// tokenKind is the kind of a token of SQL.
+type tokenKind int
 
 const (
-	otherToken     sqlKind = iota // a string or a parameter
-	wordToken                     // a keyword or a name
-	quotedToken                   // a name in quotes
-	numberToken                   // without a sign
-	operatorToken                 // also the words that are operators
-	separatorToken                // "," ";" ":"
-	dotToken                      // "."
-	castToken                     // "::"
-	groupToken                    // what stands in parentheses, in brackets, or between CASE and END
+	otherToken     tokenKind = iota // a string or a parameter
+	wordToken                       // a keyword or a name
+	quotedToken                     // a name in quotes
+	numberToken                     // without a sign
+	operatorToken                   // also the words in and not in, and operator(...)
+	separatorToken                  // "," ";" ":"
+	dotToken                        // "."
+	castToken                       // "::"
+	groupToken                      // everything in parentheses or brackets, or between CASE and END
 )
 
-// An sqlToken is a token of SQL, with the space and the comments before it.
-type sqlToken struct {
-	kind    sqlKind
+// A token is a token of SQL, with the space and the comments before it.
+type token struct {
+	kind    tokenKind
 	space   string
 	text    string // empty for a group
 	open    string // of a group: "(", "[" or "case"
-	list    []sqlToken
+	list    []token
 	closing string // with the space before it
 }
 
-func (t sqlToken) is(kind sqlKind, text string) bool { return t.kind == kind && t.text == text }
+func (t token) is(kind tokenKind, text string) bool { return t.kind == kind && t.text == text }
 
-// withJobNames reports whether the token may be a name.
-func (t sqlToken) named() bool { return t.kind == wordToken || t.kind == quotedToken }
+// named reports whether the token may be a name.
+func (t token) named() bool { return t.kind == wordToken || t.kind == quotedToken }
 
-// String returns the text of the token, as it was.
-func (t sqlToken) String() string {
+// String returns the text that the token was read from.
+func (t token) String() string {
 	if t.kind == groupToken {
-		return t.space + t.open + tokens(t.list) + t.closing
+		return t.space + t.open + textOf(t.list) + t.closing
 	}
 	return t.space + t.text
 }
 
-// tokens returns the text of tokens, as it was.
-func tokens(list []sqlToken) string {
+// textOf returns the text that tokens were read from.
+func textOf(list []token) string {
 	var b strings.Builder
 	for _, t := range list {
 		b.WriteString(t.String())
@@ -52,25 +54,25 @@ func tokens(list []sqlToken) string {
 	return b.String()
 }
 
-// parseSQL returns the tokens of a text.
-func parseSQL(text string) []sqlToken {
-	p := &sqlParser{text: text}
+// parse returns the tokens of a text.
+func parse(text string) []token {
+	p := &parser{text: text}
 	list, end := p.list("")
 	if space := end.space; space != "" {
-		list = append(list, sqlToken{space: space})
+		list = append(list, token{space: space})
 	}
 	return list
 }
 
-// An sqlParser reads tokens.
-type sqlParser struct {
+// A parser reads tokens.
+type parser struct {
 	text string
 	at   int
 }
 
-// next returns the next token; an opening or closing one stands in open, and the
-// end of the text is a token without text.
-func (p *sqlParser) next() (t sqlToken) {
+// next returns the next token. A token that opens or closes a group has its text in
+// open too. The end of the text is a token without text.
+func (p *parser) next() (t token) {
 	rest := p.text[p.at:]
 	space := spaceLen(rest)
 	n, kind := tokenLen(rest[space:])
@@ -88,7 +90,7 @@ func (p *sqlParser) next() (t sqlToken) {
 	return t
 }
 
-// spaceLen is the length of the space and the comments that a text begins with.
+// spaceLen returns the length of the space and the comments that a text begins with.
 func spaceLen(s string) int {
 	n := 0
 	for n < len(s) {
@@ -108,9 +110,9 @@ func spaceLen(s string) int {
 	return n
 }
 
-// tokenLen is the length and the kind of the token that a text begins with, where
-// a parenthesis or a bracket counts as a group; 0 is the end of the text.
-func tokenLen(s string) (int, sqlKind) {
+// tokenLen returns the length and the kind of the token that a text begins with. A
+// parenthesis or a bracket has the kind of a group. Length 0 is the end of the text.
+func tokenLen(s string) (int, tokenKind) {
 	if s == "" {
 		return 0, otherToken
 	}
@@ -145,11 +147,11 @@ func tokenLen(s string) (int, sqlKind) {
 	case strings.IndexByte("()[]", c) >= 0:
 		return 1, groupToken
 	}
-	panic(fmt.Sprintf("pgstore: no token of SQL at %.40q", s))
+	panic(fmt.Sprintf("sqltext: no token of SQL at %.40q", s))
 }
 
-// endOf is the index in s behind the next end from an index on, with so many of
-// its bytes; without an end it is that of the whole text.
+// endOf returns the length of s up to the next occurrence of end at or after from,
+// and the first with bytes of that. It returns the length of s if there is none.
 func endOf(s string, from int, end string, with int) int {
 	if i := strings.Index(s[from:], end); i >= 0 {
 		return from + i + with
@@ -157,8 +159,8 @@ func endOf(s string, from int, end string, with int) int {
 	return len(s)
 }
 
-// quotedLen is the length of a string or of a name in quotes, in which two quotes
-// stand for one.
+// quotedLen returns the length of the string or quoted name that s begins with. Two
+// quotes stand for one.
 func quotedLen(s string) int {
 	for i := 1; i < len(s); i++ {
 		if s[i] != s[0] {
@@ -169,11 +171,11 @@ func quotedLen(s string) int {
 		}
 		i++
 	}
-	panic(fmt.Sprintf("pgstore: SQL ends within quotes: %.40q", s))
+	panic(fmt.Sprintf("sqltext: SQL ends within quotes: %.40q", s))
 }
 
-// operatorLen is the length of an operator. One can end in + or - only if it has
-// one of certain other characters.
+// operatorLen returns the length of the operator that s begins with. PostgreSQL lets
+// an operator end in + or - only if it contains one of certain other characters.
 func operatorLen(s string) int {
 	n := lenOf(s, isOperator)
 	for n > 1 && (s[n-1] == '+' || s[n-1] == '-') && !strings.ContainsAny(s[:n], "~!@#%^&|?") {
@@ -182,7 +184,7 @@ func operatorLen(s string) int {
 	return n
 }
 
-// lenOf is how many bytes at the beginning of s are of a kind.
+// lenOf returns the number of bytes at the beginning of s for which is holds.
 func lenOf(s string, is func(byte) bool) int {
 	for i := range len(s) {
 		if !is(s[i]) {
@@ -197,13 +199,14 @@ func isDigit(c byte) bool    { return '0' <= c && c <= '9' }
 func isWord(c byte) bool     { return isDigit(c) || c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isOperator(c byte) bool { return strings.IndexByte("-+*/<>=~!@#%^&|?", c) >= 0 }
 
-// list returns the tokens up to one that closes a group, or up to the end.
-func (p *sqlParser) list(closing string) (list []sqlToken, end sqlToken) {
+// list returns the tokens up to the one that closes the group, and that one. An empty
+// closing stands for the end of the text.
+func (p *parser) list(closing string) (list []token, end token) {
 	for {
 		t := p.next()
 		if t.text == "" || t.open != "" && t.text == closing {
 			if t.text != closing {
-				panic(fmt.Sprintf("pgstore: SQL ends without %q", closing))
+				panic(fmt.Sprintf("sqltext: SQL ends without %q", closing))
 			}
 			return list, t
 		}
@@ -212,11 +215,11 @@ func (p *sqlParser) list(closing string) (list []sqlToken, end sqlToken) {
 		case t.open == "" || t.open == "end" || t.open == "case" && afterDot:
 			t.open = ""
 		case t.open == ")" || t.open == "]":
-			panic(fmt.Sprintf("pgstore: SQL has %q too many", t.open))
+			panic(fmt.Sprintf("sqltext: SQL has %q too many", t.open))
 		default:
 			close := map[string]string{"(": ")", "[": "]", "case": "end"}[t.open]
 			t.kind, t.text = groupToken, ""
-			var last sqlToken
+			var last token
 			t.list, last = p.list(close)
 			t.closing = last.String()
 		}
@@ -225,4 +228,24 @@ func (p *sqlParser) list(closing string) (list []sqlToken, end sqlToken) {
 		}
 		list = append(list, t)
 	}
+}
+
+// Words returns the words and operators of a text, without repetitions and in no
+// order. A test gives all of them another meaning on the search_path of a session.
+func Words(text string) []string {
+	all := make(map[string]bool)
+	var add func(list []token)
+	add = func(list []token) {
+		for _, t := range list {
+			switch t.kind {
+			case wordToken:
+				all[t.text] = true
+			case operatorToken:
+				all[strings.TrimSuffix(strings.TrimPrefix(t.text, "operator(pg_catalog."), ")")] = true
+			}
+			add(t.list)
+		}
+	}
+	add(parse(text))
+	return slices.Collect(maps.Keys(all))
 }

@@ -1,4 +1,4 @@
-package pgstore
+package notify
 
 import "time"
 
@@ -18,30 +18,30 @@ type inlineState struct {
 	next    time.Time // when the next may begin
 }
 
-// An inlineNotification is what a statement sends itself; the zero value sends
+// An Inline is a notification that a statement sends itself. The zero value sends
 // nothing.
-type inlineNotification struct {
-	channel, payload string
+type Inline struct {
+	Channel, Payload string
 	started          time.Time
-	sent             bool // the statement has created something and sent the payload
+	Sent             bool // the statement has created something and sent the payload
 }
 
-// beginInline returns the notification for a statement that creates an execution in
-// a queue. A call of endInline must follow.
-func (n *notifier) beginInline(queue string) inlineNotification {
+// BeginInline returns the notification for a statement that creates an execution in
+// a queue. A call of EndInline must follow.
+func (n *Notifier) BeginInline(queue string) Inline {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.s.opt.PollOnly || n.sending || n.inline.running || now.Before(n.inline.next) || len(queue) > maxPayload/2 {
-		return inlineNotification{}
+	if n.opt.PollOnly || n.sending || n.inline.running || now.Before(n.inline.next) || len(queue) > maxPayload/2 {
+		return Inline{}
 	}
 	n.inline.running = true
-	return inlineNotification{channel: n.channel, payload: n.self + queueChanged + queue, started: now}
+	return Inline{Channel: n.channel, Payload: n.self + queueChanged + queue, started: now}
 }
 
-// endInline ends what beginInline began.
-func (n *notifier) endInline(o *inlineNotification) {
-	if o.channel == "" {
+// EndInline ends what BeginInline began.
+func (n *Notifier) EndInline(o *Inline) {
+	if o.Channel == "" {
 		return
 	}
 	now := time.Now()
