@@ -94,14 +94,11 @@ func Words() []string {
 // allSQL is all that the package sends, but for what Go code holds: the words of
 // that occur here too.
 func allSQL() []string {
-	texts := []string{preamble(DefaultSchema, true)}
-	list, err := migrations(DefaultSchema)
+	script, err := SQL(DefaultSchema)
 	if err != nil {
 		panic(err)
 	}
-	for _, m := range list {
-		texts = append(texts, m.SQL)
-	}
+	texts := []string{script}
 	for _, v := range allVariants() {
 		texts = append(texts, sqltext.ForSchema(v.compose(), DefaultSchema))
 	}

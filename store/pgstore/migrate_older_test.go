@@ -17,20 +17,21 @@ import (
 func withMigration(t *testing.T, name, text string) {
 	t.Helper()
 	files := fstest.MapFS{}
-	entries, err := fs.ReadDir(embedded, "migrations")
+	entries, err := fs.ReadDir(migrationFiles, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		data, err := fs.ReadFile(embedded, "migrations/"+e.Name())
+		data, err := fs.ReadFile(migrationFiles, e.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		files["migrations/"+e.Name()] = &fstest.MapFile{Data: data}
+		files[e.Name()] = &fstest.MapFile{Data: data}
 	}
-	files["migrations/"+name] = &fstest.MapFile{Data: []byte(text)}
+	files[name] = &fstest.MapFile{Data: []byte(text)}
+	before := migrationFiles
 	migrationFiles = files
-	t.Cleanup(func() { migrationFiles = embedded })
+	t.Cleanup(func() { migrationFiles = before })
 }
 
 // TestUpgrade goes from the schema of today to that of a later program, which

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"embed"
-	"io/fs"
 	"strconv"
 	"sync"
 
@@ -13,13 +12,7 @@ import (
 var embeddedSQL embed.FS
 
 // sqlFiles are the files below sql.
-var sqlFiles = func() fs.FS {
-	files, err := fs.Sub(embeddedSQL, "sql")
-	if err != nil {
-		panic(err) // the path is a constant
-	}
-	return files
-}()
+var sqlFiles = folder(embeddedSQL, "sql")
 
 // statements are the statements for one schema. The statement "claim/queued_fast" is
 // the file sql/claim/queued_fast.sql. A file whose name ends in ".inc.sql" is a part
