@@ -96,10 +96,10 @@ func (w *world) gather() (*evidence, error) {
 			x := &list[i]
 			f.Before = x.ID
 			c.executions[x.ID] = x
-			if c.audits[x.ID], err = w.store.Audit(ctx, x.ID, 0, 10_000); err != nil {
+			if c.audits[x.ID], err = w.store.Audit(ctx, store.RecordFilter{Execution: x.ID, Limit: 10_000}); err != nil {
 				return nil, err
 			}
-			if c.records[x.ID], err = w.store.Steps(ctx, x.ID, 0, 10_000); err != nil {
+			if c.records[x.ID], err = w.store.Steps(ctx, store.RecordFilter{Execution: x.ID, Limit: 10_000}); err != nil {
 				return nil, err
 			}
 		}
@@ -133,9 +133,9 @@ func (c *evidence) Executions(context.Context, store.Filter) ([]courier.Executio
 	return nil, errors.ErrUnsupported
 }
 
-func (c *evidence) Steps(_ context.Context, id courier.ExecutionID, after int64, _ int) ([]courier.StepExecution, error) {
-	list := c.records[id]
-	n, _ := slices.BinarySearchFunc(list, after+1, func(s courier.StepExecution, seq int64) int { return int(s.Seq - seq) })
+func (c *evidence) Steps(_ context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+	list := c.records[f.Execution]
+	n, _ := slices.BinarySearchFunc(list, f.After+1, func(s courier.StepExecution, seq int64) int { return int(s.Seq - seq) })
 	return list[n:], nil
 }
 
@@ -143,8 +143,9 @@ func (c *evidence) Latest(context.Context, courier.ExecutionID) ([]courier.StepE
 	return nil, errors.ErrUnsupported
 }
 
-func (c *evidence) Audit(_ context.Context, id courier.ExecutionID, after int64, _ int) ([]courier.AuditEntry, error) {
-	return c.audits[id][min(after, int64(len(c.audits[id]))):], nil
+func (c *evidence) Audit(_ context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+	list := c.audits[f.Execution]
+	return list[min(f.After, int64(len(list))):], nil
 }
 
 // check returns all that is wrong.

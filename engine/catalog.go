@@ -20,8 +20,8 @@ type catalog struct {
 	anyVersion   bool // what was added stands for all versions
 }
 
-// definitionPage is how many definitions a store lists where no limit is given.
-const definitionPage = 1000
+// listPage is the number of definitions or subscriptions of a page without a limit.
+const listPage = 1000
 
 func newCatalog(s store.Store) *catalog {
 	return &catalog{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}}
@@ -68,7 +68,7 @@ func (c *catalog) List(ctx context.Context, f store.DefinitionFilter) ([]store.D
 		return nil, err
 	}
 	full := "" // the last name of a page after which there may be more
-	if n := len(list); n > 0 && n >= cmp.Or(f.Limit, definitionPage) {
+	if n := len(list); n > 0 && n >= cmp.Or(f.Limit, listPage) {
 		full = list[n-1].Name
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(d store.Definition) bool {
@@ -102,20 +102,31 @@ type subscribed struct {
 	list []store.Subscription
 }
 
-// Subscriptions returns all that were added, and the others that are saved.
-func (s *subscribed) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
-	if s.Outbox == nil {
-		return s.list, nil
+// Subscriptions returns a page of the subscriptions that were added and of the others
+// that are saved.
+func (s *subscribed) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+	var saved []store.Subscription
+	if s.Outbox != nil {
+		var err error
+		if saved, err = s.Outbox.Subscriptions(ctx, f); err != nil {
+			return nil, err
+		}
 	}
-	saved, err := s.Outbox.Subscriptions(ctx)
-	if err != nil {
-		return nil, err
+	full := "" // the last name of a page after which there may be more
+	if n := len(saved); n > 0 && n >= cmp.Or(f.Limit, listPage) {
+		full = saved[n-1].Name
 	}
-	all := slices.Clone(s.list)
+	var all []store.Subscription
+	for _, x := range s.list {
+		if x.Name > f.After && (full == "" || x.Name <= full) {
+			all = append(all, x)
+		}
+	}
 	for _, x := range saved {
 		if !slices.ContainsFunc(s.list, func(y store.Subscription) bool { return y.Name == x.Name }) {
 			all = append(all, x)
 		}
 	}
+	slices.SortFunc(all, func(a, b store.Subscription) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
 )
 
@@ -111,7 +112,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 		dir := t.TempDir()
 		h := couriertest.New(t, &engine.Options{Workspace: dir, Worker: "a", Observers: []func(courier.Event){l.hear}})
 		l.look = func(e *courier.Event) string {
-			audit, _ := h.Store.Audit(t.Context(), e.Execution, 0, 0)
+			audit, _ := h.Store.Audit(t.Context(), store.RecordFilter{Execution: e.Execution})
 			for i := range audit {
 				if eventOfEntry(audit[:i], &audit[i]) == eventText(e) {
 					return ""

@@ -87,8 +87,7 @@ func TestListsOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestListOfLimits returns the limits that were set, under the names by which they
-// are set.
+// TestListOfLimits lists the limits that were set, at once and in pages of one.
 func TestListOfLimits(t *testing.T) {
 	h := couriertest.New(t, nil)
 	for scope, n := range map[string]int{"global": 7, "job:a": 1, "key:sftp": 0} {
@@ -96,9 +95,24 @@ func TestListOfLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := h.Engine.Limits().List(t.Context())
+	got, err := h.Engine.Limits().List(t.Context(), engine.LimitFilter{})
 	if want := []engine.Limit{{Scope: "global", Limit: 7}, {Scope: "job:a", Limit: 1}, {Scope: "key:sftp"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("limits %+v, %v, want %+v", got, err, want)
+	}
+	var pages []string // the scope of each page of one
+	for after := ""; len(pages) < 5; {
+		page, err := h.Engine.Limits().List(t.Context(), engine.LimitFilter{After: after, Limit: 1})
+		if err != nil || len(page) > 1 {
+			t.Fatalf("after %q: %+v, %v", after, page, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		after = page[0].Scope
+		pages = append(pages, after)
+	}
+	if want := []string{"global", "job:a", "key:sftp"}; !slices.Equal(pages, want) {
+		t.Errorf("pages %q, want %q", pages, want)
 	}
 }
 

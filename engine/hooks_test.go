@@ -213,7 +213,7 @@ func TestWebhookAnswers(t *testing.T) {
 			if n := len(rc.requests()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			subs, err := e.Subscriptions().List(t.Context())
+			subs, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{})
 			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != courier.DeliveryFailed || !strings.Contains(subs[0].Reason, "410")) {
 				t.Errorf("delivery %s, subscription %+v, %v", d.State, subs[0], err)
 			}
@@ -261,7 +261,7 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 			t.Errorf("%s: the error shows credentials: %v", u, err)
 		}
 	}
-	if list, err := e.Subscriptions().List(t.Context()); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 	for _, u := range []string{"https://93.184.216.34/", "https://example.com/hook", "https://xn--bcher-kva.example:8443/a?b=c", "https://[2606:4700::1111]/"} {
@@ -466,7 +466,7 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			}
 		}
 	}
-	if list, err := e.Subscriptions().List(t.Context()); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 }

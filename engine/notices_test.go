@@ -400,7 +400,7 @@ func TestUnsubscribe(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, nil)
 		want := subscribe(t, e, func(s *courier.Subscription) { w := time.Minute; s.Window = &w })
-		list, err := e.Subscriptions().List(t.Context())
+		list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{})
 		if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], want) {
 			t.Errorf("subscriptions %+v, %v; want %+v", list, err, want)
 		}

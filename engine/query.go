@@ -40,7 +40,7 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 	e := h.e
 	var all []courier.StepExecution
 	for after := int64(0); ; {
-		page, err := e.store.Steps(ctx, id, after, 0)
+		page, err := e.store.Steps(ctx, store.RecordFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
@@ -58,7 +58,7 @@ func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courie
 	e := h.e
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
-		page, err := e.store.Audit(ctx, id, after, 0)
+		page, err := e.store.Audit(ctx, store.RecordFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
 		}

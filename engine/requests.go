@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -271,25 +270,38 @@ type Limit struct {
 	Limit int    // 0 means any number
 }
 
-// List returns all limits that were set, in byte order of their scopes.
-func (h Limits) List(ctx context.Context) ([]Limit, error) {
-	settings, err := h.e.store.Settings(ctx)
+// A LimitFilter selects limits. Zero fields select all.
+type LimitFilter struct {
+	After string // those whose scopes come after it
+	Limit int    // how many; 0 means 1000
+}
+
+// List returns a page of the limits that were set, in byte order of their scopes.
+func (h Limits) List(ctx context.Context, f LimitFilter) ([]Limit, error) {
+	all := store.SettingFilter{Prefix: store.LimitSetting(""), Limit: f.Limit}
+	switch f.After {
+	case "":
+	case "global":
+		all.After = store.LimitSetting("")
+	default:
+		all.After = store.LimitSetting(f.After)
+	}
+	settings, err := h.e.store.Settings(ctx, all)
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
 	var list []Limit
-	for key, value := range settings {
-		scope, ok := store.LimitScope(key)
+	for _, x := range settings {
+		scope, ok := store.LimitScope(x.Name)
 		if !ok {
 			continue
 		}
-		n, err := strconv.Atoi(value)
+		n, err := strconv.Atoi(x.Value)
 		if err != nil {
-			return nil, fmt.Errorf("limits: setting %q: %w", key, err)
+			return nil, fmt.Errorf("limits: setting %q: %w", x.Name, err)
 		}
 		list = append(list, Limit{cmp.Or(scope, "global"), n})
 	}
-	slices.SortFunc(list, func(a, b Limit) int { return cmp.Compare(a.Scope, b.Scope) })
 	return list, nil
 }
 

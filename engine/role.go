@@ -58,7 +58,9 @@ func (noStore) List(context.Context, store.DefinitionFilter) ([]store.Definition
 	return nil, errNoStore
 }
 
-func (noStore) Settings(context.Context) (map[string]string, error) { return nil, errNoStore }
+func (noStore) Settings(context.Context, store.SettingFilter) ([]store.Setting, error) {
+	return nil, errNoStore
+}
 
 func (noStore) Set(context.Context, string, string) error { return errNoStore }
 
@@ -90,7 +92,7 @@ func (noStore) Executions(context.Context, store.Filter) ([]courier.Execution, e
 	return nil, errNoStore
 }
 
-func (noStore) Steps(context.Context, courier.ExecutionID, int64, int) ([]courier.StepExecution, error) {
+func (noStore) Steps(context.Context, store.RecordFilter) ([]courier.StepExecution, error) {
 	return nil, errNoStore
 }
 
@@ -98,6 +100,6 @@ func (noStore) Latest(context.Context, courier.ExecutionID) ([]courier.StepExecu
 	return nil, errNoStore
 }
 
-func (noStore) Audit(context.Context, courier.ExecutionID, int64, int) ([]courier.AuditEntry, error) {
+func (noStore) Audit(context.Context, store.RecordFilter) ([]courier.AuditEntry, error) {
 	return nil, errNoStore
 }

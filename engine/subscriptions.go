@@ -47,10 +47,10 @@ func (h Subscriptions) Remove(ctx context.Context, name string, by courier.By) e
 	return h.e.notifications.Remove(ctx, name, by)
 }
 
-// List returns all subscriptions, in byte order of their names, each with
+// List returns a page of subscriptions, in byte order of their names, each with
 // the window that holds.
-func (h Subscriptions) List(ctx context.Context) ([]courier.Subscription, error) {
-	return h.e.notifications.List(ctx)
+func (h Subscriptions) List(ctx context.Context, f store.SubscriptionFilter) ([]courier.Subscription, error) {
+	return h.e.notifications.List(ctx, f)
 }
 
 // Deliveries returns a page of what has not been delivered, in the order of

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/store"
 )
 
 // workspaces is the directory that holds a directory for each execution.
@@ -198,7 +199,7 @@ func (e *Engine) eachStep(ctx context.Context, x *courier.Execution, f func(*cou
 func (e *Engine) eachStepEver(ctx context.Context, x *courier.Execution, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
 		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-		page, err := e.store.Steps(call, x.ID, after, 0)
+		page, err := e.store.Steps(call, store.RecordFilter{Execution: x.ID, After: after})
 		cancel()
 		if err != nil || len(page) == 0 {
 			return err

@@ -26,8 +26,8 @@ type Outbox interface {
 	// no Body is removed, with all its deliveries; that it is not there is
 	// ErrNotFound then.
 	Subscribe(ctx context.Context, s Subscription) error
-	// Subscriptions returns all subscriptions, in byte order of their names.
-	Subscriptions(ctx context.Context) ([]Subscription, error)
+	// Subscriptions returns a page of subscriptions, in byte order of their names.
+	Subscriptions(ctx context.Context, f SubscriptionFilter) ([]Subscription, error)
 	// Take leases deliveries that are due; see [TakeRequest]. Each counts as an
 	// attempt. One that is not settled before the lease ends is due again.
 	Take(ctx context.Context, r TakeRequest) (Taken, error)
@@ -124,6 +124,12 @@ type Outcome struct {
 	Result       Result
 	Delay        time.Duration
 	Error        string
+}
+
+// A SubscriptionFilter selects subscriptions. Zero fields select all.
+type SubscriptionFilter struct {
+	After string // those whose names come after it
+	Limit int    // 0 means 1000
 }
 
 // A DeliveryFilter selects deliveries. Zero fields select all.

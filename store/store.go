@@ -67,8 +67,8 @@ type Catalog interface {
 	// List returns a page of the latest versions of definitions of one kind, in
 	// byte order of their names.
 	List(ctx context.Context, f DefinitionFilter) ([]Definition, error)
-	// Settings returns all settings.
-	Settings(ctx context.Context) (map[string]string, error)
+	// Settings returns a page of settings, in byte order of their names.
+	Settings(ctx context.Context, f SettingFilter) ([]Setting, error)
 	// Set changes a setting; an empty value removes it. Limits take effect
 	// with the next claim; see [LimitSetting]. What [CheckSetting] refuses is
 	// not set.
@@ -135,15 +135,14 @@ type Archive interface {
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
 	// Executions returns a page of executions, newest (highest id) first.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
-	// Steps returns the records of an execution in the order of their Seq,
-	// beginning after the given one, at most limit. Limit 0 means 1000.
-	Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error)
+	// Steps returns a page of the records of an execution, in the order of their Seq.
+	Steps(ctx context.Context, f RecordFilter) ([]courier.StepExecution, error)
 	// Latest returns the latest record of each step of the execution's present
 	// attempt, in the order of the steps.
 	Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error)
-	// Audit returns the audit entries of an execution in the order of their
-	// Seq, beginning after the given one, at most limit. Limit 0 means 1000.
-	Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error)
+	// Audit returns a page of the audit entries of an execution, in the order of their
+	// Seq.
+	Audit(ctx context.Context, f RecordFilter) ([]courier.AuditEntry, error)
 }
 
 // A Kind is a kind of definition.
@@ -160,6 +159,26 @@ type DefinitionFilter struct {
 	Kind  Kind   // Job or Chain
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
+}
+
+// A SettingFilter selects settings. Zero fields select all.
+type SettingFilter struct {
+	Prefix string // those whose names begin with it
+	After  string // those whose names come after it
+	Limit  int    // 0 means 1000
+}
+
+// A Setting is a name with its value, which is not empty.
+type Setting struct {
+	Name  string
+	Value string
+}
+
+// A RecordFilter selects step records or audit entries of one execution.
+type RecordFilter struct {
+	Execution courier.ExecutionID
+	After     int64 // those whose Seq is higher
+	Limit     int   // 0 means 1000
 }
 
 // A Definition is one version of a definition.

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/promise"
+	"github.com/courierhq/courier/store"
 )
 
 // populate starts everybody.
@@ -309,7 +310,7 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	}
 	var records []courier.StepExecution
 	for after := int64(0); ; after = records[len(records)-1].Seq {
-		page, err := w.store.Steps(ctx, id, after, 0)
+		page, err := w.store.Steps(ctx, store.RecordFilter{Execution: id, After: after})
 		if err != nil {
 			return err
 		}

@@ -102,23 +102,23 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	return list, nil
 }
 
-// Steps returns the records of an execution.
-func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error) {
+// Steps returns a page of the records of an execution.
+func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if limit <= 0 {
-		limit = page
+	if f.Limit <= 0 {
+		f.Limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.executions[id]
+	x := s.executions[f.Execution]
 	if x == nil {
 		return nil, nil
 	}
-	from := sort.Search(len(x.steps), func(i int) bool { return x.steps[i].Seq > after })
+	from := sort.Search(len(x.steps), func(i int) bool { return x.steps[i].Seq > f.After })
 	var list []courier.StepExecution
-	for i := from; i < len(x.steps) && len(list) < limit; i++ {
+	for i := from; i < len(x.steps) && len(list) < f.Limit; i++ {
 		list = append(list, *x.steps[i])
 	}
 	return list, nil
@@ -137,22 +137,22 @@ func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.S
 	return nil, nil
 }
 
-// Audit returns the audit entries of an execution.
-func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
+// Audit returns a page of the audit entries of an execution.
+func (s *Store) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if limit <= 0 {
-		limit = page
+	if f.Limit <= 0 {
+		f.Limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.executions[id]
+	x := s.executions[f.Execution]
 	if x == nil {
 		return nil, nil
 	}
 	var list []courier.AuditEntry
-	for seq := max(0, after) + 1; seq <= x.seq() && len(list) < limit; seq++ {
+	for seq := max(0, f.After) + 1; seq <= x.seq() && len(list) < f.Limit; seq++ {
 		list = append(list, x.auditEntry(seq))
 	}
 	return list, nil

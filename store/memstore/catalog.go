@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -90,14 +91,23 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 	return list, nil
 }
 
-// Settings returns all settings.
-func (s *Store) Settings(ctx context.Context) (map[string]string, error) {
+// Settings returns a page of settings.
+func (s *Store) Settings(ctx context.Context, f store.SettingFilter) ([]store.Setting, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if f.Limit <= 0 {
+		f.Limit = page
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.settings), nil
+	var list []store.Setting
+	for _, name := range slices.Sorted(maps.Keys(s.settings)) {
+		if name > f.After && strings.HasPrefix(name, f.Prefix) && len(list) < f.Limit {
+			list = append(list, store.Setting{Name: name, Value: s.settings[name]})
+		}
+	}
+	return list, nil
 }
 
 // Set changes a setting; an empty value removes it.

@@ -110,16 +110,21 @@ func (s *Store) subscribed() bool {
 	return false
 }
 
-// Subscriptions returns all subscriptions.
-func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+// Subscriptions returns a page of subscriptions.
+func (s *Store) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []store.Subscription
 	for _, name := range slices.Sorted(maps.Keys(s.boxes)) {
-		list = append(list, s.boxes[name].Subscription)
+		if name > f.After && len(list) < f.Limit {
+			list = append(list, s.boxes[name].Subscription)
+		}
 	}
 	return list, nil
 }

@@ -155,22 +155,21 @@ func query[T any](ctx context.Context, db querier, scan func(pgx.Rows) (T, error
 	return list, err
 }
 
-// Settings returns all settings.
-func (s *Store) Settings(ctx context.Context) (map[string]string, error) {
+// Settings returns a page of settings.
+func (s *Store) Settings(ctx context.Context, f store.SettingFilter) ([]store.Setting, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	settings := make(map[string]string)
-	_, err := query(ctx, s.pool, func(rows pgx.Rows) (none struct{}, err error) {
-		var key, value string
-		err = rows.Scan(&key, &value)
-		settings[key] = value
-		return none, err
-	}, s.sql("setting/list"))
-	if err != nil {
-		return nil, failed("read settings", err)
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
 	}
-	return settings, nil
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (x store.Setting, err error) {
+		return x, rows.Scan(&x.Name, &x.Value)
+	}, s.sql("setting/list"), f.Prefix, f.After, int64(f.Limit))
+	if err != nil {
+		return nil, failed("list settings", err)
+	}
+	return list, nil
 }
 
 // Set changes a setting; an empty value removes it.

@@ -115,17 +115,17 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	return s.withJobNames(ctx, s.pool, rows)
 }
 
-// Steps returns the records of an execution.
-func (s *Store) Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error) {
+// Steps returns a page of the records of an execution.
+func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	if limit <= 0 {
-		limit = defaultLimit
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_steps"), uuid(string(id)), after, int64(limit))
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_steps"), uuid(string(f.Execution)), f.After, int64(f.Limit))
 	if err != nil {
-		return nil, failed(fmt.Sprintf("read the steps of execution %s", id), err)
+		return nil, failed(fmt.Sprintf("read the steps of execution %s", f.Execution), err)
 	}
 	return list, nil
 }
@@ -142,24 +142,24 @@ func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.S
 	return list, nil
 }
 
-// Audit returns the audit entries of an execution.
-func (s *Store) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
+// Audit returns a page of the audit entries of an execution.
+func (s *Store) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	if limit <= 0 {
-		limit = defaultLimit
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
 	}
 	// The entry after the given one may stand in a row that began before it.
-	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), uuid(string(id)), max(0, after)-maxEntries+2, int64(limit)+maxEntries)
+	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), uuid(string(f.Execution)), max(0, f.After)-maxEntries+2, int64(f.Limit)+maxEntries)
 	if err != nil {
-		return nil, failed(fmt.Sprintf("read the audit of execution %s", id), err)
+		return nil, failed(fmt.Sprintf("read the audit of execution %s", f.Execution), err)
 	}
 	var list []courier.AuditEntry
 	for i := range rows {
 		for _, e := range rows[i].entries() {
-			if e.Seq > after && len(list) < limit {
-				e.Execution = id
+			if e.Seq > f.After && len(list) < f.Limit {
+				e.Execution = f.Execution
 				list = append(list, e)
 			}
 		}

@@ -176,7 +176,7 @@ func TestClaimOfWhatWasResumed(t *testing.T) {
 	if len(first.List)+len(second.List) != 1 {
 		t.Errorf("%d and %d claimed, want one in all", len(first.List), len(second.List))
 	}
-	audit, err := s.Audit(t.Context(), n.ID, 0, 0)
+	audit, err := s.Audit(t.Context(), store.RecordFilter{Execution: n.ID})
 	if err != nil || len(audit) != 2 {
 		t.Fatalf("%d audit entries, error %v, want 2", len(audit), err)
 	}

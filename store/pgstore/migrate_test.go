@@ -247,13 +247,13 @@ func oneExecution(t *testing.T, s *pgstore.Store) courier.ExecutionID {
 	if x, err := s.Execution(ctx, id); err != nil || x.State != courier.Completed {
 		t.Fatalf("the execution is %s, %v; want completed", x.State, err)
 	}
-	if audit, err := s.Audit(ctx, id, 0, 0); err != nil || len(audit) != 3 {
+	if audit, err := s.Audit(ctx, store.RecordFilter{Execution: id}); err != nil || len(audit) != 3 {
 		t.Fatalf("%d entries, %v; want 3", len(audit), err)
 	}
 	if _, err := s.Health(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if settings, err := s.Settings(ctx); err != nil || settings["courier.note"] != "courier.value" {
+	if settings, err := s.Settings(ctx, store.SettingFilter{Prefix: "courier.note"}); err != nil || len(settings) != 1 || settings[0].Value != "courier.value" {
 		t.Fatalf("settings %v, %v", settings, err)
 	}
 	return id

@@ -69,10 +69,13 @@ func (s *Store) unsubscribe(ctx context.Context, name string) error {
 	return nil
 }
 
-// Subscriptions returns all subscriptions.
-func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+// Subscriptions returns a page of subscriptions.
+func (s *Store) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub store.Subscription, err error) {
 		var body string
@@ -80,7 +83,7 @@ func (s *Store) Subscriptions(ctx context.Context) ([]store.Subscription, error)
 		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
 		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
 		return sub, err
-	}, s.sql("subscription/list"))
+	}, s.sql("subscription/list"), f.After, int64(f.Limit))
 	if err != nil {
 		return nil, failed("list subscriptions", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/store"
 )
 
 // hugeText bytes are what Postgres and its protocol take in one value, escapes included,
@@ -84,7 +85,7 @@ func TestOddValues(t *testing.T) {
 		if err != nil || !x.State.Ended() {
 			t.Fatalf("%s: %v; the execution is %s", name, err, x.State)
 		}
-		if audit, err := s.Audit(ctx, x.ID, 0, 0); err != nil || len(audit) < 4 {
+		if audit, err := s.Audit(ctx, store.RecordFilter{Execution: x.ID}); err != nil || len(audit) < 4 {
 			t.Errorf("%d entries in the audit, %v", len(audit), err)
 		}
 		return x
@@ -99,7 +100,7 @@ func TestOddValues(t *testing.T) {
 				return
 			}
 			want, err := json.Marshal(map[string]any{"V": v})
-			steps, serr := s.Steps(ctx, x.ID, 0, 0)
+			steps, serr := s.Steps(ctx, store.RecordFilter{Execution: x.ID})
 			if err != nil || serr != nil || len(steps) != 1 {
 				t.Fatalf("%v, %v, %d steps", err, serr, len(steps))
 			}

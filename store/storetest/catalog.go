@@ -211,7 +211,7 @@ var catalogCases = []testCase{
 		k.same("pages", pages, [][]string{{"a", "b"}, {"c", "d"}, {"e"}, nil})
 	}},
 	{"settings", func(k *kit) {
-		got, err := k.Settings(k.ctx())
+		got, err := k.Settings(k.ctx(), store.SettingFilter{})
 		k.ok(err)
 		k.same("settings at first", len(got), 0)
 		k.ok(k.Set(k.ctx(), "a", "1"))
@@ -219,9 +219,31 @@ var catalogCases = []testCase{
 		k.ok(k.Set(k.ctx(), "a", "2"))
 		k.ok(k.Set(k.ctx(), "b", ""))
 		k.ok(k.Set(k.ctx(), "never", ""))
-		got, err = k.Settings(k.ctx())
+		got, err = k.Settings(k.ctx(), store.SettingFilter{})
 		k.ok(err)
-		k.same("settings", got, map[string]string{"a": "2"})
+		k.same("settings", got, []store.Setting{{Name: "a", Value: "2"}})
+	}},
+	{"settings_by_name_in_pages", func(k *kit) {
+		for _, name := range []string{"b", "é", "a.y", "a", "B", "a.x", "a_"} {
+			k.ok(k.Set(k.ctx(), name, "1"))
+		}
+		list := func(f store.SettingFilter) (names []string) {
+			got, err := k.Settings(k.ctx(), f)
+			k.ok(err)
+			for _, s := range got {
+				names = append(names, s.Name)
+			}
+			return names
+		}
+		k.same("all", list(store.SettingFilter{}), []string{"B", "a", "a.x", "a.y", "a_", "b", "é"})
+		k.same("first page", list(store.SettingFilter{Limit: 3}), []string{"B", "a", "a.x"})
+		k.same("second page", list(store.SettingFilter{After: "a.x", Limit: 3}), []string{"a.y", "a_", "b"})
+		k.same("last page", list(store.SettingFilter{After: "b", Limit: 3}), []string{"é"})
+		k.same("after the last", list(store.SettingFilter{After: "é"}), []string(nil))
+		k.same("with a prefix", list(store.SettingFilter{Prefix: "a."}), []string{"a.x", "a.y"})
+		k.same("with a prefix, after a name", list(store.SettingFilter{Prefix: "a", After: "a.x", Limit: 2}), []string{"a.y", "a_"})
+		k.same("a prefix has no wildcards", list(store.SettingFilter{Prefix: "a_"}), []string{"a_"})
+		k.same("with another prefix", list(store.SettingFilter{Prefix: "c"}), []string(nil))
 	}},
 	{"set_refuses_a_bad_limit", func(k *kit) {
 		k.limit("", "7")
@@ -230,9 +252,9 @@ var catalogCases = []testCase{
 				k.is(scope+" "+value, k.Set(k.ctx(), store.LimitSetting(scope), value), courier.ErrInvalid)
 			}
 		}
-		got, err := k.Settings(k.ctx())
+		got, err := k.Settings(k.ctx(), store.SettingFilter{})
 		k.ok(err)
-		k.same("settings", got, map[string]string{store.LimitSetting(""): "7"})
+		k.same("settings", got, []store.Setting{{Name: store.LimitSetting(""), Value: "7"}})
 	}},
 	{"ended_context_does_nothing", func(k *kit) {
 		h := k.start()

@@ -51,8 +51,8 @@ func (p *planted) Request(ctx context.Context, r store.Request) (courier.Executi
 	return x, err
 }
 
-func (p *planted) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
-	list, err := p.Store.Audit(ctx, id, after, limit)
+func (p *planted) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+	list, err := p.Store.Audit(ctx, f)
 	if p.audit != nil {
 		list = p.audit(list)
 	}

@@ -70,8 +70,8 @@ func (i *intercepted) List(ctx context.Context, f store.DefinitionFilter) ([]sto
 	return intercept(ctx, i, &Call{Method: "List", Request: f}, func(ctx context.Context) ([]store.Definition, error) { return i.s.List(ctx, f) })
 }
 
-func (i *intercepted) Settings(ctx context.Context) (map[string]string, error) {
-	return intercept(ctx, i, &Call{Method: "Settings"}, i.s.Settings)
+func (i *intercepted) Settings(ctx context.Context, f store.SettingFilter) ([]store.Setting, error) {
+	return intercept(ctx, i, &Call{Method: "Settings", Request: f}, func(ctx context.Context) ([]store.Setting, error) { return i.s.Settings(ctx, f) })
 }
 
 func (i *intercepted) Set(ctx context.Context, key, value string) error {
@@ -120,9 +120,9 @@ func (i *intercepted) Executions(ctx context.Context, f store.Filter) ([]courier
 	return intercept(ctx, i, &Call{Method: "Executions", Request: f}, func(ctx context.Context) ([]courier.Execution, error) { return i.s.Executions(ctx, f) })
 }
 
-func (i *intercepted) Steps(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.StepExecution, error) {
-	c := &Call{Method: "Steps", Execution: id, Request: after}
-	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Steps(ctx, id, after, limit) })
+func (i *intercepted) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+	c := &Call{Method: "Steps", Execution: f.Execution, Request: f}
+	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Steps(ctx, f) })
 }
 
 func (i *intercepted) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
@@ -130,7 +130,7 @@ func (i *intercepted) Latest(ctx context.Context, id courier.ExecutionID) ([]cou
 	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Latest(ctx, id) })
 }
 
-func (i *intercepted) Audit(ctx context.Context, id courier.ExecutionID, after int64, limit int) ([]courier.AuditEntry, error) {
-	c := &Call{Method: "Audit", Execution: id, Request: after}
-	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.AuditEntry, error) { return i.s.Audit(ctx, id, after, limit) })
+func (i *intercepted) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+	c := &Call{Method: "Audit", Execution: f.Execution, Request: f}
+	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.AuditEntry, error) { return i.s.Audit(ctx, f) })
 }

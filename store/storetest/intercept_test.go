@@ -36,7 +36,9 @@ var uses = []use{
 		return result(s.List(ctx, store.DefinitionFilter{Kind: store.Job}))
 	}},
 	{"Set", func(ctx context.Context, s store.Store) (any, error) { return nil, s.Set(ctx, "key", "value") }},
-	{"Settings", func(ctx context.Context, s store.Store) (any, error) { return result(s.Settings(ctx)) }},
+	{"Settings", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Settings(ctx, store.SettingFilter{}))
+	}},
 	{"Enqueue", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Enqueue(ctx, []store.NewExecution{{ID: id, Job: "job", Version: 1, Queue: "q"}}))
 	}},
@@ -58,9 +60,13 @@ var uses = []use{
 	{"Executions", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Executions(ctx, store.Filter{}))
 	}},
-	{"Steps", func(ctx context.Context, s store.Store) (any, error) { return result(s.Steps(ctx, id, 0, 0)) }},
+	{"Steps", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Steps(ctx, store.RecordFilter{Execution: id}))
+	}},
 	{"Latest", func(ctx context.Context, s store.Store) (any, error) { return result(s.Latest(ctx, id)) }},
-	{"Audit", func(ctx context.Context, s store.Store) (any, error) { return result(s.Audit(ctx, id, 0, 0)) }},
+	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Audit(ctx, store.RecordFilter{Execution: id}))
+	}},
 }
 
 // text is a value as JSON.

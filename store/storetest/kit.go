@@ -295,7 +295,7 @@ func (k *kit) limit(scope, n string) {
 // audit returns all audit entries of an execution.
 func (k *kit) audit(id courier.ExecutionID) []courier.AuditEntry {
 	k.Helper()
-	list, err := k.Audit(k.ctx(), id, 0, 0)
+	list, err := k.Audit(k.ctx(), store.RecordFilter{Execution: id})
 	k.ok(err)
 	return list
 }
@@ -303,7 +303,7 @@ func (k *kit) audit(id courier.ExecutionID) []courier.AuditEntry {
 // records returns all records of an execution.
 func (k *kit) records(id courier.ExecutionID) []courier.StepExecution {
 	k.Helper()
-	list, err := k.Steps(k.ctx(), id, 0, 0)
+	list, err := k.Steps(k.ctx(), store.RecordFilter{Execution: id})
 	k.ok(err)
 	return list
 }

@@ -331,7 +331,7 @@ var outboxCases = []testCase{
 		o.Error = "410 Gone"
 		k.ok(k.outbox().Settle(k.ctx(), []store.Outcome{o}))
 		k.settle(list[1], store.Returned)
-		subs, err := k.outbox().Subscriptions(k.ctx())
+		subs, err := k.outbox().Subscriptions(k.ctx(), store.SubscriptionFilter{})
 		k.ok(err)
 		if !subs[0].Disabled || subs[0].Reason != "410 Gone" {
 			k.Errorf("subscription: %+v", subs[0])
@@ -344,6 +344,22 @@ var outboxCases = []testCase{
 		k.same("kept", len(k.deliveries("")), 2)
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.same("taken when it is enabled again", ids(k.taken(nil)), []courier.ExecutionID{list[1].Notification.Execution})
+	}},
+	{"subscriptions_by_name_in_pages", func(k *kit) {
+		for _, name := range []string{"c", "B", "a b", "a"} {
+			k.subscribe(name, courier.EventJobCompleted)
+		}
+		var pages [][]string
+		for after := ""; len(pages) < 3; {
+			list, err := k.outbox().Subscriptions(k.ctx(), store.SubscriptionFilter{After: after, Limit: 3})
+			k.ok(err)
+			var names []string
+			for _, s := range list {
+				names, after = append(names, s.Name), s.Name
+			}
+			pages = append(pages, names)
+		}
+		k.same("pages", pages, [][]string{{"B", "a", "a b"}, {"c"}, nil})
 	}},
 	{"removed_with_all_that_was_kept", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)

@@ -35,7 +35,7 @@ func (k *kit) subscribe(name string, events ...courier.EventType) {
 // subscriptions reports others than the wanted ones.
 func (k *kit) subscriptions(what string, want ...store.Subscription) {
 	k.Helper()
-	got, err := k.outbox().Subscriptions(k.ctx())
+	got, err := k.outbox().Subscriptions(k.ctx(), store.SubscriptionFilter{})
 	k.ok(err)
 	for _, list := range [][]store.Subscription{got, want} {
 		for i := range list {

@@ -42,9 +42,9 @@ func (i *intercepted) Subscribe(ctx context.Context, s store.Subscription) error
 	return err
 }
 
-func (i *intercepted) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
-	return outbox(ctx, i, &Call{Method: "Subscriptions"}, func(ctx context.Context, o store.Outbox) ([]store.Subscription, error) {
-		return o.Subscriptions(ctx)
+func (i *intercepted) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+	return outbox(ctx, i, &Call{Method: "Subscriptions", Request: f}, func(ctx context.Context, o store.Outbox) ([]store.Subscription, error) {
+		return o.Subscriptions(ctx, f)
 	})
 }
 
@@ -84,12 +84,12 @@ func (p passedOutbox) Subscribe(ctx context.Context, s store.Subscription) error
 	return o.Subscribe(ctx, s)
 }
 
-func (p passedOutbox) Subscriptions(ctx context.Context) ([]store.Subscription, error) {
+func (p passedOutbox) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
 	o, err := outboxOf(p.behind)
 	if err != nil {
 		return nil, err
 	}
-	return o.Subscriptions(ctx)
+	return o.Subscriptions(ctx, f)
 }
 
 func (p passedOutbox) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {

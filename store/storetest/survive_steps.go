@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
 // labor is what a step of a pipeline is told to do. Its figures are in units.
@@ -66,7 +67,7 @@ func (d *drill) labor(ctx context.Context, job *courier.Context, do labor) (resu
 // failures is how often the step failed in this iteration, as the store knows:
 // a failure that was not written has not happened.
 func (d *drill) failures(ctx context.Context, job *courier.Context) (int, error) {
-	list, err := d.store.Steps(ctx, job.Execution(), 0, 0)
+	list, err := d.store.Steps(ctx, store.RecordFilter{Execution: job.Execution()})
 	n := 0
 	for _, r := range list {
 		lost := r.Reason == courier.ReasonWorkerLost

@@ -126,18 +126,24 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 
 // circle reports jobs that would start each other for ever.
 func (c *subscriptionCheck) circle(target string) error {
-	list, err := c.o.Subscriptions(c.ctx)
-	if err != nil {
-		return err
-	}
 	starts := make(map[string][]string) // by the job whose events start them
-	for i := range list {
-		var s courier.Subscription
-		if list[i].Name == c.s.Name || json.Unmarshal(list[i].Body, &s) != nil || s.Job == nil {
-			continue
+	for after := ""; ; {
+		list, err := c.o.Subscriptions(c.ctx, store.SubscriptionFilter{After: after})
+		if err != nil {
+			return err
 		}
-		for _, from := range s.Jobs {
-			starts[from] = append(starts[from], s.Job.Name)
+		if len(list) == 0 {
+			break
+		}
+		after = list[len(list)-1].Name
+		for i := range list {
+			var s courier.Subscription
+			if list[i].Name == c.s.Name || json.Unmarshal(list[i].Body, &s) != nil || s.Job == nil {
+				continue
+			}
+			for _, from := range s.Jobs {
+				starts[from] = append(starts[from], s.Job.Name)
+			}
 		}
 	}
 	for _, from := range c.s.Jobs {

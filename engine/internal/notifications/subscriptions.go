@@ -89,20 +89,20 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 
 func (v *Service) unknownSubscription(ctx context.Context, o store.Outbox, name string) error {
 	var names []string
-	list, _ := o.Subscriptions(ctx)
+	list, _ := o.Subscriptions(ctx, store.SubscriptionFilter{})
 	for i := range list {
 		names = append(names, list[i].Name)
 	}
 	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
 }
 
-// List returns all subscriptions, each with the window that holds.
-func (v *Service) List(ctx context.Context) ([]courier.Subscription, error) {
+// List returns a page of subscriptions, each with the window that holds.
+func (v *Service) List(ctx context.Context, f store.SubscriptionFilter) ([]courier.Subscription, error) {
 	o, err := v.core.Outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
 	}
-	got, err := o.Subscriptions(ctx)
+	got, err := o.Subscriptions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
 	}
