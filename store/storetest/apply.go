@@ -54,7 +54,7 @@ var applyCases = []testCase{
 		k.same("record", r, want)
 		k.same("elapsed", k.audit(h.id())[3].Elapsed, want.EndedAt.Sub(started))
 	}},
-	{"refuses_for_good_what_is_too_large", func(k *kit) {
+	{"refuses_what_is_too_large", func(k *kit) {
 		h := k.start()
 		if k.most == 0 {
 			return
@@ -98,7 +98,7 @@ var applyCases = []testCase{
 		}
 		k.same("numbers of the records", seqs, []int64{4, 6})
 	}},
-	{"end_what_did_not_start", func(k *kit) {
+	{"end_without_start", func(k *kit) {
 		h := k.start()
 		t := h.to(courier.Failed)
 		s := step(2)
@@ -333,7 +333,7 @@ var applyCases = []testCase{
 		}
 		k.same("entries", got, want)
 	}},
-	{"who_asked_is_in_the_audit", func(k *kit) {
+	{"actor_is_in_the_audit", func(k *kit) {
 		for _, c := range []struct {
 			ask  courier.RequestKind
 			to   courier.State

@@ -143,14 +143,14 @@ var archiveCases = []testCase{
 		}
 		k.same("latest", got, []string{"0:completed@6", "1:failed@10", "2:completed@8"})
 	}},
-	{"latest_is_not_the_present_step", func(k *kit) {
+	{"latest_is_not_the_current_step", func(k *kit) {
 		h := k.start()
 		h.must(h.begin(0))
 		k.same("latest", len(k.latest(h.id())), 0)
 		h.must(h.next(0, 0))
 		k.same("latest then", len(k.latest(h.id())), 1)
 	}},
-	{"latest_of_the_present_attempt", func(k *kit) {
+	{"latest_of_the_current_attempt", func(k *kit) {
 		h := k.start()
 		h.must(h.begin(0))
 		h.must(h.next(0, 1))

@@ -21,7 +21,7 @@ var awaitCases = []testCase{
 		}
 		k.is("after its end", k.Await(ctx, []string{courier.DefaultQueue}, mark), context.DeadlineExceeded)
 	}},
-	{"wakes_at_once_for_what_came_between", func(k *kit) {
+	{"wakes_at_once_for_changes_since_the_mark", func(k *kit) {
 		mark := k.mark()
 		k.add(k.new())
 		ctx, cancel := context.WithTimeout(k.ctx(), long)
@@ -49,7 +49,7 @@ var awaitCases = []testCase{
 		k.ask(id, courier.RequestPause)
 		k.wakes(func() { k.ask(id, courier.RequestResume) })
 	}},
-	{"wakes_when_something_is_handed_over", func(k *kit) {
+	{"wakes_when_a_worker_returns_an_execution", func(k *kit) {
 		h := k.start()
 		k.wakes(func() { h.must(h.to(courier.Queued)) })
 	}},

@@ -75,7 +75,7 @@ var chainAskCases = []testCase{
 		h.end(courier.Cancelled)
 		k.chainIs(id, "cancelled: a=cancelled b=cancelled c=cancelled d=skipped e=skipped")
 	}},
-	{"cancel_of_what_is_paused_failed_or_held", func(k *kit) {
+	{"cancel_of_paused_failed_and_held_ones", func(k *kit) {
 		paused, failed := k.chainOf("a b<a"), k.chainOf("a b<a")
 		k.askChain(paused, courier.RequestPause)
 		k.askChain(paused, courier.RequestCancel)
@@ -134,7 +134,7 @@ var chainAskCases = []testCase{
 		k.is("an unknown chain execution", err, courier.ErrNotFound)
 		k.same("chain execution", k.chain(id), before)
 	}},
-	{"requests_tell_who_asked", func(k *kit) {
+	{"actor_is_in_the_audit", func(k *kit) {
 		id := k.chainOf("a")
 		k.askChain(id, courier.RequestCancel)
 		audit := k.audit(k.member(id, "a").ID)

@@ -149,7 +149,7 @@ func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (c
 var chainCases = append(chainStartCases, append(chainEndCases, append(chainAskCases, chainRaceCases...)...)...)
 
 var chainStartCases = []testCase{
-	{"started_as_asked", func(k *kit) {
+	{"started_with_every_field", func(k *kit) {
 		n := k.newChain("a b<a c<a!,b?")
 		n.Params = json.RawMessage(`{"n": 1.10}`)
 		n.IdempotencyKey = "key"
@@ -180,7 +180,7 @@ var chainStartCases = []testCase{
 		k.same("audit", k.audit(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})
 		k.same("executions", len(k.all()), 1)
 	}},
-	{"claim_brings_chain_and_member", func(k *kit) {
+	{"claim_returns_chain_and_member", func(k *kit) {
 		id := k.chainOf("a b<a")
 		r := k.request(5)
 		list := k.claim(r)
@@ -310,7 +310,7 @@ var chainEndCases = []testCase{
 		k.chainIs(id, "failed: a=completed b=failed c=skipped")
 		k.chainIs(other, "running: a=queued b=pending")
 	}},
-	{"what_is_no_member_is_not_taken_for_one", func(k *kit) {
+	{"other_executions_move_no_chain", func(k *kit) {
 		id := k.chainOf("a b<a")
 		n := k.new()
 		n.Chain, n.Member = id, "b"
@@ -406,7 +406,7 @@ var chainEndCases = []testCase{
 		k.end(id, "a", courier.Completed)
 		k.chainIs(id, "running: a=completed b=queued c=pending")
 	}},
-	{"what_is_final_is_not_opened_again", func(k *kit) {
+	{"final_ones_are_not_reopened", func(k *kit) {
 		id := k.chainOf("a b<a?")
 		k.end(id, "a", courier.Failed)
 		k.end(id, "b", courier.Completed)

@@ -8,7 +8,7 @@ import (
 )
 
 var claimCases = []testCase{
-	{"brings_all_a_worker_needs", func(k *kit) {
+	{"returns_all_a_worker_needs", func(k *kit) {
 		n := k.with(func(n *store.NewExecution) { n.Params = []byte(`{"a": 1}`) })
 		e := k.add(n)[0]
 		c := k.claim(k.request(1))[0]
@@ -24,14 +24,14 @@ var claimCases = []testCase{
 		k.same("audit", moves(k.audit(n.ID)), ">queued queued>running")
 		k.same("worker in the audit", k.audit(n.ID)[1].Worker, "worker")
 	}},
-	{"brings_the_version_it_was_enqueued_with", func(k *kit) {
+	{"returns_the_version_it_was_enqueued_with", func(k *kit) {
 		k.saveAll(store.Job, "job", `"one"`)
 		n := k.new() // saves another
 		n.Version = 1
 		k.add(n)
 		k.same("definition", string(k.claim(k.request(1))[0].Definition.Body), `"one"`)
 	}},
-	{"brings_the_latest_records", func(k *kit) {
+	{"returns_the_latest_records", func(k *kit) {
 		h := k.start()
 		h.must(h.begin(0))
 		h.must(h.next(0, 1))
@@ -130,7 +130,7 @@ var claimCases = []testCase{
 		}
 		k.claimed("claim", k.request(20))
 	}},
-	{"knows_all_step_types", func(k *kit) {
+	{"with_all_step_types", func(k *kit) {
 		n := k.with(func(n *store.NewExecution) { n.StepTypes = []string{"a", "x", "b", "a"} })
 		none := k.with(func(n *store.NewExecution) { n.StepTypes = nil })
 		k.add(n, none)
@@ -167,7 +167,7 @@ var claimCases = []testCase{
 		r.Workspace = "there"
 		k.claimed("the same workspace", r, h.id())
 	}},
-	{"only_what_is_named", func(k *kit) {
+	{"only_named_executions", func(k *kit) {
 		list := k.add(k.new(), k.prio(5), k.new())
 		r := k.request(5)
 		r.Only = []courier.ExecutionID{}
@@ -230,7 +230,7 @@ var claimCases = []testCase{
 		r.StepTypes = nil
 		k.next("what it can't claim", r, 0)
 	}},
-	{"next_of_what_is_named", func(k *kit) {
+	{"next_of_named_executions", func(k *kit) {
 		late := k.add(k.with(func(n *store.NewExecution) { n.Delay = 2 * long }))[0].ID
 		k.add(k.with(func(n *store.NewExecution) { n.Delay = long }))
 		r := k.request(1)

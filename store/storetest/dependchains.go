@@ -30,7 +30,7 @@ var dependencyChainCases = []testCase{
 		k.end(id, "b", courier.Completed)
 		k.chainIs(id, "running: a=completed b=completed c=queued")
 	}},
-	{"a_member_is_let_through_with_its_release", func(k *kit) {
+	{"a_released_member_need_not_wait", func(k *kit) {
 		if !hasChains(k.Store) {
 			return
 		}

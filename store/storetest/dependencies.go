@@ -125,7 +125,7 @@ var dependencyCases = []testCase{
 		k.same("waits", x.Waits, nil)
 		k.claimed("at once", k.request(5), x.ID)
 	}},
-	{"counts_what_was_there_before_the_dependency", func(k *kit) {
+	{"counts_executions_from_before_the_dependency", func(k *kit) {
 		first, second := k.add(k.of("up", ""))[0].ID, k.add(k.of("up", ""))[0].ID
 		k.ends(second, courier.Failed)
 		k.ends(first, courier.Completed)
@@ -136,7 +136,7 @@ var dependencyCases = []testCase{
 		k.ends(second, courier.Completed)
 		k.waits(x)
 	}},
-	{"accepts_what_the_dependency_says", func(k *kit) {
+	{"accepts_the_listed_ends", func(k *kit) {
 		for on, met := range map[string][]courier.State{
 			"up":  {courier.Completed},
 			"up!": {courier.Completed, courier.Failed},
@@ -224,7 +224,7 @@ var dependencyCases = []testCase{
 		k.ends(up, courier.Failed)
 		k.waits(x)
 	}},
-	{"pause_and_resume_of_what_waits", func(k *kit) {
+	{"pause_and_resume_while_waiting", func(k *kit) {
 		x := k.add(k.of("down", "up"))[0].ID
 		up := k.add(k.of("up", ""))[0].ID
 		k.same("state", k.ask(x, courier.RequestPause).State, courier.Paused)
@@ -239,14 +239,14 @@ var dependencyCases = []testCase{
 		k.hold(x, long)
 		k.same("audit", moves(k.audit(x)), ">queued queued>paused paused>queued queued>paused paused>queued queued>running")
 	}},
-	{"cancel_of_what_waits", func(k *kit) {
+	{"cancel_while_waiting", func(k *kit) {
 		x := k.add(k.of("down", "up"))[0].ID
 		k.same("state", k.ask(x, courier.RequestCancel).State, courier.Cancelled)
 		k.waits(x)
 		k.ends(k.add(k.of("up", ""))[0].ID, courier.Completed)
 		k.state(x, courier.Cancelled)
 	}},
-	{"release_of_what_was_held", func(k *kit) {
+	{"release_of_a_held_one", func(k *kit) {
 		n := k.of("down", "up")
 		n.Hold = true
 		x := k.add(n)[0].ID
@@ -275,7 +275,7 @@ var dependencyCases = []testCase{
 		k.same("due", k.get(x.ID).DueAt, x.CreatedAt.Add(long))
 		k.claimedNot(x.ID)
 	}},
-	{"is_due_when_it_is_let_through", func(k *kit) {
+	{"is_due_when_its_dependencies_are_met", func(k *kit) {
 		x := k.add(k.of("down", "up"))[0]
 		up := k.add(k.of("up", ""))[0].ID
 		k.pass(k.unit / 10)
@@ -337,7 +337,7 @@ var dependencyCases = []testCase{
 		k.ends(k.add(k.of("other", ""))[0].ID, courier.Completed)
 		k.waits(x) // what has refused nothing once, it is not asked again
 	}},
-	{"wakes_when_something_is_let_through", func(k *kit) {
+	{"wakes_when_dependencies_are_met", func(k *kit) {
 		x := k.add(k.of("down", "up"))[0].ID
 		h := k.hold(k.add(k.of("up", ""))[0].ID, long)
 		k.wakes(func() { h.end(courier.Completed) })

@@ -11,7 +11,7 @@ import (
 )
 
 var enqueueCases = []testCase{
-	{"created_as_asked", func(k *kit) {
+	{"created_with_every_field", func(k *kit) {
 		k.saveAll(store.Job, "job", `{"v": 1}`, `{"v": 2}`)
 		n := store.NewExecution{
 			ID: courier.ExecutionID(k.ids.New()), Job: "job", Version: 2, StepTypes: []string{"a"},
@@ -35,7 +35,7 @@ var enqueueCases = []testCase{
 			k.Errorf("params %q and limit keys %q, want none", e.Params, e.LimitKeys)
 		}
 	}},
-	{"audit_entry_names_who", func(k *kit) {
+	{"audit_entry_names_the_actor", func(k *kit) {
 		e := k.add(k.with(func(n *store.NewExecution) { n.By = "ann" }))[0]
 		k.same("audit", k.audit(e.ID), []courier.AuditEntry{{Execution: e.ID, Seq: 1, At: e.CreatedAt, To: "queued", By: "ann"}})
 	}},
@@ -210,7 +210,7 @@ var enqueueCases = []testCase{
 		k.same("existed", []bool{got[0].Existed, got[1].Existed}, []bool{false, true})
 		k.same("the same", got[1].Execution, got[0].Execution)
 	}},
-	{"batch_bears_one_instant", func(k *kit) {
+	{"batch_has_one_instant", func(k *kit) {
 		list := k.add(k.new(), k.new(), k.new())
 		k.same("created", []time.Time{list[1].CreatedAt, list[2].CreatedAt}, []time.Time{list[0].CreatedAt, list[0].CreatedAt})
 	}},

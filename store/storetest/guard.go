@@ -164,15 +164,15 @@ var guardCases = []testCase{
 			k.unwritten(fmt.Sprint("number ", seq), h, t, courier.ErrLeaseLost)
 		}
 	}},
-	{"pause_lets_only_pass_what_answers_it", func(k *kit) {
+	{"pause_admits_only_its_answer", func(k *kit) {
 		k.answers(courier.RequestPause, map[courier.State]bool{
 			courier.Paused: true, courier.Completed: true, courier.Failed: true, courier.Cancelled: true,
 		})
 	}},
-	{"cancel_lets_only_pass_what_answers_it", func(k *kit) {
+	{"cancel_admits_only_its_answer", func(k *kit) {
 		k.answers(courier.RequestCancel, map[courier.State]bool{courier.Cancelled: true})
 	}},
-	{"what_is_not_asked_for_any_more_is_not_done", func(k *kit) {
+	{"answer_to_a_withdrawn_request_is_refused", func(k *kit) {
 		h := k.start()
 		k.ask(h.id(), courier.RequestPause)
 		k.ask(h.id(), courier.RequestResume) // withdraws it
@@ -186,7 +186,7 @@ var guardCases = []testCase{
 		k.ask(h.id(), courier.RequestPause)
 		h.must(t)
 	}},
-	{"withdrawn_request_lets_all_pass", func(k *kit) {
+	{"withdrawn_request_admits_everything", func(k *kit) {
 		h := k.start()
 		k.ask(h.id(), courier.RequestPause)
 		k.is("a start", h.try(h.begin(0)), courier.ErrConflict)

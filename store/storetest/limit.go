@@ -113,7 +113,7 @@ var limitCases = []testCase{
 		k.limit("key:p", "")
 		k.same("claimed then", len(k.claim(k.request(5))), 2)
 	}},
-	{"what_does_not_fit_is_passed_over", func(k *kit) {
+	{"passes_over_what_does_not_fit", func(k *kit) {
 		k.limit("key:p", "1")
 		k.limit("", "0")
 		var list []store.NewExecution

@@ -118,7 +118,7 @@ func (l *lookout) started(want int) {
 }
 
 var monitorCases = []testCase{
-	{"put_keeps_all", looking(func(l *lookout) {
+	{"put_keeps_every_field", looking(func(l *lookout) {
 		m := monitorOf("m")
 		m.Kind, m.Target, m.Lister, m.Reason, m.Status = store.Chain, "chain", "l", "r\n'", courier.MonitorFailed
 		m.Body, m.Health = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`), json.RawMessage(`{ "n":1.0 }`)
@@ -187,7 +187,7 @@ var monitorCases = []testCase{
 			l.Errorf("%d of 16 have created the monitor", n)
 		}
 	})},
-	{"put_keeps_or_forgets_what_was_seen", looking(func(l *lookout) {
+	{"put_keeps_or_removes_files", looking(func(l *lookout) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
 		l.record(l.look(m, "a"))
@@ -305,7 +305,7 @@ var monitorCases = []testCase{
 		l.ok(err)
 		l.names("its own", d, "m")
 	})},
-	{"record_keeps_all_and_starts", looking(func(l *lookout) {
+	{"record_keeps_every_field_and_starts", looking(func(l *lookout) {
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
 		r := l.look(m, "a")
@@ -342,7 +342,7 @@ var monitorCases = []testCase{
 		l.record(store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState, After: -1})
 		l.names("never", l.due(1, long, "m"))
 	})},
-	{"record_only_what_has_not_changed", looking(func(l *lookout) {
+	{"record_compares_the_revision", looking(func(l *lookout) {
 		m := l.put(monitorOf("m"), 0)
 		l.record(l.look(m, "a"))
 		again := l.look(m, "b")
@@ -395,7 +395,7 @@ var monitorCases = []testCase{
 		l.same("monitor", l.one("m"), m)
 		l.started(1)
 	})},
-	{"record_replaces_and_forgets_files", looking(func(l *lookout) {
+	{"record_replaces_and_removes_files", looking(func(l *lookout) {
 		m := l.put(monitorOf("m"), 0)
 		r := store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState}
 		for _, name := range []string{"a", "b", "c"} {

@@ -11,7 +11,7 @@ import (
 
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
-	{"put_is_a_change", looking(func(l *lookout) {
+	{"put_wakes", looking(func(l *lookout) {
 		a, ok := l.Store.(store.Schedules)
 		if !ok {
 			return

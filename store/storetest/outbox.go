@@ -85,7 +85,7 @@ var outboxCases = []testCase{
 		h.must(t)
 		k.events("all that happened", h.id(), "JobStarted", "StepStarted", "JobTakenOver", "StepFailed")
 	}},
-	{"tells_what_the_audit_says", func(k *kit) {
+	{"notification_is_that_of_the_audit", func(k *kit) {
 		k.subscribe("all", everyEvent...)
 		n := k.new()
 		h := k.hold(k.add(n)[0].ID, long)
@@ -133,7 +133,7 @@ var outboxCases = []testCase{
 			}, want)
 		}
 	}},
-	{"only_what_is_wanted", func(k *kit) {
+	{"only_subscribed_events", func(k *kit) {
 		k.job("other")
 		o := k.outbox()
 		for _, s := range []struct {
@@ -155,13 +155,13 @@ var outboxCases = []testCase{
 		slices.Sort(names)
 		k.same("who is told", names, []string{"any", "mine"})
 	}},
-	{"only_what_comes_after_it_was_saved", func(k *kit) {
+	{"only_events_after_it_was_saved", func(k *kit) {
 		k.complete()
 		k.subscribe("sub", courier.EventJobCompleted)
 		id := k.complete()
 		k.same("kept", ids(k.taken(nil)), []courier.ExecutionID{id})
 	}},
-	{"nothing_for_what_is_refused", func(k *kit) {
+	{"no_event_of_a_refused_write", func(k *kit) {
 		k.subscribe("all", everyEvent...)
 		h := k.start()
 		k.same("the start", len(k.taken(nil)), 1)
@@ -170,7 +170,7 @@ var outboxCases = []testCase{
 		k.is("another's token", k.Apply(k.ctx(), late), courier.ErrLeaseLost)
 		k.same("kept", len(k.taken(nil)), 0)
 	}},
-	{"nothing_twice_for_what_is_repeated", func(k *kit) {
+	{"no_second_event_of_a_repeated_write", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		h := k.start()
 		t := h.to(courier.Completed)
@@ -202,7 +202,7 @@ var outboxCases = []testCase{
 		k.same("left after it was delivered", len(k.deliveries("")), 0)
 		k.settle(third.List[0], store.Delivered)
 	}},
-	{"only_by_who_can", func(k *kit) {
+	{"only_of_the_requested_channels", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
 		r := k.takes()
@@ -300,7 +300,7 @@ var outboxCases = []testCase{
 		_, err = k.outbox().Replay(k.ctx(), "none", nil)
 		k.is("of an unknown subscription", err, courier.ErrNotFound)
 	}},
-	{"what_waits_for_its_next_attempt_is_replayed", func(k *kit) {
+	{"replay_before_the_next_attempt", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		one := k.complete()
 		k.complete()
@@ -361,7 +361,7 @@ var outboxCases = []testCase{
 		}
 		k.same("pages", pages, [][]string{{"B", "a", "a b"}, {"c"}, nil})
 	}},
-	{"removed_with_all_that_was_kept", func(k *kit) {
+	{"removed_with_its_deliveries", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.subscribe("stays", courier.EventJobCompleted)
 		k.complete()
@@ -438,7 +438,7 @@ var outboxCases = []testCase{
 			k.Errorf("%d deliveries, and %d events in that of the window; want %d and %d", len(seen), joined, events+1, events)
 		}
 	}},
-	{"a_claim_says_whether_somebody_has_subscribed", func(k *kit) {
+	{"claim_returns_whether_there_are_subscriptions", func(k *kit) {
 		claims, err := k.Claim(k.ctx(), k.request(1))
 		k.ok(err)
 		k.same("before", claims.Subscribed, false)

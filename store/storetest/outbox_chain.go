@@ -89,7 +89,7 @@ var chainEventCases = []testCase{
 			k.chainEvents(id, "1 ChainStarted", "2 ChainCompleted")
 		}
 	}},
-	{"of_a_chain_nobody_was_told_of_before", func(k *kit) {
+	{"of_a_chain_before_any_subscription", func(k *kit) {
 		id := k.chainOf("a")
 		k.subscribe("chains", chainEvents...)
 		k.end(id, "a", courier.Completed)
@@ -128,7 +128,7 @@ var chainEventCases = []testCase{
 			}
 		}
 	}},
-	{"for_those_who_want_the_chain", func(k *kit) {
+	{"for_subscriptions_to_the_chain", func(k *kit) {
 		o := k.outbox()
 		for _, s := range []struct {
 			name         string

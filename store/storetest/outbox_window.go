@@ -78,7 +78,7 @@ var windowCases = []testCase{
 		}
 		k.same("their errors are cut", list[0].Notification.Coalesced[0].Error, strings.Repeat("ü", store.MaxCoalescedError))
 	}},
-	{"window_that_was_taken_back", func(k *kit) {
+	{"window_that_was_removed", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)
 		s.Window = long
 		k.ok(k.outbox().Subscribe(k.ctx(), s))

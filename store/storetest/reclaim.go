@@ -27,7 +27,7 @@ var reclaimCases = []testCase{
 		k.same("lease", c.Execution.LeaseExpiresAt.After(h.Execution.LeaseExpiresAt), true)
 		k.claimed("claim again", r)
 	}},
-	{"before_what_is_queued", func(k *kit) {
+	{"before_queued_ones", func(k *kit) {
 		queued := k.add(k.prio(9))[0].ID
 		h := k.lose()
 		k.claimed("the first", k.request(1), h.id())
@@ -119,7 +119,7 @@ var reclaimCases = []testCase{
 		t.Counters.Reclaims++
 		k.same("marks", k.again(h.id()).Counters, t.Counters)
 	}},
-	{"brings_the_lost_attempt", func(k *kit) {
+	{"returns_the_lost_attempt", func(k *kit) {
 		h := k.lose(0, 1)
 		current := k.get(h.id()).Current
 		again := k.again(h.id())

@@ -49,7 +49,7 @@ var renewCases = []testCase{
 		k.ask(h.id(), courier.RequestPause)
 		k.renewed("renewed", []store.Lease{{Execution: h.id(), Token: h.Token}})
 	}},
-	{"brings_requests", func(k *kit) {
+	{"returns_requests", func(k *kit) {
 		a, b, c := k.start(), k.start(), k.start()
 		k.ask(b.id(), courier.RequestPause)
 		_, err := k.Request(k.ctx(), store.Request{Execution: c.id(), Kind: courier.RequestCancel, By: "bob"})

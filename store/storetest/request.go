@@ -36,7 +36,7 @@ var askCases = []testCase{
 			}
 		})
 	}},
-	{"who_asked_is_in_the_audit", func(k *kit) {
+	{"actor_is_in_the_audit", func(k *kit) {
 		id := k.add(k.new())[0].ID
 		k.ask(id, courier.RequestPause)
 		_, err := k.Request(k.ctx(), store.Request{Execution: id, Kind: courier.RequestResume, By: "bob"})

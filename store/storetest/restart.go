@@ -10,7 +10,7 @@ import (
 // restartCases are about executions that begin again because the workspace with
 // their files is gone.
 var restartCases = []testCase{
-	{"restart_of_what_has_no_files", func(k *kit) {
+	{"restart_without_files", func(k *kit) {
 		k.limit("", "0")
 		for row, begin := range tables {
 			id := begin(k)
@@ -59,7 +59,7 @@ var restartCases = []testCase{
 			again.must(again.to(courier.Completed))
 		}
 	}},
-	{"restart_keeps_what_was_asked", func(k *kit) {
+	{"restart_withdraws_a_pause_only", func(k *kit) {
 		h := k.leaveWith(courier.Running, courier.RequestPause)
 		x := k.ask(h.id(), courier.RequestRestart)
 		k.same("of a pausing one", []any{x.State, x.Request}, []any{courier.Queued, courier.RequestKind("")})

@@ -125,7 +125,7 @@ func (p *planner) started(want int) {
 }
 
 var agendaCases = []testCase{
-	{"put_keeps_all", planning(func(p *planner) {
+	{"put_keeps_every_field", planning(func(p *planner) {
 		s := daily("s")
 		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
 		s.ScheduleState = store.ScheduleState{
@@ -245,7 +245,7 @@ var agendaCases = []testCase{
 			p.Errorf("got %q", s.Name)
 		}
 	})},
-	{"due_brings_what_is_needed", planning(func(p *planner) {
+	{"due_returns_definition_and_states", planning(func(p *planner) {
 		x := p.add(p.new(), p.new(), p.new())
 		_, err := p.Save(p.ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{"v":2}`)})
 		p.ok(err)
@@ -334,7 +334,7 @@ var agendaCases = []testCase{
 		p.same("state", got.ScheduleState, f.State)
 		p.claimed("claimed", p.request(2), x.ID)
 	})},
-	{"fire_only_what_has_not_changed", planning(func(p *planner) {
+	{"fire_compares_the_revision", planning(func(p *planner) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
 		p.fire(f)
@@ -434,7 +434,7 @@ var agendaCases = []testCase{
 		p.pass(p.unit + p.unit/10)
 		p.names("later", p.due(1, long), "s")
 	})},
-	{"changed_by_a_put", planning(func(p *planner) {
+	{"put_wakes", planning(func(p *planner) {
 		mark := p.due(1, long).Mark
 		p.put(daily("s"), long)
 		p.ok(p.AwaitSchedules(p.ctx(), mark)) // at once

@@ -14,7 +14,7 @@ func hasRoster(s store.Store) bool {
 }
 
 var rosterCases = []testCase{
-	{"who_claims_is_present", func(k *kit) {
+	{"claiming_worker_is_present", func(k *kit) {
 		k.same("workers at first", len(k.workers()), 0)
 		r := k.request(1)
 		r.Only = []courier.ExecutionID{}
@@ -32,14 +32,14 @@ var rosterCases = []testCase{
 			k.same("worker", []any{w.Name, w.Workspace, w.Queues, w.StepTypes, w.SeenAt.IsZero()}, []any{want.Worker, want.Workspace, want.Queues, want.StepTypes, false})
 		}
 	}},
-	{"who_holds_a_lease_is_present", func(k *kit) {
+	{"worker_with_a_lease_is_present", func(k *kit) {
 		h := k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
 		k.pass(2 * k.unit)
 		k.same("workers who claimed long ago", len(k.workersWithin()), 1)
 		h.must(h.to(courier.Completed))
 		k.same("workers without a lease", len(k.workersWithin()), 0)
 	}},
-	{"what_no_worker_takes_is_stranded", func(k *kit) {
+	{"what_no_worker_can_claim_is_stranded", func(k *kit) {
 		k.limit("", "0")
 		k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
 		k.present("another", "there", "other", "a", "x")
@@ -75,7 +75,7 @@ var rosterCases = []testCase{
 		k.same("once it begins again", len(k.stranded()), 0)
 		k.claimed("by anybody", k.request(1), x.ID)
 	}},
-	{"a_claim_tells_that_something_is_left", func(k *kit) {
+	{"claim_returns_whether_executions_are_left", func(k *kit) {
 		k.limit("", "0")
 		left := func(worker string) bool {
 			r := k.request(5)
