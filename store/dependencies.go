@@ -29,19 +29,19 @@ func Upstreams(d *Definition) []string {
 // again at its end, or nil. Upstreams tells what each job depends on.
 func Cycle(job string, upstreams func(string) []string) []string {
 	type open struct {
-		name string
-		rest []string // not looked at yet
+		name      string
+		unvisited []string // not looked at yet
 	}
 	path := []open{{job, upstreams(job)}}
 	seen := make(map[string]bool)
 	for len(path) > 0 {
 		last := &path[len(path)-1]
-		if len(last.rest) == 0 {
+		if len(last.unvisited) == 0 {
 			path = path[:len(path)-1]
 			continue
 		}
-		next := last.rest[0]
-		last.rest = last.rest[1:]
+		next := last.unvisited[0]
+		last.unvisited = last.unvisited[1:]
 		if next == job {
 			var names []string
 			for _, o := range path {

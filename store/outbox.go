@@ -225,14 +225,14 @@ func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.No
 
 // NotifyChain returns the notification of a step that a chain execution has
 // taken, but for the subscription; false if it stands for no event. Was is its
-// state before, begun says that its first members have just been released, and
+// state before, started says that its first members have just been released, and
 // seq is the number of the event, which counts from 1 in each chain execution. A
 // chain that failed and is retried can fail again, and be completed.
-func NotifyChain(c *courier.ChainExecution, was courier.ChainState, begun bool, seq int64, at time.Time) (courier.Notification, bool) {
+func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool, seq int64, at time.Time) (courier.Notification, bool) {
 	id := courier.ExecutionID(c.ID)
 	n := courier.Notification{ID: EventID(id, seq), At: at, Seq: seq, ChainExecution: id, Chain: c.Chain, Version: c.Version, Count: 1}
 	switch {
-	case begun:
+	case started:
 		n.Type = courier.EventChainStarted
 	case c.State == was:
 	case c.State == courier.ChainCompleted:

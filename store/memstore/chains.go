@@ -142,8 +142,8 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 	for _, i := range release {
 		s.releaseMember(c, i, now)
 	}
-	begun := c.StartedAt.IsZero() && len(release) > 0
-	if begun {
+	started := c.StartedAt.IsZero() && len(release) > 0
+	if started {
 		c.StartedAt = now
 	}
 	switch {
@@ -152,8 +152,8 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 	case c.EndedAt.IsZero():
 		c.EndedAt = now
 	}
-	if begun || next.State != c.was {
-		s.notifyChain(c, begun, now)
+	if started || next.State != c.was {
+		s.notifyChain(c, started, now)
 	}
 	c.was = next.State
 }

@@ -40,10 +40,10 @@ type Store struct {
 	freed   uint64            // the last change of all queues
 	waiters map[*waiter]struct{}
 
-	agenda   agenda
-	monitors monitors
-	roster   roster
-	boxes    map[string]*box // of subscriptions, by name
+	schedules schedules
+	monitors  monitors
+	workers   workers
+	boxes     map[string]*box // of subscriptions, by name
 
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds
 }
@@ -145,7 +145,7 @@ func (s *Store) Advance(d time.Duration) {
 	defer s.mu.Unlock()
 	s.ahead.Add(int64(d))
 	s.wakeAll()
-	s.agenda.tell()
+	s.schedules.notifyChanged()
 }
 
 func unknown(id courier.ExecutionID) error {

@@ -67,7 +67,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	if m.seen == nil || p.Forget {
 		m.seen = make(map[string]store.SeenFile)
 	}
-	s.agenda.tell()
+	s.schedules.notifyChanged()
 	return m.Monitor, nil
 }
 

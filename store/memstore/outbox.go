@@ -59,9 +59,9 @@ func (s *Store) notify(x *execution, n int64, first bool) {
 
 // notifyChain keeps the event of a chain execution that has just been evaluated.
 // Begun says that its first members were released.
-func (s *Store) notifyChain(c *chain, begun bool, now time.Time) {
+func (s *Store) notifyChain(c *chain, started bool, now time.Time) {
 	v := c.view()
-	if e, ok := store.NotifyChain(&v, c.was, begun, c.events+1, now); ok {
+	if e, ok := store.NotifyChain(&v, c.was, started, c.events+1, now); ok {
 		c.events++
 		s.keep(&e)
 	}
@@ -188,21 +188,21 @@ func (s *Store) wanted() []courier.EventType {
 func (b *box) join(now time.Time) {
 	first := make(map[windowOf]*delivery)
 	others := make(map[windowOf][]courier.Notification)
-	rest := b.list[:0]
+	kept := b.list[:0]
 	for _, d := range b.list {
 		w := d.window()
 		switch {
 		case !d.held || b.Window > 0 && b.windows[w].After(now):
-			rest = append(rest, d)
+			kept = append(kept, d)
 		case first[w] == nil:
 			first[w] = d
-			rest = append(rest, d)
+			kept = append(kept, d)
 		default:
 			others[w] = append(others[w], d.Notification)
 		}
 	}
-	clear(b.list[len(rest):])
-	b.list = rest
+	clear(b.list[len(kept):])
+	b.list = kept
 	for w, d := range first {
 		d.held = false
 		b.windows[w] = now.Add(b.Window)

@@ -13,17 +13,17 @@ import (
 
 var _ store.Schedules = (*Store)(nil)
 
-// An agenda holds the schedules.
-type agenda struct {
-	schedules map[string]*schedule
-	due       dueHeap // those that are to be looked at at some time
-	revision  int64   // the last that any has got
-	changes   uint64
-	changed   chan struct{} // closed with the next change
+// schedules are the schedules of a store.
+type schedules struct {
+	byName   map[string]*schedule
+	due      dueHeap // the schedules that will be due
+	revision int64   // the last that was given to a schedule
+	changes  uint64
+	changed  chan struct{} // closed with the next change
 }
 
-// A schedule is what the store knows of one. Its Due is also the end of the
-// lease, while it is leased.
+// A schedule is a schedule with its place in the heap. While it is leased, its Due is
+// the end of the lease.
 type schedule struct {
 	store.Schedule
 	index int // in the heap; -1 if it is not there
@@ -57,7 +57,7 @@ func (h *dueHeap) Pop() any {
 }
 
 // move puts a schedule where its Due belongs.
-func (a *agenda) move(s *schedule, due time.Time) {
+func (a *schedules) move(s *schedule, due time.Time) {
 	s.Due = due
 	switch {
 	case due.IsZero() && s.index >= 0:
@@ -71,13 +71,13 @@ func (a *agenda) move(s *schedule, due time.Time) {
 }
 
 // revise returns a revision that no schedule has had.
-func (a *agenda) revise() int64 {
+func (a *schedules) revise() int64 {
 	a.revision++
 	return a.revision
 }
 
-// tell wakes those who wait for changes.
-func (a *agenda) tell() {
+// notifyChanged wakes those who wait for changes.
+func (a *schedules) notifyChanged() {
 	a.changes++
 	if a.changed != nil {
 		close(a.changed)
@@ -92,8 +92,8 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := &s.agenda
-	old := a.schedules[put.Name]
+	a := &s.schedules
+	old := a.byName[put.Name]
 	switch {
 	case old == nil && put.Revision != 0:
 		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)
@@ -101,10 +101,10 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)
 	case old == nil:
 		old = &schedule{index: -1}
-		if a.schedules == nil {
-			a.schedules = make(map[string]*schedule)
+		if a.byName == nil {
+			a.byName = make(map[string]*schedule)
 		}
-		a.schedules[put.Name] = old
+		a.byName[put.Name] = old
 	}
 	due := put.Due
 	put.Due = old.Due // until it is moved
@@ -113,7 +113,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	old.Revision = a.revise()
 	cut(&old.ScheduleState)
 	a.move(old, instant(due))
-	a.tell()
+	a.notifyChanged()
 	return old.Schedule, nil
 }
 
@@ -134,12 +134,12 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.agenda.schedules[name]
+	old := s.schedules.byName[name]
 	if old == nil {
 		return courier.Errorf(courier.ErrNotFound, "there is no schedule %q", name)
 	}
-	s.agenda.move(old, time.Time{})
-	delete(s.agenda.schedules, name)
+	s.schedules.move(old, time.Time{})
+	delete(s.schedules.byName, name)
 	return nil
 }
 
@@ -155,13 +155,13 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Sc
 	defer s.mu.Unlock()
 	t := store.ScheduleList{Now: s.clock()}
 	if f.Name != "" {
-		if got := s.agenda.schedules[f.Name]; got != nil && f.Match(&got.Schedule) {
+		if got := s.schedules.byName[f.Name]; got != nil && f.Match(&got.Schedule) {
 			t.List = append(t.List, got.Schedule)
 		}
 		return t, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.agenda.schedules)) {
-		if got := s.agenda.schedules[name]; len(t.List) < f.Limit && f.Match(&got.Schedule) {
+	for _, name := range slices.Sorted(maps.Keys(s.schedules.byName)) {
+		if got := s.schedules.byName[name]; len(t.List) < f.Limit && f.Match(&got.Schedule) {
 			t.List = append(t.List, got.Schedule)
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := &s.agenda
+	a := &s.schedules
 	d := store.DueSchedules{Now: s.clock(), Mark: a.changes}
 	var taken []*schedule
 	for len(a.due) > 0 && len(taken) < most && !a.due[0].Due.After(d.Now) {
@@ -222,7 +222,7 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 	results := make([]store.Fired, len(list))
 	for i := range list {
 		f := &list[i]
-		got := s.agenda.schedules[f.Schedule]
+		got := s.schedules.byName[f.Schedule]
 		if got == nil || got.Revision != f.Revision {
 			continue
 		}
@@ -278,9 +278,9 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 	}
 	state.Due = got.Due
 	got.ScheduleState = state
-	got.Revision = s.agenda.revise()
+	got.Revision = s.schedules.revise()
 	cut(&got.ScheduleState)
-	s.agenda.move(got, due)
+	s.schedules.move(got, due)
 	fired.Done = true
 	return fired
 }
@@ -311,7 +311,7 @@ func (s *Store) AwaitSchedules(ctx context.Context, since uint64) error {
 		return err
 	}
 	s.mu.Lock()
-	a := &s.agenda
+	a := &s.schedules
 	if a.changes > since {
 		s.mu.Unlock()
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A roster is what the store knows of who claims.
-type roster struct {
+// workers are the workers that have claimed lately.
+type workers struct {
 	seen map[string]*store.Worker // by name
 	left bool                     // something was, when a worker was last noted
 }
@@ -21,7 +21,7 @@ const forgetAfter = 24 * time.Hour
 // noted takes note of a worker that has claimed, and tells whether something was
 // left.
 func (s *Store) noted(c *claim) bool {
-	r := &s.roster
+	r := &s.workers
 	if c.only != nil {
 		return r.left
 	}
@@ -70,7 +70,7 @@ func (s *Store) present(now time.Time, age time.Duration) []store.Worker {
 		}
 	}
 	var list []store.Worker
-	for _, w := range s.roster.seen {
+	for _, w := range s.workers.seen {
 		if now.Sub(w.SeenAt) < age || holds[w.Name] {
 			list = append(list, *w)
 		}

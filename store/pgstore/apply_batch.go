@@ -16,23 +16,23 @@ import (
 
 // writeBatch writes transitions of different executions, in the order of their ids,
 // and returns the results to the callers. Most go by the statement that costs less;
-// what that leaves goes with the rest.
+// what that leaves goes with the others.
 func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
-	var plain, rest []*applyCall
+	var plain, others []*applyCall
 	for _, a := range batch {
 		if a.progresses() {
 			plain = append(plain, a)
 		} else {
-			rest = append(rest, a)
+			others = append(others, a)
 		}
 	}
 	if len(plain) > 0 {
 		if left := s.progress(ctx, db, plain); len(left) > 0 {
-			rest = append(rest, left...)
-			slices.SortFunc(rest, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
+			others = append(others, left...)
+			slices.SortFunc(others, func(a, b *applyCall) int { return cmp.Compare(a.t.Execution, b.t.Execution) })
 		}
 	}
-	s.writeAll(ctx, db, rest)
+	s.writeAll(ctx, db, others)
 }
 
 // progress writes transitions by sql/checkpoint/write_fast.sql. It returns those that
@@ -54,10 +54,10 @@ func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []
 // writeAll writes transitions of any kind by sql/checkpoint/write.sql.
 func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 	for n := 0; len(batch) > 0; n++ {
-		rest, err := s.writeOnce(ctx, db, batch)
+		others, err := s.writeOnce(ctx, db, batch)
 		switch {
 		case err == nil && n < maxAgain:
-			batch = rest
+			batch = others
 			continue
 		case err == nil:
 			err = errors.New("the execution was being changed all the time")
@@ -91,7 +91,7 @@ func (a *applyCall) failed(s *Store, err error) error {
 // that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
 	if conn, ok := db.(*pgxpool.Conn); ok {
-		args = presize(conn, args)
+		args = reserveBuffers(conn, args)
 	}
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) (
 		ids[i] = uuid(string(a.t.Execution))
 	}
 	standings, err := s.leaseStates(ctx, db, ids)
-	var rest []*applyCall
+	var others []*applyCall
 	for _, a := range left {
 		if err != nil {
 			a.done <- failed(fmt.Sprintf("read how %s stands", a.t.Execution), err)
@@ -161,10 +161,10 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) (
 		case st.chain != "" && changesMember(a.t):
 			s.wg.Go(func() { a.done <- s.applyMember(s.ctx, a.t, st.chain) })
 		default:
-			rest = append(rest, a)
+			others = append(others, a)
 		}
 	}
-	return rest, nil
+	return others, nil
 }
 
 // transitionWritten wakes the workers that may claim after a transition.

@@ -240,9 +240,9 @@ func TestRetainChains(t *testing.T) {
 	}
 }
 
-// TestRetryOfWhatRetentionRemoved retries a chain whose failed member's execution
+// TestRetryAfterRetention retries a chain whose failed member's execution
 // is gone: it gets a new one.
-func TestRetryOfWhatRetentionRemoved(t *testing.T) {
+func TestRetryAfterRetention(t *testing.T) {
 	u := pgtest.URL(t)
 	s, admin := open(t, u, nil), dial(t, u)
 	n := rowOf(t, s, 2, 2)

@@ -177,9 +177,9 @@ func stopsProbing(t *testing.T, s *pgstore.Store) {
 	}
 }
 
-// TestNothingNew shows that a claim that something had called, but that finds
+// TestIdleClaims shows that a claim that something had called, but that finds
 // nothing, asks for no lock, whatever the limits.
-func TestNothingNew(t *testing.T) {
+func TestIdleClaims(t *testing.T) {
 	t.Parallel()
 	s, sent := recorded(t, pgtest.URL(t))
 	for range 2 {

@@ -159,10 +159,10 @@ func (s *Store) recent(ctx context.Context, db querier, jobs []string) (func(job
 
 // checkDependencies returns the error of the first new execution that has
 // dependencies that refuse it. Rest are the indexes of those that were not created.
-func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, rest []int) error {
+func (s *Store) checkDependencies(ctx context.Context, db querier, list []store.NewExecution, notCreated []int) error {
 	for i := range list {
 		refusing := store.Refusing(list[i].DependsOn)
-		if len(refusing) == 0 || slices.Contains(rest, i) {
+		if len(refusing) == 0 || slices.Contains(notCreated, i) {
 			continue
 		}
 		var jobs []string

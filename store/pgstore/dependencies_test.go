@@ -72,9 +72,9 @@ func becomesClaimable(t testing.TB, s store.Store, id courier.ExecutionID) {
 	}
 }
 
-// TestDiedBeforeItLetThrough shows that a claim lets through what the process that
+// TestReleaseAfterACrash shows that a claim lets through what the process that
 // has ended the other execution did not come to.
-func TestDiedBeforeItLetThrough(t *testing.T) {
+func TestReleaseAfterACrash(t *testing.T) {
 	s, pool := openPool(t, pgtest.URL(t), nil)
 	define(t, s, "up")
 	defineOn(t, s, "down", "up")
@@ -114,9 +114,9 @@ func TestDependenciesInTransactions(t *testing.T) {
 	}
 }
 
-// TestMarksWhatIsBeingCreated shows that an execution counts that was created in
+// TestMarksExecutionsBeingCreated shows that an execution counts that was created in
 // a transaction that has started before anything depended on its job.
-func TestMarksWhatIsBeingCreated(t *testing.T) {
+func TestMarksExecutionsBeingCreated(t *testing.T) {
 	s, pool := openPool(t, pgtest.URL(t), nil)
 	define(t, s, "up")
 	becomesClaimable(t, s, enqueueOne(t, s, newExecution("up")).ID)
@@ -147,9 +147,9 @@ func TestMarksWhatIsBeingCreated(t *testing.T) {
 	becomesClaimable(t, s, down.ID)
 }
 
-// TestRetentionKeepsWhatCounts shows that the most recent execution of a job that
+// TestRetentionKeepsLatestExecutions shows that the most recent execution of a job that
 // others depend on is not removed.
-func TestRetentionKeepsWhatCounts(t *testing.T) {
+func TestRetentionKeepsLatestExecutions(t *testing.T) {
 	s, _ := openPool(t, pgtest.URL(t), nil)
 	define(t, s, "up", "other")
 	defineOn(t, s, "down", "up")

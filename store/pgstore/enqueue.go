@@ -106,23 +106,23 @@ const maxStatement = 5000
 // the list. A list of one is created with the inline notification, if that is not
 // nil.
 func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) ([]store.Enqueued, error) {
-	results, rest, err := s.create(ctx, db, list, inline)
+	results, notCreated, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.enqueueExisting(ctx, db, list, results, rest); err != nil {
+	if err := s.enqueueExisting(ctx, db, list, results, notCreated); err != nil {
 		return nil, err
 	}
-	return results, s.checkDependencies(ctx, db, list, rest)
+	return results, s.checkDependencies(ctx, db, list, notCreated)
 }
 
 // enqueueExisting sets the results of executions that existed.
-func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.NewExecution, results []store.Enqueued, rest []int) error {
-	got, err := s.existing(ctx, db, list, rest)
+func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.NewExecution, results []store.Enqueued, notCreated []int) error {
+	got, err := s.existing(ctx, db, list, notCreated)
 	if err != nil {
 		return err
 	}
-	for _, i := range rest {
+	for _, i := range notCreated {
 		n, x := &list[i], got[i]
 		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
 		if n.Latest && !same && (x == nil || x.Job == n.Job) {
@@ -155,8 +155,8 @@ func conflict(n *store.NewExecution, x *courier.Execution) error {
 }
 
 // create creates what does not exist. It returns the results of what it has
-// created, and the indexes of the rest.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) (results []store.Enqueued, rest []int, err error) {
+// created, and the indexes of the notCreated.
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) (results []store.Enqueued, notCreated []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -197,10 +197,10 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 			results[i] = store.Enqueued{Execution: newExecution(n, now.UTC())}
 			delete(created, n.ID) // the same id again exists by then
 		} else {
-			rest = append(rest, i)
+			notCreated = append(notCreated, i)
 		}
 	}
-	return results, rest, nil
+	return results, notCreated, nil
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
@@ -278,20 +278,20 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 
 // existing returns the executions that exist in place of those that were not created,
 // by the indexes of these.
-func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, rest []int) (map[int]*courier.Execution, error) {
+func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecution, notCreated []int) (map[int]*courier.Execution, error) {
 	got := make(map[int]*courier.Execution)
-	if len(rest) == 0 {
+	if len(notCreated) == 0 {
 		return got, nil
 	}
-	ids, jobs, keys := make([]string, len(rest)), make([]string, len(rest)), make([]string, len(rest))
-	for i, at := range rest {
+	ids, jobs, keys := make([]string, len(notCreated)), make([]string, len(notCreated)), make([]string, len(notCreated))
+	for i, at := range notCreated {
 		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
 	rows, err := db.Query(ctx, s.sql("enqueue/find_existing"), ids, jobs, keys)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]row, 0, len(rest))
+	found := make([]row, 0, len(notCreated))
 	var at []int64
 	var r row
 	var ord int64
@@ -308,7 +308,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 		return nil, err
 	}
 	for i := range executions {
-		got[rest[at[i]-1]] = &executions[i]
+		got[notCreated[at[i]-1]] = &executions[i]
 	}
 	return got, nil
 }

@@ -22,7 +22,7 @@ func ClaimLock(schema string) int64 { return claimLock(schema) }
 func Plain(args []any) []any {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if r, ok := arg.(*presized); ok {
+		if r, ok := arg.(*reserved); ok {
 			args[i] = r.first
 		}
 	}

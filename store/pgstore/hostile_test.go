@@ -267,8 +267,8 @@ func (s *sentTexts) check(t *testing.T) {
 	}
 }
 
-// TestTraps shows what the traps catch.
-func TestTraps(t *testing.T) {
+// TestHostilePathTraps shows what the traps catch.
+func TestHostilePathTraps(t *testing.T) {
 	url := pgtest.URL(t)
 	setTraps(t, url, "hostile, pg_catalog")
 	pool := dial(t, url)

@@ -122,9 +122,9 @@ func TestOverlappingClaims(t *testing.T) {
 	}
 }
 
-// TestClaimOfWhatWasResumed has an execution paused and resumed while a claim
+// TestClaimOfResumed has an execution paused and resumed while a claim
 // that has seen it before waits for its row.
-func TestClaimOfWhatWasResumed(t *testing.T) {
+func TestClaimOfResumed(t *testing.T) {
 	t.Parallel()
 	s, pool := openPool(t, pgtest.URL(t), nil)
 	define(t, s, "job")

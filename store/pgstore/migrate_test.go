@@ -423,7 +423,7 @@ func TestFailingMigration(t *testing.T) {
 	}
 }
 
-func TestMigrateInASchemaOfOnesOwn(t *testing.T) {
+func TestMigrateExistingSchema(t *testing.T) {
 	url := pgtest.URL(t)
 	pool := dial(t, url)
 	role := newRole(t, pool)

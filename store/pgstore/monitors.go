@@ -239,15 +239,15 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 	for i := range list {
 		list[i].Latest = false // the engine has just looked
 	}
-	results, rest, err := s.create(ctx, tx, list, nil)
+	results, notCreated, err := s.create(ctx, tx, list, nil)
 	if err != nil {
 		return nil, err
 	}
-	there, err := s.existing(ctx, tx, list, rest)
+	there, err := s.existing(ctx, tx, list, notCreated)
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range rest {
+	for _, i := range notCreated {
 		n, x := &list[i], there[i]
 		if err := conflict(n, x); err != nil {
 			return nil, contractError{err}
@@ -255,7 +255,7 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 		r.Replace(n.ID, x.ID)
 	}
-	return results, s.checkDependencies(ctx, tx, list, rest)
+	return results, s.checkDependencies(ctx, tx, list, notCreated)
 }
 
 // fileArgs are the parameters of sql/monitor/save_files.sql.

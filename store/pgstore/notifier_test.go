@@ -53,8 +53,8 @@ func watched(t testing.TB, s *pgstore.Store) store.Claims {
 	return store.Claims{}
 }
 
-// TestNewsOfOthers has one store hear what another creates.
-func TestNewsOfOthers(t *testing.T) {
+// TestNotificationsOfOtherStores has one store hear what another creates.
+func TestNotificationsOfOtherStores(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	worker, client := open(t, url, nil), open(t, url, nil)
@@ -81,9 +81,9 @@ func TestNewsOfOthers(t *testing.T) {
 	}
 }
 
-// TestStampede has many workers wait for one execution: few go for it. How many
+// TestWakeDelay has many workers wait for one execution: few go for it. How many
 // depends on how long a claim takes, so no other test runs beside it.
-func TestStampede(t *testing.T) {
+func TestWakeDelay(t *testing.T) {
 	const workers, most = 30, 3
 	url := pgtest.URL(t)
 	client := open(t, url, nil)

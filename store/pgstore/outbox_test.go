@@ -218,11 +218,11 @@ func settleAll(t *testing.T, s *pgstore.Store, list []store.TakenDelivery) {
 	}
 }
 
-// TestNoEventIsLostBesideWork completes executions in several processes while
+// TestNoEventIsLostUnderLoad completes executions in several processes while
 // others deliver, some of whom die with what they took, and the windows of a
 // second subscription end: every event is told of, at least once, and of those
 // in windows every one is counted once.
-func TestNoEventIsLostBesideWork(t *testing.T) {
+func TestNoEventIsLostUnderLoad(t *testing.T) {
 	u := pgtest.URL(t)
 	s, pool := open(t, u, nil), dial(t, u)
 	defined(t, s, pool, "j")

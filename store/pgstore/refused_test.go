@@ -118,10 +118,10 @@ func noise(n int) json.RawMessage {
 	return json.RawMessage(`{"x":"` + string(text) + `"}`)
 }
 
-// TestLargeWritesDelayNobody writes an output of 32 MB while other executions write
+// TestLargeWritesDelayNoOthers writes an output of 32 MB while other executions write
 // a few bytes each: none of these takes a second, or at most half as long as the large one,
 // although there is but one writer.
-func TestLargeWritesDelayNobody(t *testing.T) {
+func TestLargeWritesDelayNoOthers(t *testing.T) {
 	s := open(t, pgtest.URL(t), &pgstore.Options{Writers: 1})
 	if _, err := s.Save(t.Context(), store.Definition{Kind: store.Job, Name: "j", Body: json.RawMessage(`{}`)}); err != nil {
 		t.Fatal(err)

@@ -170,7 +170,7 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-func TestRetainRefusesNonsense(t *testing.T) {
+func TestRetainRefusesBadRules(t *testing.T) {
 	s := open(t, pgtest.URL(t), nil)
 	for _, r := range []pgstore.Retention{
 		{MaxAge: -1}, {MaxCount: -1},
@@ -232,8 +232,8 @@ func TestRetainInBatches(t *testing.T) {
 	}
 }
 
-// TestRetainWaitsForNobody has a row locked by somebody else.
-func TestRetainWaitsForNobody(t *testing.T) {
+// TestRetainSkipsLockedRows has a row locked by somebody else.
+func TestRetainSkipsLockedRows(t *testing.T) {
 	u := pgtest.URL(t)
 	s, pool := open(t, u, nil), dial(t, u)
 	made := past{job: defined(t, s, pool, "j"), state: "failed", count: 5, created: time.Hour, ended: time.Hour}.make(t, pool)
@@ -310,9 +310,9 @@ func TestRetainFreesTheKey(t *testing.T) {
 	}
 }
 
-// TestRetainBesideWork removes while executions are made, run, resumed and
+// TestRetainUnderLoad removes while executions are made, run, resumed and
 // cancelled; what is left is complete.
-func TestRetainBesideWork(t *testing.T) {
+func TestRetainUnderLoad(t *testing.T) {
 	u := pgtest.URL(t)
 	s, pool := open(t, u, nil), dial(t, u)
 	job := defined(t, s, pool, "odd")

@@ -71,7 +71,7 @@ var sqlRules = []struct{ pattern, why string }{
 }
 
 func TestNoSessionState(t *testing.T) {
-	files := sources(t, "migrations/*.sql", "*.go")
+	files := sources(t, "migrations/*.sql", "*.go", "internal/*/*.go")
 	for name, text := range pgstore.Composed() {
 		files["sql/"+name+".sql"] = text
 	}
@@ -158,30 +158,30 @@ var clockUses = map[string]string{
 	"expect":            "when to do so again",
 	"next":              "how long the worker may wait",
 	"retryIfSubscribed": "how long the statement of a claim takes",
-	"probeOnce":         "how long a look takes, and a round trip",
-	"probed":            "how long it took, and whether anybody still claims",
+	"probeOnce":         "how long a probe takes, and a round trip",
+	"probed":            "how long it took, and when the last claim was",
 	"add":               "for how long progress is being written",
 	"take":              "since when progress is being written",
-	"watched":           "when a notification last arrived",
+	"Watched":           "when a notification last arrived",
 	"listenAlways":      "how long a connection lasted",
 	"tryEcho":           "when a notification was sent",
-	"receive":           "when another store was last heard of",
-	"delay":             "whether another store is still there",
+	"receive":           "when another store sent something",
+	"delay":             "when another store last sent something",
 	"retain":            "how long a batch took",
 	"due":               "whether a worker was registered long ago",
 	"workerRegistered":  "when a worker was registered",
 
-	"beginInline":     "when a statement last sent its own notification",
-	"endInline":       "how long that took",
-	"announceBlocked": "when it last announced that it is blocked",
-	"othersBlocked":   "when another last did",
+	"BeginInline":     "when a statement last sent its own notification",
+	"EndInline":       "how long that took",
+	"AnnounceBlocked": "when it last announced that it is blocked",
+	"OthersBlocked":   "when another last did",
 }
 
 // TestClockOfTheWorker looks at every use of the process's clock, and at every
 // value that is sent: no instant of this process is among them. So its clock can
 // be wrong by any time.
 func TestClockOfTheWorker(t *testing.T) {
-	for name, text := range sources(t, "*.go") {
+	for name, text := range sources(t, "*.go", "internal/*/*.go") {
 		file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -114,20 +114,20 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
-	wrong := make(map[int]error)
+	refused := make(map[int]error)
 	for {
-		f := &firings{s: s, list: list, wrong: wrong}
-		found := len(wrong)
+		f := &firings{s: s, list: list, refused: refused}
+		found := len(refused)
 		err := repeat(ctx, func() error {
 			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return f.fire(ctx, tx) })
 		})
-		if errors.Is(err, errWrong) && len(wrong) > found {
+		if errors.Is(err, errRefused) && len(refused) > found {
 			continue // without those
 		}
 		if err != nil {
 			return nil, failed("fire schedules", err)
 		}
-		for i, err := range wrong {
+		for i, err := range refused {
 			f.results[i] = store.Fired{Err: err}
 		}
 		waits := false
@@ -146,14 +146,14 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 	}
 }
 
-// errWrong says that some firings can't be carried out, so that none was.
-var errWrong = errors.New("some can't be carried out")
+// errRefused says that some firings can't be carried out, so that none was.
+var errRefused = errors.New("some can't be carried out")
 
 // firings are the firings of one call.
 type firings struct {
 	s       *Store
 	list    []store.Firing
-	wrong   map[int]error // those of the list that can't be carried out
+	refused map[int]error // those of the list that can't be carried out
 	results []store.Fired
 	freed   bool // a slot is free
 	// The queues of members of chains that were released by a cancel.
@@ -174,7 +174,7 @@ func (f *firings) fire(ctx context.Context, tx pgx.Tx) error {
 	var valid []int // indexes of the list
 	for i := range f.list {
 		l, ok := locked[f.list[i].Schedule]
-		if ok && l.revision == f.list[i].Revision && f.wrong[i] == nil {
+		if ok && l.revision == f.list[i].Revision && f.refused[i] == nil {
 			valid = append(valid, i)
 		}
 	}
@@ -208,36 +208,36 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 	if len(all) == 0 {
 		return nil
 	}
-	got, rest, err := f.s.create(ctx, tx, all, nil)
+	got, notCreated, err := f.s.create(ctx, tx, all, nil)
 	if err != nil {
 		return err
 	}
-	there, err := f.s.existing(ctx, tx, all, rest)
+	there, err := f.s.existing(ctx, tx, all, notCreated)
 	if err != nil {
 		return err
 	}
 	bad := false
-	for _, k := range rest {
+	for _, k := range notCreated {
 		n, x := &all[k], there[k]
 		if err := conflict(n, x); err != nil {
-			f.wrong[of[k]], bad = err, true
+			f.refused[of[k]], bad = err, true
 			continue
 		}
 		got[k] = store.Enqueued{Execution: *x, Existed: true}
 	}
 	for k := range all {
-		if got[k].Existed || f.wrong[of[k]] != nil {
+		if got[k].Existed || f.refused[of[k]] != nil {
 			continue
 		}
 		err := f.s.checkDependencies(ctx, tx, all[k:k+1], nil)
 		if a, ok := errors.AsType[contractError](err); ok {
-			f.wrong[of[k]], bad = a.error, true
+			f.refused[of[k]], bad = a.error, true
 		} else if err != nil {
 			return err
 		}
 	}
 	if bad {
-		return errWrong
+		return errRefused
 	}
 	for k := range all {
 		r := &f.results[of[k]]

@@ -26,15 +26,15 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 	if len(all) == 0 {
 		return nil
 	}
-	started, queues, wrong, err := f.s.startUnused(ctx, tx, all)
+	started, queues, refused, err := f.s.startUnused(ctx, tx, all)
 	if err != nil {
 		return err
 	}
-	for k, err := range wrong {
-		f.wrong[of[k]] = err
+	for k, err := range refused {
+		f.refused[of[k]] = err
 	}
-	if len(wrong) > 0 {
-		return errWrong
+	if len(refused) > 0 {
+		return errRefused
 	}
 	f.released = append(f.released, queues...)
 	for k := range all {
@@ -48,21 +48,21 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 // their id or idempotency key: these are no conflict, whatever their params.
 // Wrong says of some why they can't be started; then the transaction must not
 // commit.
-func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) (started []store.StartedChain, queues []string, wrong map[int]error, err error) {
+func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) (started []store.StartedChain, queues []string, refused map[int]error, err error) {
 	if started, err = s.startedBefore(ctx, tx, list); err != nil {
 		return nil, nil, nil, err
 	}
-	wrong = make(map[int]error)
+	refused = make(map[int]error)
 	for i := range list {
 		if c := &started[i].Execution; started[i].Existed {
 			if c.Chain != list[i].Chain {
-				wrong[i] = courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
+				refused[i] = courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
 			}
 			continue
 		}
 		results, released, err := s.startOne(ctx, tx, list[i])
 		if a, ok := errors.AsType[contractError](err); ok {
-			wrong[i] = a.error
+			refused[i] = a.error
 			continue
 		}
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		queues = append(queues, released...)
 	}
 	slices.Sort(queues)
-	return started, slices.Compact(queues), wrong, nil
+	return started, slices.Compact(queues), refused, nil
 }
 
 func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n store.NewChainExecution) ([]store.StartedChain, []string, error) {

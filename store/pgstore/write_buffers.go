@@ -15,50 +15,50 @@ import (
 // first parameter makes room for all, and so does a message of no bytes before
 // that of the parameters.
 
-// presize has a connection make room for the parameters of the next statement,
+// reserveBuffers has a connection make room for the parameters of the next statement,
 // and returns them. The first are uuids. A connection that is closed is left to
 // pgx, which may still be at work on it.
-func presize(conn *pgxpool.Conn, args []any) []any {
+func reserveBuffers(conn *pgxpool.Conn, args []any) []any {
 	pg := conn.Conn().PgConn()
 	if pg.IsClosed() {
 		return args
 	}
-	if known := pg.CustomData(); known[presizedType] == nil {
-		known[presizedType] = true
+	if known := pg.CustomData(); known[reservedType] == nil {
+		known[reservedType] = true
 		types := conn.Conn().TypeMap()
-		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planPresized}, types.TryWrapEncodePlanFuncs...)
+		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planReserved}, types.TryWrapEncodePlanFuncs...)
 	}
 	size := sizeOf(args)
 	pg.Frontend().Send(headroom(size + 1024))
-	args[0] = &presized{args[0].(uuids), size}
+	args[0] = &reserved{args[0].(uuids), size}
 	return args
 }
 
-// presizedType marks a connection that can encode a presized.
-const presizedType = "github.com/courierhq/courier/store/pgstore.presized"
+// reservedType marks a connection that can encode a reserved.
+const reservedType = "github.com/courierhq/courier/store/pgstore.reserved"
 
-// A presized is the first of parameters that have so many bytes together.
-type presized struct {
+// A reserved is the first of parameters that have so many bytes together.
+type reserved struct {
 	first uuids
 	size  int
 }
 
-// A presizedPlan encodes a presized as pgx encodes uuids.
-type presizedPlan struct{ next pgtype.EncodePlan }
+// A reservedPlan encodes a reserved as pgx encodes uuids.
+type reservedPlan struct{ next pgtype.EncodePlan }
 
-func planPresized(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
-	if r, ok := value.(*presized); ok {
-		return new(presizedPlan), r.first, true
+func planReserved(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+	if r, ok := value.(*reserved); ok {
+		return new(reservedPlan), r.first, true
 	}
 	return nil, nil, false
 }
 
 // SetNext sets how pgx encodes uuids.
-func (p *presizedPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
+func (p *reservedPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
 
 // Encode appends the uuids.
-func (p *presizedPlan) Encode(value any, buf []byte) ([]byte, error) {
-	r := value.(*presized)
+func (p *reservedPlan) Encode(value any, buf []byte) ([]byte, error) {
+	r := value.(*reserved)
 	return p.next.Encode(r.first, slices.Grow(buf, r.size))
 }
 

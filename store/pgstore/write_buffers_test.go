@@ -15,9 +15,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// TestPresize encodes the parameters of statements as pgx does, in a buffer that must
+// TestReserveBuffers encodes the parameters of statements as pgx does, in a buffer that must
 // not have to grow but once.
-func TestPresize(t *testing.T) {
+func TestReserveBuffers(t *testing.T) {
 	var batch []*applyCall
 	for i := range maxBatch {
 		tr := &store.Transition{
@@ -36,11 +36,11 @@ func TestPresize(t *testing.T) {
 		batch = append(batch, &applyCall{t: tr})
 	}
 	types := pgtype.NewMap()
-	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planPresized}, types.TryWrapEncodePlanFuncs...)
+	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planReserved}, types.TryWrapEncodePlanFuncs...)
 	for name, args := range map[string][]any{"progress": progressArgs(batch), "apply": applyArgs(batch, "01920000-0000-7000-8000-000000000000")} {
 		t.Run(name, func(t *testing.T) {
 			size := sizeOf(args)
-			args[0] = &presized{args[0].(uuids), size}
+			args[0] = &reserved{args[0].(uuids), size}
 			buf, grown := make([]byte, 0, 256), 0
 			for i, arg := range args {
 				before := cap(buf)
@@ -62,9 +62,9 @@ func TestPresize(t *testing.T) {
 	}
 }
 
-// TestPresizeOfClosed has a connection make room that pgx is about to close, since a
+// TestReserveBuffersOfClosedConnection has a connection make room that pgx is about to close, since a
 // statement took too long: what the race detector finds is the failure.
-func TestPresizeOfClosed(t *testing.T) {
+func TestReserveBuffersOfClosedConnection(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestPresizeOfClosed(t *testing.T) {
 			t.Error("it slept for a minute")
 		}
 		cancel()
-		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", presize(conn, []any{make(uuids, 1000)})...); err == nil {
+		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", reserveBuffers(conn, []any{make(uuids, 1000)})...); err == nil {
 			t.Error("a closed connection carried out a statement")
 		}
 		conn.Release()

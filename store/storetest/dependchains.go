@@ -78,7 +78,7 @@ var dependencyChainCases = []testCase{
 		k.waits(last)
 		k.hold(last, long)
 	}},
-	{"fire_waits_and_is_refused", planning(func(p *planner) {
+	{"fire_waits_and_is_refused", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
 		f.Executions[0] = p.of("down", "up other/")

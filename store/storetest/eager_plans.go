@@ -52,7 +52,7 @@ func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier
 
 // PutSchedule is that of the store behind, as are the following methods.
 func (e *eager) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return store.Schedule{}, err
 	}
@@ -60,7 +60,7 @@ func (e *eager) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedu
 }
 
 func (e *eager) RemoveSchedule(ctx context.Context, name string) error {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (e *eager) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return store.ScheduleList{}, err
 	}
@@ -76,7 +76,7 @@ func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Sc
 }
 
 func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return store.DueSchedules{}, err
 	}
@@ -85,7 +85,7 @@ func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration)
 
 // FireSchedules carries firings out, and keeps the first steps of what they start.
 func (e *eager) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (e *eager) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 }
 
 func (e *eager) AwaitSchedules(ctx context.Context, since uint64) error {
-	a, err := agendaOf(e.Store)
+	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return err
 	}

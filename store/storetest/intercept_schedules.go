@@ -14,20 +14,20 @@ var (
 	_ store.Schedules = (*Faulty)(nil)
 )
 
-// agendaOf returns the role of a store. One that has not got it refuses all.
-func agendaOf(s store.Store) (store.Schedules, error) {
+// schedulesOf returns the role of a store. One that has not got it refuses all.
+func schedulesOf(s store.Store) (store.Schedules, error) {
 	a, ok := s.(store.Schedules)
 	switch behind := s.(type) {
 	case *intercepted:
-		if _, err := agendaOf(behind.s); err != nil {
+		if _, err := schedulesOf(behind.s); err != nil {
 			return nil, err
 		}
 	case *Faulty:
-		if _, err := agendaOf(behind.Store); err != nil {
+		if _, err := schedulesOf(behind.Store); err != nil {
 			return nil, err
 		}
 	case *eager:
-		if _, err := agendaOf(behind.Store); err != nil {
+		if _, err := schedulesOf(behind.Store); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +40,7 @@ func agendaOf(s store.Store) (store.Schedules, error) {
 // interceptSchedules is intercept for a call of a role that the store behind may not
 // have.
 func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Schedules) (T, error)) (T, error) {
-	a, err := agendaOf(i.s)
+	a, err := schedulesOf(i.s)
 	if err != nil {
 		var none T
 		return none, err
@@ -85,13 +85,13 @@ func (i *intercepted) AwaitSchedules(ctx context.Context, since uint64) error {
 	return err
 }
 
-// agenda returns the role of the store that fails.
-func (f *Faulty) agenda() (a store.Schedules, err error) { return agendaOf(f.Store) }
+// schedules returns the role of the store that fails.
+func (f *Faulty) schedules() (a store.Schedules, err error) { return schedulesOf(f.Store) }
 
 // PutSchedule is that of the store behind, as are the following methods, but for
 // the fault.
 func (f *Faulty) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return store.Schedule{}, err
 	}
@@ -100,7 +100,7 @@ func (f *Faulty) PutSchedule(ctx context.Context, s store.Schedule) (store.Sched
 
 // RemoveSchedule removes a schedule.
 func (f *Faulty) RemoveSchedule(ctx context.Context, name string) error {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (f *Faulty) RemoveSchedule(ctx context.Context, name string) error {
 
 // Schedules returns schedules.
 func (f *Faulty) Schedules(ctx context.Context, filter store.ScheduleFilter) (store.ScheduleList, error) {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return store.ScheduleList{}, err
 	}
@@ -118,7 +118,7 @@ func (f *Faulty) Schedules(ctx context.Context, filter store.ScheduleFilter) (st
 
 // DueSchedules leases schedules that are due.
 func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return store.DueSchedules{}, err
 	}
@@ -127,7 +127,7 @@ func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration
 
 // FireSchedules carries firings out.
 func (f *Faulty) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (f *Faulty) FireSchedules(ctx context.Context, list []store.Firing) ([]stor
 
 // AwaitSchedules waits for schedules to change.
 func (f *Faulty) AwaitSchedules(ctx context.Context, since uint64) error {
-	a, err := f.agenda()
+	a, err := f.schedules()
 	if err != nil {
 		return err
 	}

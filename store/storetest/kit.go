@@ -22,10 +22,10 @@ const long = time.Hour
 type kit struct {
 	*testing.T
 	store.Store
-	unit time.Duration
-	calm bool // time is virtual, so that no call takes long
-	most int  // bytes of outputs that a transition may have; 0 if there is no limit
-	ids  uuid7.Source
+	unit    time.Duration
+	virtual bool // time is virtual, so that no call takes long
+	most    int  // bytes of outputs that a transition may have; 0 if there is no limit
+	ids     uuid7.Source
 }
 
 func (k *kit) ctx() context.Context { return k.Context() }

@@ -11,18 +11,17 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A lookout is a kit for stores that keep monitors.
-type lookout struct {
+// A monitorKit is a kit for stores that keep monitors.
+type monitorKit struct {
 	*kit
 	store.Monitors
 }
 
-// looking makes a case of one for stores that keep monitors; for others there is
-// nothing to show.
-func looking(run func(*lookout)) func(*kit) {
+// withMonitors returns a case that does nothing for stores without monitors.
+func withMonitors(run func(*monitorKit)) func(*kit) {
 	return func(k *kit) {
 		if m, ok := k.Store.(store.Monitors); ok {
-			run(&lookout{k, m})
+			run(&monitorKit{k, m})
 		} else {
 			k.Logf("%T keeps no monitors", k.Store)
 		}
@@ -38,14 +37,14 @@ func monitorOf(name string) store.Monitor {
 }
 
 // put puts a monitor that is due after d; negative means never.
-func (l *lookout) put(m store.Monitor, d time.Duration) store.Monitor {
+func (l *monitorKit) put(m store.Monitor, d time.Duration) store.Monitor {
 	l.Helper()
 	got, err := l.PutMonitor(l.ctx(), store.MonitorPut{Monitor: m, After: d})
 	l.ok(err)
 	return got
 }
 
-func (l *lookout) list(f store.MonitorFilter) []store.Monitor {
+func (l *monitorKit) list(f store.MonitorFilter) []store.Monitor {
 	l.Helper()
 	list, err := l.Monitors.Monitors(l.ctx(), f)
 	l.ok(err)
@@ -53,7 +52,7 @@ func (l *lookout) list(f store.MonitorFilter) []store.Monitor {
 }
 
 // one returns a monitor that is there.
-func (l *lookout) one(name string) store.Monitor {
+func (l *monitorKit) one(name string) store.Monitor {
 	l.Helper()
 	list := l.list(store.MonitorFilter{Name: name})
 	if len(list) != 1 {
@@ -62,7 +61,7 @@ func (l *lookout) one(name string) store.Monitor {
 	return list[0]
 }
 
-func (l *lookout) due(most int, lease time.Duration, early ...string) store.DueMonitors {
+func (l *monitorKit) due(most int, lease time.Duration, early ...string) store.DueMonitors {
 	l.Helper()
 	d, err := l.DueMonitors(l.ctx(), store.DueRequest{Listers: []string{"file"}, Max: most, Lease: lease, Early: early})
 	l.ok(err)
@@ -70,7 +69,7 @@ func (l *lookout) due(most int, lease time.Duration, early ...string) store.DueM
 }
 
 // names reports when what is due has other names than the wanted ones.
-func (l *lookout) names(what string, d store.DueMonitors, want ...string) {
+func (l *monitorKit) names(what string, d store.DueMonitors, want ...string) {
 	l.Helper()
 	got := make([]string, len(d.List))
 	for i := range d.List {
@@ -80,14 +79,14 @@ func (l *lookout) names(what string, d store.DueMonitors, want ...string) {
 }
 
 // record writes a look.
-func (l *lookout) record(r store.MonitorRecord) store.Recorded {
+func (l *monitorKit) record(r store.MonitorRecord) store.Recorded {
 	l.Helper()
 	got, err := l.Record(l.ctx(), r)
 	l.ok(err)
 	return got
 }
 
-func (l *lookout) seen(f store.SeenFilter) []store.SeenFile {
+func (l *monitorKit) seen(f store.SeenFilter) []store.SeenFile {
 	l.Helper()
 	list, err := l.Seen(l.ctx(), f)
 	l.ok(err)
@@ -96,7 +95,7 @@ func (l *lookout) seen(f store.SeenFilter) []store.SeenFile {
 
 // look is the record of a look at which a file was handed over to a new
 // execution.
-func (l *lookout) look(m store.Monitor, file string) store.MonitorRecord {
+func (l *monitorKit) look(m store.Monitor, file string) store.MonitorRecord {
 	l.Helper()
 	n := l.with(func(n *store.NewExecution) { n.IdempotencyKey = "monitor:" + m.Name + ":" + file })
 	return store.MonitorRecord{
@@ -108,7 +107,7 @@ func (l *lookout) look(m store.Monitor, file string) store.MonitorRecord {
 var someday = time.Date(2031, 1, 2, 3, 4, 5, 678901000, time.UTC)
 
 // started reports when there is another number of executions.
-func (l *lookout) started(want int) {
+func (l *monitorKit) started(want int) {
 	l.Helper()
 	list, err := l.Executions(l.ctx(), store.Filter{Limit: 1000})
 	l.ok(err)
@@ -118,7 +117,7 @@ func (l *lookout) started(want int) {
 }
 
 var monitorCases = []testCase{
-	{"put_keeps_every_field", looking(func(l *lookout) {
+	{"put_keeps_every_field", withMonitors(func(l *monitorKit) {
 		m := monitorOf("m")
 		m.Kind, m.Target, m.Lister, m.Reason, m.Status = store.Chain, "chain", "l", "r\n'", courier.MonitorFailed
 		m.Body, m.Health = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`), json.RawMessage(`{ "n":1.0 }`)
@@ -136,7 +135,7 @@ var monitorCases = []testCase{
 			l.Errorf("due at %v", got.Due)
 		}
 	})},
-	{"put_of_another_revision_is_a_conflict", looking(func(l *lookout) {
+	{"put_of_another_revision_is_a_conflict", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), long)
 		again := monitorOf("m")
 		put := func(what string) {
@@ -154,7 +153,7 @@ var monitorCases = []testCase{
 			l.Errorf("revision %d after %d", second.Revision, m.Revision)
 		}
 	})},
-	{"ended_context_does_nothing", looking(func(l *lookout) {
+	{"ended_context_does_nothing", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		ctx, cancel := context.WithCancel(l.ctx())
 		cancel()
@@ -174,7 +173,7 @@ var monitorCases = []testCase{
 		l.names("due", l.due(2, long), "m")
 		l.started(0)
 	})},
-	{"put_is_of_one_only", looking(func(l *lookout) {
+	{"put_is_of_one_only", withMonitors(func(l *monitorKit) {
 		var put atomic.Int64
 		l.at(16, func(int) {
 			if _, err := l.PutMonitor(l.ctx(), store.MonitorPut{Monitor: monitorOf("m")}); err == nil {
@@ -187,7 +186,7 @@ var monitorCases = []testCase{
 			l.Errorf("%d of 16 have created the monitor", n)
 		}
 	})},
-	{"put_keeps_or_removes_files", looking(func(l *lookout) {
+	{"put_keeps_or_removes_files", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
 		l.record(l.look(m, "a"))
@@ -203,7 +202,7 @@ var monitorCases = []testCase{
 			l.Errorf("%d files are known of the other monitor", n)
 		}
 	})},
-	{"remove", looking(func(l *lookout) {
+	{"remove", withMonitors(func(l *monitorKit) {
 		l.is("remove what is not there", l.RemoveMonitor(l.ctx(), "m"), courier.ErrNotFound)
 		m := l.put(monitorOf("m"), 0)
 		l.record(l.look(m, "a"))
@@ -216,7 +215,7 @@ var monitorCases = []testCase{
 		}
 		l.same("files of the next", l.seen(store.SeenFilter{Monitor: "m"}), nil)
 	})},
-	{"monitors_by_name_in_pages", looking(func(l *lookout) {
+	{"monitors_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
 			l.put(monitorOf(name), -1)
 		}
@@ -237,7 +236,7 @@ var monitorCases = []testCase{
 			l.Errorf("got %q", m.Name)
 		}
 	})},
-	{"due_at_its_time_only", looking(func(l *lookout) {
+	{"due_at_its_time_only", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("never"), -1)
 		l.put(monitorOf("later"), long)
 		d := l.due(10, long)
@@ -251,7 +250,7 @@ var monitorCases = []testCase{
 		l.names("in time", d, "soon")
 		l.same("as it is", d.List[0], l.one("soon"))
 	})},
-	{"due_earliest_first", looking(func(l *lookout) {
+	{"due_earliest_first", withMonitors(func(l *monitorKit) {
 		for i, name := range []string{"c", "a", "b"} {
 			l.put(monitorOf(name), time.Duration(i)*l.unit/10)
 		}
@@ -263,7 +262,7 @@ var monitorCases = []testCase{
 		}
 		l.names("second", l.due(2, long), "b")
 	})},
-	{"due_is_leased", looking(func(l *lookout) {
+	{"due_is_leased", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.names("first", l.due(10, long), "m")
 		d := l.due(10, long)
@@ -283,7 +282,7 @@ var monitorCases = []testCase{
 		l.put(l.one("m"), 0)
 		l.names("put again", l.due(10, long), "m")
 	})},
-	{"due_early", looking(func(l *lookout) {
+	{"due_early", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), long)
 		l.put(monitorOf("off"), -1)
 		other := monitorOf("other")
@@ -292,7 +291,7 @@ var monitorCases = []testCase{
 		l.names("early", l.due(10, long, "m", "off", "other", "unknown"), "m")
 		l.names("leased", l.due(10, long, "m"))
 	})},
-	{"due_of_its_listers", looking(func(l *lookout) {
+	{"due_of_its_listers", withMonitors(func(l *monitorKit) {
 		m := monitorOf("m")
 		m.Lister = "sftp"
 		l.put(m, 0)
@@ -305,7 +304,7 @@ var monitorCases = []testCase{
 		l.ok(err)
 		l.names("its own", d, "m")
 	})},
-	{"record_keeps_every_field_and_starts", looking(func(l *lookout) {
+	{"record_keeps_every_field_and_starts", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
 		r := l.look(m, "a")
@@ -334,7 +333,7 @@ var monitorCases = []testCase{
 		}
 		l.claimed("claimed", l.request(2), r.Executions[0].ID)
 	})},
-	{"record_ends_the_lease", looking(func(l *lookout) {
+	{"record_ends_the_lease", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
 		l.record(store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState})
@@ -342,7 +341,7 @@ var monitorCases = []testCase{
 		l.record(store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState, After: -1})
 		l.names("never", l.due(1, long, "m"))
 	})},
-	{"record_compares_the_revision", looking(func(l *lookout) {
+	{"record_compares_the_revision", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.record(l.look(m, "a"))
 		again := l.look(m, "b")
@@ -366,7 +365,7 @@ var monitorCases = []testCase{
 		l.same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
 		l.started(1)
 	})},
-	{"record_starts_nothing_twice", looking(func(l *lookout) {
+	{"record_starts_nothing_twice", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		first := l.record(l.look(m, "a")).Executions[0].Execution
 		l.ok(l.RemoveMonitor(l.ctx(), "m"))
@@ -379,7 +378,7 @@ var monitorCases = []testCase{
 		l.same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, first.ID)
 		l.started(1)
 	})},
-	{"record_whole_or_not_at_all", looking(func(l *lookout) {
+	{"record_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		r := l.look(m, "a")
 		bad := l.with(func(n *store.NewExecution) { n.Version = 7 })
@@ -395,7 +394,7 @@ var monitorCases = []testCase{
 		l.same("monitor", l.one("m"), m)
 		l.started(1)
 	})},
-	{"record_replaces_and_removes_files", looking(func(l *lookout) {
+	{"record_replaces_and_removes_files", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		r := store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState}
 		for _, name := range []string{"a", "b", "c"} {
@@ -407,7 +406,7 @@ var monitorCases = []testCase{
 		l.record(r)
 		l.same("files", l.seen(store.SeenFilter{Monitor: "m"}), []store.SeenFile{{Name: "a", Size: 1, Since: someday, Appeared: 1}, r.Changed[0]})
 	})},
-	{"seen_by_name_in_pages", looking(func(l *lookout) {
+	{"seen_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
 		r := store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState}
@@ -431,7 +430,7 @@ var monitorCases = []testCase{
 		l.same("of another", l.seen(store.SeenFilter{Monitor: "n"}), nil)
 		l.same("of none", l.seen(store.SeenFilter{Monitor: "unknown"}), nil)
 	})},
-	{"many_record_the_same", looking(func(l *lookout) {
+	{"many_record_the_same", withMonitors(func(l *monitorKit) {
 		const looks = 10
 		l.put(monitorOf("m"), 0)
 		var done atomic.Int64

@@ -11,7 +11,7 @@ import (
 
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
-	{"put_wakes", looking(func(l *lookout) {
+	{"put_wakes", withMonitors(func(l *monitorKit) {
 		a, ok := l.Store.(store.Schedules)
 		if !ok {
 			return
@@ -23,7 +23,7 @@ var monitorChainCases = []testCase{
 		defer cancel()
 		l.ok(a.AwaitSchedules(ctx, d.Mark)) // at once
 	})},
-	{"record_starts_chains", looking(func(l *lookout) {
+	{"record_starts_chains", withMonitors(func(l *monitorKit) {
 		if !hasChains(l.Store) {
 			return
 		}
@@ -51,7 +51,7 @@ var monitorChainCases = []testCase{
 		l.same("execution of the used key", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
 		l.started(1)
 	})},
-	{"record_of_chains_whole_or_not_at_all", looking(func(l *lookout) {
+	{"record_of_chains_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
 		if !hasChains(l.Store) {
 			return
 		}
@@ -83,7 +83,7 @@ var monitorChainCases = []testCase{
 
 // lookOfChain is the record of a look at which the file "file" was handed over
 // to a new chain execution.
-func (l *lookout) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
+func (l *monitorKit) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
 	l.Helper()
 	r := l.look(m, "file")
 	n.IdempotencyKey = "monitor:" + m.Name + ":file"

@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-var askCases = []testCase{
+var requestCases = []testCase{
 	{"created", func(k *kit) { k.table("created", "", "", "cancelled", "queued") }},
 	{"queued", func(k *kit) { k.table("queued", "paused", "", "cancelled", "") }},
 	{"backing_off", func(k *kit) { k.table("backing off", "paused", "", "cancelled", "") }},

@@ -12,8 +12,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A planner is a kit for stores that keep schedules.
-type planner struct {
+// A scheduleKit is a kit for stores that keep schedules.
+type scheduleKit struct {
 	*kit
 	schedules
 }
@@ -21,12 +21,11 @@ type planner struct {
 // schedules embeds the role under a name that does not hide its method Schedules.
 type schedules = store.Schedules
 
-// planning makes a case of one for stores that keep schedules; for others there
-// is nothing to show.
-func planning(run func(*planner)) func(*kit) {
+// withSchedules returns a case that does nothing for stores without schedules.
+func withSchedules(run func(*scheduleKit)) func(*kit) {
 	return func(k *kit) {
 		if a, ok := k.Store.(store.Schedules); ok {
-			run(&planner{k, a})
+			run(&scheduleKit{k, a})
 		} else {
 			k.Logf("%T keeps no schedules", k.Store)
 		}
@@ -39,7 +38,7 @@ func daily(name string) store.Schedule {
 }
 
 // put puts a schedule that is due after d; negative means never.
-func (p *planner) put(s store.Schedule, d time.Duration) store.Schedule {
+func (p *scheduleKit) put(s store.Schedule, d time.Duration) store.Schedule {
 	p.Helper()
 	if s.Due = (time.Time{}); d >= 0 {
 		s.Due = p.now().Add(d)
@@ -51,14 +50,14 @@ func (p *planner) put(s store.Schedule, d time.Duration) store.Schedule {
 }
 
 // now is the instant by the store's clock.
-func (p *planner) now() time.Time {
+func (p *scheduleKit) now() time.Time {
 	p.Helper()
 	t, err := p.Schedules(p.ctx(), store.ScheduleFilter{Limit: 1})
 	p.ok(err)
 	return t.Now
 }
 
-func (p *planner) list(f store.ScheduleFilter) []store.Schedule {
+func (p *scheduleKit) list(f store.ScheduleFilter) []store.Schedule {
 	p.Helper()
 	t, err := p.Schedules(p.ctx(), f)
 	p.ok(err)
@@ -66,7 +65,7 @@ func (p *planner) list(f store.ScheduleFilter) []store.Schedule {
 }
 
 // one returns a schedule that is there.
-func (p *planner) one(name string) store.Schedule {
+func (p *scheduleKit) one(name string) store.Schedule {
 	p.Helper()
 	list := p.list(store.ScheduleFilter{Name: name})
 	if len(list) != 1 {
@@ -75,7 +74,7 @@ func (p *planner) one(name string) store.Schedule {
 	return list[0]
 }
 
-func (p *planner) due(most int, lease time.Duration) store.DueSchedules {
+func (p *scheduleKit) due(most int, lease time.Duration) store.DueSchedules {
 	p.Helper()
 	d, err := p.DueSchedules(p.ctx(), most, lease)
 	p.ok(err)
@@ -83,7 +82,7 @@ func (p *planner) due(most int, lease time.Duration) store.DueSchedules {
 }
 
 // names reports when what is due has other names than the wanted ones.
-func (p *planner) names(what string, d store.DueSchedules, want ...string) {
+func (p *scheduleKit) names(what string, d store.DueSchedules, want ...string) {
 	p.Helper()
 	got := make([]string, len(d.List))
 	for i := range d.List {
@@ -93,7 +92,7 @@ func (p *planner) names(what string, d store.DueSchedules, want ...string) {
 }
 
 // fire carries out firings.
-func (p *planner) fire(list ...store.Firing) []store.Fired {
+func (p *scheduleKit) fire(list ...store.Firing) []store.Fired {
 	p.Helper()
 	got, err := p.FireSchedules(p.ctx(), list)
 	p.ok(err)
@@ -104,7 +103,7 @@ func (p *planner) fire(list ...store.Firing) []store.Fired {
 }
 
 // tick is a firing that starts an execution at a schedule's next tick.
-func (p *planner) tick(s store.Schedule) store.Firing {
+func (p *scheduleKit) tick(s store.Schedule) store.Firing {
 	p.Helper()
 	n := p.with(func(n *store.NewExecution) { n.IdempotencyKey = store.TickKey(s.Name, s.Next) })
 	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState}
@@ -115,7 +114,7 @@ func (p *planner) tick(s store.Schedule) store.Firing {
 }
 
 // started reports when there is another number of executions.
-func (p *planner) started(want int) {
+func (p *scheduleKit) started(want int) {
 	p.Helper()
 	list, err := p.Executions(p.ctx(), store.Filter{Limit: 1000})
 	p.ok(err)
@@ -124,8 +123,8 @@ func (p *planner) started(want int) {
 	}
 }
 
-var agendaCases = []testCase{
-	{"put_keeps_every_field", planning(func(p *planner) {
+var scheduleCases = []testCase{
+	{"put_keeps_every_field", withSchedules(func(p *scheduleKit) {
 		s := daily("s")
 		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
 		s.ScheduleState = store.ScheduleState{
@@ -145,7 +144,7 @@ var agendaCases = []testCase{
 		s.SavedAt, s.Revision, s.Next = got.SavedAt, got.Revision, time.Date(2031, 1, 2, 2, 4, 5, 678901000, time.UTC)
 		p.same("what was put", got, s)
 	})},
-	{"put_replaces_what_was_read", planning(func(p *planner) {
+	{"put_replaces_what_was_read", withSchedules(func(p *scheduleKit) {
 		first := p.put(daily("s"), long)
 		change := first
 		change.Body, change.Target = json.RawMessage(`{"v":2}`), "other"
@@ -155,7 +154,7 @@ var agendaCases = []testCase{
 		}
 		p.same("replaced", p.one("s"), second)
 	})},
-	{"put_of_another_revision_is_a_conflict", planning(func(p *planner) {
+	{"put_of_another_revision_is_a_conflict", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), long)
 		again := daily("s")
 		_, err := p.PutSchedule(p.ctx(), again)
@@ -168,7 +167,7 @@ var agendaCases = []testCase{
 		p.is("put in place of one that is not there", err, courier.ErrConflict)
 		p.same("afterwards", p.list(store.ScheduleFilter{}), []store.Schedule{s})
 	})},
-	{"put_changes_the_kind", planning(func(p *planner) {
+	{"put_changes_the_kind", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		s.Kind, s.Target = store.Chain, "chain"
 		s = p.put(s, 0)
@@ -183,7 +182,7 @@ var agendaCases = []testCase{
 			p.Errorf("fired: %s, then %s", text(fired), text(p.one("s")))
 		}
 	})},
-	{"put_is_of_one_only", planning(func(p *planner) {
+	{"put_is_of_one_only", withSchedules(func(p *scheduleKit) {
 		var put atomic.Int64
 		p.at(16, func(int) {
 			if _, err := p.PutSchedule(p.ctx(), daily("s")); err == nil {
@@ -196,7 +195,7 @@ var agendaCases = []testCase{
 			p.Errorf("%d of 16 have created the schedule", n)
 		}
 	})},
-	{"remove", planning(func(p *planner) {
+	{"remove", withSchedules(func(p *scheduleKit) {
 		p.is("remove what is not there", p.RemoveSchedule(p.ctx(), "s"), courier.ErrNotFound)
 		s := p.put(daily("s"), 0)
 		p.ok(p.RemoveSchedule(p.ctx(), "s"))
@@ -206,7 +205,7 @@ var agendaCases = []testCase{
 			p.Error("the next of its name has the same revision")
 		}
 	})},
-	{"schedules_by_name_in_pages", planning(func(p *planner) {
+	{"schedules_by_name_in_pages", withSchedules(func(p *scheduleKit) {
 		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
 			s := daily(name)
 			if name == "B" {
@@ -245,7 +244,7 @@ var agendaCases = []testCase{
 			p.Errorf("got %q", s.Name)
 		}
 	})},
-	{"due_returns_definition_and_states", planning(func(p *planner) {
+	{"due_returns_definition_and_states", withSchedules(func(p *scheduleKit) {
 		x := p.add(p.new(), p.new(), p.new())
 		_, err := p.Save(p.ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{"v":2}`)})
 		p.ok(err)
@@ -270,7 +269,7 @@ var agendaCases = []testCase{
 			p.Errorf("of a job that is not there: %+v", def)
 		}
 	})},
-	{"due_at_its_time_only", planning(func(p *planner) {
+	{"due_at_its_time_only", withSchedules(func(p *scheduleKit) {
 		p.put(daily("never"), -1)
 		p.put(daily("later"), long)
 		d := p.due(10, long)
@@ -282,7 +281,7 @@ var agendaCases = []testCase{
 		p.pass(p.unit + p.unit/10)
 		p.names("in time", p.due(10, long), "soon")
 	})},
-	{"due_earliest_first", planning(func(p *planner) {
+	{"due_earliest_first", withSchedules(func(p *scheduleKit) {
 		for i, name := range []string{"c", "a", "b"} {
 			s := daily(name)
 			if name == "a" {
@@ -299,7 +298,7 @@ var agendaCases = []testCase{
 		slices.SortFunc(d.List, func(a, b store.DueSchedule) int { return a.Next.Compare(b.Next) })
 		p.names("all", d, "c", "a", "b")
 	})},
-	{"due_is_leased", planning(func(p *planner) {
+	{"due_is_leased", withSchedules(func(p *scheduleKit) {
 		p.put(daily("r"), 0)
 		p.names("first", p.due(10, long), "r")
 		d := p.due(10, long)
@@ -316,7 +315,7 @@ var agendaCases = []testCase{
 			p.Error("a lease has changed the revision")
 		}
 	})},
-	{"fire_starts_and_goes_on", planning(func(p *planner) {
+	{"fire_starts_and_goes_on", withSchedules(func(p *scheduleKit) {
 		p.put(daily("s"), 0)
 		s := p.due(1, long).List[0].Schedule
 		f := p.tick(s)
@@ -334,7 +333,7 @@ var agendaCases = []testCase{
 		p.same("state", got.ScheduleState, f.State)
 		p.claimed("claimed", p.request(2), x.ID)
 	})},
-	{"fire_compares_the_revision", planning(func(p *planner) {
+	{"fire_compares_the_revision", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
 		p.fire(f)
@@ -360,7 +359,7 @@ var agendaCases = []testCase{
 		}
 		p.started(1)
 	})},
-	{"fire_no_tick_twice", planning(func(p *planner) {
+	{"fire_no_tick_twice", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
 		first := p.fire(f)[0].Executions[0].Execution
@@ -378,7 +377,7 @@ var agendaCases = []testCase{
 		p.same("open ones", got.Open, []courier.ExecutionID{first.ID})
 		p.started(1)
 	})},
-	{"fire_each_alone", planning(func(p *planner) {
+	{"fire_each_alone", withSchedules(func(p *scheduleKit) {
 		var list []store.Firing
 		for i := range 4 {
 			list = append(list, p.tick(p.put(daily(fmt.Sprint("s", i)), 0)))
@@ -400,7 +399,7 @@ var agendaCases = []testCase{
 		}
 		p.started(2)
 	})},
-	{"fire_cancels", planning(func(p *planner) {
+	{"fire_cancels", withSchedules(func(p *scheduleKit) {
 		queued, running, over := p.add(p.new())[0], p.start(), p.start()
 		over.must(over.to(courier.Failed))
 		s := p.put(daily("s"), 0)
@@ -419,7 +418,7 @@ var agendaCases = []testCase{
 		p.ok(err)
 		p.same("who asked", audit[len(audit)-1].By, "schedule:s")
 	})},
-	{"fire_later", planning(func(p *planner) {
+	{"fire_later", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := store.Firing{Schedule: "s", Revision: s.Revision, State: s.ScheduleState, After: long}
 		f.State.Problem = "later"
@@ -434,7 +433,7 @@ var agendaCases = []testCase{
 		p.pass(p.unit + p.unit/10)
 		p.names("later", p.due(1, long), "s")
 	})},
-	{"put_wakes", planning(func(p *planner) {
+	{"put_wakes", withSchedules(func(p *scheduleKit) {
 		mark := p.due(1, long).Mark
 		p.put(daily("s"), long)
 		p.ok(p.AwaitSchedules(p.ctx(), mark)) // at once
@@ -445,7 +444,7 @@ var agendaCases = []testCase{
 			p.is("nothing changed", err, context.DeadlineExceeded)
 		}
 	})},
-	{"many_fire_the_same", planning(func(p *planner) {
+	{"many_fire_the_same", withSchedules(func(p *scheduleKit) {
 		const schedules, ticks = 5, 8
 		for i := range schedules {
 			p.put(daily(fmt.Sprint("s", i)), 0)

@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// agendaChainCases are about schedules of chains, in stores that keep both.
-var agendaChainCases = []testCase{
-	{"fire_starts_chains", planning(func(p *planner) {
+// scheduleChainCases are about schedules of chains, in stores that keep both.
+var scheduleChainCases = []testCase{
+	{"fire_starts_chains", withSchedules(func(p *scheduleKit) {
 		if !hasChains(p.Store) {
 			return
 		}
@@ -55,7 +55,7 @@ var agendaChainCases = []testCase{
 		p.ok(err)
 		p.same("state", c.State, courier.ChainCancelled)
 	})},
-	{"fire_cancels_no_chain_that_has_failed", planning(func(p *planner) {
+	{"fire_cancels_no_chain_that_has_failed", withSchedules(func(p *scheduleKit) {
 		if !hasChains(p.Store) {
 			return
 		}

@@ -63,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 				t.Run(c.name, func(t *testing.T) {
 					run := func(t *testing.T) {
 						if s := open(t); g.role == nil || g.role(s) {
-							c.try(&kit{T: t, Store: s, unit: unit, calm: opt.Virtual, most: opt.MaxTransition})
+							c.try(&kit{T: t, Store: s, unit: unit, virtual: opt.Virtual, most: opt.MaxTransition})
 						}
 					}
 					switch {
@@ -116,14 +116,14 @@ var groups = []group{
 	{name: "await", cases: awaitCases},
 	{name: "apply", cases: applyCases},
 	{name: "guard", cases: guardCases},
-	{name: "request", cases: slices.Concat(askCases, restartCases)},
+	{name: "request", cases: slices.Concat(requestCases, restartCases)},
 	{name: "archive", cases: archiveCases},
 	{name: "race", cases: raceCases},
 	{name: "chains", cases: chainCases, role: hasChains},
 	{name: "dependencies", cases: slices.Concat(dependencyCases, dependencyChainCases)},
-	{name: "schedules", cases: slices.Concat(agendaCases, agendaChainCases)},
+	{name: "schedules", cases: slices.Concat(scheduleCases, scheduleChainCases)},
 	{name: "outbox", cases: slices.Concat(outboxCases, windowCases), role: hasOutbox},
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
-	{name: "workers", cases: rosterCases, role: hasRoster},
+	{name: "workers", cases: workerCases, role: hasWorkers},
 	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
 }

@@ -69,10 +69,10 @@ type trial struct {
 }
 
 // A tally is what the cases of one pipeline have shown so far. In some the fault
-// hit, in the calm ones there was no such call.
+// hit, in the virtual ones there was no such call.
 type tally struct {
-	worker, operator          int // calls when undisturbed
-	cases, failed, hits, calm atomic.Int64
+	worker, operator             int // calls when undisturbed
+	cases, failed, hits, virtual atomic.Int64
 }
 
 // enough is how many cases of a pipeline may fail before the others are left
@@ -87,13 +87,13 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 		return
 	}
 	t.Cleanup(func() {
-		cases, failed, calm := sum.cases.Load(), sum.failed.Load(), sum.calm.Load()
+		cases, failed, virtual := sum.cases.Load(), sum.failed.Load(), sum.virtual.Load()
 		t.Logf("%d calls of the worker and %d of the operator, %d cases in %v; in %d of them the fault did not happen",
-			sum.worker, sum.operator, cases, time.Since(start).Round(time.Millisecond), calm)
+			sum.worker, sum.operator, cases, time.Since(start).Round(time.Millisecond), virtual)
 		switch {
 		case failed >= enough:
 			t.Logf("%d cases failed; those after them were left out", failed)
-		case calm > cases/4:
+		case virtual > cases/4:
 			t.Error("in more than a quarter of the cases the fault did not happen")
 		}
 	})
@@ -140,7 +140,7 @@ func (s *survival) one(t *testing.T, p *pipeline, dir string, try trial, sum *ta
 			case d.faulty().Hit() != "":
 				sum.hits.Add(1)
 			default:
-				sum.calm.Add(1)
+				sum.virtual.Add(1)
 			}
 		}()
 		defer d.stop()

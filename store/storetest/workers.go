@@ -8,12 +8,12 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-func hasRoster(s store.Store) bool {
+func hasWorkers(s store.Store) bool {
 	_, ok := s.(store.Workers)
 	return ok
 }
 
-var rosterCases = []testCase{
+var workerCases = []testCase{
 	{"claiming_worker_is_present", func(k *kit) {
 		k.same("workers at first", len(k.workers()), 0)
 		r := k.request(1)
@@ -86,7 +86,7 @@ var rosterCases = []testCase{
 		}
 		nothing := func(what, worker string) {
 			// A store that is slow need not have looked at all.
-			if got := left(worker); got && k.calm {
+			if got := left(worker); got && k.virtual {
 				k.Errorf("%s: something is left", what)
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// TestRoomOfOthers has a worker wait for room under a limit that another holds who
+// TestSlotFreedByAnotherStore has a worker wait for room under a limit that another holds who
 // can't execute what waits, and so knows of nothing that waits.
-func TestRoomOfOthers(t *testing.T) {
+func TestSlotFreedByAnotherStore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

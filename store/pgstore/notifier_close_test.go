@@ -16,10 +16,10 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// TestCloseTells makes each call that can make something claimable on a store that
+// TestCloseSendsNotifications makes each call that can make something claimable on a store that
 // is closed at once, with its pool before or after it: those who listen hear of it
 // all the same, and Close waits no longer than it has to.
-func TestCloseTells(t *testing.T) {
+func TestCloseSendsNotifications(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	setup := open(t, url, nil)

@@ -126,9 +126,9 @@ func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 	return err
 }
 
-// TestBouncerSwallowsNews shows that a store finds out by itself that it hears
+// TestBouncerDropsNotifications shows that a store finds out by itself that it hears
 // nothing through PgBouncer, and that engines find work by polling.
-func TestBouncerSwallowsNews(t *testing.T) {
+func TestBouncerDropsNotifications(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Bouncer(t, pgtest.URL(t)) + "&default_query_exec_mode=exec"
 	found := make(chan string, 100)

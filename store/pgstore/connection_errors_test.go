@@ -61,8 +61,8 @@ func rolePool(t testing.TB, url, role string) *pgxpool.Pool {
 
 const secret = "s3cret-pass-word"
 
-// TestWrongConnection opens stores at places where there is none.
-func TestWrongConnection(t *testing.T) {
+// TestConnectionErrors opens stores at places where there is none.
+func TestConnectionErrors(t *testing.T) {
 	server, err := url.Parse(pgtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestWrongConnection(t *testing.T) {
 	}
 }
 
-func TestWrongEncoding(t *testing.T) {
+func TestEncodingErrors(t *testing.T) {
 	server := dial(t, pgtest.URL(t))
 	for _, encoding := range []string{"SQL_ASCII", "LATIN1"} {
 		name := "courier_test_" + strings.ToLower(rand.Text()[:12])

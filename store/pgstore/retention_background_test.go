@@ -15,8 +15,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// TestKeepRetained has two processes that remove in the background.
-func TestKeepRetained(t *testing.T) {
+// TestRetentionInBackground has two processes that remove in the background.
+func TestRetentionInBackground(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
