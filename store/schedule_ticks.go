@@ -23,46 +23,46 @@ type TickRule struct {
 	Once       bool // the calendar has one tick, after which the schedule is disabled
 }
 
-// What governs when ticks fire.
+// Limits and intervals of [PlanTicks].
 const (
-	// MisfireAfter is how late a tick may be seen without having been missed.
+	// MisfireAfter is how late a tick may fire without counting as missed.
 	MisfireAfter = time.Minute
-	// DefaultWindow is that of fire_all where none is given.
+	// DefaultWindow is the window of fire_all if none is given.
 	DefaultWindow = 24 * time.Hour
-	// WaitAgain is how often a schedule is looked at whose tick waits for an
-	// execution to end.
+	// WaitAgain is the time after which a schedule is due again whose tick waits for
+	// an execution to end.
 	WaitAgain = 5 * time.Second
-	maxTicks  = 100 // that fire at one look; the others follow at once
-	maxOpen   = 100 // executions that are watched
+	maxTicks  = 100 // ticks of one plan; the schedule is due again at once for the others
+	maxOpen   = 100 // executions in ScheduleState.Open
 )
 
-// A TickPlan is what a schedule does when it was looked at.
+// A TickPlan is the decision on a due schedule.
 type TickPlan struct {
-	Ticks  []time.Time           // those that fire, in order
-	Cancel []courier.ExecutionID // what has to make room
-	// State is the schedule's afterwards, but for the executions of Ticks: the
-	// caller adds them to Open, and the last of them is LastExecution.
+	Ticks  []time.Time           // the ticks that fire, in order
+	Cancel []courier.ExecutionID // the executions that are cancelled to make room
+	// State is the state of the schedule afterwards, without the executions of Ticks:
+	// the caller adds them to Open, and the last of them is LastExecution.
 	State ScheduleState
 	After time.Duration // see [Firing]
 }
 
-// PlanTicks says what a schedule does that is looked at at an instant, by the
-// store's clock. Which ticks there are, the calendar says; the rest follows from
-// the rule:
+// PlanTicks decides which ticks of a schedule fire at an instant, which is by the
+// store's clock. The calendar has the ticks; the rule decides about them:
 //
-// Ticks that come up to a minute late fire each. Where the first is later, the
-// misfire policy says which of them do: the last one (fire_once), all within
-// the window (fire_all), or the last one if that itself is not late (skip).
+// A tick that is up to a minute late fires. If the first one is later than that, the
+// misfire policy decides which ticks fire: the last one (fire_once), all within
+// the window (fire_all), or the last one if it is not late itself (skip).
 //
-// While an execution has not ended, the overlap policy says what becomes of
-// them: each fires (allow), none does (skip), the first waits for the end
-// (queue_one), or the last fires, and what runs is cancelled (cancel_running).
-// Where nothing runs and several ticks fire at once, it goes by the same: skip
-// and cancel_running let the last one fire, and with queue_one the first fires
-// and the second waits.
+// While an execution of the schedule has not ended, the overlap policy decides: every
+// tick fires (allow), none fires (skip), the first waits for the end (queue_one), or
+// the last fires and the running execution is cancelled (cancel_running). If nothing
+// runs and several ticks are due at once, the policy holds between them: with skip
+// and cancel_running the last one fires, and with queue_one the first fires and the
+// second waits.
 //
-// Executions that have ended count as failures or reset their count. A schedule
-// that reaches PauseAfter is paused before anything fires.
+// An execution that has failed adds to the count of failures; one that has completed
+// resets it. A schedule whose count has reached PauseAfter is paused before anything
+// fires.
 func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	p := TickPlan{State: s.ScheduleState}
 	st := &p.State
@@ -79,11 +79,11 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	}
 	busy := slices.Clone(st.Open)
 	if last := s.Outcomes[st.LastExecution]; last != "" && !last.Ended() && !slices.Contains(busy, st.LastExecution) {
-		busy = append(busy, st.LastExecution) // somebody has resumed it
+		busy = append(busy, st.LastExecution) // it was resumed
 	}
 	t := ticker{name: s.Name, rule: r, next: c, now: now}
 	var next time.Time
-	if st.Waiting { // those that came meanwhile are left out
+	if st.Waiting { // ticks that were due meanwhile do not fire
 		p.Ticks, next = []time.Time{st.Next}, t.next(t.last(st.Next))
 	} else {
 		p.Ticks, next = t.due(st.Next)
@@ -107,8 +107,8 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	return p
 }
 
-// overlap drops ticks that do not fire because others run, or will. It returns
-// the one that waits, if any.
+// overlap drops the ticks that the overlap policy does not let fire. It returns the
+// tick that waits, if any.
 func (p *TickPlan) overlap(policy courier.Overlap, busy []courier.ExecutionID) (wait time.Time) {
 	n := len(p.Ticks)
 	switch {
@@ -128,8 +128,8 @@ func (p *TickPlan) overlap(policy courier.Overlap, busy []courier.ExecutionID) (
 	return wait
 }
 
-// settleOpen returns the executions that have not ended, and how many of those
-// before them failed in a row.
+// settleOpen returns the open executions that have not ended, and the number of
+// successive failures.
 func settleOpen(s *DueSchedule) (open []courier.ExecutionID, failures int) {
 	failures = s.Failures
 	for _, id := range s.Open {
@@ -145,7 +145,7 @@ func settleOpen(s *DueSchedule) (open []courier.ExecutionID, failures int) {
 	return open[max(0, len(open)-maxOpen):], failures
 }
 
-// A ticker looks at the ticks of a schedule.
+// A ticker walks over the ticks of a schedule.
 type ticker struct {
 	name string
 	rule TickRule
@@ -153,11 +153,11 @@ type ticker struct {
 	now  time.Time
 }
 
-// at is when a tick fires: it and the schedule's jitter.
+// at returns the instant at which a tick fires: the tick and the schedule's jitter.
 func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.rule.Jitter) }
 
-// TickAt is when a tick of a schedule fires, with up to so much jitter: all
-// engines come to the same instant.
+// TickAt returns the instant at which a tick of a schedule fires: the tick and a delay
+// up to jitter, which is the same in all engines.
 func TickAt(schedule string, tick time.Time, jitter time.Duration) time.Time {
 	if jitter <= 0 || tick.IsZero() {
 		return tick
@@ -165,18 +165,18 @@ func TickAt(schedule string, tick time.Time, jitter time.Duration) time.Time {
 	h := fnv.New64a()
 	h.Write([]byte(schedule))
 	h.Write(strconv.AppendInt(nil, tick.UnixMicro(), 10))
-	x := h.Sum64() // whose last step mixes badly
+	x := h.Sum64() // FNV mixes the last bytes badly
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return tick.Add(time.Duration(x % uint64(jitter)).Truncate(time.Microsecond))
 }
 
-// isDue reports whether a tick is there and has come.
+// isDue reports whether a tick is not zero and its instant has come.
 func (t *ticker) isDue(tick time.Time) bool { return !tick.IsZero() && !t.at(tick).After(t.now) }
 
-// due returns the ticks that fire, beginning with the first that has not yet,
-// and the next one.
+// due returns the ticks that fire by the misfire policy, from first on, and the next
+// tick.
 func (t *ticker) due(first time.Time) (ticks []time.Time, next time.Time) {
 	if !t.isDue(first) {
 		return nil, first
@@ -202,8 +202,7 @@ func (t *ticker) due(first time.Time) (ticks []time.Time, next time.Time) {
 	return []time.Time{last}, next
 }
 
-// from returns the ticks that are due, as many as fire at one look, and the next
-// one.
+// from returns the ticks that are due, maxTicks at most, and the next tick.
 func (t *ticker) from(tick time.Time) (ticks []time.Time, next time.Time) {
 	for ; t.isDue(tick) && len(ticks) < maxTicks; tick = t.next(tick) {
 		ticks = append(ticks, tick)
@@ -211,10 +210,10 @@ func (t *ticker) from(tick time.Time) (ticks []time.Time, next time.Time) {
 	return ticks, tick
 }
 
-// last returns the last tick that is due, given one that is. However many there
-// are, it looks at few of them.
+// last returns the last tick that is due, given one that is. It bisects, so it visits
+// few of them.
 func (t *ticker) last(tick time.Time) time.Time {
-	// All up to the end are due; after that, it depends on the jitter of each.
+	// All ticks up to the end are due. After that the jitter of each decides.
 	for end := t.now.Add(-t.rule.Jitter); ; {
 		next := t.next(tick)
 		if next.IsZero() || next.After(end) {

@@ -1,34 +1,31 @@
-// Package store defines what an engine needs of the place that remembers jobs
-// and executions: the contract, and the rules that all stores share.
+// Package store defines the contract between an engine and the store that keeps its
+// definitions and executions, and the rules that all stores share.
 //
-// A [Store] has four roles. Its implementations are memstore, in memory, and
-// pgstore, on PostgreSQL; package storetest is the conformance suite that any
-// other can run, and docs/store.md says how to write one.
+// A [Store] has four roles; further roles are optional. Package memstore is a store in
+// memory, pgstore one on PostgreSQL. Package storetest is the conformance suite for
+// all stores, and docs/how-to/write-a-store.md says how to write one.
 //
-// Rules that hold for all methods:
+// Rules for all methods:
 //
 //   - A store owns the clock. Callers pass durations, never instants, so
 //     workers whose clocks disagree do not disagree about leases.
-//   - Instants are cut to microseconds, and are in UTC. All that one call writes
-//     bears the same instant.
+//   - Instants are in UTC and cut to microseconds. Everything that one call writes
+//     has the same instant.
 //   - All methods may be called by any number of goroutines and processes.
-//   - Slices and what pointers lead to are shared between caller and store,
-//     both ways: once it was passed or returned, neither side changes it. JSON
-//     texts are kept byte by byte.
-//   - All text that is passed is valid UTF-8 without NUL characters; it is the
-//     caller who sees to that.
+//   - Caller and store share slices and the targets of pointers: neither side
+//     changes them after they were passed or returned. JSON texts are kept byte
+//     by byte.
+//   - All text is valid UTF-8 without NUL characters. The caller ensures that.
 //   - A call whose context has ended before it began does nothing and returns
 //     an error.
-//   - An error that matches none of those a method promises is a failure of
-//     the store itself; the call may or may not have taken effect, and may be
-//     repeated.
-//   - A store refuses a write for good in one of two ways, and says why in its own
-//     words; nothing was written then. An error that matches
-//     [courier.ErrInvalid] is about what was to be written, which is too large, or
-//     breaks a rule: the same would be refused again, and something else may not
-//     be. One that is marked by [courier.Permanent] is about whoever writes, who
-//     lacks a right for instance: repeating won't help while nobody does
-//     something about it. Who waits for an answer is told at once.
+//   - An error that the method does not document is a failure of the store itself.
+//     The call may or may not have taken effect, and may be repeated.
+//   - A store refuses a write for good in one of two ways. Nothing was written then,
+//     and the error has the store's own message. An error that matches
+//     [courier.ErrInvalid] is about the data, which is too large or breaks a rule:
+//     other data may be accepted. An error that is marked by [courier.Permanent] is
+//     about the writer, which may lack a right: the call fails until an operator
+//     mends that.
 package store
 
 import (
@@ -43,7 +40,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Store remembers jobs and executions.
+// A Store keeps definitions and executions.
 type Store interface {
 	Catalog
 	Queue
@@ -57,9 +54,9 @@ type Catalog interface {
 	// returns it with Version and SavedAt. If d.Body equals that of the latest
 	// version byte by byte, nothing is saved and that one is returned. Otherwise
 	// d.Base and d.KeepNewer say when nothing is saved either. Jobs that a
-	// job depends on (see [Upstreams]) must exist, or the error is ErrNotFound; if
-	// it would depend on itself, by the latest versions of all jobs, it is a
-	// *courier.CycleError. However many save at once, no cycle comes about.
+	// job depends on (see [Upstreams]) must exist, or the error is ErrNotFound. If
+	// the job would depend on itself, by the latest versions of all jobs, the error is
+	// a *courier.CycleError; concurrent calls cannot make a cycle either.
 	Save(ctx context.Context, d Definition) (Definition, error)
 	// Load returns a version of a definition, the latest for version 0. It is
 	// ErrNotFound if there is none.
@@ -70,8 +67,8 @@ type Catalog interface {
 	// Settings returns a page of settings, in byte order of their names.
 	Settings(ctx context.Context, f SettingFilter) ([]Setting, error)
 	// Set changes a setting; an empty value removes it. Limits take effect
-	// with the next claim; see [LimitSetting]. What [CheckSetting] refuses is
-	// not set.
+	// with the next claim; see [LimitSetting]. Set returns the error of
+	// [CheckSetting].
 	Set(ctx context.Context, key, value string) error
 }
 
@@ -82,24 +79,24 @@ type Queue interface {
 	// is used for the same job, is not created: its result is the existing one,
 	// whatever its state. If that is of another job or has other params (byte by
 	// byte), Enqueue creates nothing and returns ErrConflict. An unknown version
-	// of a job is ErrNotFound. Where one with Latest is not created because its
-	// version is not the latest, or would be a conflict for that, the error is
-	// ErrOutdated. Where a dependency that refuses is not met after all of the
-	// list were created, none is, and the error is a *courier.DependencyError.
+	// of a job is ErrNotFound. If an execution with Latest is not created because its
+	// version is not the latest, or would be a conflict for that reason, the error is
+	// ErrOutdated. If a dependency that refuses is not met after the whole list was
+	// created, nothing is created, and the error is a *courier.DependencyError.
 	Enqueue(ctx context.Context, list []NewExecution) ([]Enqueued, error)
 	// Claim leases executions to a worker; it is the only way into running. See
 	// [ClaimRequest] for which and in which order.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 	// Renew extends the leases of a worker, in one statement, and returns those
-	// that still are its own; the others are lost. A lease that has expired but
+	// that are still its own; the others are lost. A lease that has expired and
 	// was not taken over is extended like any other.
 	Renew(ctx context.Context, r RenewRequest) ([]Renewed, error)
 	// Await returns nil when something may have become claimable in one of the
 	// queues since the claim that returned the mark (see [Claims.Mark]), at once
-	// if that has happened already, or ctx's error when ctx ends: an execution
-	// became queued there, whenever it is due, a slot became free, or a setting
-	// changed. It may return nil for no reason. It only speeds things up: a
-	// store may just wait for ctx, and callers poll.
+	// if that has happened already, or ctx's error when ctx ends. It returns nil when
+	// an execution became queued there, whenever it is due, when a slot became free,
+	// or when a setting changed. It may return nil for no reason, and a store may just
+	// wait for ctx: callers poll as well.
 	Await(ctx context.Context, queues []string, since uint64) error
 }
 
@@ -108,8 +105,8 @@ type Ledger interface {
 	// Apply writes the progress of a running execution, all of it or nothing,
 	// in one statement. The guards, in this order:
 	//
-	//   - What [Transition.Check] refuses, or the store does for good: ErrInvalid. A
-	//     transition with the same Seq that can be kept may follow.
+	//   - A transition that [Transition.Check] or the store refuses for good:
+	//     ErrInvalid. Another transition with the same Seq may follow.
 	//   - An unknown execution: ErrNotFound.
 	//   - Lease is not the execution's present or last one: ErrLeaseLost.
 	//   - t.Seq was written under that lease already: nil, and nothing happens,
@@ -117,19 +114,18 @@ type Ledger interface {
 	//   - The execution is not running under that lease, or its last audit entry
 	//     is not t.Seq-1: ErrLeaseLost.
 	//   - There is a request that t does not answer (see [Transition.Answers]), or
-	//     t carries out one that is not there any more:
+	//     t carries out a request that is not pending any more:
 	//     *RequestedError, which matches ErrConflict.
 	//
 	// [Transition.Admit] is all but the first two.
 	Apply(ctx context.Context, t Transition) error
-	// Request carries out what an operator wants of an execution, or leaves it with
-	// the worker that runs it. It returns the execution as it then is. See
-	// [Decide] for what happens in which state.
+	// Request carries out an operator's request, or records it for the worker that
+	// runs the execution. It returns the execution as it then is. See [Decide] for the
+	// effect in each state.
 	Request(ctx context.Context, r Request) (courier.Execution, error)
 }
 
-// An Archive answers questions about executions. An unknown execution has no
-// steps, nothing latest and no audit.
+// An Archive reads executions. An unknown execution has no records and no audit.
 type Archive interface {
 	// Execution returns an execution, or ErrNotFound.
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
@@ -189,14 +185,14 @@ type Definition struct {
 	Body    json.RawMessage // valid JSON
 	By      string          // who saved it
 	SavedAt time.Time
-	// Base and KeepNewer are conditions of Save, and are compared in the
+	// Base and KeepNewer are conditions of Save, which compares them in the
 	// transaction that saves. A store keeps and returns neither.
 	//
-	// Base, if not nil, is what the latest version must be, 0 for none; if it is
-	// another, nothing is saved and the error is [courier.ErrConflict].
+	// Base, if not nil, is the number that the latest version must have, 0 for none. If
+	// it has another, nothing is saved and the error is [courier.ErrConflict].
 	Base *int
 	// KeepNewer saves nothing if Body equals that of an earlier version byte by
-	// byte: the latest, which is newer, is returned. Base is not compared then.
+	// byte. Save then returns the latest version and does not compare Base.
 	KeepNewer bool
 }
 
@@ -209,7 +205,7 @@ func (d *Definition) ErrBase(latest int) error {
 	return courier.Errorf(courier.ErrConflict, "%s %q was to follow version %d, but %s; nothing was saved", d.Kind, d.Name, *d.Base, now)
 }
 
-// The setting that limits how many executions run at once, all together.
+// globalLimit is the setting that limits how many executions run at once.
 const globalLimit = "job.concurrency_limit"
 
 // DefaultLimit is the global limit where none is set.
@@ -226,8 +222,8 @@ func LimitSetting(scope string) string {
 	return globalLimit + "." + scope
 }
 
-// LimitScope is the scope whose limit a setting holds; ok is false if it holds
-// none.
+// LimitScope returns the scope whose limit a setting holds; ok is false for any other
+// setting.
 func LimitScope(setting string) (scope string, ok bool) {
 	if setting == globalLimit {
 		return "", true
@@ -255,12 +251,11 @@ type NewExecution struct {
 	ID      courier.ExecutionID // made by the caller, so that a repeated Enqueue is recognised
 	Job     string
 	Version int
-	// Latest says that Version was the latest when the caller last looked, and
-	// has to be when the execution is created. So callers need not look each
-	// time.
+	// Latest says that Version was the latest when the caller last read it, and
+	// must still be when the execution is created. So callers can remember it.
 	Latest bool
 	// StepTypes are the keys of all step types of the version, in order, without
-	// flow markers. Only workers that know them all claim the execution.
+	// flow markers. Only workers that have them all claim the execution.
 	StepTypes []string
 	// First is the first step, with its ID and Type, if the version begins with
 	// one and not with a flow marker. A store may start it together with the
@@ -274,28 +269,26 @@ type NewExecution struct {
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions
 	JobLimit       int      // the job's own limit; 0 means none
-	// DependsOn are dependencies on jobs on which that of the execution depends, or
-	// has depended in an earlier version. Those that do not refuse are
-	// looked at when the execution becomes queued, by which way ever, and while it
-	// waits: it can't be claimed before all are met at the same instant by the
-	// most recent executions of their jobs, in the order in which these were
-	// created, and among those of one instant in the order of their ids. Whatever
-	// ends one of these lets through what waits for it, before it returns; should
-	// the process die in between, a claim does. From then on, the execution waits
-	// for nothing any more. An execution that is let through is due at that instant
-	// if it was due before.
+	// DependsOn are dependencies on jobs on which the job of the execution depends, or
+	// has depended in an earlier version. Those that do not refuse are evaluated when
+	// the execution becomes queued, in any way, and while it waits. It can't be claimed
+	// before the most recent executions of all these jobs meet them at the same
+	// instant; the most recent is the one that was created last, and among those of
+	// one instant the one with the highest id. Every call that ends an execution
+	// releases the executions that wait for it before it returns; if the process dies
+	// in between, a claim does. A released execution waits for nothing any more, and is
+	// due at that instant if it was due before.
 	DependsOn []courier.JobDependency
 	Timeout   time.Duration
 	By        string
-	// Chain and Member are what the execution is a member of; see [Chains]. Enqueue
-	// ignores them.
+	// Chain and Member say of which chain execution it is which member; see [Chains].
+	// Enqueue ignores them.
 	Chain  courier.ChainExecutionID
 	Member string
 }
 
-// ErrOutdated says that an execution was to be of the latest version of its job,
-// and there is a newer one; see [NewExecution.Latest]. Nothing was created. It
-// matches [courier.ErrConflict].
+// ErrOutdated is the error for an execution with [NewExecution.Latest] whose job has a
+// newer version. Nothing was created. It matches [courier.ErrConflict].
 var ErrOutdated = courier.Errorf(courier.ErrConflict, "store: there is a newer version of the job")
 
 // Enqueued is the result of one [NewExecution].
@@ -305,12 +298,12 @@ type Enqueued struct {
 }
 
 // A Token is the fencing token of a lease: random, and compared for equality
-// only. Executions claimed in one call may bear the same.
+// only. Executions that are claimed in one call may have the same.
 type Token string
 
-// A ClaimRequest says what a worker can take.
+// A ClaimRequest selects the executions that a worker can run.
 //
-// Claimed are executions that are queued and due, and running ones whose lease
+// A claim takes executions that are queued and due, and running ones whose lease
 // has expired (a reclaim), if they are in one of Queues, all their step types
 // are among StepTypes, and their workspace is none or Workspace. The order is:
 // expired ones first, then by priority, highest first, then due time, then id.
@@ -338,27 +331,27 @@ type Claims struct {
 	List []Claimed
 	// Next is the time until something that the request could claim becomes due
 	// or its lease expires, as far as the store knows; 0 means nothing is known.
-	// It is set when fewer than Max were claimed. Where the store claimed some but
-	// has not looked at all that wait, it is a microsecond.
+	// It is set when fewer than Max were claimed. If the store claimed some and has
+	// not examined all that are queued, it is a microsecond.
 	Next time.Duration
-	// Mark is for [Queue.Await]: where the queue stood before the claim looked.
+	// Mark is for [Queue.Await]. It stands for the changes of the queues before the
+	// claim.
 	Mark uint64
-	// Watched is for how long the store vouches that Await tells of all that
-	// becomes claimable, but for what Next says: a caller that awaits need not
-	// claim earlier. 0 means that it vouches for nothing, and callers poll.
+	// Watched is how long the caller may wait in Await without claiming. Executions
+	// that become due by time are not announced; Next is the earliest of those. 0
+	// means that callers have to poll.
 	Watched time.Duration
-	// Unclaimed says that something was queued, or ran with a lease that had ended, and
-	// was not claimed, when the store last looked, as far as it has the role [Workers]. It
-	// need not have been due, nor be stranded. A store looks at most every
-	// [PresenceInterval], and says so too when it could not look at all that runs.
+	// Unclaimed reports whether an execution was left that was queued, due or not, or
+	// ran with an expired lease. Stores with the role [Workers] set it. They examine
+	// that every [PresenceInterval] at most, and set it also if they could not examine
+	// all running executions.
 	Unclaimed bool
-	// Subscribed says that somebody has subscribed to events, as far as a store
-	// knows that is an [Outbox]. It learns of the first one with a claim that
-	// begins later, at the latest.
+	// Subscribed reports whether there are subscriptions. Stores with the role [Outbox]
+	// set it, for a new subscription at the latest with the next claim that begins.
 	Subscribed bool
 }
 
-// A Claimed is a leased execution with all that its worker needs.
+// A Claimed is a leased execution with everything that its worker needs.
 type Claimed struct {
 	Execution  courier.Execution
 	Token      Token
@@ -370,15 +363,15 @@ type Claimed struct {
 	// [Archive.Latest].
 	Latest   []courier.StepExecution
 	Counters Counters
-	// Lost is the attempt that a lost worker was executing; nil if none was. It
-	// is still the execution's present step: the new worker's first transition
+	// Lost is the attempt that a lost worker was executing; nil if there was none. It
+	// is still the execution's current step: the new worker's first transition
 	// ends it.
 	Lost *courier.StepExecution
-	// Started is the attempt that the claim itself has started: the first one of
-	// the first step, at the first claim of an execution that has never waited
-	// for anything but its turn. It is the present step, as if the worker had
-	// written a transition that starts it: audit entry Seq tells of it, and Marks
-	// count it. Nil where the worker has to start the step.
+	// Started is the attempt that the claim itself has started, if the store does so:
+	// the first attempt of the first step, at the first claim of an execution that was
+	// neither held nor paused. The state is that after a transition that starts it:
+	// it is the current step, the audit entry Seq is its start, and Counters count it.
+	// Nil if the worker has to start the step.
 	Started *courier.StepExecution
 	// Remaining is what is left of the execution's timeout, counted from the
 	// first claim after it was created or last resumed; 0 if it has none. It can
@@ -391,15 +384,15 @@ type Claimed struct {
 // reclaim say.
 type Counters struct {
 	// Attempts is the number of the last attempt that was started at the
-	// position; the store shows it as the execution's StepAttempts. Interrupted says
-	// that it was neither finished nor lost, and so goes on. Failures is how many of
-	// the attempts there failed since the last completed step or resume.
+	// position; the store returns it as the execution's StepAttempts. Interrupted says
+	// that this attempt was interrupted and continues under its number. Failures
+	// counts the attempts there that failed since the last completed step or resume.
 	Attempts    int  `json:"attempts,omitempty"`
 	Interrupted bool `json:"interrupted,omitempty"`
 	Failures    int  `json:"failures,omitempty"`
 	// Base is at least the number of any start of a step before a loop was started
-	// again; the numbers of the starts in it go on from there. The store shows it as
-	// the execution's EarlierStarts.
+	// again; the numbers of the starts in it continue from there. The store returns it
+	// as the execution's EarlierStarts.
 	Base int `json:"base,omitempty"`
 	// JobFailures counts the retries of the whole job since the last resume.
 	JobFailures int `json:"job_failures,omitempty"`
@@ -412,7 +405,7 @@ type Counters struct {
 	Resumed courier.State `json:"resumed,omitempty"`
 }
 
-// A RenewRequest asks for more time.
+// A RenewRequest extends leases.
 type RenewRequest struct {
 	Worker string
 	Leases []Lease
@@ -425,19 +418,19 @@ type Lease struct {
 	Token     Token
 }
 
-// Renewed is a lease that was extended, and what operators want meanwhile.
+// Renewed is a lease that was extended, with the pending request.
 type Renewed struct {
 	Execution courier.ExecutionID
 	Request   courier.RequestKind // pause, cancel or empty
-	By        string              // who asked
+	By        string              // who made it
 }
 
-// A Request is what an operator wants of an execution.
+// A Request is an operator's request to an execution.
 type Request struct {
 	Execution courier.ExecutionID
 	Kind      courier.RequestKind
 	By        string
-	Reason    string // why, for the audit; empty means that nobody said it
+	Reason    string // for the audit; may be empty
 }
 
 // A Filter selects executions. Zero fields select all.
