@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A ChainPlan is what never changes of a chain execution, its members and
-// their dependencies, and decides what follows from how they stand. All stores
-// ask it, so all decide alike.
+// A ChainPlan is the part of a chain execution that never changes, its members and
+// their dependencies. It decides what follows from the states of the members, for all
+// stores alike.
 //
 // A dependency on a member is satisfied or dead once that member has ended:
 //
@@ -22,9 +22,9 @@ import (
 //
 // A member is released when all its dependencies are satisfied, and skipped
 // when one is dead: after a failure if the member of any dead dependency failed
-// or was skipped after a failure. What was skipped is looked at again whenever
-// something changes, so a member whose execution is resumed takes back what was
-// skipped because of it. What was released stays so.
+// or was skipped after a failure. Skipped members are evaluated again after every
+// change: when the execution of a member is resumed, the members that were skipped
+// because of it are pending again. Released members stay released.
 type ChainPlan struct {
 	members []PlannedMember
 	edges   [][]edge // of each member, to those it depends on
@@ -46,8 +46,8 @@ type edge struct {
 	accept acceptance
 }
 
-// An acceptance is which ends of a member an edge accepts; each accepts all that
-// the one before it does.
+// An acceptance says which ends of a member an edge accepts. Each value accepts all
+// ends that the one before it accepts.
 type acceptance int
 
 const (
@@ -134,20 +134,18 @@ func (p *ChainPlan) Index(name string) int {
 	return -1
 }
 
-// A ChainProgress is what changes of a chain execution.
+// A ChainProgress is the part of a chain execution that changes.
 type ChainProgress struct {
 	State   courier.ChainState
 	Request courier.RequestKind // pause, cancel or empty; release while it is held
 	Members []MemberProgress
 }
 
-// A MemberProgress is where a member stands: pending, skipped, or released, with
-// the state of its execution, of which running stands for created and queued
-// too.
+// A MemberProgress is the state of a member: pending, skipped, or released with the
+// state of its execution. Running stands for created and queued too.
 type MemberProgress struct {
 	State courier.MemberState
-	// Asked says that a pause of the chain has asked the execution to pause, and
-	// nobody has asked it anything since.
+	// Asked says that a pause of the chain was the last request to the execution.
 	Asked bool
 }
 
@@ -165,7 +163,7 @@ func (m MemberProgress) Released() bool {
 	return m.State != courier.MemberPending && m.State != courier.MemberSkipped
 }
 
-// Begin returns how a new chain execution stands, before it is evaluated.
+// Begin returns the progress of a new chain execution, before it is evaluated.
 func (p *ChainPlan) Begin(hold bool) ChainProgress {
 	s := ChainProgress{State: courier.ChainPending, Members: make([]MemberProgress, len(p.members))}
 	if hold {
@@ -192,9 +190,9 @@ func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
 	return s
 }
 
-// Evaluate returns what follows from how a chain execution stands: its next
-// standing and the members that are to be released, in the order of the
-// definition. A final one stays as it is.
+// Evaluate returns what follows from the progress of a chain execution: the next
+// progress and the members that are to be released, in the order of the definition. A
+// final one stays as it is.
 func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int) {
 	if s.State.Final() {
 		return s, nil
@@ -228,7 +226,7 @@ func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int
 	return next, release
 }
 
-// An end is what a member has come to, as those see it that depend on it.
+// An end is how a member has ended, for the members that depend on it.
 type end int
 
 const (
@@ -239,7 +237,7 @@ const (
 	endOther                // cancelled, or skipped otherwise
 )
 
-// ends returns what each member has come to.
+// ends returns how each member has ended.
 func (p *ChainPlan) ends(s ChainProgress) []end {
 	ends := make([]end, len(p.members))
 	for _, i := range p.order {
@@ -284,7 +282,7 @@ func (p *ChainPlan) end(i int, s ChainProgress, ends []end) end {
 	return result
 }
 
-// state returns the state of a chain execution by how its members stand.
+// state returns the state of a chain execution that follows from those of its members.
 func (p *ChainPlan) state(s *ChainProgress) courier.ChainState {
 	var running, waiting, failed bool
 	for i, m := range s.Members {
@@ -314,28 +312,28 @@ func (p *ChainPlan) state(s *ChainProgress) courier.ChainState {
 	return courier.ChainCompleted
 }
 
-// A MemberRequest is a request to the execution of a member, with what [Decide] says
-// of it.
+// A MemberRequest is a request to the execution of a member, with the result of
+// [Decide].
 type MemberRequest struct {
 	Member   int
 	Kind     courier.RequestKind
 	Decision Decision
 }
 
-// A ChainDecision is what a request does to a chain execution.
+// A ChainDecision is the effect of a request on a chain execution.
 type ChainDecision struct {
-	// Next is how it stands when the asks have been carried out. It needs an
-	// evaluation.
+	// Next is the progress when the requests to members have been carried out. It needs
+	// an evaluation.
 	Next     ChainProgress
 	Requests []MemberRequest
 	// Again are the members that get a new execution.
 	Again []int
 }
 
-// Decide says what a request does to the chain execution with an id, which
-// stands as s. Of returns the latest execution of a released member, nil if that
-// has been removed, and whether it is running and its lease has ended. A request that the state does not allow
-// is a *courier.ChainRequestError.
+// Decide returns the effect of a request on the chain execution with an id and the
+// progress s. Of returns the latest execution of a released member, nil if that was
+// removed, and whether it is running with a lease that has ended. The error of a
+// request that the state does not allow is a *courier.ChainRequestError.
 //
 //	state                pause     resume     cancel     release   retry
 //	pending (held)       -         -          cancelled  running   -
@@ -346,12 +344,11 @@ type ChainDecision struct {
 //	failed               -         -          cancelled  -         running
 //	completed, cancelled -         -          -          -         -
 //
-// A pause asks all executions that are queued or run to pause; a resume resumes
-// those that the pause has asked and nobody else has asked since, and no others.
-// A cancel asks all executions that are not final to cancel. A retry resumes the
-// failed members, and gives cancelled ones, and failed ones whose execution has been
-// removed, a new execution. Requests that the
-// state of an execution does not allow are left out.
+// A pause requests the pause of all queued and running executions. A resume resumes
+// those to which that pause was the last request, and no others. A cancel requests the
+// cancel of all executions that are not final. A retry resumes the failed members, and
+// creates a new execution for cancelled ones and for failed ones whose execution was
+// removed. Requests that the state of an execution does not allow are left out.
 func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainProgress, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
 	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
 		return ChainDecision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown to chains", kind)
@@ -404,8 +401,8 @@ func allowed(s ChainProgress, kind courier.RequestKind) bool {
 	return s.State == courier.ChainFailed
 }
 
-// wanted is what a request to a chain asks of a member: a request to its
-// execution, a new one for retry, or nothing.
+// wanted returns the request to the execution of a member that follows from a request
+// to the chain; retry stands for a new execution.
 func wanted(m MemberProgress, kind courier.RequestKind) courier.RequestKind {
 	if !m.Released() {
 		return ""
@@ -439,7 +436,7 @@ func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (
 	x, expired := of(member)
 	m := &d.Next.Members[member]
 	m.Asked = false
-	if x == nil { // retention has removed it
+	if x == nil { // retention removed it
 		if kind == courier.RequestResume {
 			d.Again = append(d.Again, member)
 			m.State = memberRunning
@@ -447,7 +444,7 @@ func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (
 		return nil
 	}
 	if x.Request == kind && !expired {
-		return nil // somebody else has asked that already
+		return nil // the same request is pending already
 	}
 	decision, err := Decide(x, expired, kind)
 	if _, ok := errors.AsType[*courier.TransitionError](err); ok {

@@ -7,14 +7,13 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Chains keeps chain executions. It is a role of its own: a store may lack it,
-// and is asked for it by a type assertion. What it decides, [ChainPlan] says.
+// Chains keeps chain executions. It is an optional role of a [Store]; an engine finds
+// it by a type assertion. [ChainPlan] makes all decisions.
 //
-// Whatever ends, pauses or resumes the execution of a member, by whichever
-// method, is written together with what follows from it for the chain: the
-// members that are released, with their executions, those that are skipped, and
-// the chain's state. A store locks the chain execution first, and the
-// executions of members after it.
+// Every call that ends, pauses or resumes the execution of a member also writes, in
+// the same transaction, what follows from it for the chain execution: the members that
+// are released, with their executions, those that are skipped, and the state. A store
+// locks the chain execution first, and the executions of members after it.
 type Chains interface {
 	// StartChains creates chain executions, all or none, and returns one result
 	// for each, in order. Their first members are released at once, unless Hold
@@ -24,10 +23,10 @@ type Chains interface {
 	// StartChains creates nothing and returns ErrConflict. An unknown version of
 	// the chain or of a member's job is ErrNotFound.
 	StartChains(ctx context.Context, list []NewChainExecution) ([]StartedChain, error)
-	// RequestChain carries out what an operator wants of a chain execution. It
-	// returns the chain execution as it then is, and the executions of members
-	// that it asked something of, as they then are. See [ChainPlan.Decide] for what
-	// happens in which state. An unknown chain execution is ErrNotFound.
+	// RequestChain carries out an operator's request to a chain execution. It returns
+	// the chain execution as it then is, and the executions of members to which it made
+	// a request, as they then are. See [ChainPlan.Decide] for the effect in each state.
+	// An unknown chain execution is ErrNotFound.
 	RequestChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
 	// ChainExecution returns a chain execution, or ErrNotFound.
 	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)
@@ -43,7 +42,7 @@ type NewChainExecution struct {
 	Version        int
 	Params         json.RawMessage
 	IdempotencyKey string // empty means none
-	Hold           bool   // releases nothing until it is asked to
+	Hold           bool   // releases no member until a release is requested
 	By             string
 	Members        []NewMember
 }
@@ -52,9 +51,9 @@ type NewChainExecution struct {
 type NewMember struct {
 	Name      string
 	DependsOn []courier.Dependency
-	// Execution is created when the member is released, as by Enqueue; a store
-	// ignores its Hold, Delay, IdempotencyKey and Latest, holds where one of DependsOn
-	// refuses, and sets Chain and Member.
+	// Execution is created when the member is released, as by Enqueue. A store ignores
+	// its Hold, Delay, IdempotencyKey and Latest, lets it wait for dependencies that
+	// refuse, and sets Chain and Member.
 	Execution NewExecution
 }
 
@@ -64,13 +63,13 @@ type StartedChain struct {
 	Existed   bool
 }
 
-// A ChainRequest is what an operator wants of a chain execution: pause, resume,
-// cancel, release or retry.
+// A ChainRequest is an operator's request to a chain execution: pause, resume, cancel,
+// release or retry.
 type ChainRequest struct {
 	Chain courier.ChainExecutionID
 	Kind  courier.RequestKind
 	By    string
-	// Reason is why; it is in the audit of the executions that it moves at once.
+	// Reason is in the audit of the executions whose state it changes at once.
 	Reason string
 	// IDs are for the executions that a retry creates, one for each member, in
 	// their order, made by the caller.
@@ -81,7 +80,7 @@ type ChainRequest struct {
 type ChainFilter struct {
 	Chain  string
 	States []courier.ChainState
-	// Before continues after a page: only those with a smaller id.
+	// Before selects those with a smaller id.
 	Before courier.ChainExecutionID
 	Limit  int // 0 means 100, the most is 1000
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// View completes what a store knows of a chain execution with what the plan and
-// the standing say: State, Request, Members and Failure. Of returns the latest
-// execution of a member, of which ID, State and Failure are looked at; nil if it
-// has none or it is gone.
+// View sets the fields of a chain execution that follow from plan and progress: State,
+// Request, Members and Failure. Of returns the latest execution of a member, of which
+// View reads ID, State and Failure; nil if it has none or it was removed.
 func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(member int) *courier.Execution) courier.ChainExecution {
 	c.State, c.Members = s.State, make([]courier.MemberExecution, len(p.members))
 	if s.Request != courier.RequestRelease {
@@ -34,8 +33,8 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(memb
 	return c
 }
 
-// Failed names the member whose failure a failed chain execution shows, which is
-// the first that counts; "" if it has not failed.
+// Failed returns the member whose failure is reported as that of the chain execution:
+// the first whose failure counts; "" if it has not failed.
 func (p *ChainPlan) Failed(s ChainProgress) string {
 	for i, m := range p.members {
 		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled
@@ -46,7 +45,7 @@ func (p *ChainPlan) Failed(s ChainProgress) string {
 	return ""
 }
 
-// why says why a member ended as it did.
+// why returns why a member ended as it did.
 func why(x *courier.Execution, state courier.MemberState) string {
 	if x != nil && x.Failure != nil && state == memberFailed {
 		return x.Failure.Message
@@ -54,7 +53,7 @@ func why(x *courier.Execution, state courier.MemberState) string {
 	return fmt.Sprintf("its execution was %s", state)
 }
 
-// reason says why a member was skipped, or what it waits for.
+// reason returns why a member was skipped, or what it waits for.
 func (p *ChainPlan) reason(i int, s *ChainProgress) string {
 	ends := p.ends(*s)
 	var dead, open []string

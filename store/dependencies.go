@@ -7,9 +7,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Upstreams returns the names of the jobs that a definition depends on, without
-// repetitions and in order: what the depends_on of a job's body says. A body
-// that is no job depends on none.
+// Upstreams returns the names of the jobs in the depends_on of a job's body, sorted and
+// without repetitions. A body that is not a job has none.
 func Upstreams(d *Definition) []string {
 	var body struct {
 		DependsOn []courier.JobDependency `json:"depends_on"`
@@ -26,7 +25,7 @@ func Upstreams(d *Definition) []string {
 }
 
 // Cycle returns the names along which a job depends on itself, the first one
-// again at its end, or nil. Upstreams tells what each job depends on.
+// again at its end, or nil. Upstreams returns the jobs that a job depends on.
 func Cycle(job string, upstreams func(string) []string) []string {
 	type open struct {
 		name      string
@@ -57,7 +56,7 @@ func Cycle(job string, upstreams func(string) []string) []string {
 	return nil
 }
 
-// Refusing returns those dependencies that refuse.
+// Refusing returns the dependencies that refuse an execution if they are not met.
 func Refusing(list []courier.JobDependency) []courier.JobDependency {
 	var refusing []courier.JobDependency
 	for _, d := range list {
@@ -68,8 +67,8 @@ func Refusing(list []courier.JobDependency) []courier.JobDependency {
 	return refusing
 }
 
-// Waiting returns those dependencies that an execution waits for: all that do
-// not refuse.
+// Waiting returns the dependencies that an execution waits for: those that do not
+// refuse.
 func Waiting(list []courier.JobDependency) []courier.JobDependency {
 	var waiting []courier.JobDependency
 	for _, d := range list {
@@ -80,8 +79,8 @@ func Waiting(list []courier.JobDependency) []courier.JobDependency {
 	return waiting
 }
 
-// Holding returns the dependencies as those of a member of a chain, none of which
-// refuses.
+// Holding returns the dependencies with none that refuses: a member of a chain waits
+// for all of them.
 func Holding(list []courier.JobDependency) []courier.JobDependency {
 	if len(list) == 0 {
 		return nil
@@ -93,8 +92,8 @@ func Holding(list []courier.JobDependency) []courier.JobDependency {
 	return list
 }
 
-// Unmet returns those of the dependencies that are not met. Latest returns the
-// most recent execution of a job and its state; empty if there is none.
+// Unmet returns the dependencies that are not met. Latest returns the most recent
+// execution of a job and its state; empty if there is none.
 func Unmet(list []courier.JobDependency, latest func(job string) (courier.ExecutionID, courier.State)) []courier.UnmetDependency {
 	var waits []courier.UnmetDependency
 	for _, d := range list {

@@ -11,39 +11,40 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Monitors keep monitors of directories, and what they have seen there. It is a
-// role that a [Store] may have besides its four; an engine finds it by a type
-// assertion.
+// Monitors keeps monitors of directories, and the files that they have seen. It is an
+// optional role of a [Store]; an engine finds it by a type assertion.
 //
-// There is no leader: every engine asks which monitors are due, looks at their
-// directories, decides with [PlanFiles], and records the outcome. A record is
-// written only if the monitor has not changed since it was read, together with
-// the executions that it starts, so that each file is handed over once; the
-// lease of a due monitor only keeps engines from doing the same work twice.
+// There is no leader: every engine leases due monitors, polls their directories,
+// decides with [PlanFiles], and records the result. A record is written only if the
+// monitor has not changed since it was read, in one transaction with the executions
+// that it starts, so each file is handed over once. The lease of a due monitor only
+// keeps engines from doing the same work twice.
 type Monitors interface {
-	// PutMonitor creates a monitor, if its Revision is 0, or replaces the one
-	// whose revision it is, and returns it as it then is. ErrConflict says that it
-	// was changed meanwhile, or that there is one, or none. A lease ends. In a
-	// store that keeps [Schedules] too, [Schedules.AwaitSchedules] returns, so that engines look.
+	// PutMonitor creates a monitor, if its Revision is 0, or replaces the one with
+	// that revision, and returns it as it then is. Its lease ends. The error is
+	// ErrConflict if the monitor has another revision, or exists when it is to be
+	// created. In a store that has the role [Schedules] too,
+	// [Schedules.AwaitSchedules] returns, so that engines lease due monitors.
 	PutMonitor(ctx context.Context, p MonitorPut) (Monitor, error)
-	// RemoveMonitor removes a monitor and what it has seen, or returns
-	// ErrNotFound. What it has started goes on.
+	// RemoveMonitor removes a monitor and its files, or returns ErrNotFound.
+	// Executions that it has started continue.
 	RemoveMonitor(ctx context.Context, name string) error
-	// Monitors returns monitors in byte order of their names.
+	// Monitors returns a page of monitors, in byte order of their names.
 	Monitors(ctx context.Context, f MonitorFilter) ([]Monitor, error)
-	// DueMonitors leases monitors that are due to look at their directories. Until
-	// the lease ends, or the look is recorded, a monitor is not due again.
+	// DueMonitors leases monitors whose directories are to be polled. A leased monitor
+	// is not due again until the lease ends or the poll is recorded.
 	DueMonitors(ctx context.Context, r DueRequest) (DueMonitors, error)
-	// Record writes the outcome of a look, whole or not at all, in one
-	// transaction, and ends the lease; if the monitor has changed since it was
-	// read, nothing. The error is ErrNotFound if the version of an execution's job,
-	// or of a chain, is unknown, and ErrConflict if its id is used for another.
+	// Record writes the result of a poll in one transaction, and ends the lease. It
+	// writes nothing if the monitor has changed since it was read. The error is
+	// ErrNotFound if the version of an execution's job, or of a chain, is unknown, and
+	// ErrConflict if its id is used for another.
 	Record(ctx context.Context, r MonitorRecord) (Recorded, error)
-	// Seen returns what a monitor has seen, in byte order of the names.
+	// Seen returns a page of the files that a monitor has seen, in byte order of their
+	// names.
 	Seen(ctx context.Context, f SeenFilter) ([]SeenFile, error)
 }
 
-// A Monitor is what a store keeps of one.
+// A Monitor is a monitor as a store keeps it.
 type Monitor struct {
 	Name    string
 	Lister  string          // the name of what lists its directory
@@ -58,20 +59,20 @@ type Monitor struct {
 	MonitorState
 }
 
-// A MonitorState is what changes of a monitor while it works. The engine decides
-// its meaning.
+// A MonitorState is the part of a monitor that changes with every poll. Only the engine
+// interprets it.
 type MonitorState struct {
 	Status courier.MonitorStatus
 	Reason string
 	Health json.RawMessage // valid JSON, kept byte by byte
 }
 
-// A MonitorPut is a monitor to be put.
+// A MonitorPut is a monitor that is put.
 type MonitorPut struct {
 	Monitor
 	// After is when it is due, counted from now; negative means never.
 	After time.Duration
-	// Forget forgets what it has seen.
+	// Forget removes the files that it has seen.
 	Forget bool
 }
 
@@ -82,13 +83,13 @@ type MonitorFilter struct {
 	Limit int    // 0 means 1000
 }
 
-// A DueRequest says which monitors a caller can take.
+// A DueRequest selects due monitors.
 type DueRequest struct {
 	Listers []string // those with other listers are left out
 	Max     int
 	Lease   time.Duration
-	// Early are monitors that are taken although they are due only later, if they
-	// are due at all and not leased.
+	// Early are monitors that are leased although they are due only later, unless they
+	// are never due or leased.
 	Early []string
 }
 
@@ -97,41 +98,43 @@ type DueMonitors struct {
 	Now  time.Time // by the store's clock
 	List []Monitor // the earliest first
 	// Next is the time until another monitor with one of the listers is due, or
-	// its lease ends; 0 if none is. Where more were due than asked for, it is a
+	// its lease ends; 0 if there is none. If more than Max were due, it is a
 	// microsecond.
 	Next time.Duration
 }
 
-// A SeenFile is what a monitor knows of one file. Instants are by the store's
-// clock, as the engine reckons it.
+// A SeenFile is a file that a monitor has seen. Instants are by the store's clock, as
+// the engine estimates it.
 type SeenFile struct {
 	Name     string    `json:"name"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified,omitzero"` // zero if that is unknown
 	Since    time.Time `json:"since,omitzero"`    // when size and time were first seen to be so
-	Done     bool      `json:"done,omitempty"`    // its done file was there at the last look
-	Gone     time.Time `json:"gone,omitzero"`     // when it was first missed; zero while it is there
-	// Appeared is how often it came into being.
+	Done     bool      `json:"done,omitempty"`    // its done file existed at the last poll
+	Gone     time.Time `json:"gone,omitzero"`     // when it was first missing; zero while it exists
+	// Appeared counts how often the file has appeared.
 	Appeared int `json:"appeared"`
-	// What follows is about when it was last handed over, or first taken note of
-	// without that: which appearance it was, and its size and time then.
+	// The following fields are about the last time when the file was handed over, or
+	// was first recorded without being handed over: which appearance it was, and its
+	// size and time then.
 	Handed         int                 `json:"handed,omitempty"` // 0 means never
 	HandedSize     int64               `json:"handed_size,omitempty"`
 	HandedModified time.Time           `json:"handed_modified,omitzero"`
-	HandedAt       time.Time           `json:"handed_at,omitzero"`     // zero if it was taken note of only
-	Execution      courier.ExecutionID `json:"execution_id,omitempty"` // that got it; or the id of a chain execution
+	HandedAt       time.Time           `json:"handed_at,omitzero"`     // zero if it was only recorded
+	Execution      courier.ExecutionID `json:"execution_id,omitempty"` // that it was handed to; or the id of a chain execution
 }
 
-// A MonitorRecord is the outcome of a look.
+// A MonitorRecord is the result of a poll.
 type MonitorRecord struct {
 	Monitor  string
 	Revision int64 // as it was read
 	State    MonitorState
 	After    time.Duration // when it is due again, counted from now; negative means never
-	Changed  []SeenFile    // replaces what is known of these files
-	Removed  []string      // files that are forgotten
-	// Executions are created, but for those whose idempotency key is used: that
-	// takes their place in Changed, and is no conflict, whatever its parameters.
+	Changed  []SeenFile    // replace the rows of these files
+	Removed  []string      // files whose rows are removed
+	// Executions are created. If the idempotency key of one is used, the execution
+	// that has used it takes its place in Changed; it is no conflict, whatever its
+	// parameters.
 	Executions []NewExecution
 	// Chains are chain executions, created in the same way, for a monitor of a
 	// chain; so are the ids in Changed those of chain executions.

@@ -12,30 +12,29 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// An Outbox is a role of stores, found by type assertion: it keeps events for
-// subscriptions until they are delivered.
+// An Outbox keeps events for subscriptions until they are delivered. It is an optional
+// role of a [Store]; an engine finds it by a type assertion.
 //
-// Whatever writes an audit entry that stands for an event (see [EventOf]), or a
-// state of a chain execution that does (see [NotifyChain]), keeps one delivery of
-// it for each subscription that wants it, in the same transaction: both are
-// committed or neither is. That holds for every call that begins after the
-// subscription was saved. A delivery is taken by its state and not by its place
-// in any order, so one that is committed late is not passed over.
+// A call that writes an audit entry that stands for an event (see [EventOf]), or a
+// state of a chain execution that does (see [NotifyChain]), keeps one delivery of it
+// for each subscription that wants the event, in the same transaction. That holds
+// for every call that begins after the subscription was saved. A delivery is taken
+// by its state and not by its place in any order, so one that is committed late is
+// not passed over.
 type Outbox interface {
-	// Subscribe saves a subscription, in place of one of the same name. One with
-	// no Body is removed, with all its deliveries; that it is not there is
-	// ErrNotFound then.
+	// Subscribe saves a subscription, in place of one of the same name. Without a
+	// Body it removes the subscription with all its deliveries, or returns ErrNotFound.
 	Subscribe(ctx context.Context, s Subscription) error
 	// Subscriptions returns a page of subscriptions, in byte order of their names.
 	Subscriptions(ctx context.Context, f SubscriptionFilter) ([]Subscription, error)
 	// Take leases deliveries that are due; see [TakeRequest]. Each counts as an
 	// attempt. One that is not settled before the lease ends is due again.
 	Take(ctx context.Context, r TakeRequest) (Taken, error)
-	// Settle says what came of deliveries that were taken. One whose token is not
-	// that of its last Take is left alone, so that a call can be repeated.
+	// Settle records the results of deliveries that were taken. It skips a delivery
+	// whose token is not that of its last Take, so a call can be repeated.
 	Settle(ctx context.Context, list []Outcome) error
-	// Deliveries returns a page of what has not been delivered, ordered by
-	// subscription and event.
+	// Deliveries returns a page of the undelivered events, ordered by subscription and
+	// event.
 	Deliveries(ctx context.Context, f DeliveryFilter) ([]courier.Delivery, error)
 	// Replay makes deliveries of a subscription pending and due, with no attempts
 	// made, and returns how many: those that failed, and those that wait for their
@@ -44,16 +43,15 @@ type Outbox interface {
 	Replay(ctx context.Context, subscription string, events []string) (int, error)
 }
 
-// A Subscription is what a store has to know of a [courier.Subscription].
+// A Subscription is a [courier.Subscription] as a store keeps it.
 type Subscription struct {
 	Name string
-	// Channel says who can deliver: a kind, or "func:" and the name of the
-	// function.
+	// Channel is the means of delivery: a kind, or "func:" and the name of a function.
 	Channel      string
 	Events       []courier.EventType
 	Jobs, Chains []string // both empty: all
 	Window       time.Duration
-	Disabled     bool   // nothing is kept for it or taken from it
+	Disabled     bool   // no events are kept for it, and none are taken
 	Reason       string // why it is disabled
 	Body         json.RawMessage
 }
@@ -67,17 +65,17 @@ func (s *Subscription) Wants(e courier.EventType, job, chain string) bool {
 	return len(s.Jobs)+len(s.Chains) == 0 || job != "" && slices.Contains(s.Jobs, job) || chain != "" && slices.Contains(s.Chains, chain)
 }
 
-// A TakeRequest says which deliveries a caller can make: those that are pending
-// and due, of subscriptions that are not disabled and whose channel is one of
-// Channels, those that have been due longest first.
+// A TakeRequest selects deliveries: those that are pending and due, of subscriptions
+// that are not disabled and whose channel is one of Channels. Those that have been
+// due longest come first.
 //
-// Of a subscription with a window, all events of one type and job that came
-// since the last were joined are joined into one delivery when it is taken for
-// the first time, and not before the window of the last one has ended: it begins
-// when that one was taken. What was joined stays as it is in every later attempt.
+// If a subscription has a window, Take coalesces the events of one type and job: those
+// that have come since the last delivery are joined into one, which is taken when the
+// window of the last one has ended. A window begins when a delivery is taken for the
+// first time. A joined delivery stays the same in every later attempt.
 type TakeRequest struct {
 	Channels []string
-	// Except names subscriptions from which nothing is taken now.
+	// Except names subscriptions that are left out.
 	Except []string
 	Max    int // in all
 	Each   int // of each subscription
@@ -87,15 +85,15 @@ type TakeRequest struct {
 // Taken is what [Outbox.Take] returns.
 type Taken struct {
 	List []TakenDelivery
-	// Next is the time until something that the request could take becomes due;
-	// 0 means nothing is known. It is set when fewer than Max were taken.
+	// Next is the time until another delivery that the request selects becomes due;
+	// 0 means that the store does not know. It is set when fewer than Max were taken.
 	Next time.Duration
-	// Events are the types that subscriptions want, sorted; with none there is no
-	// need to look again soon.
+	// Events are the types that subscriptions want, sorted. Without any there is no
+	// need to call Take again soon.
 	Events []courier.EventType
 }
 
-// A TakenDelivery is a delivery with what is needed to make and settle it.
+// A TakenDelivery is a leased delivery.
 type TakenDelivery struct {
 	Notification courier.Notification
 	Token        Token
@@ -103,20 +101,19 @@ type TakenDelivery struct {
 	Body         json.RawMessage // of the subscription
 }
 
-// A Result is what came of an attempt to deliver.
+// A Result is the result of an attempt to deliver.
 type Result string
 
-// The verdicts. Failed and Gone keep the delivery among the failed ones, for 30
-// days at least.
+// The results. GivenUp and Gone keep the delivery as failed, for [FailedRetention].
 const (
 	Delivered Result = "delivered"
 	Again     Result = "again"    // failed; due again after Delay
-	Returned  Result = "returned" // not attempted after all; due at once, and not counted
+	Returned  Result = "returned" // not attempted; due at once, and the attempt is not counted
 	GivenUp   Result = "given_up" // failed for good
-	Gone      Result = "gone"     // as GivenUp, and disables the subscription for the reason Error
+	Gone      Result = "gone"     // as GivenUp; also disables the subscription with the reason Error
 )
 
-// An Outcome is what came of one delivery.
+// An Outcome is the result of one delivery.
 type Outcome struct {
 	Subscription string
 	Event        string // its ID
@@ -136,13 +133,13 @@ type SubscriptionFilter struct {
 type DeliveryFilter struct {
 	Subscription string
 	State        courier.DeliveryState
-	// After continues behind a delivery, given by its subscription and its
-	// event's ID; both are set or none.
+	// A page begins after the delivery with this subscription and this event's ID;
+	// both are set or none.
 	AfterSubscription, AfterEvent string
 	Limit                         int // 0 means 100, the most is 1000
 }
 
-// Page is how many deliveries a page has.
+// Page returns the number of deliveries of a page.
 func (f *DeliveryFilter) Page() int {
 	if f.Limit <= 0 {
 		return 100
@@ -150,14 +147,14 @@ func (f *DeliveryFilter) Page() int {
 	return min(f.Limit, 1000)
 }
 
-// MaxCoalesced is how many events a joined delivery names besides its own, and
-// MostBesideError how many characters of their errors.
+// MaxCoalesced is the number of events that a joined delivery names besides the first,
+// and MaxCoalescedError the number of characters of the error of each.
 const (
 	MaxCoalesced      = 50
 	MaxCoalescedError = 200
 )
 
-// FailedRetention is for how long a failed delivery is kept at least.
+// FailedRetention is the least time for which a failed delivery is kept.
 const FailedRetention = 30 * 24 * time.Hour
 
 // EventID is the ID of the event that an audit entry stands for.
@@ -165,7 +162,7 @@ func EventID(x courier.ExecutionID, seq int64) string {
 	return string(x) + "-" + strconv.FormatInt(seq, 10)
 }
 
-// ParseEventID is the reverse of EventID. What is no such ID is ErrInvalid.
+// ParseEventID is the reverse of EventID. The error of any other text is ErrInvalid.
 func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	const uuid = 36
 	if len(id) > uuid+1 && id[uuid] == '-' {
@@ -177,9 +174,10 @@ func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 }
 
 // EventOf returns the type of the event that an audit entry stands for, or "" for
-// those that stand for none: the creation, a release, every return to the queue
-// but by a resume or after the worker was lost, claims but the first, and a step that goes back to pending.
-// First says that the entry is of an execution's first claim.
+// entries that stand for none: the creation, a release, every return to the queue
+// except by a resume or after the worker was lost, every claim except the first, and a
+// step that goes back to pending. First says that the entry is of an execution's
+// first claim.
 func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	if a.Step != nil {
 		return stepEvents[courier.StepState(a.To)]
@@ -206,10 +204,10 @@ var jobEvents = map[courier.State]courier.EventType{
 	courier.Paused: courier.EventJobPaused, courier.Cancelled: courier.EventJobCancelled,
 }
 
-// Notify returns the notification of an audit entry of an execution, but for the
-// subscription and the name of the chain that it is a member of; false if the
-// entry stands for no event. X is the execution as the entry leaves it: that of its
-// failure names the step that x.Failure names.
+// Notify returns the notification of an audit entry of an execution, without the
+// subscription and the name of the chain; false if the entry stands for no event. X
+// is the execution after the entry: the notification of its failure names the step
+// of x.Failure.
 func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.Notification, bool) {
 	n := courier.Notification{
 		ID: EventID(a.Execution, a.Seq), Type: EventOf(a, first), At: a.At, Execution: a.Execution, Seq: a.Seq, Job: x.Job, Version: x.Version,
@@ -223,11 +221,11 @@ func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.No
 	return n, n.Type != ""
 }
 
-// NotifyChain returns the notification of a step that a chain execution has
-// taken, but for the subscription; false if it stands for no event. Was is its
-// state before, started says that its first members have just been released, and
-// seq is the number of the event, which counts from 1 in each chain execution. A
-// chain that failed and is retried can fail again, and be completed.
+// NotifyChain returns the notification of a change of a chain execution, without the
+// subscription; false if the change stands for no event. Was is its state before,
+// started says that its first members have just been released, and seq is the number
+// of the event, counting from 1 in each chain execution. A chain execution that
+// failed and is retried can fail again, or be completed.
 func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool, seq int64, at time.Time) (courier.Notification, bool) {
 	id := courier.ExecutionID(c.ID)
 	n := courier.Notification{ID: EventID(id, seq), At: at, Seq: seq, ChainExecution: id, Chain: c.Chain, Version: c.Version, Count: 1}
@@ -246,7 +244,8 @@ func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool
 	return n, n.Type != ""
 }
 
-// Coalesce makes n stand for others of the same type and job too, in their order.
+// Coalesce makes n stand for other events of the same type and job too, in their
+// order.
 func Coalesce(n *courier.Notification, others []courier.Notification) {
 	for i := range others {
 		o := &others[i]
@@ -257,7 +256,7 @@ func Coalesce(n *courier.Notification, others []courier.Notification) {
 	}
 }
 
-// firstOf is the first n characters of s.
+// firstOf returns the first n characters of s.
 func firstOf(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {

@@ -440,7 +440,7 @@ type Filter struct {
 	Queue  string
 	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
 	Waiting bool
-	// Before continues after a page: only executions with a smaller id.
+	// Before selects executions with a smaller id.
 	Before courier.ExecutionID
 	Limit  int // 0 means 100, the most is 1000
 }

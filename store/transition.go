@@ -8,20 +8,20 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Transition is all progress of an execution that is written together: the
+// A Transition is the progress of an execution that is written together: the
 // steps that ended, the step that starts, the new state and position. It is
 // written whole or not at all.
 //
-// Every transition leads to at least one audit entry; [Transition.Entries] says
-// to which.
+// Every transition writes at least one audit entry; see [Transition.Entries].
 type Transition struct {
 	Execution courier.ExecutionID
 	// Chain is the chain execution that the execution is a member of; empty if it
-	// is of none. It only saves a store a look: the execution itself says it too.
+	// is of none. The row of the execution has it too; here it only saves the store
+	// from reading that first.
 	Chain courier.ChainExecutionID
 	Lease Token
 	// Seq is the number of the first audit entry that the transition writes:
-	// one more than the last one's.
+	// one more than that of the last entry.
 	Seq int64
 	// To is running for progress, or the state that the execution enters, which
 	// ends the lease.
@@ -31,24 +31,25 @@ type Transition struct {
 	Position courier.Position
 	Counters Counters
 	// Ended are the attempts that ended. The store sets their Execution, Seq,
-	// ExecutionAttempt, StartedAt, EndedAt and Worker; StartedAt only where it is
-	// zero, to that of the present step, or to now; Worker only where it is empty,
+	// ExecutionAttempt, StartedAt, EndedAt and Worker. It sets StartedAt only if it is
+	// zero, to that of the current step, or to now, and Worker only if it is empty,
 	// to the holder of the lease. The attempt of a lost worker names that worker.
 	Ended []courier.StepExecution
-	// Request is the request that the transition carries out, if any. It is
-	// refused if that is no longer what is pending.
+	// Request is the request that the transition carries out, if any. The transition
+	// is refused if that request is not pending any more.
 	Request courier.RequestKind
-	// Interrupt says that the present step goes back to pending.
+	// Interrupt puts the current step back to pending.
 	Interrupt bool
-	// Start is the attempt that starts; nil if none does. It is the present step
-	// afterwards: the caller ends or interrupts the one before it. The store
-	// sets its Execution, ExecutionAttempt, State, StartedAt and Worker.
+	// Start is the attempt that starts; nil if none does. It becomes the current step:
+	// the caller ends or interrupts the one before it. The store sets its Execution,
+	// ExecutionAttempt, State, StartedAt and Worker.
 	Start *courier.StepExecution
-	// Failure says why, for To failed, and for To queued after a failure. A
-	// transition to another state than running or queued without one clears it.
+	// Failure is the failure of an execution that becomes failed, or queued after a
+	// failure. A transition to another state than running or queued without a Failure
+	// clears it.
 	Failure *courier.Failure
-	// RetryJob starts the execution over: Attempt is raised, and earlier records
-	// count no longer as latest, nor do those of Ended.
+	// RetryJob begins the next attempt of the execution: Attempt is raised, and neither
+	// earlier records nor those of Ended are the latest any more.
 	RetryJob bool
 	// Workspace is the id of the worker's directory tree if the execution has
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
@@ -59,10 +60,10 @@ type Transition struct {
 // Entries returns the audit entries that the transition writes, in order, with
 // their numbers: the ended attempts, the interrupted one, the change of the
 // execution's state, the started attempt. Current is the step that the
-// execution is at, and by who asked for what the transition does; see
-// [Transition.By]. The store sets the instants, the worker, and what elapsed:
-// for a step that was executed since it started, for the execution since its
-// state last changed, and 0 for a step that starts or never did.
+// execution is at, and by the actor of the request that the transition carries out;
+// see [Transition.By]. The store sets the instants, the worker and the elapsed times:
+// for a step that was executed the time since it started, for the execution the time
+// since its state last changed, and 0 for a step that starts or never did.
 func (t *Transition) Entries(current *courier.StepExecution, by string) []courier.AuditEntry {
 	entries := make([]courier.AuditEntry, 0, len(t.Ended)+2)
 	add := func(e courier.AuditEntry) {
@@ -123,8 +124,8 @@ func (t *Transition) Answers(r courier.RequestKind) bool {
 	return t.To == courier.Paused || t.To.Ended()
 }
 
-// By is who asked for what the transition does, given the pending request and
-// who made it: a pause that pauses, or a cancel that cancels.
+// By returns the actor of the request that the transition carries out (a pause that
+// pauses, or a cancel that cancels), given the pending request and its actor.
 func (t *Transition) By(r courier.RequestKind, by string) string {
 	if r == courier.RequestPause && t.To == courier.Paused || r == courier.RequestCancel && t.To == courier.Cancelled {
 		return by
@@ -132,7 +133,8 @@ func (t *Transition) By(r courier.RequestKind, by string) string {
 	return ""
 }
 
-// A LeaseState is how an execution stands when a transition arrives.
+// A LeaseState is the part of an execution that decides whether a transition is
+// written.
 type LeaseState struct {
 	State courier.State
 	// Lease is the present or last lease, and First and Last are the numbers
@@ -145,9 +147,9 @@ type LeaseState struct {
 	By          string // who made the request
 }
 
-// Admit says whether the transition is written to an execution that stands as
-// s. False without an error means that it was written before. It is what all
-// stores answer, however they come to it; see [Ledger.Apply].
+// Admit reports whether the transition is written to an execution in state s. False
+// without an error means that it was written before. All stores return this from
+// Apply; see [Ledger.Apply].
 func (t *Transition) Admit(s LeaseState) (bool, error) {
 	switch {
 	case t.Lease == "" || t.Lease != s.Lease:
@@ -183,9 +185,9 @@ func (t *Transition) Check() error {
 	return nil
 }
 
-// A RequestedError says that a transition was refused because an operator has
-// asked for something else, or, with an empty Kind, has withdrawn what it
-// carries out. It matches [courier.ErrConflict].
+// A RequestedError is the error of a transition that was refused because of an
+// operator's request: another one is pending, or, with an empty Kind, the one that it
+// carries out was withdrawn. It matches [courier.ErrConflict].
 type RequestedError struct {
 	Kind courier.RequestKind
 	By   string
@@ -202,19 +204,18 @@ func (e *RequestedError) Error() string {
 // Is reports whether target is [courier.ErrConflict].
 func (e *RequestedError) Is(target error) bool { return target == courier.ErrConflict }
 
-// A Decision is what a request does to an execution.
+// A Decision is the effect of a request on an execution.
 type Decision struct {
-	// To is the state that the execution enters at once; empty if it enters
-	// none.
+	// To is the state that the execution enters at once; empty if there is none.
 	To courier.State
 	// Pending replaces the execution's pending request if To is empty.
 	Pending courier.RequestKind
 }
 
-// Decide says what a request does to an execution: what the worker's absence
-// allows happens at once, the rest is left to the worker as a pending request.
-// Expired says that the execution is running and its lease has ended. A request
-// that the state does not allow is a *courier.TransitionError.
+// Decide returns the effect of a request on an execution. Without a worker the request
+// is carried out at once; otherwise it is pending until the worker carries it out.
+// Expired says that the execution is running and its lease has ended. The error of a
+// request that the state does not allow is a *courier.TransitionError.
 //
 //	state                 pause        resume             cancel      release   restart
 //	created               -            -                  cancelled   queued    -
@@ -228,17 +229,19 @@ type Decision struct {
 //
 // An execution that becomes queued by a resume is due at once, has its failure
 // and EndedAt cleared, its marks reset except Attempts, Interrupted and Base, with
-// Marks.Resumed set to the state it comes from, and its timeout begins anew with
-// the next claim. A release leaves the due time that its delay gave it when it
-// was created.
+// Counters.Resumed set to the state it comes from, and its timeout begins anew with
+// the next claim. A release keeps the due time that follows from the delay with which
+// the execution was created.
 //
 // A restart is for an execution that has files in a workspace which is gone: any
-// worker can claim it afterwards. It does all that a resume does, and besides
+// worker can claim it afterwards. It does everything that a resume does, and also
 // begins the next attempt of the execution: Attempt is raised, the position is the
-// beginning, all marks are cleared, Workspace and DiskBytes too, and earlier records
-// count no longer as latest. The error of one that is refused matches
-// [courier.ErrConflict] and says what to do instead. An execution that leaves running has no pending request and no
-// present step. Pausing and cancelling leave the failure.
+// beginning, all counters, Workspace and DiskBytes are cleared, and earlier records
+// are not the latest any more. The error of a restart that is refused matches
+// [courier.ErrConflict] and says what to do instead.
+//
+// An execution that leaves running has no pending request and no current step.
+// Pausing and cancelling keep the failure.
 func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decision, error) {
 	to := map[courier.RequestKind]courier.State{
 		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled,
@@ -310,7 +313,7 @@ func EnqueueEntries(e *courier.Execution) []courier.AuditEntry {
 }
 
 // ClaimEntries returns the audit entries of a claim. A reclaim goes through the
-// queue; the step that was being executed stays what it is until the new worker
+// queue; the step that was being executed stays the current one until the new worker
 // ends it.
 func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 	claimed := courier.AuditEntry{Execution: e.ID, From: string(courier.Queued), To: string(courier.Running)}
@@ -328,7 +331,7 @@ func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 
 // RequestEntries returns the audit entries of a request that moves e to another
 // state at once. A step that a lost worker was executing goes back to pending. The
-// error of the last entry is what the operator gave as the reason.
+// error of the last entry is the operator's reason.
 func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
 	var entries []courier.AuditEntry
 	if e.Current != nil {

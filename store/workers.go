@@ -9,22 +9,21 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Workers is the role of a store that knows which workers there are, so that somebody can say
-// what no worker can take. The role is optional. Whoever claims without
-// [ClaimRequest.Only] is present, and so is who holds a lease that has not ended; there
-// is nothing else to call. A store may note a worker up to [PresenceInterval] later
-// than it claims.
+// Workers records the workers of all engines, to find executions that no worker can
+// claim. It is an optional role of a [Store]; an engine finds it by a type assertion. A
+// worker is present if it has claimed lately without [ClaimRequest.Only], or holds a
+// lease that has not ended; it need not call anything else. A store may record a worker
+// up to [PresenceInterval] after its claim.
 type Workers interface {
-	// Workers returns the workers that are present, in byte order of their names,
-	// at most [MaxWorkers]: those that claimed within age, and those that hold a
-	// lease.
+	// Workers returns the present workers, in byte order of their names, at most
+	// [MaxWorkers]: those that claimed within age, and those that hold a lease.
 	Workers(ctx context.Context, age time.Duration) ([]Worker, error)
-	// Stranded returns executions that have been due or lost for at least age and
-	// that no worker can take which is present by Workers with the same age, in
-	// groups. It looks at [MaxSampled] executions of each queue and priority at
-	// most, in the order in which they would be claimed, and tells the oldest groups,
-	// [MaxStranded] at most. Limits don't matter: what waits for room under one
-	// isn't stranded if some worker could take it.
+	// Stranded returns, in groups, executions that have been due or lost for at least
+	// age and that none of the workers can claim that Workers returns for the same
+	// age. It examines at most [MaxSampled] executions of each queue and priority, in
+	// the order of claims, and returns the oldest groups, at most [MaxStranded]. An
+	// execution that waits for room under a limit is not stranded if some worker could
+	// claim it.
 	Stranded(ctx context.Context, age time.Duration) ([]Stranded, error)
 }
 
@@ -42,40 +41,40 @@ type Worker struct {
 	Workspace string    `json:"workspace"`
 	Queues    []string  `json:"queues"`
 	StepTypes []string  `json:"step_types"`
-	SeenAt    time.Time `json:"seen_at"` // when it was last noted as claiming
+	SeenAt    time.Time `json:"seen_at"` // the last claim that was recorded
 }
 
-// A Lack is what keeps a group of executions from all workers that are present.
+// A Lack is the reason why no present worker can claim a group of executions.
 type Lack string
 
-// The lacks, in the order in which they are looked for.
+// The lacks, in the order in which they are examined.
 const (
 	LackQueue     Lack = "queue"      // no worker serves the queue
 	LackWorkspace Lack = "workspace"  // none of those has the workspace
-	LackStepTypes Lack = "step_types" // none of those knows all the step types
+	LackStepTypes Lack = "step_types" // none of those has all the step types
 )
 
-// A Stranded is a group of executions that no worker which is present can take.
+// A Stranded is a group of executions that no present worker can claim.
 type Stranded struct {
 	Lack  Lack   `json:"lack"`
 	Queue string `json:"queue"`
 	// Workspace is the id of the workspace that holds their files; empty if they
 	// have none.
 	Workspace string `json:"workspace,omitempty"`
-	// StepTypes are all types that they need, and Missing those that the worker lacks
-	// which comes closest; Missing is nil for another lack.
+	// StepTypes are all step types of their jobs. Missing are those that no worker
+	// has: of the worker that lacks the fewest. It is nil for another lack.
 	StepTypes []string `json:"step_types"`
 	Missing   []string `json:"missing,omitempty"`
-	// Lost says that they are running, and their leases have ended.
+	// Lost reports whether they are running with leases that have ended.
 	Lost bool `json:"lost,omitempty"`
-	// Count is how many were seen; there may be more.
+	// Count is the number of executions that were examined; there may be more.
 	Count  int                 `json:"count"`
 	Oldest courier.ExecutionID `json:"oldest"`
 	Since  time.Time           `json:"since"` // since when the oldest is due or lost
 }
 
-// FindStranded returns those of the groups that none of the workers can take,
-// with what they lack, the oldest first, at most [MaxStranded].
+// FindStranded returns the groups that none of the workers can claim, with the reason,
+// the oldest first, at most [MaxStranded].
 func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	var list []Stranded
 	for _, g := range groups {
@@ -89,8 +88,7 @@ func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	return list[:min(len(list), MaxStranded)]
 }
 
-// lacks returns what keeps the group from all of the workers; empty if some can
-// take it.
+// lacks returns why none of the workers can claim the group; empty if one can.
 func (s *Stranded) lacks(workers []Worker) (lack Lack, missing []string) {
 	lack = LackQueue
 	for i := range workers {

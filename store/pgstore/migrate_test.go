@@ -338,7 +338,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	exec(t, pool, "insert into courier.schema_migrations values ($1, 'of_the_future', clock_timestamp())", newer)
 	before := catalog(t, pool, "courier")
 	words := []string{
-		`schema "courier"`, fmt.Sprintf("it has version %d, and this program knows versions up to %d", newer, newer-1),
+		`schema "courier"`, fmt.Sprintf("it has version %d, and this program has versions up to %d", newer, newer-1),
 		"deploy a newer version of the program",
 	}
 	_, err = pgstore.Status(t.Context(), pool, "")

@@ -9,58 +9,59 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A FileRule says which files of a directory are handed over, and when.
+// A FileRule decides which files of a directory are handed over to executions, and
+// when.
 type FileRule struct {
 	Selects  func(name string) bool
 	Events   []courier.MonitorEvent
 	Stable   time.Duration
 	DoneFile string        // see [courier.Monitor]
-	Keep     time.Duration // how long what is known of files that are gone is kept
+	Keep     time.Duration // how long the rows of missing files are kept
 	Max      int           // files that are handed over at once
-	// MaxBytes is how long the names and paths of these may be together, with 100
-	// bytes more for each; one file is always handed over. 0 means no limit.
+	// MaxBytes limits the total length of the names and paths of these, plus 100 bytes
+	// for each. One file is always handed over. 0 means no limit.
 	MaxBytes int
 }
 
-// A ReadyFile is a file that is to be handed over.
+// A ReadyFile is a file that is to be handed over to an execution.
 type ReadyFile struct {
 	File     courier.ListedFile
 	Event    courier.MonitorEvent
 	Appeared int       // which appearance of the file it is
-	Look     time.Time // when the look began
+	Look     time.Time // when the poll began
 	row      int       // in FilePlan.Changed
 }
 
-// A FilePlan is what follows from a look at a directory.
+// A FilePlan is the decision on the files of a directory after a poll.
 type FilePlan struct {
-	Changed []SeenFile  // what is to be kept of files, where that is new
-	Removed []string    // files that are to be forgotten
+	Changed []SeenFile  // rows of files that are new or have changed
+	Removed []string    // files whose rows are to be removed
 	Ready   []ReadyFile // in the order of their names
-	Files   int         // that are selected
-	Waiting int         // of them, those that are not ready
-	// Wait is the time until a file may be ready that is not, 0 if there is none;
-	// More says that more are ready than are handed over at once.
+	Files   int         // the number of files that the rule selects
+	Waiting int         // the number of those that are not ready
+	// Wait is the time until another file may be ready, 0 if there is none. More
+	// reports whether more files are ready than are handed over at once.
 	Wait time.Duration
 	More bool
 
 	candidates []candidate
 }
 
-// Hand notes that file i of Ready is handed over to an execution.
+// Hand records in Changed that file i of Ready is handed over to an execution.
 func (p *FilePlan) Hand(i int, x courier.ExecutionID, at time.Time) {
 	r := &p.Changed[p.Ready[i].row]
 	r.note()
 	r.HandedAt, r.Execution = at, x
 }
 
-// note makes the present size and time those to which later ones are compared.
+// note records the current size and time, with which later ones are compared.
 func (f *SeenFile) note() {
 	f.Handed, f.HandedSize, f.HandedModified = f.Appeared, f.Size, f.Modified
 }
 
-// PlanFiles decides what follows from a listing that began and ended at those
-// instants, given what was seen before. A file counts as unchanged only for the
-// time between the end of a listing and the beginning of another.
+// PlanFiles decides on the files of a listing that began and ended at those instants,
+// given the files that were seen before. A file counts as unchanged only for the time
+// between the end of a listing and the beginning of another.
 func PlanFiles(seen map[string]SeenFile, list []courier.ListedFile, r FileRule, began, ended time.Time) FilePlan {
 	var p FilePlan
 	there := make(map[string]bool, len(list))
@@ -92,7 +93,7 @@ func PlanFiles(seen map[string]SeenFile, list []courier.ListedFile, r FileRule, 
 	return p
 }
 
-// look decides on one file.
+// look adds the decision on one file.
 func (p *FilePlan) look(seen map[string]SeenFile, f *courier.ListedFile, r *FileRule, done bool, began, ended time.Time) {
 	p.Files++
 	s, known := seen[f.Name]
@@ -140,8 +141,8 @@ type candidate struct {
 	changed bool
 }
 
-// choose takes as many of the candidates as are handed over at once: those that
-// only exist come last, and of them first what has waited longest.
+// choose selects the candidates that are handed over at once. Files that only exist
+// come last, and among those the ones first that have waited longest.
 func (p *FilePlan) choose(most, bytes int) {
 	list := p.candidates
 	p.candidates = nil
@@ -172,8 +173,8 @@ func (p *FilePlan) choose(most, bytes int) {
 	}
 }
 
-// fitting is how many of the candidates, from the first on, have no more than so many
-// bytes; see [FileRule].
+// fitting returns the number of candidates, from the first on, that keep
+// [FileRule].MaxBytes.
 func fitting(list []candidate, bytes int) int {
 	const overhead = 100
 	sum := 0
@@ -186,8 +187,8 @@ func fitting(list []candidate, bytes int) int {
 	return len(list)
 }
 
-// event returns what a file that is ready is handed over for; empty if it is
-// not. Note says that it is taken note of, so that later changes are seen.
+// event returns the event for which a ready file is handed over; empty if there is
+// none. Note reports whether the file is recorded, so that later changes are seen.
 func (f *SeenFile) event(wanted []courier.MonitorEvent) (event courier.MonitorEvent, note bool) {
 	wants := func(e courier.MonitorEvent) bool { return slices.Contains(wanted, e) }
 	fresh := f.Handed < f.Appeared
