@@ -236,7 +236,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 			note: &note{reason: courier.ReasonWorkerLost, err: fmt.Sprintf("the lease of worker %q expired", x.Worker)},
 		})
 		x.since = c.now
-		x.marks.Reclaims++
+		x.counters.Reclaims++
 	} else {
 		s.dequeue(x)
 		s.running.add(x, 1)
@@ -258,7 +258,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 		claimed.Remaining = x.Timeout - c.now.Sub(x.clock)
 	}
 	claimed.Execution = s.view(x)
-	claimed.Token, claimed.Seq, claimed.Counters = x.token, x.seq(), x.marks
+	claimed.Token, claimed.Seq, claimed.Counters = x.token, x.seq(), x.counters
 	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
 	claimed.Latest = x.latestSteps()
 	if x.Current != nil {

@@ -46,7 +46,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 		x.Attempt++
 		clear(x.latest)
 	}
-	x.Position, x.marks = t.Position, t.Counters
+	x.Position, x.counters = t.Position, t.Counters
 	if t.Workspace != "" {
 		x.Workspace = t.Workspace
 	}
@@ -201,14 +201,14 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
 		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
-		x.marks = store.Counters{
-			Attempts: x.marks.Attempts, Interrupted: x.marks.Interrupted, Base: x.marks.Base, Resumed: x.State,
+		x.counters = store.Counters{
+			Attempts: x.counters.Attempts, Interrupted: x.counters.Interrupted, Base: x.counters.Base, Resumed: x.State,
 		}
 	}
 	if r.Kind == courier.RequestRestart {
 		x.Attempt++
 		clear(x.latest)
-		x.Position, x.marks, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
+		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
 	}
 	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Reason}})
 	s.notify(x, n, false)

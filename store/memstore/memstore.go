@@ -83,7 +83,7 @@ type execution struct {
 
 	token       store.Token // of the present or last lease
 	first, last int64       // audit entries under that lease; see [store.LeaseState]
-	marks       store.Counters
+	counters    store.Counters
 	requestBy   string
 	since       time.Time // when the state was entered
 	clock       time.Time // when the timeout began; zero before the first claim
@@ -101,7 +101,7 @@ func (s *Store) view(x *execution) courier.Execution {
 	if x.State == courier.Queued && len(x.waitsFor) > 0 {
 		e.Waits = s.waits(x)
 	}
-	e.StepAttempts, e.EarlierStarts = x.marks.Attempts, x.marks.Base
+	e.StepAttempts, e.EarlierStarts = x.counters.Attempts, x.counters.Base
 	if x.Current != nil {
 		current := *x.Current
 		e.Current = &current

@@ -44,7 +44,7 @@ func same(a, b *execution) bool {
 	if (a.Current == nil) != (b.Current == nil) || a.Current != nil && !sameCurrent(a.Current, b.Current) {
 		return false
 	}
-	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && a.marks == b.marks &&
+	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && a.counters == b.counters &&
 		a.token == b.token && a.first == b.first && a.last == b.last && a.requestBy == b.requestBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
 		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
@@ -149,8 +149,8 @@ func lostWorkers(x *execution) error {
 			n = 0
 		}
 	}
-	if x.marks.Reclaims != n {
-		return fmt.Errorf("%d workers were lost since a step last ended, the mark says %d", n, x.marks.Reclaims)
+	if x.counters.Reclaims != n {
+		return fmt.Errorf("%d workers were lost since a step last ended, the counter says %d", n, x.counters.Reclaims)
 	}
 	return nil
 }

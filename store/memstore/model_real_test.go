@@ -261,8 +261,8 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 		switch {
 		case c.Token == "" || c.Token == before[i] || c.Token != x.token:
 			return fmt.Errorf("the token of execution %d is %q, that before %q, the store's %q", i+1, c.Token, before[i], x.token)
-		case c.Seq != x.seq() || c.Counters != m.marks() || c.Execution.Request != modelAsks[m.request]:
-			return fmt.Errorf("claimed was execution %d with number %d, marks %+v, request %q", i+1, c.Seq, c.Counters, c.Execution.Request)
+		case c.Seq != x.seq() || c.Counters != m.counters() || c.Execution.Request != modelAsks[m.request]:
+			return fmt.Errorf("claimed was execution %d with number %d, counters %+v, request %q", i+1, c.Seq, c.Counters, c.Execution.Request)
 		case (c.Lost != nil) != (m.current != 0) || c.First == n.model.x[i].started:
 			return fmt.Errorf("claimed was execution %d, for the first time: %v, with a lost step: %v", i+1, c.First, c.Lost != nil)
 		case !slices.EqualFunc(c.Latest, x.latestSteps(), func(a, b courier.StepExecution) bool { return a.Seq == b.Seq && a.Step == b.Step }):
@@ -316,7 +316,7 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 	after := before.after(o.outcome, o.action, &r.log)
 	t = &store.Transition{
 		Execution: x.ID, Lease: h.token, Seq: h.seq + 1, To: courier.Running,
-		Position: modelPositions[after.pos], Counters: after.marks(),
+		Position: modelPositions[after.pos], Counters: after.counters(),
 	}
 	failure := &courier.Failure{Step: -1, Reason: courier.ReasonError, Message: "failure"}
 	if state, reason := modelEnds[o.outcome].state, modelEnds[o.outcome].reason; state != "" {
@@ -429,9 +429,9 @@ func modelOf(x *execution, now time.Time) modelExecution {
 		pos:     positionOf(x.Position.Step, x.Position.Iteration()),
 		request: uint8(slices.Index(modelAsks[:], x.Request)),
 
-		attempts: uint8(x.marks.Attempts), failures: uint8(x.marks.Failures), jobFailures: uint8(x.marks.JobFailures),
-		reclaims: uint8(x.marks.Reclaims), interrupted: x.marks.Interrupted,
-		resumed: modelState(slices.Index(modelStates[:], x.marks.Resumed)),
+		attempts: uint8(x.counters.Attempts), failures: uint8(x.counters.Failures), jobFailures: uint8(x.counters.JobFailures),
+		reclaims: uint8(x.counters.Reclaims), interrupted: x.counters.Interrupted,
+		resumed: modelState(slices.Index(modelStates[:], x.counters.Resumed)),
 
 		expired: x.expired(now), waiting: x.State == courier.Queued && x.DueAt.After(now), failure: x.Failure != nil,
 		wasResumed: x.Resumed, started: !x.StartedAt.IsZero(),

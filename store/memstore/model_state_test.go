@@ -90,7 +90,7 @@ type modelExecution struct {
 	attempt        uint8 // of the execution
 	request        uint8 // pending; an index in modelAsks
 
-	attempts, failures, jobFailures, reclaims uint8 // marks
+	attempts, failures, jobFailures, reclaims uint8 // counters
 	interrupted                               bool
 	resumed                                   modelState
 
@@ -105,7 +105,7 @@ type modelExecution struct {
 
 // String shows all of it.
 func (x modelExecution) String() string {
-	s := fmt.Sprintf("%s at position %d, attempt %d, marks %+v", modelStates[min(x.state, isCancelled)], x.pos, x.attempt, x.marks())
+	s := fmt.Sprintf("%s at position %d, attempt %d, counters %+v", modelStates[min(x.state, isCancelled)], x.pos, x.attempt, x.counters())
 	if x.current != 0 {
 		s += fmt.Sprintf(", at work at position %d, attempt %d", x.current-1, x.currentAttempt)
 	}
@@ -126,7 +126,7 @@ func (x modelExecution) String() string {
 	return s
 }
 
-func (x *modelExecution) marks() store.Counters {
+func (x *modelExecution) counters() store.Counters {
 	return store.Counters{
 		Attempts: int(x.attempts), Interrupted: x.interrupted, Failures: int(x.failures),
 		JobFailures: int(x.jobFailures), Reclaims: int(x.reclaims), Resumed: modelStates[x.resumed],

@@ -184,9 +184,9 @@ func (w *writers) take() []*applyCall {
 	return alone
 }
 
-// write writes batches while there are any. It keeps its connection meanwhile,
-// on which the statements are prepared and whose process has all at hand, unless
-// too few are left for others.
+// write writes batches while there are any. It keeps its connection meanwhile, because
+// the statements are prepared there and the server's process has its caches filled,
+// unless that would leave too few connections for other calls.
 func (s *Store) write() {
 	keep := int(s.pool.Stat().MaxConns()) > s.opt.Writers+1
 	var conn *pgxpool.Conn

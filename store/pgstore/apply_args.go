@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A textColumn is an array of n texts that is a parameter. Where all of them are empty,
-// so is the array: then it costs little to send, and nothing to look into.
+// A textColumn is a parameter that is an array of n texts. If all of them are empty, the
+// array is empty too, which costs little to send and to read.
 type textColumn struct {
 	n    int
 	list []string
@@ -64,8 +64,8 @@ func (u uuids) Index(i int) any { return &u[i] }
 
 func (u uuids) IndexType() any { return (*uuidElement)(nil) }
 
-// Value is the parameter as text, for those of pgx's modes that do not ask the
-// server for its type.
+// Value returns the parameter as text, for the query modes of pgx that do not get its
+// type from the server.
 func (u uuids) Value() (driver.Value, error) {
 	b := []byte{'{'}
 	for i := range u {
@@ -166,8 +166,8 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	}
 }
 
-// progresses reports whether sql/checkpoint/write_fast.sql may write the transition; of what
-// the row must be like, the statement knows itself.
+// progresses reports whether the transition may be written by
+// sql/checkpoint/write_fast.sql. The statement itself checks the row.
 func (a *applyCall) progresses() bool {
 	t := a.t
 	if len(t.Ended) > 1 {
@@ -189,14 +189,14 @@ func progressArgs(batch []*applyCall) []any {
 		m, ended                       = newTransitionColumns(batch), newEndedColumns(n)
 		completed                      = make([]bool, n)
 		texts                          = dictionary{list: []string{}, codes: make(map[string]int32)}
-		marks, workspace               = []int32{}, []int32{}
+		counters, workspace            = []int32{}, []int32{}
 		startID, startType, startTotal = []int32{}, []int32{}, []int32{}
 		endID, endType, endTotal       = []int32{}, []int32{}, []int32{}
 	)
 	for i, a := range batch {
 		t := a.t
 		completed[i] = t.To == courier.Completed
-		set(&marks, n, i, texts.code(writeMarks(t.Counters)))
+		set(&counters, n, i, texts.code(encodeCounters(t.Counters)))
 		set(&workspace, n, i, texts.code(t.Workspace))
 		if s := t.Start; s != nil {
 			set(&startID, n, i, texts.code(s.ID))
@@ -212,7 +212,7 @@ func progressArgs(batch []*applyCall) []any {
 		}
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, marks, m.reclaims, workspace, m.disk,
+		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, counters, m.reclaims, workspace, m.disk,
 		m.startStep, m.number, startID, startType, m.iteration.arg(), startTotal,
 		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endType, endID, endTotal,
 	}
@@ -226,13 +226,13 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		sum += len(a.t.Ended)
 	}
 	var (
-		m                                  = newTransitionColumns(batch)
-		state, delay                       = make([]string, n), make([]int64, n)
-		pause, cancel, interrupt, retry    = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
-		none                               = textColumn{n: n}
-		marks, resumed, request, workspace = none, none, none, none
-		failure, reason, message           = none, none, none
-		startID, startType, startTotal     = none, none, none
+		m                                     = newTransitionColumns(batch)
+		state, delay                          = make([]string, n), make([]int64, n)
+		pause, cancel, interrupt, retry       = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
+		none                                  = textColumn{n: n}
+		counters, resumed, request, workspace = none, none, none, none
+		failure, reason, message              = none, none, none
+		startID, startType, startTotal        = none, none, none
 
 		ended                                                            = newEndedColumns(sum)
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
@@ -245,7 +245,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		t := a.t
 		state[i], delay[i], interrupt[i], retry[i] = string(t.To), micros(t.Delay), t.Interrupt, t.RetryJob
 		pause[i], cancel[i] = t.Answers(courier.RequestPause), t.Answers(courier.RequestCancel)
-		marks.set(i, writeMarks(t.Counters))
+		counters.set(i, encodeCounters(t.Counters))
 		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
@@ -277,7 +277,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		}
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, state, delay, m.step, m.loops.arg(), marks.arg(), m.reclaims, resumed.arg(), request.arg(),
+		m.id, m.token, m.seq, m.last, state, delay, m.step, m.loops.arg(), counters.arg(), m.reclaims, resumed.arg(), request.arg(),
 		pause, cancel, interrupt, failure.arg(), reason.arg(), message.arg(), retry, workspace.arg(), m.disk,
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),

@@ -15,8 +15,8 @@ import (
 )
 
 // writeBatch writes transitions of different executions, in the order of their ids,
-// and returns the results to the callers. Most go by the statement that costs less;
-// what that leaves goes with the others.
+// and returns the results to the callers. Most are written by the cheaper statement;
+// those that it does not write are sent with the others.
 func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) {
 	var plain, others []*applyCall
 	for _, a := range batch {
@@ -64,7 +64,7 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 		case again(err) && n < maxAgain:
 			continue
 		case refused(err) && len(batch) > 1:
-			// One of them has what the server can't keep; the others must not suffer.
+			// The server refuses one of them. The others are written one by one.
 			for i := range batch {
 				s.writeAll(ctx, db, batch[i:i+1])
 			}

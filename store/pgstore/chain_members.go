@@ -307,7 +307,7 @@ func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.Membe
 	var b pgx.Batch
 	for _, ask := range asks {
 		x := a.latest[ask.Member]
-		args, err := askArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By, Reason: a.r.Reason}, a.now)
+		args, err := requestArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By, Reason: a.r.Reason}, a.now)
 		if err != nil {
 			return nil, err
 		}

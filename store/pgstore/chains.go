@@ -61,7 +61,7 @@ func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, 
 }
 
 // memberLetters are the letters of member_states. A capital letter says that a pause
-// of the chain has asked the member.
+// of the chain was the last request to the member.
 var memberLetters = map[courier.MemberState]byte{
 	courier.MemberPending: 'p', courier.MemberSkipped: 's', courier.MemberState(courier.Running): 'r', courier.MemberState(courier.Paused): 'u',
 	courier.MemberState(courier.Completed): 'c', courier.MemberState(courier.Failed): 'f', courier.MemberState(courier.Cancelled): 'x',

@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 		err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
 		if err == nil && !c.scansRunning && len(c.rows) < r.Max && !c.limited {
 			// The queues are empty, so the next execution may come from a lease that ends.
-			// If this claim has something, the next one looks at the leases.
+			// If this claim finds executions, the next one scans the leases.
 			if c.next = lookLater; len(c.rows) == 0 {
 				c.scansRunning = true
 				err = repeat(ctx, func() error { return s.claimUnlimited(ctx, c) })
@@ -319,7 +319,7 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	if to.Execution, err = r.execution(to.Definition.Name); err != nil {
 		return err
 	}
-	to.Counters, err = r.readMarks()
+	to.Counters, err = r.readCounters()
 	to.Token, to.Seq, to.First, to.Reclaimed = store.Token(c.token), r.seq, r.first, r.reclaim
 	if current := to.Execution.Current; current != nil {
 		was := *current

@@ -24,7 +24,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Definition{}, err
 	}
-	// Every process saves its jobs when it starts, and most find them there.
+	// Every process saves its jobs when it starts, and most of them exist already.
 	if latest, err := s.Load(ctx, d.Kind, d.Name, 0); err == nil && bytes.Equal(latest.Body, d.Body) {
 		return latest, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// How executions wait for others.
+// How executions wait for other jobs.
 //
 // The column waits_for of a queued execution has its unmet dependencies; claims and
 // their index pass over such an execution. Two events can release it: it is enqueued,
@@ -20,7 +20,7 @@ import (
 // one statement, and so one snapshot, compares all waiting executions with the latest
 // ones that they wait for. Of two commits at the same time the later comparison sees
 // both. No lock is needed, and nothing is lost if a process ends before it compares:
-// claims release waiting executions too, when they look at what is running.
+// claims release waiting executions too, when they scan the running ones.
 
 // waitingQueue, in a list of changed queues, stands for the waiting executions, which
 // may have to be released. No queue has that name.

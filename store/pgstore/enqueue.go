@@ -141,9 +141,8 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 	return nil
 }
 
-// conflict says why an execution could not be created, given the one that
-// exists under its id or key, which is nil if there is none; nil if it is that
-// one.
+// conflict returns why an execution could not be created, given the one that exists
+// under its id or key, or nil if that does not exist. It returns nil if both are the same.
 func conflict(n *store.NewExecution, x *courier.Execution) error {
 	switch {
 	case x == nil:
@@ -154,8 +153,8 @@ func conflict(n *store.NewExecution, x *courier.Execution) error {
 	return nil
 }
 
-// create creates what does not exist. It returns the results of what it has
-// created, and the indexes of the notCreated.
+// create creates the executions that do not exist. It returns their results, and the
+// indexes of those that it did not create.
 func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) (results []store.Enqueued, notCreated []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))

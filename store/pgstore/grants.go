@@ -12,7 +12,7 @@ type Roles struct {
 	// Owner runs [Migrate]. It owns the schema and its tables, and needs no other
 	// rights.
 	Owner string
-	// Engine runs engines, and clients that enqueue and ask.
+	// Engine runs engines, and clients that enqueue executions and read them.
 	Engine string
 	// Retention removes executions with [Store.Retain]. A role that runs engines
 	// with Options.Retention is named here too.
@@ -61,8 +61,8 @@ func Grants(schema string, r Roles) string {
 	return b.String()
 }
 
-// retentionRights are what a role needs that removes executions, besides usage on
-// the schema. To lock a row takes the right to update some column of it.
+// retentionRights are the rights of a role that removes executions, besides usage on
+// the schema. Locking a row needs the right to update a column of it.
 var retentionRights = []struct{ table, needs string }{
 	{"schema_migrations", "select"},
 	{"job_definitions", "select"},

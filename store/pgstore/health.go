@@ -38,8 +38,7 @@ type Health struct {
 	Notified bool    `json:"notified"`
 	Pool     PoolUse `json:"pool"`
 
-	// Tables are the store's tables by their names, as the statistics of the
-	// server know them.
+	// Tables are the store's tables by their names, from the server's statistics.
 	Tables []TableHealth `json:"tables"`
 	// XminHolder makes the server keep the oldest dead rows; nil if only Health itself
 	// does. It may have begun a moment ago; see its Age.
@@ -51,7 +50,7 @@ type HeldLease struct {
 	Execution courier.ExecutionID `json:"execution_id"`
 	Worker    string              `json:"worker"`
 	// Remaining is the time until the lease ends. It is negative if the lease has
-	// ended, and grows so until its holder renews it or somebody takes it over.
+	// ended and was neither renewed nor taken over.
 	Remaining time.Duration `json:"-"`
 }
 
@@ -74,7 +73,7 @@ type PoolUse struct {
 	WaitTime time.Duration `json:"-"`
 }
 
-// A TableHealth is what the server estimates of a table.
+// A TableHealth has the server's estimates for a table.
 type TableHealth struct {
 	Name string `json:"name,omitempty"`
 	Live int64  `json:"live"` // rows
@@ -97,9 +96,9 @@ type XminHolder struct {
 	PID  int    `json:"pid,omitempty"`  // of the session, or of the one that uses the slot; 0 for none
 	Name string `json:"name,omitempty"` // of the slot or the prepared transaction
 
-	// What follows is known of sessions. Hidden says that the store's role may not
-	// see State, Query and Age of sessions of other roles; pg_read_all_stats is
-	// the right to.
+	// The following fields are those of a session. Hidden says that the store's role may
+	// not read State, Query and Age of the sessions of other roles; it needs
+	// pg_read_all_stats for that.
 	Application string `json:"application,omitempty"` // its application_name
 	Role        string `json:"role,omitempty"`
 	State       string `json:"state,omitempty"` // as in pg_stat_activity, such as "idle in transaction"

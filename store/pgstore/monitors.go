@@ -91,7 +91,7 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 	return got, nil
 }
 
-// lockMonitor locks a monitor, if it is there.
+// lockMonitor locks a monitor, if it exists.
 func (s *Store) lockMonitor(ctx context.Context, tx pgx.Tx, name string) (revision int64, there bool, err error) {
 	err = tx.QueryRow(ctx, s.sql("monitor/lock"), name).Scan(&revision)
 	if errors.Is(err, pgx.ErrNoRows) {

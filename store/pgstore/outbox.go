@@ -13,8 +13,8 @@ import (
 
 var _ store.Outbox = (*Store)(nil)
 
-// retryIfSubscribed calls claim, and calls it again if it claimed nothing because
-// somebody has subscribed meanwhile. It sets c.took to the time of the longest call.
+// retryIfSubscribed calls claim, and calls it again if it claimed nothing because a
+// subscription was saved meanwhile. It sets c.took to the time of the longest call.
 func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c

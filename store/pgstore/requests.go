@@ -17,10 +17,10 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.Execution{}, err
 	}
-	var got asked
+	var got requested
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
-			got, err = s.ask(ctx, tx, r, nil)
+			got, err = s.request(ctx, tx, r, nil)
 			return err
 		})
 	})
@@ -41,44 +41,44 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 	return got.x, nil
 }
 
-// asked is the result of a request.
-type asked struct {
+// requested is the result of a request.
+type requested struct {
 	x        courier.Execution
 	queued   bool     // it has entered the queue
 	left     bool     // it has left running
 	released []string // the queues of members of its chain that were released
 }
 
-// ask carries out a request within a transaction, except for executions in a state
+// request carries out a request within a transaction, except for executions in a state
 // for which unless, if not nil, is true.
-func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (asked, error) {
-	before, expired, c, err := s.lockToAsk(ctx, tx, r.Execution)
+func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (requested, error) {
+	before, expired, c, err := s.lockForRequest(ctx, tx, r.Execution)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return asked{}, contractError{unknown(r.Execution)}
+		return requested{}, contractError{unknown(r.Execution)}
 	}
 	if err != nil {
-		return asked{}, err
+		return requested{}, err
 	}
 	x, err := s.one(ctx, tx, before)
 	if err != nil {
-		return asked{}, err
+		return requested{}, err
 	}
 	if unless != nil && unless(x.State) {
-		return asked{x: x}, nil
+		return requested{x: x}, nil
 	}
 	d, err := store.Decide(&x, expired, r.Kind)
 	if err != nil {
-		return asked{}, contractError{err}
+		return requested{}, contractError{err}
 	}
-	args, err := askArgs(before, &x, d, r, "")
+	args, err := requestArgs(before, &x, d, r, "")
 	if err != nil {
-		return asked{}, err
+		return requested{}, err
 	}
 	var after row
 	if err := tx.QueryRow(ctx, s.sql("request/carry_out"), args...).Scan(after.fields()...); err != nil {
-		return asked{}, err
+		return requested{}, err
 	}
-	got := asked{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
+	got := requested{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
 	if got.x, err = s.one(ctx, tx, &after); err != nil {
 		return got, err
 	}
@@ -91,10 +91,10 @@ func (s *Store) ask(ctx context.Context, tx pgx.Tx, r store.Request, unless func
 	return got, err
 }
 
-// lockToAsk locks an execution, and before it the chain execution that it is a member
+// lockForRequest locks an execution, and before it the chain execution that it is a member
 // of, if any. It returns the execution, whether its lease has ended, and the chain
 // execution.
-func (s *Store) lockToAsk(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
+func (s *Store) lockForRequest(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
 	var b pgx.Batch
 	b.Queue(s.sql("chain/lock_by_member"), uuid(string(id)))
 	b.Queue(s.sql("request/lock"), uuid(string(id)))
@@ -121,23 +121,23 @@ func (s *Store) one(ctx context.Context, db querier, r *row) (courier.Execution,
 	return list[0], nil
 }
 
-// askArgs are the parameters of sql/request/carry_out.sql. Now is empty if the statement
+// requestArgs are the parameters of sql/request/carry_out.sql. Now is empty if the statement
 // has to read the clock.
-func askArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
+func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Request, now string) ([]any, error) {
 	restart := r.Kind == courier.RequestRestart && d.To != ""
 	resume := restart || r.Kind == courier.RequestResume && d.To != ""
-	marks, stopped := "", ""
+	counters, stopped := "", ""
 	if resume && !restart {
-		m, err := before.readMarks()
+		m, err := before.readCounters()
 		if err != nil {
 			return nil, err
 		}
-		marks = writeMarks(store.Counters{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
+		counters = encodeCounters(store.Counters{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{
 			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
 		})
 	}
-	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, marks, stopped, now, restart, string(r.Class()), r.Reason}, nil
+	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Reason}, nil
 }

@@ -14,11 +14,11 @@ import (
 
 // A Retention says which executions are removed, with their records and their
 // audit. The zero value removes nothing. Only completed and cancelled executions
-// are ever removed, and failed ones if Failed is set; what is queued, running,
-// paused or held stays.
+// are ever removed, and failed ones if Failed is set; queued, running, paused and held
+// ones stay.
 //
-// What is removed is as if it had never been: its idempotency key can be used
-// again. Definitions and settings stay.
+// The idempotency key of a removed execution can be used again. Definitions and
+// settings stay.
 //
 // Members of a chain execution that has not ended are kept whatever their age,
 // as are those of a failed one unless Failed is set. When it has ended, and the
@@ -27,16 +27,15 @@ import (
 type Retention struct {
 	// MaxAge is for how long an execution is kept after it ended. 0 means no limit.
 	MaxAge time.Duration
-	// MaxCount is how many executions of each job that could be removed are kept,
-	// the newest. 0 means no limit. If both limits are set, what exceeds either
-	// is removed.
+	// MaxCount is the number of removable executions that are kept of each job, the
+	// newest ones. 0 means no limit. If both limits are set, an execution is removed
+	// that exceeds either.
 	MaxCount int
 	// Failed removes failed executions too, which an operator could still resume
 	// or cancel.
 	Failed bool
-	// Jobs has jobs, by their names, with a rule of their own: it replaces the
-	// one for all others, and removes nothing if it is zero. Its own Jobs must be
-	// empty.
+	// Jobs has the rules of single jobs, by name. Such a rule replaces the general one,
+	// and removes nothing if it is zero. Its own Jobs must be empty.
 	Jobs map[string]Retention
 }
 
@@ -78,18 +77,18 @@ const (
 )
 
 // Retain removes the executions that a retention does not keep, the oldest of
-// each job first, and returns how many it removed. Many small transactions do
-// it, so an error or the end of ctx leaves removed what was, and the next call
-// goes on from there. Claims and progress do not wait for it, and it waits for
-// nobody: what somebody is just changing is left to the next call.
+// each job first, and returns how many it removed. It uses many small transactions:
+// after an error or the end of ctx the next call continues where this one stopped.
+// Claims and checkpoints do not wait for it. It skips executions that another
+// transaction has locked; the next call removes them.
 //
 // It needs the right to delete, see "rights" in docs/postgres.md.
 func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 	return s.retain(ctx, r, false)
 }
 
-// retainPeriodically removes executions again and again, until the store is closed.
-// One process at a time does so.
+// retainPeriodically removes executions periodically until the store is closed. One
+// process at a time does so.
 func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
 	for wait := rand.N(min(every, time.Minute)); s.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {

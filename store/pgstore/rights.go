@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// rights are what a role that runs engines needs on the tables, besides usage on
-// the schema.
+// rights are the rights on the tables of a role that runs engines, besides usage on the
+// schema.
 var rights = []struct{ table, needs string }{
 	{"schema_migrations", "select"},
 	{"job_definitions", "select, insert and update"},
@@ -30,8 +30,8 @@ var rights = []struct{ table, needs string }{
 	{"workers", "select, insert, update and delete"},
 }
 
-// lackedRight says which right a role needs that was refused something. The
-// server's message, whatever its language, names the table.
+// lackedRight returns the hint for an error about a missing right. The server's message
+// names the table in every language.
 func lackedRight(err error) string {
 	refusal, _ := errors.AsType[*pgconn.PgError](err)
 	for _, r := range rights {

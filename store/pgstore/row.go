@@ -21,7 +21,7 @@ type row struct {
 	state, queue                                  string
 	priority                                      int16
 	attempt, step                                 int32
-	loops, marks                                  *string
+	loops, counters                               *string
 	reclaims                                      int32
 	resumedFrom                                   *string
 	currentStep, currentAttempt                   *int32
@@ -47,7 +47,7 @@ type row struct {
 // fields are where a row is scanned to, in the order of the columns.
 func (r *row) fields() []any {
 	return []any{
-		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.marks,
+		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.counters,
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
@@ -69,11 +69,11 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if len(r.limitKeys) > 0 {
 		x.LimitKeys = r.limitKeys
 	}
-	marks, err := r.readMarks()
+	counters, err := r.readCounters()
 	if err != nil {
 		return x, err
 	}
-	x.StepAttempts, x.EarlierStarts = marks.Attempts, marks.Base
+	x.StepAttempts, x.EarlierStarts = counters.Attempts, counters.Base
 	if err := decode(r.loops, &x.Position.Loops); err != nil {
 		return x, err
 	}
@@ -105,16 +105,16 @@ func (r *row) current() (*courier.StepExecution, error) {
 	return s, decode(r.currentTotal, &s.Total)
 }
 
-func (r *row) readMarks() (store.Counters, error) {
+func (r *row) readCounters() (store.Counters, error) {
 	var m store.Counters
-	err := decode(r.marks, &m)
+	err := decode(r.counters, &m)
 	m.Reclaims, m.Resumed = int(r.reclaims), courier.State(text(r.resumedFrom))
 	return m, err
 }
 
-// writeMarks returns the marks as they are kept, without those that have columns of
+// encodeCounters returns the counters as they are kept, without those that have columns of
 // their own.
-func writeMarks(m store.Counters) string {
+func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
 	switch m {
 	case store.Counters{}:

@@ -137,7 +137,7 @@ type lockedSchedule struct {
 	revision int64
 }
 
-// lockSchedules locks those schedules that are there.
+// lockSchedules locks the schedules that exist.
 func (s *Store) lockSchedules(ctx context.Context, tx pgx.Tx, names []string) (map[string]lockedSchedule, error) {
 	rows, err := tx.Query(ctx, s.sql("schedule/lock"), names)
 	if err != nil {

@@ -26,7 +26,7 @@ type dueRow struct {
 // maxDue is how many schedules are leased at once.
 const maxDue = 1000
 
-// DueSchedules leases schedules that are due to be looked at.
+// DueSchedules leases due schedules.
 func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration) (store.DueSchedules, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.DueSchedules{}, err
@@ -38,7 +38,7 @@ func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
 	}, s.sql("schedule/lease_due"), int64(min(limit, maxDue)), micros(lease))
 	if err != nil {
-		return store.DueSchedules{}, failed("look for due schedules", err)
+		return store.DueSchedules{}, failed("lease due schedules", err)
 	}
 	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
 	definitions, err := s.latestOf(ctx, rows)
@@ -63,8 +63,8 @@ func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration
 	return d, nil
 }
 
-// latestOf returns the definitions that due schedules start, those that are not
-// remembered in one query.
+// latestOf returns the definitions that due schedules start. It loads those that the
+// store does not remember in one query.
 func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]store.Definition, error) {
 	found := make(map[versionOf]store.Definition)
 	asked := make(map[versionOf]bool)
@@ -94,7 +94,7 @@ func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]stor
 		return none, err
 	}, s.sql("definition/load_many"), ids, versions)
 	if err != nil {
-		return nil, failed("load what schedules start", err)
+		return nil, failed("load the definitions of schedules", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +146,9 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 	}
 }
 
-// errRefused says that some firings can't be carried out, so that none was.
-var errRefused = errors.New("some can't be carried out")
+// errRefused is the error of a transaction that was rolled back because some of its
+// firings can't be carried out.
+var errRefused = errors.New("some firings can't be carried out")
 
 // firings are the firings of one call.
 type firings struct {
@@ -201,7 +202,7 @@ func (f *firings) enqueue(ctx context.Context, tx pgx.Tx, valid []int) error {
 	for _, i := range valid {
 		f.results[i].Done = true
 		for _, n := range f.list[i].Executions {
-			n.Latest = false // the engine has just looked
+			n.Latest = false // the definition came with the due schedule
 			all, of = append(all, n), append(of, i)
 		}
 	}
@@ -263,9 +264,9 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 	}
 	slices.SortFunc(requests, func(a, b store.Request) int { return cmp.Compare(a.Execution, b.Execution) })
 	for _, r := range requests {
-		asked, err := f.s.ask(ctx, tx, r, courier.State.Ended)
+		asked, err := f.s.request(ctx, tx, r, courier.State.Ended)
 		if _, ok := errors.AsType[contractError](err); ok {
-			continue // it is gone, or over
+			continue // it does not exist, or has ended
 		}
 		if err != nil {
 			return fmt.Errorf("cancel execution %s: %w", r.Execution, err)

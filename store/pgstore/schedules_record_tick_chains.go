@@ -103,8 +103,8 @@ func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []store.NewCh
 	return started, err
 }
 
-// cancelChains asks for the chain executions that have to make room to be
-// cancelled, in the order of their ids.
+// cancelChains requests the cancel of the chain executions that have to make room, in
+// the order of their ids.
 func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
 	var requests []store.ChainRequest
 	for _, i := range valid {

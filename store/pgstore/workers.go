@@ -28,8 +28,8 @@ func (r *workerRegistry) due(worker string) bool {
 	return !ok || time.Since(at) >= store.PresenceInterval
 }
 
-// workerRegistered remembers that a claim has registered its worker, if it has, and
-// what it found besides. It returns err.
+// workerRegistered records that a claim has registered its worker, if it has, and
+// whether it left executions. It returns err.
 func (s *Store) workerRegistered(c *claim, err error) error {
 	if err != nil || !c.register {
 		return err

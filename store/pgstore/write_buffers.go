@@ -8,16 +8,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A statement that writes a few hundred transitions has 100 kB of parameters.
-// pgx gathers them in a buffer that begins with 256 bytes and then writes them
-// to one that begins with 1 kB, for each statement anew: growing these, by a
-// quarter at a time, was a third of what a busy process allocated. So the
-// first parameter makes room for all, and so does a message of no bytes before
-// that of the parameters.
+// A statement that writes a few hundred transitions has 100 kB of parameters. For each
+// statement pgx encodes them into a buffer of 256 bytes and copies that to one of 1 kB,
+// and both grow by a quarter at a time. That was a third of all bytes that a busy
+// process allocated. So the encoding of the first parameter grows the first buffer to
+// the size of all, and an empty message before the parameters grows the second.
 
-// reserveBuffers has a connection make room for the parameters of the next statement,
-// and returns them. The first are uuids. A connection that is closed is left to
-// pgx, which may still be at work on it.
+// reserveBuffers grows the buffers of a connection for the parameters of the next
+// statement, of which the first are uuids, and returns the parameters to be sent. It
+// does nothing for a closed connection, which pgx may still be using.
 func reserveBuffers(conn *pgxpool.Conn, args []any) []any {
 	pg := conn.Conn().PgConn()
 	if pg.IsClosed() {
@@ -68,7 +67,7 @@ type headroom int
 // Frontend says that it would be a client's message.
 func (headroom) Frontend() {}
 
-// Decode fails: nobody sends it.
+// Decode fails: no server sends such a message.
 func (headroom) Decode([]byte) error { return errors.New("this is no message") }
 
 // Encode makes room.

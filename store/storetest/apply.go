@@ -295,7 +295,7 @@ var applyCases = []testCase{
 		k.same("workspace", x.Workspace, "here")
 		k.same("disk", x.DiskBytes, int64(1<<33))
 	}},
-	{"marks", func(k *kit) {
+	{"counters", func(k *kit) {
 		h := k.start()
 		t := h.begin(0)
 		t.Counters = store.Counters{Attempts: 1, Interrupted: true, Base: 7, Failures: 2, JobFailures: 3, Reclaims: 4, Resumed: courier.Paused}
@@ -303,7 +303,7 @@ var applyCases = []testCase{
 		t = h.to(courier.Queued)
 		t.Interrupt = true
 		h.must(t)
-		k.same("marks are those of the last transition", k.again(h.id()).Counters, store.Counters{})
+		k.same("counters are those of the last transition", k.again(h.id()).Counters, store.Counters{})
 	}},
 	{"expired_lease_may_write", func(k *kit) {
 		h := k.lose(0)

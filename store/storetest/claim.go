@@ -42,7 +42,7 @@ var claimCases = []testCase{
 		c := k.again(h.id())
 		k.same("latest", c.Latest, k.latest(h.id()))
 		k.same("records", len(c.Latest), 2)
-		k.same("marks", c.Counters, t.Counters)
+		k.same("counters", c.Counters, t.Counters)
 		k.same("position", c.Execution.Position, t.Position)
 		k.same("seq", c.Seq, int64(len(k.audit(h.id()))))
 	}},

@@ -110,14 +110,14 @@ var reclaimCases = []testCase{
 		h.must(t)
 		k.same("after a transition reset them", k.again(h.id()).Counters.Reclaims, 0)
 	}},
-	{"keeps_the_other_marks", func(k *kit) {
+	{"keeps_the_other_counters", func(k *kit) {
 		h := k.hold(k.add(k.new())[0].ID, k.unit)
 		t := h.begin(0)
 		t.Counters = store.Counters{Attempts: 2, Interrupted: true, Failures: 3, JobFailures: 4, Reclaims: 5, Resumed: courier.Failed}
 		h.must(t)
 		k.pass(2 * k.unit)
 		t.Counters.Reclaims++
-		k.same("marks", k.again(h.id()).Counters, t.Counters)
+		k.same("counters", k.again(h.id()).Counters, t.Counters)
 	}},
 	{"returns_the_lost_attempt", func(k *kit) {
 		h := k.lose(0, 1)

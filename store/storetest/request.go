@@ -62,7 +62,7 @@ var requestCases = []testCase{
 		k.same("audit", moves(k.audit(h.id())), ">queued queued>running")
 		h.must(h.to(courier.Cancelled))
 	}},
-	{"resume_is_due_at_once_with_fresh_marks", func(k *kit) {
+	{"resume_is_due_at_once_with_fresh_counters", func(k *kit) {
 		for _, from := range []courier.State{courier.Paused, courier.Failed} {
 			h := k.start()
 			h.must(h.begin(0))
@@ -81,7 +81,7 @@ var requestCases = []testCase{
 			k.same("position", x.Position.Step, 3)
 			k.same("attempts", []int{x.StepAttempts, x.EarlierStarts}, []int{2, 6})
 			again := k.again(h.id())
-			k.same("marks", again.Counters, store.Counters{Attempts: 2, Interrupted: true, Base: 6, Resumed: from})
+			k.same("counters", again.Counters, store.Counters{Attempts: 2, Interrupted: true, Base: 6, Resumed: from})
 			again.must(again.to(courier.Completed))
 			k.same("resumed once, resumed for ever", k.get(h.id()).Resumed, true)
 		}
@@ -110,7 +110,7 @@ var requestCases = []testCase{
 		k.same("failure while paused", x.Failure, t.Failure)
 		k.ask(h.id(), courier.RequestResume)
 		c := k.claimed("claim", k.request(1), h.id())[0]
-		k.same("marks", c.Counters, store.Counters{Resumed: courier.Paused})
+		k.same("counters", c.Counters, store.Counters{Resumed: courier.Paused})
 	}},
 	{"release_keeps_the_due_time", func(k *kit) {
 		e := k.add(k.with(func(n *store.NewExecution) { n.Hold, n.Delay = true, long }))[0]
@@ -121,7 +121,7 @@ var requestCases = []testCase{
 		now := k.add(k.with(func(n *store.NewExecution) { n.Hold = true }))[0].ID
 		k.ask(now, courier.RequestRelease)
 		c := k.claimed("claim of one without a delay", k.request(1), now)[0]
-		k.same("marks", c.Counters, store.Counters{})
+		k.same("counters", c.Counters, store.Counters{})
 	}},
 	{"cancel_ends_it", func(k *kit) {
 		h := k.start()

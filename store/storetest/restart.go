@@ -50,7 +50,7 @@ var restartCases = []testCase{
 			r := k.request(1)
 			r.Workspace, r.Worker = "elsewhere", "another"
 			c := k.claimed("claim", r, h.id())[0]
-			k.same("marks", c.Counters, store.Counters{})
+			k.same("counters", c.Counters, store.Counters{})
 			k.same("claimed", []any{c.First, c.Reclaimed, c.Lost, len(c.Latest)}, []any{false, false, (*courier.StepExecution)(nil), 0})
 			again := &holder{k, c, c.Seq}
 			again.must(again.begin(0))

@@ -15,7 +15,7 @@
 --
 -- Transitions: $1 execution, $2 token, $3 seq, $4 number of the last entry
 -- but for that of an interrupt,
--- $5 state, $6 delay in microseconds, $7 position, $8 its loops, $9 marks,
+-- $5 state, $6 delay in microseconds, $7 position, $8 its loops, $9 counters,
 -- $10 reclaims, $11 resumed from, $12 request carried out, $13 passes a pause,
 -- $14 passes a cancel, $15 interrupt, $16 failure, $17 its reason, $18 its
 -- message, $19 retry of the job, $20 workspace, $21 disk; what starts: $22 step

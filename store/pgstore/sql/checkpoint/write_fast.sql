@@ -10,7 +10,7 @@
 -- subscripts of that, of which 0 is null.
 --
 -- $1 execution, $2 token, $3 seq, $4 number of the last entry, $5 whether it is
--- completed, $6 position, $7 its loops, $8 texts, $9 marks (one of them), $10 reclaims,
+-- completed, $6 position, $7 its loops, $8 texts, $9 counters (one of them), $10 reclaims,
 -- $11 workspace (one of the texts), $12 disk; what starts: $13 step (-1: nothing),
 -- $14 attempt, $15 id and $16 type (texts), $17 iteration, $18 totals (a text); what
 -- ended: $19 step (-1: nothing), $20 attempt, $21 iteration, $22 bytes, $23 outputs,
