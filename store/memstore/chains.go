@@ -81,8 +81,8 @@ func (s *Store) startChains(list []store.NewChainExecution, now time.Time) ([]st
 	return results, nil
 }
 
-// addChain returns the chain execution that n asks for, and whether it was
-// there before.
+// addChain returns the chain execution of n, which it creates unless it exists, and
+// whether it existed.
 func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, existed bool, err error) {
 	c = s.chains.all[n.ID]
 	if c == nil && n.IdempotencyKey != "" {
@@ -166,7 +166,7 @@ func (s *Store) releaseMember(c *chain, i int, now time.Time) {
 	s.begin(x, now)
 }
 
-// moved tells the chain that x is a member of that it has entered a state.
+// moved updates the chain execution of which x is a member after a change of x's state.
 func (s *Store) moved(x *execution, now time.Time) {
 	c := s.chains.all[x.Chain]
 	if c == nil {
@@ -195,8 +195,8 @@ func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier
 	return c.view(), asked, nil
 }
 
-// askChain carries out what an operator wants of c, and returns the executions
-// that it asked something of.
+// askChain carries out a request to c, and returns the executions to which it made a
+// request.
 func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]courier.Execution, error) {
 	d, err := c.plan.Decide(c.ID, c.ChainProgress, r.Kind, func(i int) (*courier.Execution, bool) {
 		return &c.latest[i].Execution, c.latest[i].expired(now)

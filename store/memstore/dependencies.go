@@ -125,7 +125,7 @@ func (s *Store) refused(n *store.NewExecution, beside []store.NewExecution) erro
 	return nil
 }
 
-// isNew reports whether what n asks for was not there before the present call.
+// isNew reports whether the execution of n did not exist before the present call.
 func (s *Store) isNew(n *store.NewExecution) bool {
 	x, existed, err := s.find(n)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // A heap holds executions with the first one on top. An execution is in one
-// heap at most, and knows which and where.
+// heap at most, and has its heap and its index there.
 type heap struct {
 	list   []*execution
 	before func(a, b *execution) bool

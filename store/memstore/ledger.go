@@ -168,7 +168,7 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 	return s.view(x), nil
 }
 
-// ask carries out what an operator wants of x.
+// ask carries out an operator's request to x.
 func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
 	if err != nil {

@@ -70,7 +70,7 @@ func New() *Store {
 // An idempotency is an idempotency key; they are unique within a job.
 type idempotency struct{ job, key string }
 
-// An execution is what the store knows of one.
+// An execution is an execution with everything that the store keeps about it.
 type execution struct {
 	courier.Execution // Current is the store's own; see view
 	types             []string
@@ -78,7 +78,7 @@ type execution struct {
 	class             *class // where it waits; nil unless it is queued
 	in                *heap  // where it stands; nil unless it is queued or running
 	index             int    // in that heap
-	// What it has to wait for whenever it is queued; nil once it was let through.
+	// waitsFor are its dependencies while it has not been released; nil afterwards.
 	waitsFor []courier.JobDependency
 
 	token       store.Token // of the present or last lease
@@ -121,10 +121,9 @@ func (s *Store) clock() time.Time {
 	return time.Now().Add(time.Duration(s.ahead.Load())).UTC().Truncate(time.Microsecond)
 }
 
-// NewAt returns an empty store whose clock shows now when it is made, and goes
-// on from there. With [Store.Advance] it shows in seconds what schedules do in a
-// week. Since the store's clock is the only one that counts, the engines on it
-// need not know.
+// NewAt returns an empty store whose clock starts at now. With [Store.Advance] a test
+// runs the schedules of a week in seconds. Engines use the clock of their store, so
+// they need no setting for that.
 func NewAt(now time.Time) *Store {
 	s := New()
 	s.ahead.Store(int64(time.Until(now)))

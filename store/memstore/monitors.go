@@ -19,7 +19,7 @@ type monitors struct {
 	revision int64 // the last that any has got
 }
 
-// A monitor is what the store knows of one.
+// A monitor is a monitor with its lease and its files.
 type monitor struct {
 	store.Monitor
 	leased time.Time // until when; zero if it is not

@@ -100,7 +100,7 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 	return nil
 }
 
-// subscribed reports whether somebody has subscribed to events.
+// subscribed reports whether there are subscriptions.
 func (s *Store) subscribed() bool {
 	for _, b := range s.boxes {
 		if !b.Disabled {

@@ -68,7 +68,8 @@ func (s *Store) begin(x *execution, now time.Time) {
 	}
 }
 
-// add returns the execution that n asks for, and whether it was there before.
+// add returns the execution of n, which it creates unless it exists, and whether it
+// existed.
 func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed bool, err error) {
 	x, existed, err = s.find(n)
 	switch {
@@ -146,7 +147,7 @@ func (s *Store) forget(x *execution) {
 
 // A class holds the queued executions that one claim can take as well as
 // another: their step types, workspace, job, limit and limit keys are the same.
-// So a claim looks at the first of each class only, however many wait.
+// So a claim examines only the first of each class, however many wait.
 type class struct {
 	name    string
 	ready   heap // due at some claim before, in the order of claims
@@ -255,8 +256,8 @@ func (s *Store) Await(ctx context.Context, queues []string, since uint64) error 
 	}
 }
 
-// changedSince reports whether one of the queues changed since the mark, and
-// otherwise has w told when one does.
+// changedSince reports whether one of the queues has changed since the mark. Otherwise
+// it adds the waiter.
 func (s *Store) changedSince(queues []string, since uint64, w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +273,7 @@ func (s *Store) changedSince(queues []string, since uint64, w *waiter) bool {
 	return false
 }
 
-// wake tells those who wait for a queue that it changed.
+// wake wakes the waiters of a queue that has changed.
 func (s *Store) wake(queue string) {
 	s.changes++
 	s.changed[queue] = s.changes
@@ -283,7 +284,7 @@ func (s *Store) wake(queue string) {
 	}
 }
 
-// wakeAll tells all who wait that a slot became free, or a limit changed.
+// wakeAll wakes all waiters: a slot became free, or a limit changed.
 func (s *Store) wakeAll() {
 	s.changes++
 	s.freed = s.changes

@@ -12,14 +12,13 @@ import (
 // workers are the workers that have claimed lately.
 type workers struct {
 	seen map[string]*store.Worker // by name
-	left bool                     // something was, when a worker was last noted
+	left bool                     // executions were left when a claim was last recorded
 }
 
-// forgetAfter is how long a worker that no longer claims is known.
+// forgetAfter is the time after its last claim at which a worker is removed.
 const forgetAfter = 24 * time.Hour
 
-// noted takes note of a worker that has claimed, and tells whether something was
-// left.
+// noted records a worker that has claimed, and reports whether executions were left.
 func (s *Store) noted(c *claim) bool {
 	r := &s.workers
 	if c.only != nil {

@@ -214,7 +214,7 @@ func (k *kit) long(n int) *holder {
 	return h
 }
 
-// sameEntries compares audit entries but for what only the store knows.
+// sameEntries compares audit entries without the fields that the store sets.
 func (k *kit) sameEntries(what string, got, want []courier.AuditEntry) {
 	k.Helper()
 	bare := func(list []courier.AuditEntry) []courier.AuditEntry {

@@ -102,9 +102,8 @@ func (m *lastMove) follow(e *courier.AuditEntry, first string, illegal bool) err
 	return nil
 }
 
-// CheckExecution reports the first thing that is wrong with what a store knows
-// of an execution: its audit, and where the execution and its records say
-// otherwise than the audit. It must not be called while the execution changes.
+// CheckExecution reports the first fault of an execution in a store: of its audit, or
+// between the audit and the execution or its records. It must not be called while the execution changes.
 func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID) error {
 	x, err := s.Execution(ctx, id)
 	if err != nil {

@@ -45,7 +45,7 @@ func diff(ctx context.Context, a, b store.Store, seed uint64, n int) error {
 	return nil
 }
 
-// A differ knows what the operations so far have made.
+// A differ holds the results of the operations so far.
 type differ struct {
 	ctx    context.Context
 	stores [2]store.Store
@@ -85,7 +85,7 @@ func (d *differ) both(what string, f func(s store.Store, i int) (any, error)) er
 	return nil
 }
 
-// class is what callers can tell about an error.
+// class returns the properties of an error that callers can test.
 func class(err error) string {
 	var move *courier.TransitionError
 	var request *store.RequestedError
@@ -144,7 +144,7 @@ func mask(v any) any {
 	return v
 }
 
-// step does one operation, and looks at what it may have changed.
+// step does one operation, and compares everything that it may have changed.
 func (d *differ) step() error {
 	if d.ids == nil {
 		return d.setUp()
@@ -360,7 +360,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	return t
 }
 
-// look compares all that the stores know of an execution.
+// look compares everything that the stores return about an execution.
 func (d *differ) look(id courier.ExecutionID) error {
 	return errors.Join(
 		d.both("execution "+string(id), func(s store.Store, _ int) (any, error) { return s.Execution(d.ctx, id) }),

@@ -39,7 +39,7 @@ func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain
 	}
 }
 
-// RequestChain forgets the first steps of what it asks something of.
+// RequestChain forgets the first steps of the executions to which it made a request.
 func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -256,8 +256,7 @@ var enqueueCases = []testCase{
 	}},
 }
 
-// variants are executions each of which differs from the others in what is asked
-// of it.
+// variants are changes of a NewExecution, each of another field.
 var variants = []func(*store.NewExecution){
 	func(*store.NewExecution) {},
 	func(n *store.NewExecution) { n.Version = 2 },

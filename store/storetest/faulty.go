@@ -51,8 +51,8 @@ type Fault struct {
 	// which they begin; 0 means none.
 	N int
 	// Method restricts the count to calls of one method, so that the third
-	// Apply is {Kind, 3, "Apply"}. Empty means all methods but Await, Changed,
-	// Due, Take and Settle, which come in their own time.
+	// Apply is {Kind, 3, "Apply"}. Empty means all methods except Await,
+	// AwaitSchedules, DueSchedules, Take and Settle, whose number varies.
 	Method string
 }
 
@@ -73,10 +73,10 @@ var ErrFault = errors.New("the store failed as it was told to")
 // A Faulty is a store that fails at one call. It passes all others on to the
 // store behind, and counts them.
 //
-// Every call counts, reads and renewals included, whether or not it succeeds,
-// since a caller can meet a fault in any. Only Await, Changed and Due do not: how
-// often they are called depends on what else happens. Due fails only if it is
-// named, the others never do; but all of them hang after a death.
+// Every call counts, reads and renewals included, whether or not it succeeds. Only
+// Await, AwaitSchedules, DueSchedules, Take and Settle do not, because the number of
+// their calls varies. DueSchedules, Take and Settle fail only if the fault names them,
+// and Await and AwaitSchedules never do; but all of them hang after a death.
 //
 // The number of a call is the same in every run as long as the caller makes its
 // calls in the same order; a caller that polls makes more of them the longer it

@@ -107,8 +107,8 @@ func TestFaultyCounts(t *testing.T) {
 	}
 }
 
-// TestFaultyAwait shows that a fault passes over a wait, that the dead hear of
-// nothing, and that without a fault a wait ends as it should.
+// TestFaultyAwait checks that faults do not count calls of Await, that Await hangs after
+// a death, and that it returns without a fault.
 func TestFaultyAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -149,8 +149,8 @@ func TestFaultyAwait(t *testing.T) {
 	})
 }
 
-// TestFaultyDiesDuringACall shows that a call under way at a death has its
-// effect, and that nobody hears of it.
+// TestFaultyDiesDuringACall checks that a call under way at a death has its effect and
+// does not return.
 func TestFaultyDiesDuringACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

@@ -150,7 +150,7 @@ func (k *kit) claimed(what string, r store.ClaimRequest, want ...courier.Executi
 	return list
 }
 
-// A holder is a worker's lease of one execution and what it knows of it.
+// A holder is a worker's lease of one execution, with the result of the claim.
 type holder struct {
 	k *kit
 	store.Claimed

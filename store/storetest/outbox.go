@@ -448,7 +448,7 @@ var outboxCases = []testCase{
 		k.same("after", claims.Subscribed, true)
 	}},
 	{"subscribed_while_executions_run", func(k *kit) {
-		// What was claimed before anybody subscribed goes on, and is told of.
+		// An execution that was claimed before the subscription has events too.
 		h, queued := k.start(), k.add(k.new())[0].ID
 		k.subscribe("all", everyEvent...)
 		h.must(h.begin(0))

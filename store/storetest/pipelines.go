@@ -14,11 +14,11 @@ type pipeline struct {
 	policy courier.FailurePolicy
 	steps  []courier.StepSpec
 	hold   bool
-	// operate is called when the execution exists; nil if nobody interferes.
+	// operate makes requests once the execution exists; nil if there are none.
 	operate func(*drill)
 	state   courier.State // in which it ends
-	// moves are how the execution changed, but for the ways into and out of the
-	// queue that nobody asked for.
+	// moves are the changes of state, without those into and out of the queue that no
+	// operator requested.
 	moves []string
 	// trace is how steps ended, in order.
 	trace []string

@@ -281,8 +281,8 @@ func (k *kit) outcome(h *holder, kind courier.RequestKind, asked, applied error)
 	}
 }
 
-// claimers runs 50 executions through 16 workers, and has check look at the
-// running ones all the while.
+// claimers runs 50 executions through 16 workers, and calls check with the running ones
+// all the while.
 func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]courier.Execution) error) {
 	k.Helper()
 	const total, workers = 50, 16

@@ -7,8 +7,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Refusing is a store that refuses writes for good, for as long as it is told to.
-// It passes all other calls on. Its methods may be called by several goroutines.
+// A Refusing is a store that refuses the writes that a test selects. It passes all other
+// calls on. Its methods may be called by several goroutines.
 type Refusing struct {
 	store.Store
 	passed

@@ -1,13 +1,14 @@
-// Package storetest is the conformance suite of [store.Store]: what the
-// contract says, as cases that any store can run.
+// Package storetest is the conformance suite of [store.Store]: a case for every rule of
+// the contract, for any store.
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New(t) }, nil)
 //	}
 //
-// The cases and the rules they stand for are listed in docs/store.md. [Diff]
-// compares two stores over random operations, and [CheckAudit] checks the audit
-// of an execution.
+// docs/store.md lists the rules with their cases. [Diff] compares two stores over random
+// operations, [Survive] runs pipelines on a store that fails, and [CheckAudit] checks
+// the audit of an execution. [Intercept], [NewFaulty], [NewRefusing] and [NewEager] are
+// wrappers of stores for tests.
 package storetest
 
 import (
@@ -32,17 +33,16 @@ type Options struct {
 	Unit time.Duration
 	// Parallel runs the cases in parallel, except in virtual time.
 	Parallel bool
-	// Polling says that Await only waits for its context, which is allowed; the
-	// cases about what wakes it are left out.
+	// Polling says that Await only waits for its context, which is allowed. The cases
+	// whose names begin with wakes_ are left out.
 	Polling bool
-	// MaxTransition is how many bytes of outputs a transition may have; more are
-	// refused for good. 0 means that the store has no limit, or none that a test can
-	// reach.
+	// MaxTransition is the number of bytes of outputs that a transition may have; the
+	// store refuses more for good. 0 means that it has no limit that a test can reach.
 	MaxTransition int
 }
 
-// Run runs all cases as subtests. Open returns a store that is empty and used
-// by one case only; it registers what is to be done afterwards with t.Cleanup.
+// Run runs all cases as subtests. Open returns an empty store for one case, and
+// registers its clean-up with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	if opt == nil {
 		opt = &Options{}
@@ -84,10 +84,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 type group struct {
 	name  string
 	cases []testCase
-	role  func(store.Store) bool // whether the store has what they are about; nil: every store has
+	role  func(store.Store) bool // whether the store has their role; nil: every store has it
 }
 
-// A testCase shows that one rule holds.
+// A testCase checks one rule.
 type testCase struct {
 	name string
 	run  func(*kit)

@@ -22,18 +22,17 @@ import (
 //     first one has to go on by itself;
 //   - operator: the fault is the operator's.
 //
-// In the end the execution must stand as it does undisturbed: the same steps
-// have ended in the same order and in the same way, each was completed exactly
-// once for every time that the pipeline asks for it, their values are the same,
-// [CheckExecution] finds nothing, and no two workers were ever at it at once.
-// What may be there in addition are the records of lost workers, and only after a
-// fault that can cost a worker its lease: an error does not, unless it hides what
-// a claim brought. A step that a cancel interrupts may also be lost or never
-// have started.
+// The end must be that of the undisturbed run: the same steps have ended in the same
+// order and with the same result, each was completed exactly once for every time that
+// it is due in the pipeline, their values are the same, [CheckExecution] finds nothing,
+// and no two workers ran the execution at once. There may be records of lost workers
+// in addition, but only after a fault that can cost a worker its lease; an error
+// cannot, unless it hides the result of a claim. A step that a cancel interrupts may
+// also be lost, or may never have started.
 //
-// A pause or cancel that was acknowledged must hold: no step starts after it. A
-// request that was not may hold or not; another operator, whose store is healthy,
-// makes it again.
+// After an acknowledged pause or cancel no step starts. A request that was not
+// acknowledged may take effect or not; another operator, whose store is healthy,
+// repeats it.
 //
 // Each case is a subtest, such as loop/beside/die_after_7, with a store of its
 // own from open. Each pipeline logs how many calls and cases there were; after
@@ -75,8 +74,8 @@ type tally struct {
 	cases, failed, hits, virtual atomic.Int64
 }
 
-// enough is how many cases of a pipeline may fail before the others are left
-// out: they tell nothing new.
+// enough is the number of failed cases after which the others of a pipeline are left
+// out.
 const enough = 5
 
 // all runs the cases of one pipeline.

@@ -251,7 +251,7 @@ func (d *drill) request(what string, f func(ctx context.Context, e *engine.Engin
 	}
 }
 
-// check compares what the store knows with what must have happened.
+// check compares the state in the store with the expected one.
 func (d *drill) check() {
 	d.Helper()
 	list, err := d.store.Executions(context.Background(), store.Filter{})
@@ -296,8 +296,8 @@ func (d *drill) compare(what string, got, want []string) {
 	}
 }
 
-// moves returns how the execution changed, without its ways into and out of the
-// queue that nobody asked for.
+// moves returns the changes of state, without those into and out of the queue that no
+// operator requested.
 func (d *drill) moves() []string {
 	var list []string
 	for _, e := range d.audit() {

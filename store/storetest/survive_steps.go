@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// labor is what a step of a pipeline is told to do. Its figures are in units.
+// labor is the configuration of a step of a pipeline. Its durations are in units.
 type labor struct {
 	Value any     `json:"value"` // its output
 	Takes float64 `json:"takes"`
@@ -64,8 +64,8 @@ func (d *drill) labor(ctx context.Context, job *courier.Context, do labor) (resu
 	return result{do.Value}, nil
 }
 
-// failures is how often the step failed in this iteration, as the store knows:
-// a failure that was not written has not happened.
+// failures returns how often the step failed in this iteration, by the records in the
+// store: a failure that was not written does not count.
 func (d *drill) failures(ctx context.Context, job *courier.Context) (int, error) {
 	list, err := d.store.Steps(ctx, store.RecordFilter{Execution: job.Execution()})
 	n := 0
