@@ -191,8 +191,8 @@ func newRandomChain(r *rand.Rand) *randomChain {
 }
 
 // reference says what becomes of a chain: what each member comes to, and the
-// chain. It was written from the words of docs/chains.md, looks at one member
-// after the other, by name, and knows no order of events.
+// chain. It follows docs/chains.md, evaluates one member after the other by name, and
+// does not depend on the order of events.
 func (c *randomChain) reference() (map[string]string, courier.ChainState) {
 	got := make(map[string]string) // completed, failed, cancelled, "skipped failure", "skipped cancel"
 	ends := make(map[string]courier.State)

@@ -115,8 +115,8 @@ func TestPlanFiles(t *testing.T) {
 	}
 }
 
-// TestPlanFilesProblems tells how many files there are, and when to look again.
-func TestPlanFilesProblems(t *testing.T) {
+// TestPlanFilesCounts checks the counts of files and the time until the next poll.
+func TestPlanFilesCounts(t *testing.T) {
 	w := newWatch(FileRule{Stable: 10 * time.Second, Max: 1, Selects: func(name string) bool { return name != "no" }})
 	w.look("a:1", "no:1")
 	if p := w.plan; p.Files != 1 || p.Waiting != 1 || p.Wait != 10*time.Second || len(p.Changed) != 1 {

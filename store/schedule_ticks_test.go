@@ -231,7 +231,7 @@ func TestPlanManyTicks(t *testing.T) {
 	}
 }
 
-// TestPlanJitter looks at a schedule again and again, sometimes late: every tick
+// TestPlanJitter plans a schedule again and again, sometimes late: every tick
 // fires once, in order, and none before its time.
 func TestPlanJitter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -126,7 +126,7 @@ func TestNoProbe(t *testing.T) {
 	stopsProbing(t, s)
 }
 
-// TestSlowClaims tells which claims are followed by a probe: those that take
+// TestSlowClaims checks which claims are followed by a probe: those that take
 // longer than what a round trip does, again and again or very much.
 func TestSlowClaims(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestIdleClaims(t *testing.T) {
 	}
 }
 
-// TestProbeWait looks at when the next probe begins: rarely, but in time for a
+// TestProbeWait checks when the next probe begins: rarely, but in time for a
 // lease that ends.
 func TestProbeWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

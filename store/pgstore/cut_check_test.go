@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A labor is what a step of a scenario is told to do.
+// A labor is the configuration of a step of a scenario.
 type labor struct {
 	Value any     `json:"value"` // its output
 	Large bool    `json:"large"` // a large text instead, or the size of the value
@@ -133,7 +133,7 @@ func (tr *trial) failures(job *courier.Context) (int, error) {
 	return n, err
 }
 
-// check compares what the store knows with what must have happened.
+// check compares the state in the store with the expected one.
 func (tr *trial) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), cutLimit)
 	defer cancel()
@@ -262,7 +262,7 @@ func (tr *trial) compareRuns(x *courier.Execution, audit []courier.AuditEntry, r
 }
 
 // moves returns how an execution changed, without its ways into and out of the
-// queue that nobody asked for.
+// queue that no operator requested.
 func moves(audit []courier.AuditEntry) []string {
 	var list []string
 	for _, e := range audit {

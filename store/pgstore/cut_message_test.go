@@ -84,7 +84,7 @@ func parseCut(text string) (cut, error) {
 	return c, nil
 }
 
-// A tap knows what each connection of a proxy is busy with.
+// A tap records the statement that each connection of a proxy executes.
 type tap map[int]*dialogue // by connection
 
 // A dialogue is what a connection is busy with.

@@ -305,7 +305,7 @@ func (s *surgery) count(tr *trial) {
 	s.covered[coverage(*tr.at)] = true
 }
 
-// sum tells how many cuts there were and what they cost.
+// sum logs the number of cuts and their cost.
 func (s *surgery) sum(t *testing.T, wholly bool) {
 	var all tally
 	for i := range scenarios {

@@ -29,7 +29,7 @@ func Plain(args []any) []any {
 	return args
 }
 
-// Find has a store find all claims and probes slow, as if somebody held a
+// Find has a store find all claims and probes slow, as if a session held a
 // snapshot for long, or quick.
 func Find(s *Store, slow bool) {
 	s.claims.mu.Lock()

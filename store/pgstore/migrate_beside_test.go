@@ -18,8 +18,8 @@ import (
 
 // TestMigrateBesideWriters applies a second migration, which changes the tables that
 // the writers use, beside transactions that create, claim and complete executions in
-// the order of this package's statements. Nothing is lost, nobody meets a deadlock,
-// and nobody waits long.
+// the order of this package's statements. Nothing is lost, there is no deadlock,
+// and no call waits long.
 func TestMigrateBesideWriters(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {

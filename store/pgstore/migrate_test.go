@@ -67,7 +67,7 @@ func wants(t testing.TB, err error, words ...string) {
 	}
 }
 
-// catalog is all that a database knows of a schema, but for when migrations were
+// catalog is everything in the system catalogs about a schema, except when migrations were
 // applied.
 func catalog(t testing.TB, pool *pgxpool.Pool, schema string) []string {
 	t.Helper()

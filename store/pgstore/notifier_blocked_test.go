@@ -11,8 +11,9 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// TestSlotFreedByAnotherStore has a worker wait for room under a limit that another holds who
-// can't execute what waits, and so knows of nothing that waits.
+// TestSlotFreedByAnotherStore checks that a worker that waits for room under a limit is
+// woken when the worker of another store frees a slot. That one lacks the step types of
+// the waiting executions.
 func TestSlotFreedByAnotherStore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

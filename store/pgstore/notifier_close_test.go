@@ -16,9 +16,9 @@ import (
 	"github.com/courierhq/courier/store/pgstore"
 )
 
-// TestCloseSendsNotifications makes each call that can make something claimable on a store that
-// is closed at once, with its pool before or after it: those who listen hear of it
-// all the same, and Close waits no longer than it has to.
+// TestCloseSendsNotifications makes each call that can make an execution claimable on a
+// store that is closed at once, with its pool closed before or after it. Other stores
+// receive the notification all the same, and Close waits no longer than it has to.
 func TestCloseSendsNotifications(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -53,7 +53,8 @@ func watched(t testing.TB, s *pgstore.Store) store.Claims {
 	return store.Claims{}
 }
 
-// TestNotificationsOfOtherStores has one store hear what another creates.
+// TestNotificationsOfOtherStores checks that the calls of one store wake the workers of
+// another.
 func TestNotificationsOfOtherStores(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -69,7 +69,7 @@ func claimed(t *testing.T, s *pgstore.Store, only ...courier.ExecutionID) store.
 	return got.List[0]
 }
 
-// TestSubscribedElsewhere subscribes in one process and looks at the first thing
+// TestSubscribedElsewhere subscribes in one process and checks the first thing
 // that another writes, which has not heard of it.
 func TestSubscribedElsewhere(t *testing.T) {
 	u := pgtest.URL(t)
@@ -220,7 +220,7 @@ func settleAll(t *testing.T, s *pgstore.Store, list []store.TakenDelivery) {
 
 // TestNoEventIsLostUnderLoad completes executions in several processes while
 // others deliver, some of whom die with what they took, and the windows of a
-// second subscription end: every event is told of, at least once, and of those
+// second subscription end: every event is delivered at least once, and of those
 // in windows every one is counted once.
 func TestNoEventIsLostUnderLoad(t *testing.T) {
 	u := pgtest.URL(t)

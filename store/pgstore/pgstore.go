@@ -10,9 +10,9 @@
 //	defer s.Close()
 //	e := engine.New(s, registry, nil)
 //
-// A checkpoint of an execution is one statement in one round trip. Checkpoints of
-// many executions at the same moment share a statement and a commit; none waits for
-// others to join. Each row is guarded by the token of its own lease.
+// A checkpoint of an execution is one statement in one round trip. Checkpoints that
+// several executions write at the same moment share a statement and a commit; none
+// waits for others to join. Each row is guarded by the token of its own lease.
 //
 // The store keeps no state in its connections and takes no lock that outlives a
 // transaction, so it works behind PgBouncer in transaction mode and in all of pgx's
@@ -22,9 +22,10 @@
 //
 // All instants are those of the database; the clocks of the workers don't matter.
 //
-// The statements are files below sql, in folders by what they do: sql/claim leases
-// executions to workers, sql/checkpoint writes their progress, sql/schedule fires
-// schedules.
+// The statements are files below sql, in folders by subject: sql/claim leases executions
+// to workers, sql/checkpoint writes their progress, sql/schedule records ticks. Package
+// internal/sqltext composes them, internal/notify sends and receives notifications,
+// and internal/migrate applies the files below migrations.
 package pgstore
 
 import (

@@ -110,7 +110,7 @@ func TestOldSnapshot(t *testing.T) {
 // finishedBefore is how many executions have finished before those that wait.
 const finishedBefore, waitingNow = 200_000, 10_000
 
-// TestPlan has a long history, and looks at how the server carries out what is
+// TestPlan has a long history, and checks how the server carries out what is
 // sent for each claim and each step: by the indexes, and reading about as much as
 // with no history, whether or not the server has statistics.
 func TestPlan(t *testing.T) {
@@ -351,7 +351,7 @@ func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	return list
 }
 
-// TestClaimIsWaitedFor looks at which claims the server must have on disk before
+// TestClaimIsWaitedFor checks which claims the server must have on disk before
 // it answers: those that start a step, which is executed next.
 func TestClaimIsWaitedFor(t *testing.T) {
 	u := pgtest.URL(t)

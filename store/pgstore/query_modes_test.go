@@ -126,8 +126,8 @@ func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 	return err
 }
 
-// TestBouncerDropsNotifications shows that a store finds out by itself that it hears
-// nothing through PgBouncer, and that engines find work by polling.
+// TestBouncerDropsNotifications checks that a store detects that it receives no
+// notifications through PgBouncer, and that engines find work by polling.
 func TestBouncerDropsNotifications(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Bouncer(t, pgtest.URL(t)) + "&default_query_exec_mode=exec"
@@ -174,7 +174,7 @@ func TestBouncerDropsNotifications(t *testing.T) {
 	}
 }
 
-// TestNothingListensBehindBouncer looks at all connections of a PgBouncer in
+// TestNothingListensBehindBouncer checks all connections of a PgBouncer in
 // transaction mode: notifications on them would be for nobody, and end some of its
 // versions.
 func TestNothingListensBehindBouncer(t *testing.T) {

@@ -232,7 +232,7 @@ func TestRetainInBatches(t *testing.T) {
 	}
 }
 
-// TestRetainSkipsLockedRows has a row locked by somebody else.
+// TestRetainSkipsLockedRows locks a row in another transaction.
 func TestRetainSkipsLockedRows(t *testing.T) {
 	u := pgtest.URL(t)
 	s, pool := open(t, u, nil), dial(t, u)

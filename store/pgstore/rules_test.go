@@ -149,8 +149,7 @@ func outermost(text string) string {
 	return b.String()
 }
 
-// clockUses are the functions that look at the clock of the process, and what
-// for. None may have to do with what is written or who may write.
+// clockUses are the functions that read the clock of the process, and the reasons. None may have to do with what is written or who may write.
 var clockUses = map[string]string{
 	"Claim":             "how long it took",
 	"newClaim":          "whether to look at what runs",
@@ -177,7 +176,7 @@ var clockUses = map[string]string{
 	"OthersBlocked":   "when another last did",
 }
 
-// TestClockOfTheWorker looks at every use of the process's clock, and at every
+// TestClockOfTheWorker checks every use of the process's clock, and every
 // value that is sent: no instant of this process is among them. So its clock can
 // be wrong by any time.
 func TestClockOfTheWorker(t *testing.T) {
@@ -197,7 +196,7 @@ func TestClockOfTheWorker(t *testing.T) {
 					return true
 				}
 				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, s.Sel.Name) && clockUses[function] == "" {
-					t.Errorf("%s: %s looks at the clock of the process; say what for in clockUses", name, function)
+					t.Errorf("%s: %s reads the clock of the process; give the reason in clockUses", name, function)
 				}
 				return true
 			})

@@ -22,7 +22,7 @@ import (
 // idleSchedules are many schedules of which none is due.
 const idleSchedules = 50_000
 
-// TestDuePlan has many schedules, and looks at how the server finds those that
+// TestDuePlan has many schedules, and checks how the server finds those that
 // are due: by the index, reading no more than with few.
 func TestDuePlan(t *testing.T) {
 	u := pgtest.URL(t)
