@@ -73,18 +73,9 @@ func Identify(info fs.FileInfo) LocalIdentity {
 	return LocalIdentity{info.Size(), info.ModTime().UnixNano()}
 }
 
-// An Uploaded is a local file that has been uploaded, as a step notes it down.
-type Uploaded struct {
-	Local   string        `json:"local"`
-	Below   string        `json:"below"` // as in Source
-	Final   string        `json:"final"` // remote path
-	Was     LocalIdentity `json:"was"`
-	Skipped bool          `json:"skipped,omitempty"` // it was left as it is
-}
-
 // Sum returns the SHA-256 of the local file. Item is what progress is reported
 // on. It fails if the file isn't any more what it was, unless Was is zero.
-func (f Uploaded) Sum(ctx context.Context, job *courier.Context, item string) (string, error) {
+func (f LocalFile) Sum(ctx context.Context, job *courier.Context, item string) (string, error) {
 	src, err := job.Open(f.Local)
 	if err != nil {
 		return "", fmt.Errorf("local file: %w", err)
@@ -104,12 +95,12 @@ func (f Uploaded) Sum(ctx context.Context, job *courier.Context, item string) (s
 // An UploadNote is what a step notes down when all is uploaded, so that a later
 // attempt knows, even if the sources are gone.
 type UploadNote struct {
-	LocalPath  string     `json:"local_path"`
-	RemotePath string     `json:"remote_path"`
-	Several    bool       `json:"several"`
-	Files      []Uploaded `json:"files"`
-	At         time.Time  `json:"at"`
-	Attempt    int        `json:"attempt"` // of the execution
+	LocalPath  string      `json:"local_path"`
+	RemotePath string      `json:"remote_path"`
+	Several    bool        `json:"several"`
+	Files      []LocalFile `json:"files"`
+	At         time.Time   `json:"at"`
+	Attempt    int         `json:"attempt"` // of the execution
 }
 
 // Done reports whether a note of an earlier attempt of the execution says what
@@ -143,7 +134,7 @@ func (n UploadNote) Done(ctx context.Context, job *courier.Context, q Sources) (
 // Local does with local files what a says. What isn't what was uploaded any more
 // stays, and so do files that were skipped. At is when all was uploaded, the
 // same in all attempts.
-func (a After) Local(ctx context.Context, job *courier.Context, files []Uploaded, at time.Time) error {
+func (a After) Local(ctx context.Context, job *courier.Context, files []LocalFile, at time.Time) error {
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -158,7 +149,7 @@ func (a After) Local(ctx context.Context, job *courier.Context, files []Uploaded
 	return nil
 }
 
-func (a After) local(ctx context.Context, job *courier.Context, f Uploaded, at time.Time) error {
+func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at time.Time) error {
 	info, err := job.Stat(f.Local)
 	gone := errors.Is(err, fs.ErrNotExist)
 	to := JoinLocal(a.MoveTo, a.Name(f.Below, at))

@@ -17,44 +17,60 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A DownloadConfig is the configuration of a step that downloads files, as its step
-// type describes it.
-type DownloadConfig struct {
-	ConnectionID  string
-	RemotePath    string
-	Pattern       courier.Pattern
-	Glob          *bool
-	FollowLinks   bool
-	LocalPath     string
-	IfExists      string
-	ExpectedSize  *int64
-	IgnoreMissing bool
-	OnUnsafeName  string
-
-	Resume         *bool
-	SkipIfSame     bool
-	Preserve       string
-	Checksum       string
-	AfterTransfer  string
-	MoveTo         string
-	StableSeconds  float64
-	DoneFile       courier.Pattern
-	BandwidthLimit int64
-	MaxBytes       int64
+// DownloadFiles are the fields of a download's configuration that say what is
+// downloaded, and where to.
+type DownloadFiles struct {
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
+	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the local file exists: overwrite, skip or fail"`
+	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
+	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 }
 
-// A DownloadOutput is its output.
+// DownloadOptions are the fields of a download's configuration that say how files are
+// downloaded and checked, and what becomes of them on the server.
+type DownloadOptions struct {
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
+	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
+}
+
+// A DownloadConfig is the configuration of a step that downloads files. Step types
+// describe the fields that differ between protocols.
+type DownloadConfig struct {
+	DownloadFiles
+	OnUnsafeName string
+	Resume       *bool
+	SkipIfSame   bool
+	Preserve     string
+	DownloadOptions
+}
+
+// Downloaded is the part of a download's output that all protocols have.
+type Downloaded struct {
+	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
+	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
+	SkippedFiles    []string  `json:"skipped_files" doc:"those of downloaded_files that were there already and were left as they are"`
+	Skipped         bool      `json:"skipped" doc:"whether nothing was downloaded because everything was there already"`
+	Reason          string    `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+	FileCount       int       `json:"file_count" doc:"how many files were downloaded"`
+	Size            int64     `json:"size" doc:"of what was downloaded, in bytes"`
+	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
+}
+
+// A DownloadOutput is the output of a step that downloads files.
 type DownloadOutput struct {
-	DownloadedFile  string
-	DownloadedFiles []string
-	SkippedFiles    []string
-	Skipped         bool
-	Reason          string
-	FileCount       int
-	Size            int64
-	Modified        time.Time
-	UnsafeCount     int
-	NotReadyCount   int
+	Downloaded
+	UnsafeCount   int
+	NotReadyCount int
 }
 
 func (cfg DownloadConfig) search() Search {
@@ -81,22 +97,22 @@ func (cfg DownloadConfig) keeps(size int64) bool {
 	return size >= WorthKeeping
 }
 
-// Check reports what is wrong with cfg besides its paths.
-func (cfg DownloadConfig) Check() error {
-	return errors.Join(cfg.search().Check(), cfg.after().Check(), CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit))
+// check reports what is wrong with cfg.
+func (cfg DownloadConfig) check(a Account) error {
+	return courier.Permanent(errors.Join(a.CheckPath("remote_path", cfg.RemotePath), a.CheckPath("move_to", cfg.MoveTo),
+		cfg.search().Check(), cfg.after().Check(), CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit)))
 }
 
-// A remoteFile is a file to download.
+// A remoteFile is a file to download. The notes of a step hold its JSON form.
 type remoteFile struct {
-	remote string
-	below  string // path below the directory that was searched; of a single file its name
-	local  string // as the Context takes it
-	size   int64
-	mtime  time.Time
-	was    Identity
-	plain  bool // a regular file when it was found: opening it doesn't block the server
+	Remote  string   `json:"remote"`
+	Below   string   `json:"below"`             // path below the directory that was searched; of a single file its name
+	Local   string   `json:"local"`             // as the Context takes it
+	Was     Identity `json:"was"`               // of the remote file; zero until the server was asked
+	Skipped bool     `json:"skipped,omitempty"` // the local file was there already and was left as it is
 
-	skipped bool // it was there already and was left as it is
+	Size  int64 `json:"-"`
+	Plain bool  `json:"-"` // a regular file when it was found: opening it doesn't block the server
 }
 
 // A downloading is one execution of the step.
@@ -115,8 +131,11 @@ type downloading struct {
 // Download downloads the files. An existing local file is replaced when its
 // successor is complete.
 func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutput, error) {
-	out := DownloadOutput{DownloadedFiles: []string{}, SkippedFiles: []string{}}
+	out := DownloadOutput{Downloaded: Downloaded{DownloadedFiles: []string{}, SkippedFiles: []string{}}}
 	t := &downloading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
+	if err := cfg.check(a); err != nil {
+		return out, err
+	}
 	done, err := t.recall(ctx)
 	if err == nil && done {
 		done, err = t.claim(ctx)
@@ -141,9 +160,9 @@ func (t *downloading) all(ctx context.Context) error {
 		return err
 	}
 	b := Batch{Sizes: make([]int64, len(t.files))}
-	b.Resumes = func(i int) bool { return t.Persists && t.cfg.resumes() || t.cfg.keeps(t.files[i].size) }
+	b.Resumes = func(i int) bool { return t.Persists && t.cfg.resumes() || t.cfg.keeps(t.files[i].Size) }
 	for i, f := range t.files {
-		b.Sizes[i] = f.size
+		b.Sizes[i] = f.Size
 	}
 	b.Move = func(ctx context.Context, s Server, i int) error { return t.fetch(ctx, s, &t.files[i]) }
 	if err := t.Each(ctx, b); err != nil {
@@ -154,20 +173,20 @@ func (t *downloading) all(ctx context.Context) error {
 
 func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
 	for _, f := range files {
-		p, err := job.Path(f.local)
+		p, err := job.Path(f.Local)
 		if err != nil {
 			return err
 		}
 		out.DownloadedFiles = append(out.DownloadedFiles, p)
-		if f.skipped {
+		if f.Skipped {
 			out.SkippedFiles = append(out.SkippedFiles, p)
 			continue
 		}
 		out.FileCount++
-		out.Size += f.size
+		out.Size += f.Size
 	}
 	if len(files) == 1 {
-		out.DownloadedFile, out.Modified = out.DownloadedFiles[0], files[0].mtime
+		out.DownloadedFile, out.Modified = out.DownloadedFiles[0], files[0].Was.Modified
 	}
 	if len(files) > 0 && out.FileCount == 0 {
 		out.Skipped, out.Reason = true, transfer.ReasonExists
@@ -182,20 +201,20 @@ const smallFile = 64 << 10
 // isQuick reports whether a file is one to fetch with as few round trips as
 // possible: small, and without anything special to be done about it.
 func (t *downloading) isQuick(f *remoteFile) bool {
-	return f.plain && f.size <= smallFile && t.limit == nil && !t.cfg.keeps(f.size) &&
+	return f.Plain && f.Size <= smallFile && t.limit == nil && !t.cfg.keeps(f.Size) &&
 		!t.cfg.SkipIfSame && t.cfg.IfExists == transfer.IfExistsOverwrite && t.cfg.Checksum == ChecksumNone
 }
 
 // fetch downloads one file, and completes its description.
 func (t *downloading) fetch(ctx context.Context, s Server, f *remoteFile) error {
-	fault := func(err error) error { return s.Fault("download", f.remote, err) }
+	fault := func(err error) error { return s.Fault("download", f.Remote, err) }
 	if t.isQuick(f) {
 		var failed error
 		limit := int64(smallFile)
 		if allowed := t.limits(s).MaxBytes; allowed >= 0 {
 			limit = min(limit, allowed)
 		}
-		done, err := s.RetrieveSmall(ctx, f.remote, limit, func(before Info, content []byte) {
+		done, err := s.RetrieveSmall(ctx, f.Remote, limit, func(before Info, content []byte) {
 			if failed = fault(t.describe(f, before)); failed == nil {
 				failed = t.write(ctx, s, f, before, func(_ context.Context, w Destination, _ *Meter) error {
 					_, err := w.Write(content)
@@ -210,7 +229,7 @@ func (t *downloading) fetch(ctx context.Context, s Server, f *remoteFile) error 
 			return fault(err)
 		}
 	}
-	before, err := s.Stat(ctx, f.remote)
+	before, err := s.Stat(ctx, f.Remote)
 	if err == nil {
 		err = t.describe(f, before)
 	}
@@ -234,9 +253,9 @@ func (t *downloading) write(ctx context.Context, s Server, f *remoteFile, before
 		return err
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
-	m := &Meter{Job: t.Job, Item: f.remote, Total: f.size, Guard: guard}
+	m := &Meter{Job: t.Job, Item: f.Remote, Total: f.Size, Guard: guard}
 	if err := fill(ctx, w, m); err != nil {
-		return s.Fault("download", f.remote, err)
+		return s.Fault("download", f.Remote, err)
 	}
 	return t.publish(ctx, f, before, w, m)
 }
@@ -248,16 +267,16 @@ func (t *downloading) limits(s Server) transfer.Limits {
 
 // target is where the file goes.
 func (t *downloading) target(f *remoteFile) Target {
-	return Target{Job: t.Job, Family: t.Family, Local: f.local, IfExists: t.cfg.IfExists}
+	return Target{Job: t.Job, Family: t.Family, Local: f.Local, IfExists: t.cfg.IfExists}
 }
 
 // there reports whether the local file need not be downloaded.
 func (t *downloading) there(ctx context.Context, f *remoteFile) (done bool, err error) {
 	if t.cfg.SkipIfSame && t.isSame(f) {
-		return true, t.Job.Wrote(f.local)
+		return true, t.Job.Wrote(f.Local)
 	}
-	f.skipped, err = t.target(f).Skips(ctx)
-	return f.skipped, err
+	f.Skipped, err = t.target(f).Skips(ctx)
+	return f.Skipped, err
 }
 
 // describe completes the description of a file by what the server tells.
@@ -272,7 +291,7 @@ func (t *downloading) describe(f *remoteFile, info Info) error {
 	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
 		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
 	}
-	f.size, f.mtime, f.was = size, info.Modified, info.Identity()
+	f.Size, f.Was = size, info.Identity()
 	return nil
 }
 
@@ -280,14 +299,14 @@ func (t *downloading) describe(f *remoteFile, info Info) error {
 func (t *downloading) publish(ctx context.Context, f *remoteFile, before Info, w Destination, m *Meter) error {
 	t.preserve(f, before, w)
 	err := m.While(func() (err error) {
-		f.skipped, err = t.target(f).Commit(ctx, w)
+		f.Skipped, err = t.target(f).Commit(ctx, w)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
 	m.Finish()
-	if p, ok := w.(*partial); ok && f.skipped {
+	if p, ok := w.(*partial); ok && f.Skipped {
 		return p.restart() // nothing is left for another attempt to go on with
 	}
 	return nil
@@ -296,32 +315,32 @@ func (t *downloading) publish(ctx context.Context, f *remoteFile, before Info, w
 // isSame reports whether the local file is what is to be downloaded, as far as
 // size and time tell.
 func (t *downloading) isSame(f *remoteFile) bool {
-	info, err := t.Job.Stat(f.local)
-	return err == nil && info.Mode().IsRegular() && info.Size() == f.size && !f.mtime.IsZero() && info.ModTime().Equal(f.mtime)
+	info, err := t.Job.Stat(f.Local)
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size && !f.Was.Modified.IsZero() && info.ModTime().Equal(f.Was.Modified)
 }
 
 // create begins the local file, or goes on with it, if it may be as large as it
 // is.
 func (t *downloading) create(s Server, f *remoteFile, guard *transfer.Guard) (w Destination, err error) {
-	if err := guard.Allows(f.size); err != nil {
-		return nil, s.Fault("download", f.remote, err)
+	if err := guard.Allows(f.Size); err != nil {
+		return nil, s.Fault("download", f.Remote, err)
 	}
-	if t.cfg.keeps(f.size) {
-		n := partNote{s.Traits().Addr, f.remote, f.was, Boot()}
-		w, err = openPartial(t.Job, f.local, n, !s.Traits().ComparesEnd)
+	if t.cfg.keeps(f.Size) {
+		n := partNote{s.Traits().Addr, f.Remote, f.Was, Boot()}
+		w, err = openPartial(t.Job, f.Local, n, !s.Traits().ComparesEnd)
 	} else {
-		w, err = t.Job.Create(f.local)
+		w, err = t.Job.Create(f.Local)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("local file %q: %w", f.local, err)
+		return nil, fmt.Errorf("local file %q: %w", f.Local, err)
 	}
 	have := int64(0)
 	if p, ok := w.(*partial); ok {
 		have = p.start
 	}
-	if err = Fits(t.Job, f.local, guard, f.size, have); err != nil {
+	if err = Fits(t.Job, f.Local, guard, f.Size, have); err != nil {
 		w.Close()
-		return nil, s.Fault("download", f.remote, err)
+		return nil, s.Fault("download", f.Remote, err)
 	}
 	return w, nil
 }
@@ -330,7 +349,7 @@ func (t *downloading) create(s Server, f *remoteFile, guard *transfer.Guard) (w 
 // file isn't, before, during and after, the one that was seen before. What is of no
 // use is not kept.
 func (t *downloading) copyTo(ctx context.Context, s Server, f *remoteFile, before Info, w Destination, m *Meter) error {
-	r := Retrieval{Path: f.remote, Before: before, To: w, Limit: t.limit, At: m.At, Compared: m.Compared}
+	r := Retrieval{Path: f.Remote, Before: before, To: w, Limit: t.limit, At: m.At, Compared: m.Compared}
 	part, _ := w.(*partial)
 	if part != nil {
 		r.From = part.start
@@ -344,7 +363,7 @@ func (t *downloading) copyTo(ctx context.Context, s Server, f *remoteFile, befor
 	}
 	wrong := errors.Is(err, connerr.ErrChanged)
 	if err == nil {
-		err = t.verify(ctx, s, f.remote, w, m)
+		err = t.verify(ctx, s, f.Remote, w, m)
 		wrong = err != nil && !t.IsLost(err) && ctx.Err() == nil
 	}
 	if part != nil && wrong {
@@ -415,13 +434,13 @@ func HeldStill(before, after Info, err error) error {
 func (t *downloading) preserve(f *remoteFile, before Info, w Destination) {
 	if Modes(t.cfg.Preserve) && before.HasMode {
 		if err := w.Chmod(before.Mode&0o777 | 0o600); err != nil {
-			t.Job.Log().Debug("the mode of a file can't be set", "file", f.local, "error", err)
+			t.Job.Log().Debug("the mode of a file can't be set", "file", f.Local, "error", err)
 		}
 	}
-	if !Times(t.cfg.Preserve) || f.mtime.IsZero() {
+	if !Times(t.cfg.Preserve) || f.Was.Modified.IsZero() {
 		return
 	}
-	root, rel, err := t.Job.Root(f.local)
+	root, rel, err := t.Job.Root(f.Local)
 	if err != nil {
 		return
 	}
@@ -429,13 +448,16 @@ func (t *downloading) preserve(f *remoteFile, before Info, w Destination) {
 	if p, ok := w.(*partial); ok {
 		side = p.part
 	}
-	if err := root.Chtimes(side, f.mtime, f.mtime); err != nil {
-		t.Job.Log().Debug("the time of a file can't be set", "file", f.local, "error", err)
+	if err := root.Chtimes(side, f.Was.Modified, f.Was.Modified); err != nil {
+		t.Job.Log().Debug("the time of a file can't be set", "file", f.Local, "error", err)
 	}
 }
 
 // ValidateDownload logs in and checks that the file or directory is there.
 func ValidateDownload(ctx context.Context, a Account, cfg DownloadConfig) error {
+	if err := cfg.check(a); err != nil {
+		return err
+	}
 	if cfg.LocalPath != "" {
 		if _, err := a.Job.Path(cfg.LocalPath); err != nil {
 			return fmt.Errorf("local_path: %w", err)

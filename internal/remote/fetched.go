@@ -19,22 +19,14 @@ import (
 // A downloadNote is what sftp.download notes down when all is downloaded, so
 // that a later attempt knows what is its own, even if the sources are gone.
 type downloadNote struct {
-	RemotePath string           `json:"remote_path"`
-	Pattern    string           `json:"pattern"`
-	LocalPath  string           `json:"local_path"`
-	Files      []downloadedFile `json:"files"`
-	Unsafe     int              `json:"unsafe"`
-	NotReady   int              `json:"not_ready"`
-	At         time.Time        `json:"at"`
-	Attempt    int              `json:"attempt"` // of the execution
-}
-
-type downloadedFile struct {
-	Remote  string   `json:"remote"`
-	Below   string   `json:"below"`
-	Local   string   `json:"local"`
-	Was     Identity `json:"was"`
-	Skipped bool     `json:"skipped,omitempty"` // the local file is another's
+	RemotePath string       `json:"remote_path"`
+	Pattern    string       `json:"pattern"`
+	LocalPath  string       `json:"local_path"`
+	Files      []remoteFile `json:"files"`
+	Unsafe     int          `json:"unsafe"`
+	NotReady   int          `json:"not_ready"`
+	At         time.Time    `json:"at"`
+	Attempt    int          `json:"attempt"` // of the execution
 }
 
 func (t *downloading) remembers() bool {
@@ -43,7 +35,7 @@ func (t *downloading) remembers() bool {
 
 // note notes down what is downloaded, where that matters.
 func (t *downloading) note(ctx context.Context) error {
-	kept := func(f remoteFile) bool { return t.cfg.keeps(f.size) }
+	kept := func(f remoteFile) bool { return t.cfg.keeps(f.Size) }
 	if t.cfg.AfterTransfer == AfterKeep && !slices.ContainsFunc(t.files, kept) {
 		return nil
 	}
@@ -51,8 +43,8 @@ func (t *downloading) note(ctx context.Context) error {
 	if err == nil && t.cfg.AfterTransfer != AfterKeep {
 		var local []string
 		for _, f := range t.files {
-			if !f.skipped {
-				local = append(local, f.local)
+			if !f.Skipped {
+				local = append(local, f.Local)
 			}
 		}
 		err = t.Job.Hold(local...)
@@ -61,11 +53,7 @@ func (t *downloading) note(ctx context.Context) error {
 		return err
 	}
 	t.at = time.Now()
-	n := downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, []downloadedFile{}, t.unsafe, t.notReady, t.at, t.Job.ExecutionAttempt()}
-	for _, f := range t.files {
-		n.Files = append(n.Files, downloadedFile{f.remote, f.below, f.local, f.was, f.skipped})
-	}
-	return notes.write(n)
+	return notes.write(downloadNote{t.cfg.RemotePath, t.cfg.Pattern.String(), t.cfg.LocalPath, t.files, t.unsafe, t.notReady, t.at, t.Job.ExecutionAttempt()})
 }
 
 // recall takes over what an earlier attempt has noted down, and reports whether
@@ -82,9 +70,9 @@ func (t *downloading) recall(ctx context.Context) (bool, error) {
 	if found, err := notes.read(&n); err != nil || !found || n.RemotePath != t.cfg.RemotePath || n.Pattern != t.cfg.Pattern.String() || n.LocalPath != t.cfg.LocalPath {
 		return false, err
 	}
-	t.unsafe, t.notReady, t.at = n.Unsafe, n.NotReady, n.At
-	for _, f := range n.Files {
-		t.files = append(t.files, remoteFile{remote: f.Remote, below: f.Below, local: f.Local, size: f.Was.Size, mtime: f.Was.Modified, was: f.Was, skipped: f.Skipped})
+	t.files, t.unsafe, t.notReady, t.at = n.Files, n.Unsafe, n.NotReady, n.At
+	for i := range t.files {
+		t.files[i].Size = t.files[i].Was.Size
 	}
 	t.former = n.Attempt < t.Job.ExecutionAttempt()
 	return true, nil
@@ -105,34 +93,34 @@ func (t *downloading) openNotes(ctx context.Context) (*notebook, error) {
 // one that is still there has to be downloaded again.
 func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
 	for _, f := range t.files {
-		if f.skipped {
+		if f.Skipped {
 			continue
 		}
-		info, err := t.Job.Stat(f.local)
-		there := err == nil && info.Mode().IsRegular() && info.Size() == f.size
+		info, err := t.Job.Stat(f.Local)
+		there := err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 		var source Info
 		err = t.Use(ctx, func(s Server) (err error) {
-			source, err = s.Stat(ctx, f.remote)
+			source, err = s.Stat(ctx, f.Remote)
 			if errors.Is(err, fs.ErrNotExist) {
 				source, err = Info{}, nil
 			}
-			return s.Fault("download", f.remote, err)
+			return s.Fault("download", f.Remote, err)
 		})
 		if err != nil {
 			return false, err
 		}
-		if gone := source == (Info{}); !gone && source.Identity() == f.was && !there {
+		if gone := source == (Info{}); !gone && source.Identity() == f.Was && !there {
 			return false, nil
-		} else if !gone && source.Identity() != f.was {
-			if remade, err := t.remade(f.remote); err != nil || remade {
+		} else if !gone && source.Identity() != f.Was {
+			if remade, err := t.remade(f.Remote); err != nil || remade {
 				return false, err
 			}
 		}
 		if !there {
-			t.Job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", f.local)
+			t.Job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", f.Local)
 			continue
 		}
-		if err := t.Job.Wrote(f.local); err != nil {
+		if err := t.Job.Wrote(f.Local); err != nil {
 			return false, err
 		}
 	}
@@ -147,8 +135,8 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		return t.claimFormer(ctx)
 	}
 	for i := range t.files {
-		if f := &t.files[i]; f.skipped {
-			if _, err := t.Job.Stat(f.local); errors.Is(err, fs.ErrNotExist) && t.cfg.AfterTransfer == AfterKeep {
+		if f := &t.files[i]; f.Skipped {
+			if _, err := t.Job.Stat(f.Local); errors.Is(err, fs.ErrNotExist) && t.cfg.AfterTransfer == AfterKeep {
 				return false, nil // what was in the way is gone
 			}
 		} else if !t.own(f) {
@@ -156,18 +144,18 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 				return false, nil
 			}
 			return false, courier.Permanent(fmt.Errorf("local file %s: an earlier attempt has downloaded it, but it is gone or has changed; "+
-				"the remote one may be gone too: %w", safename.Quote(t.files[i].local), fs.ErrNotExist))
+				"the remote one may be gone too: %w", safename.Quote(t.files[i].Local), fs.ErrNotExist))
 		}
 	}
 	if t.cfg.AfterTransfer == AfterKeep {
 		same := true
 		err := t.Use(ctx, func(s Server) error {
 			for _, f := range t.files {
-				a, err := s.Stat(ctx, f.remote)
+				a, err := s.Stat(ctx, f.Remote)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return s.Fault("download", f.remote, err)
+					return s.Fault("download", f.Remote, err)
 				}
-				same = same && (err != nil || a.Identity() == f.was)
+				same = same && (err != nil || a.Identity() == f.Was)
 			}
 			return nil
 		})
@@ -176,10 +164,10 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		}
 	}
 	for _, f := range t.files {
-		if f.skipped {
+		if f.Skipped {
 			continue
 		}
-		if err := t.Job.Wrote(f.local); err != nil {
+		if err := t.Job.Wrote(f.Local); err != nil {
 			return false, err
 		}
 	}
@@ -191,21 +179,21 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 func (t *downloading) own(f *remoteFile) bool {
 	there := func(name string) bool {
 		info, err := t.Job.Stat(name)
-		return err == nil && info.Mode().IsRegular() && info.Size() == f.size
+		return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 	}
 	if t.cfg.LocalPath != "" || t.Job.Dir() == "." {
-		return there(f.local)
+		return there(f.Local)
 	}
-	f.local = JoinLocal(t.Job.Dir(), f.below)
+	f.Local = JoinLocal(t.Job.Dir(), f.Below)
 	for _, dir := range attemptDirs(t.Job) {
-		old := JoinLocal(dir, f.below)
+		old := JoinLocal(dir, f.Below)
 		if !there(old) {
 			continue
 		}
-		if old == f.local {
+		if old == f.Local {
 			return true
 		}
-		root, rel, err := t.Job.Root(f.local)
+		root, rel, err := t.Job.Root(f.Local)
 		if err == nil {
 			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), SyncAbove(root, rel))
 		}
@@ -216,7 +204,7 @@ func (t *downloading) own(f *remoteFile) bool {
 
 // archived is where after_transfer puts a remote file.
 func (t *downloading) archived(f remoteFile) string {
-	return Join(TrimSlashes(t.cfg.MoveTo), t.cfg.after().Name(f.below, t.at))
+	return Join(TrimSlashes(t.cfg.MoveTo), t.cfg.after().Name(f.Below, t.at))
 }
 
 // after does with the sources what after_transfer says. What isn't what was
@@ -227,7 +215,7 @@ func (t *downloading) after(ctx context.Context) error {
 			return err
 		}
 		return parallel.Do(ctx, len(t.files), s.Traits().Requests, func(ctx context.Context, i int) error {
-			return s.Fault(t.cfg.AfterTransfer, t.files[i].remote, t.afterOne(ctx, s, &t.files[i]))
+			return s.Fault(t.cfg.AfterTransfer, t.files[i].Remote, t.afterOne(ctx, s, &t.files[i]))
 		})
 	})
 }
@@ -244,7 +232,7 @@ func (t *downloading) makeArchive(ctx context.Context, s Server) error {
 			continue
 		}
 		if t.former { // a later step of that attempt may have removed it
-			if a, err := s.Stat(ctx, f.remote); err == nil && a.Identity() != f.was || errors.Is(err, fs.ErrNotExist) {
+			if a, err := s.Stat(ctx, f.Remote); err == nil && a.Identity() != f.Was || errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 		}
@@ -257,26 +245,26 @@ func (t *downloading) makeArchive(ctx context.Context, s Server) error {
 }
 
 func (t *downloading) afterOne(ctx context.Context, s Server, f *remoteFile) error {
-	if f.skipped {
+	if f.Skipped {
 		return nil // nobody knows what the local file is
 	}
-	a, err := s.Stat(ctx, f.remote)
+	a, err := s.Stat(ctx, f.Remote)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t.removeDone(ctx, s, f)
 	case err != nil:
 		return err
-	case a.Identity() != f.was:
-		t.Job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", t.ID, "file", f.remote)
+	case a.Identity() != f.Was:
+		t.Job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", t.ID, "file", f.Remote)
 		return nil
 	}
 	if t.cfg.AfterTransfer == AfterDelete {
-		err = removeGone(ctx, s, f.remote)
-	} else if to := t.archived(*f); path.Clean(to) == path.Clean(f.remote) {
+		err = removeGone(ctx, s, f.Remote)
+	} else if to := t.archived(*f); path.Clean(to) == path.Clean(f.Remote) {
 		return nil
 	} else {
 		move := renaming{
-			account: t.Account, from: f.remote, to: to, size: f.size, ifExists: transfer.IfExistsOverwrite, what: "the downloaded file",
+			account: t.Account, from: f.Remote, to: to, size: f.Size, ifExists: transfer.IfExistsOverwrite, what: "the downloaded file",
 		}
 		err = move.run(ctx, s)
 		if err == nil {
@@ -294,5 +282,5 @@ func (t *downloading) removeDone(ctx context.Context, s Server, f *remoteFile) e
 	if t.cfg.DoneFile == "" {
 		return nil
 	}
-	return removeGone(ctx, s, DonePath(t.cfg.DoneFile, f.remote))
+	return removeGone(ctx, s, DonePath(t.cfg.DoneFile, f.Remote))
 }

@@ -34,7 +34,7 @@ func (t *downloading) find(ctx context.Context, s Server) (err error) {
 		return fault(err)
 	}
 	_, name := Split(cfg.RemotePath)
-	t.files = []remoteFile{{remote: cfg.RemotePath, below: name, local: local, size: max(0, a.Size), plain: a.Kind == KindFile}}
+	t.files = []remoteFile{{Remote: cfg.RemotePath, Below: name, Local: local, Size: max(0, a.Size), Plain: a.Kind == KindFile}}
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s Server) error {
 	}
 	t.files, t.unsafe, t.notReady = make([]remoteFile, len(found)), skipped, notReady
 	for i, f := range found {
-		t.files[i] = remoteFile{remote: f.Path, below: f.Below, local: targets[i], size: f.Size, plain: f.Regular}
+		t.files[i] = remoteFile{Remote: f.Path, Below: f.Below, Local: targets[i], Size: f.Size, Plain: f.Regular}
 	}
 	return nil
 }

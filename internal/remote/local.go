@@ -30,21 +30,25 @@ type Sources struct {
 	IgnoreMissing bool            // nothing to upload is no error
 }
 
-// A Source is a local file to upload.
-type Source struct {
-	Local string // as the Context takes it
-	Below string // local path below the fixed part of the pattern, with slashes; of a single file its name
-	Size  int64
+// A LocalFile is a local file to upload. The notes of a step hold its JSON form.
+type LocalFile struct {
+	Local   string        `json:"local"`             // as the Context takes it
+	Below   string        `json:"below"`             // path below the fixed part of the pattern, with slashes; of a single file its name
+	Final   string        `json:"final"`             // remote path
+	Was     LocalIdentity `json:"was"`               // when it was uploaded
+	Skipped bool          `json:"skipped,omitempty"` // the remote file was there already and was left as it is
+
+	Size int64 `json:"-"`
 }
 
 // FindReady is Find for those files whose size and time don't change within so
 // many seconds.
-func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds float64) (files []Source, several bool, err error) {
+func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds float64) (files []LocalFile, several bool, err error) {
 	files, several, err = q.Find(ctx, job)
 	if err != nil || len(files) == 0 || seconds == 0 {
 		return files, several, err
 	}
-	look := func(f Source) (LocalIdentity, bool) {
+	look := func(f LocalFile) (LocalIdentity, bool) {
 		info, err := job.Stat(f.Local)
 		if err != nil {
 			return LocalIdentity{}, false
@@ -58,7 +62,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds fl
 	if err := WaitStable(ctx, job, seconds, q.LocalPath.String()); err != nil {
 		return nil, several, err
 	}
-	var ready []Source
+	var ready []LocalFile
 	for _, f := range files {
 		if now, ok := look(f); ok && now == before[f.Local] {
 			ready = append(ready, f)
@@ -71,7 +75,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds fl
 }
 
 // Find finds the files, in order. Several is set if LocalPath is a pattern.
-func (q Sources) Find(ctx context.Context, job *courier.Context) (files []Source, several bool, err error) {
+func (q Sources) Find(ctx context.Context, job *courier.Context) (files []LocalFile, several bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("local_path: %w", err)
@@ -94,7 +98,7 @@ func (q Sources) Find(ctx context.Context, job *courier.Context) (files []Source
 	case info.IsDir():
 		return nil, false, courier.Permanent(fmt.Errorf("%s is a directory; for the files in it add /*", safename.Quote(q.LocalPath.String())))
 	}
-	return []Source{{q.LocalPath.String(), path.Base(filepath.ToSlash(q.LocalPath.String())), info.Size()}}, false, nil
+	return []LocalFile{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String())), Size: info.Size()}}, false, nil
 }
 
 // isPattern reports whether LocalPath is a pattern. What exists under the very
@@ -105,7 +109,7 @@ func (q Sources) isPattern(missing bool) bool {
 
 // Former is Find for cleaning up after an earlier attempt. If the files are gone,
 // what they were called is known only if it was one; otherwise there are none.
-func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Source, several bool) {
+func (q Sources) Former(ctx context.Context, job *courier.Context) (files []LocalFile, several bool) {
 	files, several, err := q.Find(ctx, job)
 	if err == nil && len(files) > 0 {
 		return files, several
@@ -113,12 +117,12 @@ func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Sour
 	if q.isPattern(true) {
 		return nil, false
 	}
-	return []Source{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String()))}}, false
+	return []LocalFile{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String()))}}, false
 }
 
 // matches lists the regular files that LocalPath stands for as a pattern. Links
 // are none.
-func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, error) {
+func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile, error) {
 	pattern := glob.Whole(q.LocalPath, q.Glob)
 	if err := glob.Check(pattern); err != nil {
 		return nil, err
@@ -131,7 +135,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 	if info, err := root.Stat(rel); err != nil || !info.IsDir() {
 		return nil, IgnoreMissing(err) // it holds nothing that could match
 	}
-	var files []Source
+	var files []LocalFile
 	paths := 0
 	dir := glob.Dir{Root: root, Rel: rel, Name: base}
 	err = glob.Walk(ctx, job, dir, glob.Depth(rest), func(below string, typ fs.FileMode) error {
@@ -140,7 +144,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		}
 		info, err := root.Lstat(filepath.Join(rel, filepath.FromSlash(below)))
 		if err == nil && info.Mode().IsRegular() {
-			s := Source{Local: path.Join(base, below), Below: below, Size: info.Size()}
+			s := LocalFile{Local: path.Join(base, below), Below: below, Size: info.Size()}
 			if paths += len(s.Local); paths > MaxListingBytes {
 				return courier.Permanent(fmt.Errorf("%s finds files whose paths have more than %d MiB; narrow it", safename.Quote(q.LocalPath.String()), MaxListingBytes>>20))
 			}
@@ -148,7 +152,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		}
 		return IgnoreMissing(err)
 	})
-	slices.SortFunc(files, func(a, b Source) int { return cmp.Compare(a.Below, b.Below) })
+	slices.SortFunc(files, func(a, b LocalFile) int { return cmp.Compare(a.Below, b.Below) })
 	return files, IgnoreMissing(err)
 }
 
@@ -179,7 +183,7 @@ func (q Sources) Open(job *courier.Context, local string) (*os.File, error) {
 // Targets returns the remote path of each file, for the value of remote_path.
 // Stat tells whether there is something with that path, and whether it is a
 // directory.
-func (q Sources) Targets(files []Source, several bool, remotePath string, stat func() (there, isDir bool, err error)) ([]string, error) {
+func (q Sources) Targets(files []LocalFile, several bool, remotePath string, stat func() (there, isDir bool, err error)) ([]string, error) {
 	into := remotePath == "" || strings.HasSuffix(remotePath, "/")
 	if !into {
 		there, isDir, err := stat()
@@ -210,7 +214,7 @@ func (q Sources) Targets(files []Source, several bool, remotePath string, stat f
 // Directories lists the directories below base, a value of remote_path, that
 // hold the targets of several files, those above others first. Base is not
 // among them.
-func Directories(base string, files []Source) []string {
+func Directories(base string, files []LocalFile) []string {
 	dirs := make(map[string]bool)
 	for _, f := range files {
 		for dir := path.Dir(f.Below); dir != "."; dir = path.Dir(dir) {

@@ -197,6 +197,9 @@ type Account struct {
 	// and not only for files of which a part is kept.
 	Persists bool
 
+	// CheckPath reports a path that the protocol can't send. Field is the field of the
+	// configuration that has it.
+	CheckPath func(field, path string) error
 	// Use calls f with a login, which is opened if there is none. It ends with ctx.
 	Use func(ctx context.Context, f func(Server) error) error
 	// Each moves several files; see [Batch].
@@ -266,6 +269,14 @@ func (a Account) Validate(ctx context.Context, f func(Server) error) error {
 	})
 }
 
+// ValidatePath is Validate for a step that needs remote_path and nothing else.
+func (a Account) ValidatePath(ctx context.Context, p string) error {
+	if err := a.CheckPath("remote_path", p); err != nil {
+		return err
+	}
+	return a.Validate(ctx, nil)
+}
+
 // removeGone removes a file. That it is gone is no error: whether it is, is asked,
 // since a refusal alone may mean something else.
 func removeGone(ctx context.Context, s Server, p string) error {
@@ -287,14 +298,4 @@ func TrimSlashes(p string) string {
 		p = p[:len(p)-1]
 	}
 	return p
-}
-
-// ValidateList logs in and checks that a directory can be listed.
-func ValidateList(ctx context.Context, a Account, dir string) error {
-	return a.Validate(ctx, func(s Server) error {
-		if a.Job.Unresolved("remote_path") {
-			return nil
-		}
-		return s.CheckDirectory(ctx, dir)
-	})
 }

@@ -16,22 +16,14 @@ import (
 // find finds the files to upload, those that are ready.
 func (t *uploading) find(ctx context.Context) error {
 	files, several, err := t.cfg.sources().FindReady(ctx, t.Job, t.cfg.StableSeconds)
-	t.files, t.several = localFiles(files), several
+	t.files, t.several = files, several
 	return err
-}
-
-func localFiles(sources []Source) []localFile {
-	files := make([]localFile, len(sources))
-	for i, f := range sources {
-		files[i] = localFile{local: f.Local, below: f.Below, size: f.Size}
-	}
-	return files
 }
 
 // setTargets gives each file its remote path.
 func (t *uploading) setTargets(ctx context.Context, s Server) error {
 	cfg := t.cfg
-	targets, err := cfg.sources().Targets(sourcesOf(t.files), t.several, cfg.RemotePath, func() (bool, bool, error) {
+	targets, err := cfg.sources().Targets(t.files, t.several, cfg.RemotePath, func() (bool, bool, error) {
 		a, err := s.Stat(ctx, cfg.RemotePath)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, false, nil
@@ -39,14 +31,14 @@ func (t *uploading) setTargets(ctx context.Context, s Server) error {
 		return err == nil, a.IsDir(), err
 	})
 	for i, target := range targets {
-		t.files[i].final = target
+		t.files[i].Final = target
 	}
 	return s.Fault("upload to", cfg.RemotePath, err)
 }
 
 // makeParents makes the directories below remote_path that hold the files.
 func (t *uploading) makeParents(ctx context.Context, s Server) error {
-	for _, dir := range Directories(t.cfg.RemotePath, sourcesOf(t.files)) {
+	for _, dir := range Directories(t.cfg.RemotePath, t.files) {
 		if err := makeDirectory(ctx, s, dir); err != nil {
 			return s.Fault("make directory", dir, err)
 		}
@@ -54,24 +46,16 @@ func (t *uploading) makeParents(ctx context.Context, s Server) error {
 	return nil
 }
 
-func sourcesOf(files []localFile) []Source {
-	sources := make([]Source, len(files))
-	for i, f := range files {
-		sources[i] = Source{Local: f.local, Below: f.below}
-	}
-	return sources
-}
-
 // written lists the remote files that the step writes, companions included.
 func (t *uploading) written() []string {
 	var all []string
 	for _, f := range t.files {
-		all = append(all, f.final)
+		all = append(all, f.Final)
 		if t.cfg.Checksum == ChecksumSidecar {
-			all = append(all, f.final+SidecarSuffix)
+			all = append(all, f.Final+SidecarSuffix)
 		}
 		if t.cfg.DoneFile != "" {
-			all = append(all, DonePath(t.cfg.DoneFile, f.final))
+			all = append(all, DonePath(t.cfg.DoneFile, f.Final))
 		}
 	}
 	return all
@@ -82,22 +66,22 @@ func (t *uploading) written() []string {
 func (t *uploading) companions(ctx context.Context, s Server) error {
 	done := make(map[string]bool)
 	for _, f := range t.files {
-		if f.skipped {
+		if f.Skipped {
 			continue
 		}
 		if t.cfg.DoneFile != "" {
-			done[DonePath(t.cfg.DoneFile, f.final)] = true
+			done[DonePath(t.cfg.DoneFile, f.Final)] = true
 		}
 		if t.cfg.Checksum != ChecksumSidecar {
 			continue
 		}
-		_, name := Split(f.final)
-		sum, err := f.source().Sum(ctx, t.Job, f.final)
+		_, name := Split(f.Final)
+		sum, err := f.Sum(ctx, t.Job, f.Final)
 		if err == nil {
-			err = t.putText(ctx, s, f.final+SidecarSuffix, SidecarText(sum, name))
+			err = t.putText(ctx, s, f.Final+SidecarSuffix, SidecarText(sum, name))
 		}
 		if err != nil {
-			return s.Fault("upload", f.final+SidecarSuffix, err)
+			return s.Fault("upload", f.Final+SidecarSuffix, err)
 		}
 	}
 	for name := range done {
@@ -145,7 +129,7 @@ func (t *uploading) note(ctx context.Context) error {
 	}
 	t.at = time.Now()
 	return notes.write(UploadNote{
-		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.uploaded(), At: t.at, Attempt: t.Job.ExecutionAttempt()})
+		LocalPath: t.cfg.LocalPath.String(), RemotePath: t.cfg.RemotePath, Several: t.several, Files: t.files, At: t.at, Attempt: t.Job.ExecutionAttempt()})
 }
 
 // recall takes over what an earlier attempt has uploaded, and reports whether
@@ -165,40 +149,31 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 	if done, err := n.Done(ctx, t.Job, t.cfg.sources()); err != nil || !done {
 		return false, err
 	}
-	var files []localFile
-	for _, f := range n.Files {
-		if t.cfg.AfterTransfer == AfterKeep {
-			if info, err := t.Job.Stat(f.Local); err != nil || Identify(info) != f.Was {
-				return false, nil
-			}
+	for i := range n.Files {
+		f := &n.Files[i]
+		f.Size = f.Was.Size
+		if t.cfg.AfterTransfer != AfterKeep {
+			continue
 		}
-		files = append(files, localFile{local: f.Local, below: f.Below, final: f.Final, size: f.Was.Size, was: f.Was, skipped: f.Skipped})
+		if info, err := t.Job.Stat(f.Local); err != nil || Identify(info) != f.Was {
+			return false, nil
+		}
 	}
-	t.files, t.several, t.at = files, n.Several, n.At
+	t.files, t.several, t.at = n.Files, n.Several, n.At
 	return true, nil
-}
-
-func (f localFile) source() Uploaded {
-	return Uploaded{Local: f.local, Below: f.below, Final: f.final, Was: f.was, Skipped: f.skipped}
-}
-
-// uploaded describes the files for notes.
-func (t *uploading) uploaded() []Uploaded {
-	files := make([]Uploaded, len(t.files))
-	for i, f := range t.files {
-		files[i] = f.source()
-	}
-	return files
 }
 
 // CleanupUpload removes the unfinished remote files of earlier attempts, other than
 // those that resume keeps.
 func CleanupUpload(ctx context.Context, a Account, cfg UploadConfig) error {
-	sources, several := cfg.sources().Former(ctx, a.Job)
-	if len(sources) == 0 {
+	if err := cfg.check(a); err != nil {
+		return err
+	}
+	files, several := cfg.sources().Former(ctx, a.Job)
+	if len(files) == 0 {
 		return nil
 	}
-	t := &uploading{Account: a, cfg: cfg, files: localFiles(sources), several: several}
+	t := &uploading{Account: a, cfg: cfg, files: files, several: several}
 	return a.Use(ctx, func(s Server) error {
 		err := t.setTargets(ctx, s)
 		if courier.IsPermanent(err) {
@@ -214,7 +189,7 @@ func CleanupUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 // resume has kept, too.
 func RollbackUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 	err := CleanupUpload(ctx, a, cfg)
-	if !cfg.Resume || !a.Job.Cancelled() {
+	if !cfg.Resume || !a.Job.Cancelled() || cfg.check(a) != nil {
 		return err
 	}
 	var kept []string

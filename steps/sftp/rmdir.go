@@ -27,10 +27,7 @@ type RmdirConfig struct {
 }
 
 // RmdirOutput is the output of [Rmdir].
-type RmdirOutput struct {
-	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
-	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
-}
+type RmdirOutput = remote.RmdirOutput
 
 var (
 	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
@@ -46,8 +43,7 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 	if err := cfg.check(); err != nil {
 		return RmdirOutput{}, err
 	}
-	out, err := remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
-	return RmdirOutput(out), err
+	return remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
 }
 
 // Validate logs in and checks that the path is one of a directory.
