@@ -8,7 +8,8 @@ import (
 	"github.com/courierhq/courier/internal/safename"
 )
 
-// An OperationError is the failure of an operation on a connection.
+// An OperationError is the failure of an operation on a connection. The error type of
+// a protocol embeds it.
 type OperationError struct {
 	Connection string // id of the connection
 	Host       string // "host:port"
@@ -30,24 +31,28 @@ func (e *OperationError) Error() string {
 // Unwrap returns Err.
 func (e *OperationError) Unwrap() error { return e.Err }
 
-// Fault returns e with the error err, after explain has completed that. It is
-// permanent if err is. Nil stays nil, and so does an error that Fault has returned.
-func (e OperationError) Fault(err error, explain func(error) error) error {
+func (*OperationError) isOperation() {}
+
+// Fault returns err as the failure of the operation e, in the type that wrap gives it,
+// after explain has completed err. It is permanent if err is. Nil stays nil, and so
+// does an error that Fault has returned.
+func Fault(e OperationError, err error, explain func(error) error, wrap func(OperationError) error) error {
 	if err == nil || isFault(err) {
 		return err
 	}
 	e.Err = explain(err)
 	if failure.IsPermanent(err) {
-		return failure.Permanent(&e)
+		return failure.Permanent(wrap(e))
 	}
-	return &e
+	return wrap(e)
 }
 
 // isFault reports whether Fault has returned err.
 func isFault(err error) bool {
-	if _, ok := err.(*OperationError); ok {
+	type operation interface{ isOperation() }
+	if _, ok := err.(operation); ok {
 		return true
 	}
-	_, ok := errors.Unwrap(err).(*OperationError)
+	_, ok := errors.Unwrap(err).(operation)
 	return ok && failure.IsPermanent(err)
 }

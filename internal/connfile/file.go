@@ -11,21 +11,14 @@ import (
 	"github.com/courierhq/courier/internal/reload"
 )
 
-// A Map holds connections by id. It must not be changed while it is in use.
-type Map[C any] map[string]C
-
-// Connection returns the connection called id. If there is none, the error
-// matches [courier.ErrNotFound].
-func (m Map[C]) Connection(_ context.Context, id string) (C, error) { return Find(m, id) }
-
 // A File holds the connections of a file. A change of the file takes effect within
 // a second. While a changed file has mistakes, the connections that were read before
 // stay in use, and a warning is logged.
-type File[C any] struct{ source *reload.Source[Map[C]] }
+type File[C any] struct{ source *reload.Source[map[string]C] }
 
 // OpenFile reads the connections in the file at path. Log gets the warnings; nil
 // means none. The error is that of read.
-func OpenFile[C any](path string, log *slog.Logger, read func(path string) (Map[C], error)) (*File[C], error) {
+func OpenFile[C any](path string, log *slog.Logger, read func(path string) (map[string]C, error)) (*File[C], error) {
 	source, err := reload.New(path, log, read)
 	if err != nil {
 		return nil, err
@@ -35,8 +28,8 @@ func OpenFile[C any](path string, log *slog.Logger, read func(path string) (Map[
 
 // Connection returns the connection called id. If there is none, the error
 // matches [courier.ErrNotFound].
-func (f *File[C]) Connection(ctx context.Context, id string) (C, error) {
-	return f.source.Get().Connection(ctx, id)
+func (f *File[C]) Connection(_ context.Context, id string) (C, error) {
+	return Find(f.source.Get(), id)
 }
 
 // Reload reads the file at once. After an error, which is that of the function that

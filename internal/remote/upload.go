@@ -206,3 +206,36 @@ func ValidateUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 		return s.Fault("upload to", dir, err)
 	})
 }
+
+// find finds the files to upload, those that are ready.
+func (t *uploading) find(ctx context.Context) error {
+	files, several, err := t.cfg.sources().FindReady(ctx, t.Job, t.cfg.StableSeconds)
+	t.files, t.several = files, several
+	return err
+}
+
+// setTargets gives each file its remote path.
+func (t *uploading) setTargets(ctx context.Context, s Server) error {
+	cfg := t.cfg
+	targets, err := cfg.sources().Targets(t.files, t.several, cfg.RemotePath, func() (bool, bool, error) {
+		a, err := s.Stat(ctx, cfg.RemotePath)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, false, nil
+		}
+		return err == nil, a.IsDir(), err
+	})
+	for i, target := range targets {
+		t.files[i].Final = target
+	}
+	return s.Fault("upload to", cfg.RemotePath, err)
+}
+
+// makeParents makes the directories below remote_path that hold the files.
+func (t *uploading) makeParents(ctx context.Context, s Server) error {
+	for _, dir := range Directories(t.cfg.RemotePath, t.files) {
+		if err := makeDirectory(ctx, s, dir); err != nil {
+			return s.Fault("make directory", dir, err)
+		}
+	}
+	return nil
+}

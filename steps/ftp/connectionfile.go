@@ -1,20 +1,26 @@
 package ftp
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/courierhq/courier/internal/connfile"
 )
 
 // A Map holds connections by id. It must not be changed while it is in use.
-type Map = connfile.Map[Connection]
+type Map map[string]Connection
+
+// Connection returns the connection called id.
+func (m Map) Connection(_ context.Context, id string) (Connection, error) {
+	return connfile.Find(m, id)
+}
 
 // A ConnectionFile is [Connections] in a file, in the form that [ReadConnections]
 // reads. A change of the file takes effect within a second, for executions that
 // open the connection later. While a changed file has mistakes, the connections
 // that were read before stay in use, and a warning is logged. Its method Reload reads
 // the file at once.
-type ConnectionFile = connfile.File[Connection]
+type ConnectionFile struct{ *connfile.File[Connection] }
 
 var (
 	_ Connections = Map(nil)
@@ -25,5 +31,9 @@ var (
 // ConnectionFile. Log gets the warnings; nil means none. The error is that of
 // ReadConnections.
 func OpenConnections(path string, log *slog.Logger) (*ConnectionFile, error) {
-	return connfile.OpenFile(path, log, ReadConnections)
+	f, err := connfile.OpenFile(path, log, func(path string) (map[string]Connection, error) { return ReadConnections(path) })
+	if err != nil {
+		return nil, err
+	}
+	return &ConnectionFile{f}, nil
 }

@@ -24,7 +24,7 @@ type DeleteConfig struct {
 }
 
 // DeleteOutput is the output of [Delete].
-type DeleteOutput = remote.DeleteOutput
+type DeleteOutput remote.DeleteOutput
 
 var (
 	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
@@ -34,7 +34,8 @@ var (
 // Execute deletes the files. What an earlier attempt has found and written down is
 // deleted, unless another file has its name by now.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
-	return remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
+	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
+	return DeleteOutput(out), err
 }
 
 // Validate logs in.

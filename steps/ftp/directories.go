@@ -56,7 +56,7 @@ type RmdirConfig struct {
 }
 
 // RmdirOutput is the output of [Rmdir].
-type RmdirOutput = remote.RmdirOutput
+type RmdirOutput remote.RmdirOutput
 
 var (
 	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
@@ -81,7 +81,8 @@ func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfi
 	if err := cfg.check(); err != nil {
 		return RmdirOutput{}, err
 	}
-	return remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
+	out, err := remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
+	return RmdirOutput(out), err
 }
 
 // Validate logs in.

@@ -11,7 +11,9 @@ import (
 // An Error is the failure of an operation on a connection. It has the fields
 // Connection (its id), Host ("host:port"), Op (such as "open" or "connect"), Path (on
 // the server) and Err.
-type Error = connerr.OperationError
+type Error struct{ connerr.OperationError }
+
+func newError(e connerr.OperationError) error { return &Error{e} }
 
 // explain adds what to do about a refusal, and marks as permanent what the
 // server will refuse again.

@@ -17,10 +17,10 @@ type Rename struct {
 }
 
 // RenameConfig is the configuration of [Rename].
-type RenameConfig = remote.RenameConfig
+type RenameConfig remote.RenameConfig
 
 // RenameOutput is the output of [Rename].
-type RenameOutput = remote.RenameOutput
+type RenameOutput remote.RenameOutput
 
 var (
 	_ courier.Step[RenameConfig, RenameOutput] = Rename{}
@@ -33,7 +33,8 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
 		return RenameOutput{}, err
 	}
-	return remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
+	out, err := remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
+	return RenameOutput(out), err
 }
 
 // Validate logs in and checks that there is something to rename.
@@ -45,11 +46,11 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
 		return err
 	}
-	return remote.ValidateRename(ctx, a, cfg)
+	return remote.ValidateRename(ctx, a, remote.RenameConfig(cfg))
 }
 
 // Cleanup moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
 func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
+	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }

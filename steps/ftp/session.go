@@ -24,7 +24,7 @@ type session struct {
 
 // fault returns err as the failure of an operation on the session.
 func (s *session) fault(op, path string, err error) error {
-	return Error{Connection: s.id, Host: s.addr, Op: op, Path: path}.Fault(err, explain)
+	return connerr.Fault(connerr.OperationError{Connection: s.id, Host: s.addr, Op: op, Path: path}, err, explain, newError)
 }
 
 // logIn logs in at the server of the connection called id.
@@ -37,7 +37,7 @@ func logIn(ctx context.Context, job *courier.Context, id string, c Connection) (
 			return s, nil
 		}
 	}
-	return nil, Error{Connection: id, Host: c.address(), Op: "connect"}.Fault(err, explain)
+	return nil, connerr.Fault(connerr.OperationError{Connection: id, Host: c.address(), Op: "connect"}, err, explain, newError)
 }
 
 // config returns c with its secrets, as the client takes it.
@@ -97,7 +97,7 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 	p, err := courier.Keep(ctx, job, "ftp:"+id, func(context.Context) (*ftpclient.Pool, error) {
 		full, err := settings.withDefaults()
 		if err != nil {
-			return nil, courier.Permanent(&Error{Connection: id, Host: settings.address(), Op: "connect", Err: err})
+			return nil, courier.Permanent(&Error{connerr.OperationError{Connection: id, Host: settings.address(), Op: "connect", Err: err}})
 		}
 		return ftpclient.NewPool(full.MaxSessions, *full.KeepAlive), nil
 	})

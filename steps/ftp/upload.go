@@ -38,7 +38,7 @@ type UploadConfig struct {
 }
 
 // UploadOutput is the output of [Upload].
-type UploadOutput = remote.UploadOutput
+type UploadOutput remote.UploadOutput
 
 var (
 	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
@@ -57,7 +57,8 @@ func (cfg UploadConfig) shared() remote.UploadConfig {
 
 // Execute uploads the files.
 func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	return remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
+	out, err := remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
+	return UploadOutput(out), err
 }
 
 // Validate logs in and checks that the remote directory is there.

@@ -29,7 +29,7 @@ type DeleteConfig struct {
 }
 
 // DeleteOutput is the output of [Delete].
-type DeleteOutput = remote.DeleteOutput
+type DeleteOutput remote.DeleteOutput
 
 var (
 	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
@@ -38,7 +38,8 @@ var (
 
 // Execute deletes the files.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
-	return remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
+	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
+	return DeleteOutput(out), err
 }
 
 // Validate logs in and checks the path.

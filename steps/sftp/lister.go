@@ -7,7 +7,9 @@ import (
 
 // A Lister is a [courier.Lister] of directories on SFTP servers. Each call of its
 // method List has a connection of its own.
-type Lister = remote.MonitorLister
+type Lister struct{ *remote.MonitorLister }
+
+var _ courier.Lister = (*Lister)(nil)
 
 // NewLister returns a lister of directories on the servers of c, which must not
 // be nil.
@@ -15,5 +17,5 @@ func NewLister(c Connections) *Lister {
 	if c == nil {
 		panic("sftp: new lister: the argument c, the Connections, is nil")
 	}
-	return remote.NewMonitorLister(checkPath, func(job *courier.Context, id string) remote.Account { return account(job, c, id) })
+	return &Lister{remote.NewMonitorLister(checkPath, func(job *courier.Context, id string) remote.Account { return account(job, c, id) })}
 }

@@ -22,10 +22,10 @@ type Rename struct {
 }
 
 // RenameConfig is the configuration of [Rename].
-type RenameConfig = remote.RenameConfig
+type RenameConfig remote.RenameConfig
 
 // RenameOutput is the output of [Rename].
-type RenameOutput = remote.RenameOutput
+type RenameOutput remote.RenameOutput
 
 var (
 	_ courier.Step[RenameConfig, RenameOutput] = Rename{}
@@ -35,16 +35,17 @@ var (
 
 // Execute renames.
 func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameConfig) (RenameOutput, error) {
-	return remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
+	out, err := remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
+	return RenameOutput(out), err
 }
 
 // Validate logs in and checks that there is something to rename.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
+	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }
 
 // Cleanup moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
 func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
+	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }

@@ -25,12 +25,12 @@ type session struct {
 
 // fault returns err as the failure of an operation on the session.
 func (s *session) fault(op, path string, err error) error {
-	return Error{Connection: s.id, Host: s.addr, Op: op, Path: path}.Fault(err, func(err error) error {
+	return connerr.Fault(connerr.OperationError{Connection: s.id, Host: s.addr, Op: op, Path: path}, err, func(err error) error {
 		if status, ok := errors.AsType[*sftpclient.StatusError](err); ok {
 			status.Message = s.redact(status.Message) // it may repeat the password
 		}
 		return explain(err)
-	})
+	}, newError)
 }
 
 // A line keeps the session of one connection for one execution, and replaces

@@ -37,7 +37,7 @@ type UploadConfig struct {
 }
 
 // UploadOutput is the output of [Upload].
-type UploadOutput = remote.UploadOutput
+type UploadOutput remote.UploadOutput
 
 var (
 	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
@@ -48,7 +48,8 @@ var (
 
 // Execute uploads the files.
 func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	return remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
+	out, err := remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
+	return UploadOutput(out), err
 }
 
 // Validate logs in and checks that the remote directory is there.

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A downloadNote is what sftp.download notes down when all is downloaded, so
@@ -200,87 +197,4 @@ func (t *downloading) own(f *remoteFile) bool {
 		return err == nil
 	}
 	return false
-}
-
-// archived is where after_transfer puts a remote file.
-func (t *downloading) archived(f remoteFile) string {
-	return Join(TrimSlashes(t.cfg.MoveTo), t.cfg.after().Name(f.Below, t.at))
-}
-
-// after does with the sources what after_transfer says. What isn't what was
-// downloaded any more stays.
-func (t *downloading) after(ctx context.Context) error {
-	return t.Use(ctx, func(s Server) error {
-		if err := t.makeArchive(ctx, s); err != nil {
-			return err
-		}
-		return parallel.Do(ctx, len(t.files), s.Traits().Requests, func(ctx context.Context, i int) error {
-			return s.Fault(t.cfg.AfterTransfer, t.files[i].Remote, t.afterOne(ctx, s, &t.files[i]))
-		})
-	})
-}
-
-// makeArchive makes the directories into which files are moved.
-func (t *downloading) makeArchive(ctx context.Context, s Server) error {
-	if !t.cfg.after().Moves() {
-		return nil
-	}
-	made := make(map[string]bool)
-	for _, f := range t.files {
-		dir, _ := Split(t.archived(f))
-		if made[dir] {
-			continue
-		}
-		if t.former { // a later step of that attempt may have removed it
-			if a, err := s.Stat(ctx, f.Remote); err == nil && a.Identity() != f.Was || errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-		}
-		if err := makeDirectories(ctx, s, dir); err != nil {
-			return s.Fault("move to", dir, err)
-		}
-		made[dir] = true
-	}
-	return nil
-}
-
-func (t *downloading) afterOne(ctx context.Context, s Server, f *remoteFile) error {
-	if f.Skipped {
-		return nil // nobody knows what the local file is
-	}
-	a, err := s.Stat(ctx, f.Remote)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return t.removeDone(ctx, s, f)
-	case err != nil:
-		return err
-	case a.Identity() != f.Was:
-		t.Job.Log().Warn("a file has changed since it was downloaded; it stays", "connection", t.ID, "file", f.Remote)
-		return nil
-	}
-	if t.cfg.AfterTransfer == AfterDelete {
-		err = removeGone(ctx, s, f.Remote)
-	} else if to := t.archived(*f); path.Clean(to) == path.Clean(f.Remote) {
-		return nil
-	} else {
-		move := renaming{
-			account: t.Account, from: f.Remote, to: to, size: f.Size, ifExists: transfer.IfExistsOverwrite, what: "the downloaded file",
-		}
-		err = move.run(ctx, s)
-		if err == nil {
-			err = t.produced(move.to)
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return t.removeDone(ctx, s, f)
-}
-
-// removeDone removes the companion of a file that is gone.
-func (t *downloading) removeDone(ctx context.Context, s Server, f *remoteFile) error {
-	if t.cfg.DoneFile == "" {
-		return nil
-	}
-	return removeGone(ctx, s, DonePath(t.cfg.DoneFile, f.Remote))
 }

@@ -217,3 +217,18 @@ func ValidateDelete(ctx context.Context, a Account, cfg DeleteConfig) error {
 		return s.Fault("delete", cfg.RemotePath, err)
 	})
 }
+
+// removeGone removes a file. That it is gone is no error: whether it is, is asked,
+// since a refusal alone may mean something else.
+func removeGone(ctx context.Context, s Server, p string) error {
+	err := s.Remove(ctx, p)
+	if err == nil || !s.Refused(err) {
+		return err
+	}
+	if _, e := s.Lstat(ctx, p); errors.Is(e, fs.ErrNotExist) {
+		return nil
+	} else if e != nil && !s.Refused(e) {
+		return e
+	}
+	return err
+}
