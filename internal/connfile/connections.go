@@ -38,7 +38,8 @@ func Seconds(n float64) time.Duration {
 }
 
 // DecodeStrict decodes JSON into the struct to which v points, and refuses
-// unknown names. What an embedded struct called plain holds counts as v's own.
+// unknown names. The fields of an embedded struct called plain, and of embedded
+// Timeouts, count as v's own.
 func DecodeStrict(text []byte, v any) error {
 	if !utf8.Valid(text) {
 		return errUTF8
@@ -50,7 +51,7 @@ func DecodeStrict(text []byte, v any) error {
 		return nil
 	}
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
-		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(t.Field, "plain."), jsonKind(t.Type), t.Value)
+		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(strings.TrimPrefix(t.Field, "plain."), "Timeouts."), jsonKind(t.Type), t.Value)
 	}
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if quoted, ok := strings.CutPrefix(message, "unknown field "); ok {

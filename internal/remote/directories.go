@@ -16,6 +16,9 @@ import (
 
 // Mkdir makes a directory, and those above it that are missing.
 func Mkdir(ctx context.Context, a Account, dir string) error {
+	if err := a.CheckPath("remote_path", dir); err != nil {
+		return err
+	}
 	dir = TrimSlashes(dir)
 	err := a.Use(ctx, func(s Server) error {
 		return s.Fault("make directory", dir, makeDirectories(ctx, s, dir))
@@ -78,6 +81,9 @@ func makeDirectory(ctx context.Context, s Server, dir string) error {
 
 // ValidateMkdir logs in and checks that no file is in the way.
 func ValidateMkdir(ctx context.Context, a Account, dir string) error {
+	if err := a.CheckPath("remote_path", dir); err != nil {
+		return err
+	}
 	return a.Validate(ctx, func(s Server) error {
 		if a.Job.Unresolved("remote_path") {
 			return nil
@@ -102,10 +108,10 @@ type RmdirConfig struct {
 	IgnoreMissing bool
 }
 
-// An RmdirOutput is its output.
+// An RmdirOutput is the output of a step that removes a directory.
 type RmdirOutput struct {
-	RemovedDirectory string
-	Existed          bool
+	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
+	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
 }
 
 // maxNesting is how deep directories that are removed may lie in each other.

@@ -4,172 +4,476 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
+	"io/fs"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A Readiness says when remote files may be downloaded.
-type Readiness struct {
-	StableSeconds float64         // for how long size and time have not changed
-	DoneFile      courier.Pattern // name of the companion that a file must have; empty means none
-	Checksum      string          // a value of checksum: files that hold checksums are not files of their own
+// DownloadFiles are the fields of a download's configuration that say what is
+// downloaded, and where to.
+type DownloadFiles struct {
+	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
+	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
+	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
+	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
+	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
+	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
+	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the local file exists: overwrite, skip or fail"`
+	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
+	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
 }
 
-// Stable lists files twice, if they must not change for a time, and returns
-// those of the second listing that were the same in the first. Directories need
-// only be in both.
-func (r Readiness) stable(ctx context.Context, job *courier.Context, dir string, list func() ([]Entry, int, error)) (all, same []Entry, skipped int, err error) {
-	all, skipped, err = list()
-	if err != nil || r.StableSeconds == 0 || len(all) == 0 {
-		return all, all, skipped, err
-	}
-	if err := WaitStable(ctx, job, r.StableSeconds, dir); err != nil {
-		return nil, nil, 0, err
-	}
-	before := make(map[string]Entry, len(all))
-	for _, f := range all {
-		before[f.Below] = f
-	}
-	if all, skipped, err = list(); err != nil {
-		return nil, nil, 0, err
-	}
-	same = []Entry{}
-	for _, f := range all {
-		old, ok := before[f.Below]
-		if ok && old.IsDir == f.IsDir && (f.IsDir || old.Size == f.Size && old.Modified.Equal(f.Modified)) {
-			same = append(same, f)
-		}
-	}
-	return all, same, skipped, nil
+// DownloadOptions are the fields of a download's configuration that say how files are
+// downloaded and checked, and what becomes of them on the server.
+type DownloadOptions struct {
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
+	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
 }
 
-// Find is Search.Find for what is ready, and counts what isn't. A listing can
-// name a companion, or a file with a checksum, itself.
-func (r Readiness) Find(ctx context.Context, job *courier.Context, q Search, l Lister, dir string) (found []Entry, skipped, notReady int, err error) {
-	wider := q
-	if r.DoneFile != "" {
-		wider.also = func(name string) bool { return IsDoneName(r.DoneFile, name) }
+// A DownloadConfig is the configuration of a step that downloads files. Step types
+// describe the fields that differ between protocols.
+type DownloadConfig struct {
+	DownloadFiles
+	OnUnsafeName string
+	Resume       *bool
+	SkipIfSame   bool
+	Preserve     string
+	DownloadOptions
+}
+
+// Downloaded is the part of a download's output that all protocols have.
+type Downloaded struct {
+	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
+	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
+	SkippedFiles    []string  `json:"skipped_files" doc:"those of downloaded_files that were there already and were left as they are"`
+	Skipped         bool      `json:"skipped" doc:"whether nothing was downloaded because everything was there already"`
+	Reason          string    `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+	FileCount       int       `json:"file_count" doc:"how many files were downloaded"`
+	Size            int64     `json:"size" doc:"of what was downloaded, in bytes"`
+	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
+}
+
+// A DownloadOutput is the output of a step that downloads files.
+type DownloadOutput struct {
+	Downloaded
+	UnsafeCount   int
+	NotReadyCount int
+}
+
+func (cfg DownloadConfig) search() Search {
+	return Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
+}
+
+func (cfg DownloadConfig) after() After {
+	return After{Action: cfg.AfterTransfer, MoveTo: cfg.MoveTo}
+}
+
+func (cfg DownloadConfig) readiness() Readiness {
+	return Readiness{StableSeconds: cfg.StableSeconds, DoneFile: cfg.DoneFile, Checksum: cfg.Checksum}
+}
+
+// resumes reports whether an attempt goes on where another one stopped.
+func (cfg DownloadConfig) resumes() bool { return cfg.Resume == nil || *cfg.Resume }
+
+// keeps reports whether the unfinished local file of a remote one of size bytes
+// is kept for another attempt. Of a small one that costs more than it saves.
+func (cfg DownloadConfig) keeps(size int64) bool {
+	if cfg.Resume != nil {
+		return *cfg.Resume
 	}
-	all, same, skipped, err := r.stable(ctx, job, dir, func() ([]Entry, int, error) { return wider.Find(ctx, job, l, dir) })
+	return size >= WorthKeeping
+}
+
+// check reports what is wrong with cfg.
+func (cfg DownloadConfig) check(a Account) error {
+	return courier.Permanent(errors.Join(a.CheckPath("remote_path", cfg.RemotePath), a.CheckPath("move_to", cfg.MoveTo),
+		cfg.search().Check(), cfg.after().Check(), CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit)))
+}
+
+// A remoteFile is a file to download. The notes of a step hold its JSON form.
+type remoteFile struct {
+	Remote  string   `json:"remote"`
+	Below   string   `json:"below"`             // path below the directory that was searched; of a single file its name
+	Local   string   `json:"local"`             // as the Context takes it
+	Was     Identity `json:"was"`               // of the remote file; zero until the server was asked
+	Skipped bool     `json:"skipped,omitempty"` // the local file was there already and was left as it is
+
+	Size  int64 `json:"-"`
+	Plain bool  `json:"-"` // a regular file when it was found: opening it doesn't block the server
+}
+
+// A downloading is one execution of the step.
+type downloading struct {
+	Account
+	cfg   DownloadConfig
+	limit *bandwidth.Limiter
+
+	files    []remoteFile
+	unsafe   int
+	notReady int
+	at       time.Time // when all was downloaded
+	former   bool      // files are those of an earlier attempt of the execution
+}
+
+// Download downloads the files. An existing local file is replaced when its
+// successor is complete.
+func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutput, error) {
+	out := DownloadOutput{Downloaded: Downloaded{DownloadedFiles: []string{}, SkippedFiles: []string{}}}
+	t := &downloading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
+	if err := cfg.check(a); err != nil {
+		return out, err
+	}
+	done, err := t.recall(ctx)
+	if err == nil && done {
+		done, err = t.claim(ctx)
+	}
+	if err == nil && !done {
+		err = t.all(ctx)
+	}
+	if err == nil && cfg.AfterTransfer != AfterKeep {
+		err = t.after(ctx)
+	}
 	if err != nil {
-		return nil, 0, 0, err
+		return out, err
 	}
-	there := make(map[string]bool, len(all))
-	for _, f := range all {
-		there[f.Below] = true
-	}
-	counts := func(f Entry) bool {
-		return q.Matches(f.Below) && !(r.DoneFile != "" && IsDoneName(r.DoneFile, f.Name)) &&
-			!(r.Checksum == ChecksumSidecar && strings.HasSuffix(f.Name, SidecarSuffix))
-	}
-	for _, f := range all {
-		if counts(f) {
-			notReady++
-		}
-	}
-	found = []Entry{}
-	for _, f := range same {
-		if counts(f) && (r.DoneFile == "" || there[DonePath(r.DoneFile, f.Below)]) {
-			found = append(found, f)
-			notReady--
-		}
-	}
-	return found, skipped, notReady, nil
+	out.UnsafeCount, out.NotReadyCount = t.unsafe, t.notReady
+	return out, out.add(a.Job, t.files)
 }
 
-// Await reports why a single file can't be downloaded yet. Exists tells whether
-// there is something with a path, and same whether the file is still what it was
-// before.
-func (r Readiness) Await(ctx context.Context, job *courier.Context, file string, exists func(p string) (bool, error), same func() (bool, error)) error {
-	if r.DoneFile != "" {
-		done := DonePath(r.DoneFile, file)
-		if there, err := exists(done); err != nil {
-			return err
-		} else if !there {
-			return fmt.Errorf("is not ready: its done_file %s is not there yet", safename.Quote(done))
-		}
-	}
-	if r.StableSeconds == 0 {
-		return nil
-	}
-	if err := WaitStable(ctx, job, r.StableSeconds, file); err != nil {
+// all finds the files, downloads them, and notes down which, where that matters. It
+// goes on when the connection was lost, if that is wanted.
+func (t *downloading) all(ctx context.Context) error {
+	if err := t.use(ctx, t.cfg.resumes(), func(s Server) error { return t.find(ctx, s) }); err != nil {
 		return err
 	}
-	ok, err := same()
-	if err == nil && !ok {
-		err = fmt.Errorf("is not ready: it has changed within the %v seconds of stable_seconds", r.StableSeconds)
+	b := Batch{Sizes: make([]int64, len(t.files))}
+	b.Resumes = func(i int) bool { return t.Persists && t.cfg.resumes() || t.cfg.keeps(t.files[i].Size) }
+	for i, f := range t.files {
+		b.Sizes[i] = f.Size
 	}
-	return err
+	b.Move = func(ctx context.Context, s Server, i int) error { return t.fetch(ctx, s, &t.files[i]) }
+	if err := t.Each(ctx, b); err != nil {
+		return err
+	}
+	return t.note(ctx)
 }
 
-// SingleTarget is where a single file goes, for the values of local_path and
-// remote_path.
-func SingleTarget(job *courier.Context, localPath, remotePath string) (string, error) {
-	dir := localPath
-	if dir == "" {
-		dir = job.Dir()
-	} else if !IsLocalDirectory(job, dir) {
-		return dir, nil
-	}
-	_, name := Split(remotePath)
-	if err := safename.Check(name); err != nil {
-		return "", courier.Permanent(fmt.Errorf("%w, so it can't be the name of a local file; set local_path to a file", err))
-	}
-	return JoinLocal(dir, name), nil
-}
-
-// TargetDirectory is where the files of a directory go, for the value of
-// local_path.
-func TargetDirectory(job *courier.Context, localPath string) (string, error) {
-	if localPath == "" {
-		return job.Dir(), nil
-	}
-	if info, err := job.Stat(localPath); err == nil && !info.IsDir() {
-		return "", courier.Permanent(fmt.Errorf("is a directory, so local_path must be one too, but %s is a file", safename.Quote(localPath)))
-	}
-	return localPath, nil
-}
-
-// Targets returns where each file goes below a local directory, and refuses
-// files that would be the same there.
-func Targets(dir string, found []Entry) ([]string, error) {
-	targets := make([]string, len(found))
-	taken := make(map[string]string)
-	for i, f := range found {
-		key := LocalKey(f.Below)
-		if other, ok := taken[key]; ok {
-			return nil, courier.Permanent(fmt.Errorf("%s and %s would be the same local file; download them with steps of their own", safename.Quote(other), safename.Quote(f.Below)))
+func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
+	for _, f := range files {
+		p, err := job.Path(f.Local)
+		if err != nil {
+			return err
 		}
-		taken[key] = f.Below
-		targets[i] = JoinLocal(dir, f.Below)
+		out.DownloadedFiles = append(out.DownloadedFiles, p)
+		if f.Skipped {
+			out.SkippedFiles = append(out.SkippedFiles, p)
+			continue
+		}
+		out.FileCount++
+		out.Size += f.Size
 	}
-	return targets, nil
+	if len(files) == 1 {
+		out.DownloadedFile, out.Modified = out.DownloadedFiles[0], files[0].Was.Modified
+	}
+	if len(files) > 0 && out.FileCount == 0 {
+		out.Skipped, out.Reason = true, transfer.ReasonExists
+	}
+	return nil
 }
 
-// NothingFound is the error of a directory without files to download, of which
-// so many are not ready.
-func NothingFound(pattern courier.Pattern, notReady int) error {
-	what := "no files"
-	if pattern != "" {
-		what += " that match " + safename.Quote(pattern.String())
-	}
-	if notReady > 0 {
-		return fmt.Errorf("the directory has %s that are ready, but %d that are not yet", what, notReady)
-	}
-	return courier.Permanent(fmt.Errorf("the directory has %s; if that is in order, set ignore_missing", what))
+// smallFile is how many bytes a small file has at most. Many of them are moved at a
+// time.
+const smallFile = 64 << 10
+
+// isQuick reports whether a file is one to fetch with as few round trips as
+// possible: small, and without anything special to be done about it.
+func (t *downloading) isQuick(f *remoteFile) bool {
+	return f.Plain && f.Size <= smallFile && t.limit == nil && !t.cfg.keeps(f.Size) &&
+		!t.cfg.SkipIfSame && t.cfg.IfExists == transfer.IfExistsOverwrite && t.cfg.Checksum == ChecksumNone
 }
 
-// NotAFile adds to the error that there is no file what a path with the
-// characters of a pattern may have been meant to be.
-func NotAFile(remotePath string, err error) error {
-	if strings.ContainsAny(path.Base(remotePath), "*?{") {
-		return courier.Permanent(fmt.Errorf("%w; for several files set remote_path to their directory, and pattern to the pattern of their names", err))
+// fetch downloads one file, and completes its description.
+func (t *downloading) fetch(ctx context.Context, s Server, f *remoteFile) error {
+	fault := func(err error) error { return s.Fault("download", f.Remote, err) }
+	if t.isQuick(f) {
+		var failed error
+		limit := int64(smallFile)
+		if allowed := t.limits(s).MaxBytes; allowed >= 0 {
+			limit = min(limit, allowed)
+		}
+		done, err := s.RetrieveSmall(ctx, f.Remote, limit, func(before Info, content []byte) {
+			if failed = fault(t.describe(f, before)); failed == nil {
+				failed = t.write(ctx, s, f, before, func(_ context.Context, w Destination, _ *Meter) error {
+					_, err := w.Write(content)
+					return err
+				})
+			}
+		})
+		if failed != nil {
+			return failed
+		}
+		if err != nil || done {
+			return fault(err)
+		}
+	}
+	before, err := s.Stat(ctx, f.Remote)
+	if err == nil {
+		err = t.describe(f, before)
+	}
+	if err != nil {
+		return fault(err)
+	}
+	if done, err := t.there(ctx, f); done || err != nil {
+		return err
+	}
+	return t.write(ctx, s, f, before, func(ctx context.Context, w Destination, m *Meter) error {
+		return t.copyTo(ctx, s, f, before, w, m)
+	})
+}
+
+// write makes the local file, has it filled, and publishes it.
+func (t *downloading) write(ctx context.Context, s Server, f *remoteFile, before Info, fill func(context.Context, Destination, *Meter) error) error {
+	ctx, guard := t.limits(s).Guard(ctx)
+	defer guard.End()
+	w, err := t.create(s, f, guard)
+	if err != nil {
+		return err
+	}
+	defer w.Close() // discards, unless committed or kept for the next attempt
+	m := &Meter{Job: t.Job, Item: f.Remote, Total: f.Size, Guard: guard}
+	if err := fill(ctx, w, m); err != nil {
+		return s.Fault("download", f.Remote, err)
+	}
+	return t.publish(ctx, f, before, w, m)
+}
+
+// limits bound what one file may cost.
+func (t *downloading) limits(s Server) transfer.Limits {
+	return s.Traits().Limits.Capped(t.cfg.MaxBytes).Slowed(t.cfg.BandwidthLimit)
+}
+
+// target is where the file goes.
+func (t *downloading) target(f *remoteFile) Target {
+	return Target{Job: t.Job, Family: t.Family, Local: f.Local, IfExists: t.cfg.IfExists}
+}
+
+// there reports whether the local file need not be downloaded.
+func (t *downloading) there(ctx context.Context, f *remoteFile) (done bool, err error) {
+	if t.cfg.SkipIfSame && t.isSame(f) {
+		return true, t.Job.Wrote(f.Local)
+	}
+	f.Skipped, err = t.target(f).Skips(ctx)
+	return f.Skipped, err
+}
+
+// describe completes the description of a file by what the server tells.
+func (t *downloading) describe(f *remoteFile, info Info) error {
+	if !info.MayBeFile() {
+		return courier.Permanent(errors.New("is not a regular file"))
+	}
+	size, err := info.FileSize()
+	if err != nil {
+		return courier.Permanent(err)
+	}
+	if expected := t.cfg.ExpectedSize; expected != nil && *expected != size {
+		return fmt.Errorf("has %d bytes instead of the %d that expected_size says", size, *expected)
+	}
+	f.Size, f.Was = size, info.Identity()
+	return nil
+}
+
+// publish gives the local file its final name.
+func (t *downloading) publish(ctx context.Context, f *remoteFile, before Info, w Destination, m *Meter) error {
+	t.preserve(f, before, w)
+	err := m.While(func() (err error) {
+		f.Skipped, err = t.target(f).Commit(ctx, w)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("local file: %w", err)
+	}
+	m.Finish()
+	if p, ok := w.(*partial); ok && f.Skipped {
+		return p.restart() // nothing is left for another attempt to go on with
+	}
+	return nil
+}
+
+// isSame reports whether the local file is what is to be downloaded, as far as
+// size and time tell.
+func (t *downloading) isSame(f *remoteFile) bool {
+	info, err := t.Job.Stat(f.Local)
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size && !f.Was.Modified.IsZero() && info.ModTime().Equal(f.Was.Modified)
+}
+
+// create begins the local file, or goes on with it, if it may be as large as it
+// is.
+func (t *downloading) create(s Server, f *remoteFile, guard *transfer.Guard) (w Destination, err error) {
+	if err := guard.Allows(f.Size); err != nil {
+		return nil, s.Fault("download", f.Remote, err)
+	}
+	if t.cfg.keeps(f.Size) {
+		n := partNote{s.Traits().Addr, f.Remote, f.Was, Boot()}
+		w, err = openPartial(t.Job, f.Local, n, !s.Traits().ComparesEnd)
+	} else {
+		w, err = t.Job.Create(f.Local)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("local file %q: %w", f.Local, err)
+	}
+	have := int64(0)
+	if p, ok := w.(*partial); ok {
+		have = p.start
+	}
+	if err = Fits(t.Job, f.Local, guard, f.Size, have); err != nil {
+		w.Close()
+		return nil, s.Fault("download", f.Remote, err)
+	}
+	return w, nil
+}
+
+// copyTo writes the content of a remote file to w, and checks it. It fails if the
+// file isn't, before, during and after, the one that was seen before. What is of no
+// use is not kept.
+func (t *downloading) copyTo(ctx context.Context, s Server, f *remoteFile, before Info, w Destination, m *Meter) error {
+	r := Retrieval{Path: f.Remote, Before: before, To: w, Limit: t.limit, At: m.At, Compared: m.Compared}
+	part, _ := w.(*partial)
+	if part != nil {
+		r.From = part.start
+	}
+	err := s.Retrieve(ctx, r)
+	if errors.Is(err, ErrNoResume) && part != nil {
+		if err = part.restart(); err == nil {
+			r.From = 0
+			err = s.Retrieve(ctx, r)
+		}
+	}
+	wrong := errors.Is(err, connerr.ErrChanged)
+	if err == nil {
+		err = t.verify(ctx, s, f.Remote, w, m)
+		wrong = err != nil && !t.IsLost(err) && ctx.Err() == nil
+	}
+	if part != nil && wrong {
+		err = errors.Join(err, part.restart())
 	}
 	return err
 }
 
-// ErrNoDirectory is the error of a pattern for what is not a directory.
-var ErrNoDirectory = courier.Permanent(errors.New("is not a directory, so there is nothing for pattern to choose from"))
+// verify checks the content that has arrived, where that is wanted.
+func (t *downloading) verify(ctx context.Context, s Server, file string, w Destination, m *Meter) error {
+	switch t.cfg.Checksum {
+	case ChecksumReadBack:
+		same, err := s.Same(ctx, file, w, m.Total, m.Compared)
+		if err == nil && !same {
+			err = ErrOtherContent
+		}
+		return err
+	case ChecksumSidecar:
+		sidecar := file + SidecarSuffix
+		text, err := readSmall(ctx, s, sidecar)
+		if err != nil {
+			return fmt.Errorf("checksum in %s: %w", safename.Quote(sidecar), err)
+		}
+		return CheckSidecar(ctx, sidecar, text, w, m.Total, m.Beat)
+	}
+	return nil
+}
+
+// A memory is a Destination in memory.
+type memory struct {
+	Destination
+	text strings.Builder
+}
+
+// Write appends p.
+func (m *memory) Write(p []byte) (int, error) { return m.text.Write(p) }
+
+// readSmall returns the content of a file with a checksum.
+func readSmall(ctx context.Context, s Server, file string) (string, error) {
+	info, err := s.Stat(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	if size, err := info.FileSize(); err != nil || size > MaxSidecar || !info.MayBeFile() {
+		return "", ErrNoSidecar
+	}
+	var m memory
+	err = s.Retrieve(ctx, Retrieval{Path: file, Before: info, To: &m, At: func(int64) {}, Compared: func(int64) {}})
+	return m.text.String(), err
+}
+
+// HeldStill judges a second look at a file, which may have ended with err, after its
+// content was read.
+func HeldStill(before, after Info, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // some servers hand out a file only once; what was read is complete
+	case err != nil:
+		return err
+	case !before.Same(after):
+		return connerr.ErrChanged
+	}
+	return nil
+}
+
+// preserve gives the file that is being written the time and the mode that it
+// has on the server. Where that is impossible, it has the usual ones.
+func (t *downloading) preserve(f *remoteFile, before Info, w Destination) {
+	if Modes(t.cfg.Preserve) && before.HasMode {
+		if err := w.Chmod(before.Mode&0o777 | 0o600); err != nil {
+			t.Job.Log().Debug("the mode of a file can't be set", "file", f.Local, "error", err)
+		}
+	}
+	if !Times(t.cfg.Preserve) || f.Was.Modified.IsZero() {
+		return
+	}
+	root, rel, err := t.Job.Root(f.Local)
+	if err != nil {
+		return
+	}
+	side := filepath.Join(filepath.Dir(rel), t.Job.SideName(filepath.Base(rel)))
+	if p, ok := w.(*partial); ok {
+		side = p.part
+	}
+	if err := root.Chtimes(side, f.Was.Modified, f.Was.Modified); err != nil {
+		t.Job.Log().Debug("the time of a file can't be set", "file", f.Local, "error", err)
+	}
+}
+
+// ValidateDownload logs in and checks that the file or directory is there.
+func ValidateDownload(ctx context.Context, a Account, cfg DownloadConfig) error {
+	if err := cfg.check(a); err != nil {
+		return err
+	}
+	if cfg.LocalPath != "" {
+		if _, err := a.Job.Path(cfg.LocalPath); err != nil {
+			return fmt.Errorf("local_path: %w", err)
+		}
+	}
+	return a.Validate(ctx, func(s Server) error {
+		if a.Job.Unresolved("remote_path") {
+			return nil
+		}
+		info, err := s.Stat(ctx, cfg.RemotePath)
+		if err == nil && info.IsDir() {
+			return s.CheckDirectory(ctx, cfg.RemotePath)
+		}
+		if err == nil {
+			err = s.CheckFile(ctx, cfg.RemotePath)
+		}
+		return s.Fault("download", cfg.RemotePath, err)
+	})
+}

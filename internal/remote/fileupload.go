@@ -18,7 +18,7 @@ import (
 // A fileUpload is the upload of one file.
 type fileUpload struct {
 	*uploading
-	file *localFile
+	file *LocalFile
 
 	src   *os.File
 	meter *Meter
@@ -27,7 +27,7 @@ type fileUpload struct {
 }
 
 func (p *fileUpload) run(ctx context.Context, s Server) error {
-	src, err := p.cfg.sources().Open(p.Job, p.file.local)
+	src, err := p.cfg.sources().Open(p.Job, p.file.Local)
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
@@ -36,30 +36,30 @@ func (p *fileUpload) run(ctx context.Context, s Server) error {
 	if err != nil {
 		return fmt.Errorf("local file: %w", err)
 	}
-	p.src, p.file.size, p.file.was = src, before.Size(), Identify(before)
+	p.src, p.file.Size, p.file.Was = src, before.Size(), Identify(before)
 	ctx, guard := s.Traits().Limits.Slowed(p.cfg.BandwidthLimit).Guard(ctx)
 	defer guard.End()
-	p.meter = &Meter{Job: p.Job, Item: p.file.final, Total: p.file.size, Guard: guard}
-	dir, name := Split(p.file.final)
+	p.meter = &Meter{Job: p.Job, Item: p.file.Final, Total: p.file.Size, Guard: guard}
+	dir, name := Split(p.file.Final)
 	p.side = Join(dir, p.Job.SideName(name))
 	if done, err := p.consult(ctx, s, before); done || err != nil {
-		return s.Fault("upload", p.file.final, err)
+		return s.Fault("upload", p.file.Final, err)
 	}
 	if p.cfg.Resume && p.Job.StepDir() != "" {
 		if p.part, err = p.openPart(ctx, s); err != nil {
-			return s.Fault("upload", p.file.final, err)
+			return s.Fault("upload", p.file.Final, err)
 		}
 		p.side = p.part.note.Part
 	}
 	err = p.complete(ctx, s, before)
 	if p.part != nil && err != nil && isWorthKeeping(err) {
 		err = errors.Join(err, p.part.keep())
-	} else if err != nil || p.file.skipped {
+	} else if err != nil || p.file.Skipped {
 		err = errors.Join(err, p.part.forget())
 		p.discard(ctx, s)
 	}
 	if err != nil {
-		return s.Fault("upload", p.file.final, err)
+		return s.Fault("upload", p.file.Final, err)
 	}
 	p.meter.Finish()
 	return nil
@@ -80,9 +80,9 @@ func (p *fileUpload) complete(ctx context.Context, s Server, before fs.FileInfo)
 	if err != nil {
 		return err
 	}
-	r := renaming{account: p.Account, from: p.side, to: p.file.final, size: p.file.size, ifExists: p.cfg.IfExists, what: "the complete file"}
+	r := renaming{account: p.Account, from: p.side, to: p.file.Final, size: p.file.Size, ifExists: p.cfg.IfExists, what: "the complete file"}
 	err = r.run(ctx, s)
-	p.file.skipped = r.skipped
+	p.file.Skipped = r.skipped
 	return err
 }
 
@@ -94,10 +94,10 @@ const smallest = 32 << 10
 // nothing to do.
 func (p *fileUpload) consult(ctx context.Context, s Server, local fs.FileInfo) (done bool, err error) {
 	overwrite := p.cfg.IfExists == transfer.IfExistsOverwrite
-	if overwrite && !p.cfg.SkipIfSame && s.Traits().Replaces && p.file.size <= smallest {
+	if overwrite && !p.cfg.SkipIfSame && s.Traits().Replaces && p.file.Size <= smallest {
 		return false, nil
 	}
-	there, err := s.Stat(ctx, p.file.final)
+	there, err := s.Stat(ctx, p.file.Final)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -116,12 +116,12 @@ func (p *fileUpload) consult(ctx context.Context, s Server, local fs.FileInfo) (
 	if p.Job.Repeated() {
 		// An earlier start may have finished without anybody getting to know.
 		// Nothing but the content tells.
-		if same, err := p.sameContent(ctx, s, p.file.final, there); same || err != nil {
+		if same, err := p.sameContent(ctx, s, p.file.Final, there); same || err != nil {
 			return same, err
 		}
 	}
 	if p.cfg.IfExists == transfer.IfExistsSkip {
-		p.file.skipped = true
+		p.file.Skipped = true
 		return true, nil
 	}
 	return false, transfer.ErrExists("")
@@ -129,17 +129,17 @@ func (p *fileUpload) consult(ctx context.Context, s Server, local fs.FileInfo) (
 
 // sameContent reports whether a remote file has the content of the local one.
 func (p *fileUpload) sameContent(ctx context.Context, s Server, path string, there Info) (bool, error) {
-	if !there.MayBeFile() || there.Size >= 0 && there.Size != p.file.size {
+	if !there.MayBeFile() || there.Size >= 0 && there.Size != p.file.Size {
 		return false, nil
 	}
-	return s.Same(ctx, path, p.src, p.file.size, p.meter.Compared)
+	return s.Same(ctx, path, p.src, p.file.Size, p.meter.Compared)
 }
 
 // write writes the side file, and makes sure that the server has all of it. If
 // going on with what an earlier attempt left leads to something else, because
 // the server was still writing that, it begins anew.
 func (p *fileUpload) write(ctx context.Context, s Server) error {
-	w := Storing{Path: p.side, Content: p.src, Size: p.file.size, Limit: p.limit, Meter: p.meter}
+	w := Storing{Path: p.side, Content: p.src, Size: p.file.Size, Limit: p.limit, Meter: p.meter}
 	if p.part != nil {
 		var err error
 		if w.From, err = s.ResumeAt(ctx, w, p.part.note.Acked); err != nil {
@@ -179,7 +179,7 @@ func (p *fileUpload) preserve(ctx context.Context, s Server, local fs.FileInfo) 
 	}
 	err := s.Preserve(ctx, p.side, local, Times(p.cfg.Preserve), Modes(p.cfg.Preserve))
 	if err != nil && s.Refused(err) {
-		p.Job.Log().Warn("the server doesn't set times or modes of a file", "connection", p.ID, "file", p.file.final, "reason", err.Error())
+		p.Job.Log().Warn("the server doesn't set times or modes of a file", "connection", p.ID, "file", p.file.Final, "reason", err.Error())
 		return nil
 	}
 	return err
@@ -220,7 +220,7 @@ const partNotes = "part-"
 // openPart reads what is noted down of the file. A part of another source is
 // removed.
 func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error) {
-	notes, err := p.notes(ctx, fmt.Sprintf("%s%08x", partNotes, crc32.ChecksumIEEE([]byte(p.file.final))))
+	notes, err := p.notes(ctx, fmt.Sprintf("%s%08x", partNotes, crc32.ChecksumIEEE([]byte(p.file.Final))))
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error
 	if err != nil {
 		return nil, err
 	}
-	if found && u.note.Server == s.Traits().Addr && u.note.Final == p.file.final && u.note.Was == p.file.was {
+	if found && u.note.Server == s.Traits().Addr && u.note.Final == p.file.Final && u.note.Was == p.file.Was {
 		return u, nil
 	}
 	if found && u.note.Part != "" {
@@ -237,10 +237,10 @@ func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error
 			return nil, err
 		}
 	}
-	dir, name := Split(p.file.final)
-	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.was.Size, p.file.was.Modified)) >> 4
+	dir, name := Split(p.file.Final)
+	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.Was.Size, p.file.Was.Modified)) >> 4
 	part := strings.TrimSuffix(partName(p.Job, name), partSuffix)
-	u.note = uploadPartNote{Server: s.Traits().Addr, Final: p.file.final, Part: Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.was}
+	u.note = uploadPartNote{Server: s.Traits().Addr, Final: p.file.Final, Part: Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.Was}
 	if err := s.Remove(ctx, u.note.Part); err != nil && !s.Refused(err) {
 		return nil, err
 	}

@@ -1,14 +1,14 @@
-// Package remote has what the steps for file servers do, whatever the protocol, over
-// one interface of a server, [Server]: download, upload with side file, verification
-// and publishing, delete, rename, make and remove directories, what happens to the
-// sources afterwards, going on after a lost connection, notes, and the clean-up after
-// an attempt. A step type has its configuration, converts it, and calls the function
-// here with an [Account].
+// Package remote has what the steps for file servers have in common, written once
+// over one interface of a server, [Server]: list, download, upload, delete, rename,
+// make and remove directories. A step type of a protocol converts its configuration
+// and calls a function of this package with an [Account], which opens connections.
 //
-// A file gets its final name when it is complete and checked. What can't be had twice
-// is noted down before it is done, so that a later attempt knows its own deeds. What
-// an attempt leaves behind has a name that the next one knows.
+// A file is written under the name of a side file, compared with its source, and
+// renamed to its final name when it is complete. An action that must not happen twice
+// is written to a note before it happens, so that a later attempt finds out whether an
+// earlier one has carried it out. The names of side files follow from the execution
+// and the step, so that a later attempt finds and removes those of earlier ones.
 //
-// It also reads connections from JSON, and knows which local and remote files are
-// meant and when they are ready.
+// The package also replaces lost connections ([Reconnecting]), tests a connection once
+// per execution ([TestOnce]), and lists directories for monitors ([MonitorLister]).
 package remote

@@ -31,7 +31,7 @@ func TestArchiveNames(t *testing.T) {
 }
 
 func TestDirectories(t *testing.T) {
-	files := []Source{{Below: "b/c/x"}, {Below: "a"}, {Below: "b/y"}, {Below: "d/z"}}
+	files := []LocalFile{{Below: "b/c/x"}, {Below: "a"}, {Below: "b/y"}, {Below: "d/z"}}
 	for base, want := range map[string]string{"": "b b/c d", "in": "in/b in/b/c in/d", "/in/": "/in/b /in/b/c /in/d"} {
 		if got := strings.Join(Directories(base, files), " "); got != want {
 			t.Errorf("below %q: %q, want %q", base, got, want)

@@ -12,21 +12,24 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// A RenameConfig is the configuration of a step that renames a file or directory,
-// as its step type describes it.
+// A RenameConfig is the configuration of a step that renames a file or directory.
 type RenameConfig struct {
-	ConnectionID    string
-	SourcePath      string
-	DestinationPath string
-	IfExists        string
-	IgnoreMissing   bool
+	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
+	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
+	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
+	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
+	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
 }
 
-// A RenameOutput is its output.
+func (cfg RenameConfig) check(a Account) error {
+	return courier.Permanent(errors.Join(a.CheckPath("source_path", cfg.SourcePath), a.CheckPath("destination_path", cfg.DestinationPath)))
+}
+
+// A RenameOutput is the output of a step that renames.
 type RenameOutput struct {
-	RenamedFile string
-	Skipped     bool
-	Reason      string
+	RenamedFile string `json:"renamed_file,omitempty" doc:"the new remote path, unless there was nothing to rename"`
+	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
+	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 
 // A renameNote is what is noted down before anything is renamed.
@@ -54,6 +57,9 @@ func (r *renameStep) former() bool { return r.note.Attempt < r.Job.ExecutionAtte
 
 // Rename renames.
 func Rename(ctx context.Context, a Account, cfg RenameConfig) (out RenameOutput, err error) {
+	if err := cfg.check(a); err != nil {
+		return out, err
+	}
 	notes, err := a.lastingNotes(ctx, "rename")
 	if err != nil {
 		return out, err
@@ -240,6 +246,9 @@ func (r *renameStep) wasRenamed(ctx context.Context, s Server) (bool, error) {
 
 // ValidateRename logs in and checks that there is something to rename.
 func ValidateRename(ctx context.Context, a Account, cfg RenameConfig) error {
+	if err := cfg.check(a); err != nil {
+		return err
+	}
 	return a.Validate(ctx, func(s Server) error {
 		if a.Job.Unresolved("source_path") {
 			return nil
@@ -255,6 +264,9 @@ func ValidateRename(ctx context.Context, a Account, cfg RenameConfig) error {
 // CleanupRename moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
 func CleanupRename(ctx context.Context, a Account, cfg RenameConfig) error {
+	if cfg.check(a) != nil {
+		return nil
+	}
 	notes, err := a.lastingNotes(ctx, "rename")
 	if err != nil {
 		return err

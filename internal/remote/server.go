@@ -5,13 +5,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/transfer"
 )
+
+// Times reports whether a value of preserve includes times.
+func Times(preserve string) bool { return preserve == "times" || preserve == "all" }
+
+// Modes reports whether a value of preserve includes modes.
+func Modes(preserve string) bool { return preserve == "modes" || preserve == "all" }
 
 // A Server is a login at a file server of some protocol. What the steps for all
 // protocols do is written with it. Its methods return when ctx ends, with its cause.
@@ -185,116 +189,4 @@ type Identity struct {
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
 	Kind     Kind      `json:"kind"`
-}
-
-// An Account is the connection that a step names, for one execution of the step.
-type Account struct {
-	Job    *courier.Context
-	Family string // of the step types, such as "sftp"; part of the notes' names
-	ID     string // of the connection
-
-	// Persists says that a lost connection is replaced in all of a step that resumes,
-	// and not only for files of which a part is kept.
-	Persists bool
-
-	// Use calls f with a login, which is opened if there is none. It ends with ctx.
-	Use func(ctx context.Context, f func(Server) error) error
-	// Each moves several files; see [Batch].
-	Each func(ctx context.Context, b Batch) error
-	// IsLost reports whether an error is the end of a connection, so that another may
-	// do better.
-	IsLost func(error) bool
-	// Test says in the log what is known of the server, or why it can't be used.
-	Test func(ctx context.Context, s Server) error
-}
-
-// A Batch is several files that are moved, some of them at a time.
-type Batch struct {
-	Sizes   []int64
-	Storing bool // the files go to the server
-	// Resumes reports whether file i goes on with another connection after the loss of
-	// the first.
-	Resumes func(i int) bool
-	// Move moves file i. It is not called again for a file that it has moved.
-	Move func(ctx context.Context, s Server, i int) error
-}
-
-// use is Use for a step that resumes, if that is set, what a lost connection has
-// interrupted.
-func (a Account) use(ctx context.Context, resumes bool, f func(Server) error) error {
-	use := func() error { return a.Use(ctx, f) }
-	if !resumes || !a.Persists {
-		return use()
-	}
-	return Reconnecting(ctx, a.Job, a.ID, a.IsLost, use)
-}
-
-// produced notes down that the step has made a remote file or directory, and so what
-// was missing above it, for steps of the same attempt of the execution that take it
-// away, and have already taken away one of that name in a former attempt. It costs
-// nothing in the first attempt of an execution.
-func (a Account) produced(p string) error { return a.Job.Produced(a.subject(p)) }
-
-// remade reports whether a step of this attempt of the execution has made the remote
-// file or directory p. Anything else under the name has come from elsewhere.
-func (a Account) remade(p string) (bool, error) { return a.Job.WasProduced(a.subject(p)) }
-
-func (a Account) subject(p string) string { return a.Family + ":" + a.ID + ":" + path.Clean(p) }
-
-// Validate connects, and calls f, if not nil, for further checks of a
-// configuration. It is what an operator knows as "test the connection", and is
-// done once for all steps of an execution, also if it fails.
-func (a Account) Validate(ctx context.Context, f func(Server) error) error {
-	if a.Job.Unresolved("connection_id") {
-		return nil
-	}
-	return TestOnce(ctx, a.Job, a.Family+" test:"+a.ID, func(first bool) (passed bool, err error) {
-		passed = !first
-		err = a.Use(ctx, func(s Server) error {
-			if first {
-				if err := a.Test(ctx, s); err != nil {
-					return err
-				}
-				passed = true
-			}
-			if f == nil {
-				return nil
-			}
-			return f(s)
-		})
-		return passed, err
-	})
-}
-
-// removeGone removes a file. That it is gone is no error: whether it is, is asked,
-// since a refusal alone may mean something else.
-func removeGone(ctx context.Context, s Server, p string) error {
-	err := s.Remove(ctx, p)
-	if err == nil || !s.Refused(err) {
-		return err
-	}
-	if _, e := s.Lstat(ctx, p); errors.Is(e, fs.ErrNotExist) {
-		return nil
-	} else if e != nil && !s.Refused(e) {
-		return e
-	}
-	return err
-}
-
-// TrimSlashes removes slashes at the end that mean nothing.
-func TrimSlashes(p string) string {
-	for len(p) > 1 && p[len(p)-1] == '/' {
-		p = p[:len(p)-1]
-	}
-	return p
-}
-
-// ValidateList logs in and checks that a directory can be listed.
-func ValidateList(ctx context.Context, a Account, dir string) error {
-	return a.Validate(ctx, func(s Server) error {
-		if a.Job.Unresolved("remote_path") {
-			return nil
-		}
-		return s.CheckDirectory(ctx, dir)
-	})
 }

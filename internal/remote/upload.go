@@ -13,8 +13,19 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// An UploadConfig is the configuration of a step that uploads files, as its step
-// type describes it.
+// UploadOptions are the fields of an upload's configuration that say how content is
+// checked, what becomes of the local files, and what else is written.
+type UploadOptions struct {
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back reads each file back and compares it before it gets its name; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
+	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
+	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
+	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
+}
+
+// An UploadConfig is the configuration of a step that uploads files. Step types
+// describe the fields that differ between protocols.
 type UploadConfig struct {
 	ConnectionID  string
 	LocalPath     courier.Pattern
@@ -22,27 +33,21 @@ type UploadConfig struct {
 	IfExists      string
 	Glob          *bool
 	IgnoreMissing bool
-
-	Resume         bool
-	SkipIfSame     bool
-	Preserve       string
-	Checksum       string
-	AfterTransfer  string
-	MoveTo         string
-	StableSeconds  float64
-	DoneFile       courier.Pattern
-	BandwidthLimit int64
+	Resume        bool
+	SkipIfSame    bool
+	Preserve      string
+	UploadOptions
 }
 
-// An UploadOutput is its output.
+// An UploadOutput is the output of a step that uploads files.
 type UploadOutput struct {
-	UploadedFile  string
-	UploadedFiles []string
-	SkippedFiles  []string
-	Skipped       bool
-	Reason        string
-	FileCount     int
-	Size          int64
+	UploadedFile  string   `json:"uploaded_file,omitempty" doc:"remote path of the file, if there is exactly one"`
+	UploadedFiles []string `json:"uploaded_files" doc:"remote paths of all files, in the order of their local ones, those that were there already included"`
+	SkippedFiles  []string `json:"skipped_files" doc:"those of uploaded_files that were there already and were left as they are"`
+	Skipped       bool     `json:"skipped" doc:"whether nothing was uploaded because everything was there already"`
+	Reason        string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
+	FileCount     int      `json:"file_count" doc:"how many files were uploaded"`
+	Size          int64    `json:"size" doc:"of what was uploaded, in bytes"`
 }
 
 func (cfg UploadConfig) after() After {
@@ -53,19 +58,10 @@ func (cfg UploadConfig) sources() Sources {
 	return Sources{LocalPath: cfg.LocalPath, Glob: cfg.Glob, IgnoreMissing: cfg.IgnoreMissing}
 }
 
-// Check reports what is wrong with cfg besides its paths.
-func (cfg UploadConfig) Check() error {
-	return errors.Join(cfg.after().Check(), CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit))
-}
-
-// A localFile is a file to upload.
-type localFile struct {
-	local   string // as the Context takes it
-	below   string // local path below the fixed part of the pattern, with slashes
-	final   string // remote path
-	size    int64
-	was     LocalIdentity
-	skipped bool
+// check reports what is wrong with cfg.
+func (cfg UploadConfig) check(a Account) error {
+	return courier.Permanent(errors.Join(a.CheckPath("remote_path", cfg.RemotePath), cfg.after().Check(),
+		CheckDoneFile(cfg.DoneFile), bandwidth.CheckRate(cfg.BandwidthLimit)))
 }
 
 // An uploading is one execution of the step.
@@ -74,7 +70,7 @@ type uploading struct {
 	cfg   UploadConfig
 	limit *bandwidth.Limiter
 
-	files   []localFile
+	files   []LocalFile
 	several bool      // local_path is a pattern
 	at      time.Time // when all was uploaded
 }
@@ -83,6 +79,9 @@ type uploading struct {
 // it is complete.
 func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, error) {
 	out := UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}
+	if err := cfg.check(a); err != nil {
+		return out, err
+	}
 	t := &uploading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
 	done, err := t.recall(ctx)
 	if err == nil && !done {
@@ -94,8 +93,8 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 			err = t.all(ctx)
 		}
 		for _, f := range t.files {
-			if err == nil && !f.skipped {
-				err = t.produced(f.final)
+			if err == nil && !f.Skipped {
+				err = t.produced(f.Final)
 			}
 		}
 	}
@@ -107,7 +106,7 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 		})
 	}
 	if err == nil && cfg.AfterTransfer != AfterKeep {
-		err = cfg.after().Local(ctx, a.Job, t.uploaded(), t.at)
+		err = cfg.after().Local(ctx, a.Job, t.files, t.at)
 	}
 	if err != nil {
 		return out, err
@@ -130,7 +129,7 @@ func (t *uploading) all(ctx context.Context) error {
 	}
 	b := Batch{Sizes: make([]int64, len(t.files)), Storing: true, Resumes: func(int) bool { return t.cfg.Resume }}
 	for i, f := range t.files {
-		b.Sizes[i] = f.size
+		b.Sizes[i] = f.Size
 	}
 	b.Move = func(ctx context.Context, s Server, i int) error {
 		u := fileUpload{uploading: t, file: &t.files[i]}
@@ -147,18 +146,18 @@ func (t *uploading) all(ctx context.Context) error {
 	return t.note(ctx)
 }
 
-func (out *UploadOutput) add(files []localFile) {
+func (out *UploadOutput) add(files []LocalFile) {
 	for _, f := range files {
-		out.UploadedFiles = append(out.UploadedFiles, f.final)
-		if f.skipped {
-			out.SkippedFiles = append(out.SkippedFiles, f.final)
+		out.UploadedFiles = append(out.UploadedFiles, f.Final)
+		if f.Skipped {
+			out.SkippedFiles = append(out.SkippedFiles, f.Final)
 			continue
 		}
 		out.FileCount++
-		out.Size += f.size
+		out.Size += f.Size
 	}
 	if len(files) == 1 {
-		out.UploadedFile = files[0].final
+		out.UploadedFile = files[0].Final
 	}
 	if out.FileCount == 0 {
 		out.Skipped, out.Reason = true, transfer.ReasonExists
@@ -167,6 +166,9 @@ func (out *UploadOutput) add(files []localFile) {
 
 // ValidateUpload logs in and checks that the remote directory is there.
 func ValidateUpload(ctx context.Context, a Account, cfg UploadConfig) error {
+	if err := cfg.check(a); err != nil {
+		return err
+	}
 	job := a.Job
 	if !job.Unresolved("local_path") {
 		if _, err := job.Path(cfg.LocalPath.String()); err != nil {
@@ -203,4 +205,37 @@ func ValidateUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 		}
 		return s.Fault("upload to", dir, err)
 	})
+}
+
+// find finds the files to upload, those that are ready.
+func (t *uploading) find(ctx context.Context) error {
+	files, several, err := t.cfg.sources().FindReady(ctx, t.Job, t.cfg.StableSeconds)
+	t.files, t.several = files, several
+	return err
+}
+
+// setTargets gives each file its remote path.
+func (t *uploading) setTargets(ctx context.Context, s Server) error {
+	cfg := t.cfg
+	targets, err := cfg.sources().Targets(t.files, t.several, cfg.RemotePath, func() (bool, bool, error) {
+		a, err := s.Stat(ctx, cfg.RemotePath)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, false, nil
+		}
+		return err == nil, a.IsDir(), err
+	})
+	for i, target := range targets {
+		t.files[i].Final = target
+	}
+	return s.Fault("upload to", cfg.RemotePath, err)
+}
+
+// makeParents makes the directories below remote_path that hold the files.
+func (t *uploading) makeParents(ctx context.Context, s Server) error {
+	for _, dir := range Directories(t.cfg.RemotePath, t.files) {
+		if err := makeDirectory(ctx, s, dir); err != nil {
+			return s.Fault("make directory", dir, err)
+		}
+	}
+	return nil
 }

@@ -4,33 +4,36 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/courierhq/courier/internal/reload"
+	"github.com/courierhq/courier/internal/connfile"
 )
+
+// A Map holds connections by id. It must not be changed while it is in use.
+type Map map[string]Connection
+
+// Connection returns the connection called id.
+func (m Map) Connection(_ context.Context, id string) (Connection, error) {
+	return connfile.Find(m, id)
+}
 
 // A ConnectionFile is [Connections] in a file, in the form that [ReadConnections]
 // reads. A change of the file takes effect within a second, for executions that
 // open the connection later. While a changed file has mistakes, the connections
-// that were read before stay in use, and a warning is logged.
-type ConnectionFile struct{ source *reload.Source[Map] }
+// that were read before stay in use, and a warning is logged. Its method Reload reads
+// the file at once.
+type ConnectionFile struct{ *connfile.File[Connection] }
 
-var _ Connections = (*ConnectionFile)(nil)
+var (
+	_ Connections = Map(nil)
+	_ Connections = (*ConnectionFile)(nil)
+)
 
 // OpenConnections reads the connections in a file and returns them as a
 // ConnectionFile. Log gets the warnings; nil means none. The error is that of
 // ReadConnections.
 func OpenConnections(path string, log *slog.Logger) (*ConnectionFile, error) {
-	source, err := reload.New(path, log, ReadConnections)
+	f, err := connfile.OpenFile(path, log, func(path string) (map[string]Connection, error) { return ReadConnections(path) })
 	if err != nil {
 		return nil, err
 	}
-	return &ConnectionFile{source}, nil
+	return &ConnectionFile{f}, nil
 }
-
-// Connection returns the connection called id.
-func (f *ConnectionFile) Connection(ctx context.Context, id string) (Connection, error) {
-	return f.source.Get().Connection(ctx, id)
-}
-
-// Reload reads the file at once. After an error, which is that of
-// [ReadConnections], the former connections stay in use.
-func (f *ConnectionFile) Reload() error { return f.source.Reload() }

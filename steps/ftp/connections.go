@@ -1,10 +1,6 @@
 package ftp
 
-import (
-	"context"
-
-	"github.com/courierhq/courier/internal/connfile"
-)
+import "github.com/courierhq/courier/internal/connfile"
 
 // UnmarshalJSON reads the form {"host": "files.example.com", "username":
 // "acme", "password": "secret:acme", "security": "explicit"}. The names are
@@ -15,33 +11,17 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 	type plain Connection // without this method
 	var f struct {
 		plain
-		Password                string   `json:"password"`
-		ClientKey               string   `json:"client_key"`
-		ConnectTimeoutSeconds   float64  `json:"connect_timeout_seconds"`
-		KeepAliveSeconds        *float64 `json:"keep_alive_seconds"`
-		OperationTimeoutSeconds float64  `json:"operation_timeout_seconds"`
+		connfile.Timeouts
+		Password  string `json:"password"`
+		ClientKey string `json:"client_key"`
 	}
 	if err := connfile.DecodeStrict(text, &f); err != nil {
 		return err
 	}
 	*c = Connection(f.plain)
 	c.Password, c.ClientKey = f.Password, f.ClientKey
-	c.ConnectTimeout = connfile.Seconds(f.ConnectTimeoutSeconds)
-	c.OperationTimeout = connfile.Seconds(f.OperationTimeoutSeconds)
-	if f.KeepAliveSeconds != nil {
-		c.KeepAlive = new(connfile.Seconds(*f.KeepAliveSeconds))
-	}
+	c.ConnectTimeout, c.KeepAlive, c.OperationTimeout = f.Durations()
 	return nil
-}
-
-// A Map holds connections by id. It must not be changed while it is in use.
-type Map map[string]Connection
-
-var _ Connections = Map(nil)
-
-// Connection returns the connection called id.
-func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	return connfile.Find(m, id)
 }
 
 // ReadConnections reads a JSON file that maps ids to connections, such as

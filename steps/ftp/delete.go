@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -25,36 +24,25 @@ type DeleteConfig struct {
 }
 
 // DeleteOutput is the output of [Delete].
-type DeleteOutput struct {
-	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
-	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
-	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
-	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
-}
+type DeleteOutput remote.DeleteOutput
 
 var (
 	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.DeleteConfig(cfg).Search().Check())
-}
-
 // Execute deletes the files. What an earlier attempt has found and written down is
 // deleted, unless another file has its name by now.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
-	if err := cfg.check(); err != nil {
-		return DeleteOutput{DeletedFiles: []string{}}, err
-	}
 	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
 	return DeleteOutput(out), err
 }
 
 // Validate logs in.
 func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteConfig) error {
-	if err := cfg.check(); err != nil {
+	a := account(job, d.Connections, cfg.ConnectionID)
+	if err := remote.DeleteConfig(cfg).Check(a); err != nil {
 		return err
 	}
-	return account(job, d.Connections, cfg.ConnectionID).Validate(ctx, nil)
+	return a.Validate(ctx, nil)
 }

@@ -34,19 +34,12 @@ var (
 
 // Execute makes the directory.
 func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
-	out := MkdirOutput{CreatedDirectory: cfg.RemotePath}
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return out, err
-	}
-	return out, remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), path.Clean(cfg.RemotePath))
+	return MkdirOutput{CreatedDirectory: cfg.RemotePath}, remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), path.Clean(cfg.RemotePath))
 }
 
 // Validate logs in.
 func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return err
-	}
-	return account(job, m.Connections, cfg.ConnectionID).Validate(ctx, nil)
+	return account(job, m.Connections, cfg.ConnectionID).ValidatePath(ctx, cfg.RemotePath)
 }
 
 // Rmdir is the step "ftp.rmdir". It removes a directory.
@@ -63,10 +56,7 @@ type RmdirConfig struct {
 }
 
 // RmdirOutput is the output of [Rmdir].
-type RmdirOutput struct {
-	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
-	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
-}
+type RmdirOutput remote.RmdirOutput
 
 var (
 	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
@@ -80,7 +70,7 @@ func (cfg RmdirConfig) check() error {
 // checkTarget refuses to remove what can only be meant by mistake.
 func checkTarget(field, p string) error {
 	if clean := path.Clean(p); clean == "." || clean == "/" || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasSuffix(clean, "/..") {
-		return fmt.Errorf("%s: is the login directory, the root directory or one above; name what is in it", field)
+		return courier.Permanent(fmt.Errorf("%s: is the login directory, the root directory or one above; name what is in it", field))
 	}
 	return nil
 }
@@ -88,11 +78,10 @@ func checkTarget(field, p string) error {
 // Execute removes the directory. If an earlier attempt may have done that, it
 // is no error that there is none, and one that has come since stays.
 func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
-	out := remote.RmdirOutput{RemovedDirectory: cfg.RemotePath}
-	err := cfg.check()
-	if err == nil {
-		out, err = remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
+	if err := cfg.check(); err != nil {
+		return RmdirOutput{}, err
 	}
+	out, err := remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
 	return RmdirOutput(out), err
 }
 

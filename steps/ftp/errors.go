@@ -2,35 +2,18 @@ package ftp
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/ftpclient"
-	"github.com/courierhq/courier/internal/safename"
 )
 
-// An Error says which operation failed, on which connection.
-type Error struct {
-	Connection string // its id
-	Host       string // "host:port"
-	Op         string // such as "open" or "connect"
-	Path       string // on the server; empty where there is none
-	Err        error
-}
+// An Error is the failure of an operation on a connection. It has the fields
+// Connection (its id), Host ("host:port"), Op (such as "open" or "connect"), Path (on
+// the server) and Err.
+type Error struct{ connerr.OperationError }
 
-// Error begins with the connection, and ends with what to do where that is
-// known. It contains no credentials, and words of the server only in quotes.
-func (e *Error) Error() string {
-	text := fmt.Sprintf("connection %q (%s): %s", e.Connection, e.Host, e.Op)
-	if e.Path != "" {
-		text += " " + safename.Quote(e.Path)
-	}
-	return text + ": " + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func newError(e connerr.OperationError) error { return &Error{e} }
 
 // explain adds what to do about a refusal, and marks as permanent what the
 // server will refuse again.

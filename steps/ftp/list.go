@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/ftpclient"
 	"github.com/courierhq/courier/internal/glob"
@@ -49,31 +48,15 @@ func (cfg ListConfig) search() remote.Search {
 	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
 }
 
-func (cfg ListConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
-}
-
 // Execute lists the directory. It changes nothing.
 func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig) (ListOutput, error) {
-	var out ListOutput
-	if err := cfg.check(); err != nil {
-		return out, err
-	}
-	err := account(job, l.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
-		ready := remote.Readiness{StableSeconds: cfg.StableSeconds}
-		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), s, cfg.RemotePath)
-		out = ListOutput{asFiles(found), len(found), skipped, notReady}
-		return err
-	})
-	return out, err
+	found, skipped, notReady, err := remote.List(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath, cfg.search(), cfg.StableSeconds)
+	return ListOutput{asFiles(found), len(found), skipped, notReady}, err
 }
 
 // Validate logs in and checks that the directory can be listed.
 func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath)
+	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath, cfg.search())
 }
 
 // A File is an entry of a remote directory.
@@ -149,8 +132,5 @@ func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig
 
 // Validate logs in.
 func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfig) error {
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return err
-	}
-	return account(job, st.Connections, cfg.ConnectionID).Validate(ctx, nil)
+	return account(job, st.Connections, cfg.ConnectionID).ValidatePath(ctx, cfg.RemotePath)
 }

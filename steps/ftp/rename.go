@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -18,20 +17,10 @@ type Rename struct {
 }
 
 // RenameConfig is the configuration of [Rename].
-type RenameConfig struct {
-	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
-	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
-	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
-	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
-}
+type RenameConfig remote.RenameConfig
 
 // RenameOutput is the output of [Rename].
-type RenameOutput struct {
-	RenamedFile string `json:"renamed_file,omitempty" doc:"the new remote path, unless there was nothing to rename"`
-	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
-	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
-}
+type RenameOutput remote.RenameOutput
 
 var (
 	_ courier.Step[RenameConfig, RenameOutput] = Rename{}
@@ -39,14 +28,9 @@ var (
 	_ courier.Cleaner[RenameConfig]            = Rename{}
 )
 
-func (cfg RenameConfig) check() error {
-	return connfile.Permanent(checkPath("source_path", cfg.SourcePath), checkPath("destination_path", cfg.DestinationPath),
-		checkTarget("source_path", cfg.SourcePath))
-}
-
 // Execute renames.
 func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameConfig) (RenameOutput, error) {
-	if err := cfg.check(); err != nil {
+	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
 		return RenameOutput{}, err
 	}
 	out, err := remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
@@ -59,7 +43,7 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 	if job.Unresolved("source_path") || job.Unresolved("destination_path") {
 		return a.Validate(ctx, nil)
 	}
-	if err := cfg.check(); err != nil {
+	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
 		return err
 	}
 	return remote.ValidateRename(ctx, a, remote.RenameConfig(cfg))
@@ -68,8 +52,5 @@ func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameCo
 // Cleanup moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
 func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	if cfg.check() != nil {
-		return nil
-	}
 	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }

@@ -26,7 +26,7 @@ func account(job *courier.Context, c Connections, id string) remote.Account {
 // over a session of its own.
 func parallelAccount(job *courier.Context, c Connections, id string, width int) remote.Account {
 	return remote.Account{
-		Job: job, Family: "ftp", ID: id, IsLost: isLost,
+		Job: job, Family: "ftp", ID: id, IsLost: isLost, CheckPath: checkPath,
 		Use: func(ctx context.Context, f func(remote.Server) error) error {
 			return use(ctx, job, c, id, func(s *session) error { return f(server{s}) })
 		},

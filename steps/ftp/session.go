@@ -3,7 +3,6 @@ package ftp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/courierhq/courier"
@@ -25,18 +24,7 @@ type session struct {
 
 // fault returns err as the failure of an operation on the session.
 func (s *session) fault(op, path string, err error) error {
-	if err == nil || isFault(err) {
-		return err
-	}
-	return faultOf(s.id, s.addr, op, path, err)
-}
-
-func faultOf(id, addr, op, path string, err error) error {
-	e := error(&Error{Connection: id, Host: addr, Op: op, Path: path, Err: explain(err)})
-	if courier.IsPermanent(err) {
-		e = courier.Permanent(e)
-	}
-	return e
+	return connerr.Fault(connerr.OperationError{Connection: s.id, Host: s.addr, Op: op, Path: path}, err, explain, newError)
 }
 
 // logIn logs in at the server of the connection called id.
@@ -49,7 +37,7 @@ func logIn(ctx context.Context, job *courier.Context, id string, c Connection) (
 			return s, nil
 		}
 	}
-	return nil, faultOf(id, c.address(), "connect", "", err)
+	return nil, connerr.Fault(connerr.OperationError{Connection: id, Host: c.address(), Op: "connect"}, err, explain, newError)
 }
 
 // config returns c with its secrets, as the client takes it.
@@ -89,15 +77,6 @@ func (c Connection) client() ftpclient.Config {
 	}
 }
 
-// isFault reports whether fault has made err.
-func isFault(err error) bool {
-	if _, ok := err.(*Error); ok {
-		return true
-	}
-	_, ok := errors.Unwrap(err).(*Error)
-	return ok && courier.IsPermanent(err)
-}
-
 // use calls f with a session of the connection called id, which is opened if
 // none is idle. While f runs, the end of ctx ends the session, so that f
 // returns.
@@ -111,18 +90,14 @@ func use(ctx context.Context, job *courier.Context, c Connections, id string, f 
 // more is use for the second time in an attempt and later: what the
 // configuration of the connection gives up has been said.
 func more(ctx context.Context, job *courier.Context, c Connections, id string, f func(*session) error) error {
-	settings, err := c.Connection(ctx, id)
+	settings, err := connfile.Lookup(ctx, c.Connection, id)
 	if err != nil {
-		err = fmt.Errorf("connection %q: %w", id, err)
-		if errors.Is(err, courier.ErrNotFound) {
-			err = courier.Permanent(err)
-		}
 		return err
 	}
 	p, err := courier.Keep(ctx, job, "ftp:"+id, func(context.Context) (*ftpclient.Pool, error) {
 		full, err := settings.withDefaults()
 		if err != nil {
-			return nil, courier.Permanent(&Error{Connection: id, Host: settings.address(), Op: "connect", Err: err})
+			return nil, courier.Permanent(&Error{connerr.OperationError{Connection: id, Host: settings.address(), Op: "connect", Err: err}})
 		}
 		return ftpclient.NewPool(full.MaxSessions, *full.KeepAlive), nil
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -32,28 +31,14 @@ type UploadConfig struct {
 	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
 	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
 	ParallelFiles int             `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
-
-	Resume         bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
-	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
-	Preserve       string          `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back reads each file back and compares it before it gets its name; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
-	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
-	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
-	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
+	Resume        bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
+	SkipIfSame    bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
+	Preserve      string          `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
+	remote.UploadOptions
 }
 
 // UploadOutput is the output of [Upload].
-type UploadOutput struct {
-	UploadedFile  string   `json:"uploaded_file,omitempty" doc:"remote path of the file, if there is exactly one"`
-	UploadedFiles []string `json:"uploaded_files" doc:"remote paths of all files, in the order of their local ones, those that were there already included"`
-	SkippedFiles  []string `json:"skipped_files" doc:"those of uploaded_files that were there already and were left as they are"`
-	Skipped       bool     `json:"skipped" doc:"whether nothing was uploaded because everything was there already"`
-	Reason        string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
-	FileCount     int      `json:"file_count" doc:"how many files were uploaded"`
-	Size          int64    `json:"size" doc:"of what was uploaded, in bytes"`
-}
+type UploadOutput remote.UploadOutput
 
 var (
 	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
@@ -66,47 +51,29 @@ var (
 func (cfg UploadConfig) shared() remote.UploadConfig {
 	return remote.UploadConfig{
 		ConnectionID: cfg.ConnectionID, LocalPath: cfg.LocalPath, RemotePath: cfg.RemotePath, IfExists: cfg.IfExists, Glob: cfg.Glob,
-		IgnoreMissing: cfg.IgnoreMissing, Resume: cfg.Resume, SkipIfSame: cfg.SkipIfSame, Preserve: cfg.Preserve,
-		Checksum: cfg.Checksum, AfterTransfer: cfg.AfterTransfer, MoveTo: cfg.MoveTo, StableSeconds: cfg.StableSeconds,
-		DoneFile: cfg.DoneFile, BandwidthLimit: cfg.BandwidthLimit,
+		IgnoreMissing: cfg.IgnoreMissing, Resume: cfg.Resume, SkipIfSame: cfg.SkipIfSame, Preserve: cfg.Preserve, UploadOptions: cfg.UploadOptions,
 	}
-}
-
-func (cfg UploadConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.shared().Check())
 }
 
 // Execute uploads the files.
 func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	if err := cfg.check(); err != nil {
-		return UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}, err
-	}
 	out, err := remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
 	return UploadOutput(out), err
 }
 
 // Validate logs in and checks that the remote directory is there.
 func (u Upload) Validate(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
 	return remote.ValidateUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
 }
 
 // Cleanup removes the unfinished remote files of earlier attempts, except those
 // with which the next goes on.
 func (u Upload) Cleanup(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
 	return remote.CleanupUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
 }
 
 // Rollback is Cleanup. If the execution is cancelled, it removes what resume has
 // kept, too.
 func (u Upload) Rollback(ctx context.Context, job *courier.Context, cfg UploadConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
 	return remote.RollbackUpload(ctx, account(job, u.Connections, cfg.ConnectionID), cfg.shared())
 }

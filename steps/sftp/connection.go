@@ -214,16 +214,6 @@ func (c Connection) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.String()) }
 // LogValue returns what String returns.
 func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// A Map holds connections by id. It must not be changed while it is in use.
-type Map map[string]Connection
-
-var _ Connections = Map(nil)
-
-// Connection returns the connection called id.
-func (m Map) Connection(_ context.Context, id string) (Connection, error) {
-	return connfile.Find(m, id)
-}
-
 // ReadConnections reads a JSON file that maps ids to connections, such as
 // {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
 // All that is wrong with a connection by itself is reported here. The server is

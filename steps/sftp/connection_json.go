@@ -11,23 +11,17 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 	type plain Connection // without this method
 	var f struct {
 		plain
-		Password                string   `json:"password"`
-		PrivateKey              string   `json:"private_key"`
-		Passphrase              string   `json:"passphrase"`
-		Certificate             string   `json:"certificate"`
-		ConnectTimeoutSeconds   float64  `json:"connect_timeout_seconds"`
-		KeepAliveSeconds        *float64 `json:"keep_alive_seconds"`
-		OperationTimeoutSeconds float64  `json:"operation_timeout_seconds"`
+		connfile.Timeouts
+		Password    string `json:"password"`
+		PrivateKey  string `json:"private_key"`
+		Passphrase  string `json:"passphrase"`
+		Certificate string `json:"certificate"`
 	}
 	if err := connfile.DecodeStrict(text, &f); err != nil {
 		return err
 	}
 	*c = Connection(f.plain)
 	c.Password, c.PrivateKey, c.Passphrase, c.Certificate = f.Password, f.PrivateKey, f.Passphrase, f.Certificate
-	c.ConnectTimeout = connfile.Seconds(f.ConnectTimeoutSeconds)
-	c.OperationTimeout = connfile.Seconds(f.OperationTimeoutSeconds)
-	if f.KeepAliveSeconds != nil {
-		c.KeepAlive = new(connfile.Seconds(*f.KeepAliveSeconds))
-	}
+	c.ConnectTimeout, c.KeepAlive, c.OperationTimeout = f.Durations()
 	return nil
 }

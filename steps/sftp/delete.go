@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
 )
 
@@ -30,35 +29,20 @@ type DeleteConfig struct {
 }
 
 // DeleteOutput is the output of [Delete].
-type DeleteOutput struct {
-	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
-	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
-	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
-	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
-}
+type DeleteOutput remote.DeleteOutput
 
 var (
 	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
 	_ courier.Validator[DeleteConfig]          = Delete{}
 )
 
-func (cfg DeleteConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.DeleteConfig(cfg).Search().Check())
-}
-
 // Execute deletes the files.
 func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
-	if err := cfg.check(); err != nil {
-		return DeleteOutput{DeletedFiles: []string{}}, err
-	}
 	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
 	return DeleteOutput(out), err
 }
 
 // Validate logs in and checks the path.
 func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
 	return remote.ValidateDelete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
 }

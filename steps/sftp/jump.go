@@ -2,13 +2,13 @@ package sftp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
@@ -23,13 +23,9 @@ func through(job *courier.Context, all Connections, id string, above []string) f
 			return nil, courier.Permanent(fmt.Errorf("jump: the connections %s lead in a circle or over more than %d servers",
 				strings.Join(append(slices.Clone(above), id), ", "), maxJumps))
 		}
-		c, err := all.Connection(ctx, id)
+		c, err := connfile.Lookup(ctx, all.Connection, id)
 		if err != nil {
-			err = fmt.Errorf("jump: connection %q: %w", id, err)
-			if errors.Is(err, courier.ErrNotFound) {
-				err = courier.Permanent(err)
-			}
-			return nil, err
+			return nil, fmt.Errorf("jump: %w", err)
 		}
 		s, err := dialVia(ctx, job, all, id, c, sftpclient.DialJump, above...)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
 	"github.com/courierhq/courier/internal/safename"
@@ -49,31 +48,15 @@ func (cfg ListConfig) search() remote.Search {
 	return remote.Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Directories: cfg.IncludeDirectories, Unsafe: cfg.OnUnsafeName, Links: cfg.FollowLinks}
 }
 
-func (cfg ListConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), cfg.search().Check())
-}
-
 // Execute lists the directory. It changes nothing.
 func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig) (ListOutput, error) {
-	var out ListOutput
-	if err := cfg.check(); err != nil {
-		return out, err
-	}
-	err := account(job, l.Connections, cfg.ConnectionID).Use(ctx, func(s remote.Server) error {
-		ready := remote.Readiness{StableSeconds: cfg.StableSeconds}
-		found, skipped, notReady, err := ready.Find(ctx, job, cfg.search(), s, cfg.RemotePath)
-		out = ListOutput{asFiles(found), len(found), skipped, notReady}
-		return err
-	})
-	return out, err
+	found, skipped, notReady, err := remote.List(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath, cfg.search(), cfg.StableSeconds)
+	return ListOutput{asFiles(found), len(found), skipped, notReady}, err
 }
 
 // Validate logs in and checks that the directory is there.
 func (l List) Validate(ctx context.Context, job *courier.Context, cfg ListConfig) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath)
+	return remote.ValidateList(ctx, account(job, l.Connections, cfg.ConnectionID), cfg.RemotePath, cfg.search())
 }
 
 // A File is an entry of a remote directory.

@@ -31,20 +31,10 @@ var (
 
 // Execute makes the directory.
 func (m Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig) (MkdirOutput, error) {
-	err := checkPath("remote_path", cfg.RemotePath)
-	if err == nil {
-		err = remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
-	}
-	if err != nil {
-		return MkdirOutput{}, err
-	}
-	return MkdirOutput{CreatedDirectory: remote.TrimSlashes(cfg.RemotePath)}, nil
+	return MkdirOutput{CreatedDirectory: remote.TrimSlashes(cfg.RemotePath)}, remote.Mkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 }
 
 // Validate logs in and checks that no file is in the way.
 func (m Mkdir) Validate(ctx context.Context, job *courier.Context, cfg MkdirConfig) error {
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return err
-	}
 	return remote.ValidateMkdir(ctx, account(job, m.Connections, cfg.ConnectionID), cfg.RemotePath)
 }

@@ -27,10 +27,7 @@ type RmdirConfig struct {
 }
 
 // RmdirOutput is the output of [Rmdir].
-type RmdirOutput struct {
-	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
-	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
-}
+type RmdirOutput remote.RmdirOutput
 
 var (
 	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}

@@ -31,7 +31,7 @@ const (
 func account(job *courier.Context, c Connections, id string) remote.Account {
 	var a remote.Account
 	a = remote.Account{
-		Job: job, Family: "sftp", ID: id, Persists: true, IsLost: isLost,
+		Job: job, Family: "sftp", ID: id, Persists: true, IsLost: isLost, CheckPath: checkPath,
 		Use: func(ctx context.Context, f func(remote.Server) error) error {
 			return use(ctx, job, c, id, func(s *session) error { return f(server{s, s.Client, a}) })
 		},

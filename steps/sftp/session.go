@@ -3,12 +3,12 @@ package sftp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/sftpclient"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -25,26 +25,12 @@ type session struct {
 
 // fault returns err as the failure of an operation on the session.
 func (s *session) fault(op, path string, err error) error {
-	if err == nil || isFault(err) {
-		return err
-	}
-	if status, ok := errors.AsType[*sftpclient.StatusError](err); ok {
-		status.Message = s.redact(status.Message) // it may repeat the password
-	}
-	e := error(&Error{Connection: s.id, Host: s.addr, Op: op, Path: path, Err: explain(err)})
-	if courier.IsPermanent(err) {
-		e = courier.Permanent(e)
-	}
-	return e
-}
-
-// isFault reports whether fault has made err.
-func isFault(err error) bool {
-	if _, ok := err.(*Error); ok {
-		return true
-	}
-	_, ok := errors.Unwrap(err).(*Error)
-	return ok && courier.IsPermanent(err)
+	return connerr.Fault(connerr.OperationError{Connection: s.id, Host: s.addr, Op: op, Path: path}, err, func(err error) error {
+		if status, ok := errors.AsType[*sftpclient.StatusError](err); ok {
+			status.Message = s.redact(status.Message) // it may repeat the password
+		}
+		return explain(err)
+	}, newError)
 }
 
 // A line keeps the session of one connection for one execution, and replaces
@@ -125,12 +111,8 @@ func more(ctx context.Context, job *courier.Context, c Connections, id string, f
 		return err
 	}
 	s, err := l.get(ctx, func(ctx context.Context) (*session, error) {
-		conn, err := c.Connection(ctx, id)
+		conn, err := connfile.Lookup(ctx, c.Connection, id)
 		if err != nil {
-			err = fmt.Errorf("connection %q: %w", id, err)
-			if errors.Is(err, courier.ErrNotFound) {
-				err = courier.Permanent(err)
-			}
 			return nil, err
 		}
 		return dial(ctx, job, c, id, conn)

@@ -76,8 +76,5 @@ func (out *StatOutput) describe(info remote.Info) error {
 
 // Validate logs in. Whether there is something is for Execute to find out.
 func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfig) error {
-	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
-		return err
-	}
-	return account(job, st.Connections, cfg.ConnectionID).Validate(ctx, nil)
+	return account(job, st.Connections, cfg.ConnectionID).ValidatePath(ctx, cfg.RemotePath)
 }

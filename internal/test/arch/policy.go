@@ -83,8 +83,8 @@ var Rooms = []Room{
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/bandwidth"},
-	{Dir: "internal/connerr", Imports: []string{"internal/safename"}},
-	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/safename"}},
+	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
+	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/failure"},
 	{Dir: "internal/filesync"},

@@ -60,3 +60,11 @@ func SideNames(job *courier.Context, final string, last int) []string {
 	}
 	return names
 }
+
+// TrimSlashes removes slashes at the end that mean nothing.
+func TrimSlashes(p string) string {
+	for len(p) > 1 && p[len(p)-1] == '/' {
+		p = p[:len(p)-1]
+	}
+	return p
+}

@@ -10,14 +10,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/filesync"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -30,21 +27,14 @@ type Sources struct {
 	IgnoreMissing bool            // nothing to upload is no error
 }
 
-// A Source is a local file to upload.
-type Source struct {
-	Local string // as the Context takes it
-	Below string // local path below the fixed part of the pattern, with slashes; of a single file its name
-	Size  int64
-}
-
 // FindReady is Find for those files whose size and time don't change within so
 // many seconds.
-func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds float64) (files []Source, several bool, err error) {
+func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds float64) (files []LocalFile, several bool, err error) {
 	files, several, err = q.Find(ctx, job)
 	if err != nil || len(files) == 0 || seconds == 0 {
 		return files, several, err
 	}
-	look := func(f Source) (LocalIdentity, bool) {
+	look := func(f LocalFile) (LocalIdentity, bool) {
 		info, err := job.Stat(f.Local)
 		if err != nil {
 			return LocalIdentity{}, false
@@ -58,7 +48,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds fl
 	if err := WaitStable(ctx, job, seconds, q.LocalPath.String()); err != nil {
 		return nil, several, err
 	}
-	var ready []Source
+	var ready []LocalFile
 	for _, f := range files {
 		if now, ok := look(f); ok && now == before[f.Local] {
 			ready = append(ready, f)
@@ -71,7 +61,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds fl
 }
 
 // Find finds the files, in order. Several is set if LocalPath is a pattern.
-func (q Sources) Find(ctx context.Context, job *courier.Context) (files []Source, several bool, err error) {
+func (q Sources) Find(ctx context.Context, job *courier.Context) (files []LocalFile, several bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("local_path: %w", err)
@@ -94,7 +84,7 @@ func (q Sources) Find(ctx context.Context, job *courier.Context) (files []Source
 	case info.IsDir():
 		return nil, false, courier.Permanent(fmt.Errorf("%s is a directory; for the files in it add /*", safename.Quote(q.LocalPath.String())))
 	}
-	return []Source{{q.LocalPath.String(), path.Base(filepath.ToSlash(q.LocalPath.String())), info.Size()}}, false, nil
+	return []LocalFile{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String())), Size: info.Size()}}, false, nil
 }
 
 // isPattern reports whether LocalPath is a pattern. What exists under the very
@@ -105,7 +95,7 @@ func (q Sources) isPattern(missing bool) bool {
 
 // Former is Find for cleaning up after an earlier attempt. If the files are gone,
 // what they were called is known only if it was one; otherwise there are none.
-func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Source, several bool) {
+func (q Sources) Former(ctx context.Context, job *courier.Context) (files []LocalFile, several bool) {
 	files, several, err := q.Find(ctx, job)
 	if err == nil && len(files) > 0 {
 		return files, several
@@ -113,12 +103,12 @@ func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Sour
 	if q.isPattern(true) {
 		return nil, false
 	}
-	return []Source{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String()))}}, false
+	return []LocalFile{{Local: q.LocalPath.String(), Below: path.Base(filepath.ToSlash(q.LocalPath.String()))}}, false
 }
 
 // matches lists the regular files that LocalPath stands for as a pattern. Links
 // are none.
-func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, error) {
+func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile, error) {
 	pattern := glob.Whole(q.LocalPath, q.Glob)
 	if err := glob.Check(pattern); err != nil {
 		return nil, err
@@ -131,7 +121,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 	if info, err := root.Stat(rel); err != nil || !info.IsDir() {
 		return nil, IgnoreMissing(err) // it holds nothing that could match
 	}
-	var files []Source
+	var files []LocalFile
 	paths := 0
 	dir := glob.Dir{Root: root, Rel: rel, Name: base}
 	err = glob.Walk(ctx, job, dir, glob.Depth(rest), func(below string, typ fs.FileMode) error {
@@ -140,7 +130,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		}
 		info, err := root.Lstat(filepath.Join(rel, filepath.FromSlash(below)))
 		if err == nil && info.Mode().IsRegular() {
-			s := Source{Local: path.Join(base, below), Below: below, Size: info.Size()}
+			s := LocalFile{Local: path.Join(base, below), Below: below, Size: info.Size()}
 			if paths += len(s.Local); paths > MaxListingBytes {
 				return courier.Permanent(fmt.Errorf("%s finds files whose paths have more than %d MiB; narrow it", safename.Quote(q.LocalPath.String()), MaxListingBytes>>20))
 			}
@@ -148,7 +138,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]Source, e
 		}
 		return IgnoreMissing(err)
 	})
-	slices.SortFunc(files, func(a, b Source) int { return cmp.Compare(a.Below, b.Below) })
+	slices.SortFunc(files, func(a, b LocalFile) int { return cmp.Compare(a.Below, b.Below) })
 	return files, IgnoreMissing(err)
 }
 
@@ -179,7 +169,7 @@ func (q Sources) Open(job *courier.Context, local string) (*os.File, error) {
 // Targets returns the remote path of each file, for the value of remote_path.
 // Stat tells whether there is something with that path, and whether it is a
 // directory.
-func (q Sources) Targets(files []Source, several bool, remotePath string, stat func() (there, isDir bool, err error)) ([]string, error) {
+func (q Sources) Targets(files []LocalFile, several bool, remotePath string, stat func() (there, isDir bool, err error)) ([]string, error) {
 	into := remotePath == "" || strings.HasSuffix(remotePath, "/")
 	if !into {
 		there, isDir, err := stat()
@@ -210,7 +200,7 @@ func (q Sources) Targets(files []Source, several bool, remotePath string, stat f
 // Directories lists the directories below base, a value of remote_path, that
 // hold the targets of several files, those above others first. Base is not
 // among them.
-func Directories(base string, files []Source) []string {
+func Directories(base string, files []LocalFile) []string {
 	dirs := make(map[string]bool)
 	for _, f := range files {
 		for dir := path.Dir(f.Below); dir != "."; dir = path.Dir(dir) {
@@ -218,74 +208,4 @@ func Directories(base string, files []Source) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(dirs))
-}
-
-// IsLocalDirectory reports whether a file is meant to go into p.
-func IsLocalDirectory(job *courier.Context, p string) bool {
-	if os.IsPathSeparator(p[len(p)-1]) {
-		return true
-	}
-	info, err := job.Stat(p)
-	return err == nil && info.IsDir()
-}
-
-// JoinLocal returns the path of name, which has slashes, in a local directory.
-func JoinLocal(dir, name string) string { return path.Join(filepath.ToSlash(dir), name) }
-
-// LocalKey is equal for names that are the same file on this system.
-func LocalKey(name string) string {
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return safename.Fold(name)
-	}
-	return name
-}
-
-// IgnoreMissing returns err unless it says that there is no such file.
-func IgnoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// Unchanged reports as an error that an open local file is not what it was.
-func Unchanged(f *os.File, before fs.FileInfo) error {
-	after, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("local file: %w", err)
-	}
-	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("local file: %w", connerr.ErrChanged)
-	}
-	return nil
-}
-
-// SyncAbove makes the names of a file below root durable, and of the directories
-// in which it is.
-func SyncAbove(root *os.Root, rel string) error {
-	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
-			return err
-		}
-	}
-}
-
-// EachBelow calls f with each file in a local directory and those below it, by
-// its path below root. That there is no such directory is no error.
-func EachBelow(job *courier.Context, dir string, f func(root *os.Root, rel string) error) error {
-	root, rel, err := job.Root(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	err = fs.WalkDir(root.FS(), filepath.ToSlash(filepath.Clean(rel)), func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return IgnoreMissing(err)
-		}
-		if !d.IsDir() {
-			errs = append(errs, f(root, filepath.FromSlash(p)))
-		}
-		return nil
-	})
-	return errors.Join(append(errs, err)...)
 }

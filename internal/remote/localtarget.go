@@ -80,6 +80,7 @@ func (t Target) Commit(ctx context.Context, w interface {
 	Stat() (fs.FileInfo, error)
 	Commit() error
 }) (skipped bool, err error) {
+
 	if t.IfExists == transfer.IfExistsOverwrite {
 		return false, w.Commit()
 	}

@@ -23,16 +23,19 @@ type DeleteConfig struct {
 	OnUnsafeName  string
 }
 
-// A DeleteOutput is its output.
+// A DeleteOutput is the output of a step that deletes files.
 type DeleteOutput struct {
-	DeletedFile  string
-	DeletedFiles []string
-	DeletedCount int
-	Existed      bool
+	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
+	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
+	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
+	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
 }
 
-// Search says which files are meant.
-func (cfg DeleteConfig) Search() Search {
+// Check reports what is wrong with cfg.
+func (cfg DeleteConfig) Check(a Account) error { return a.checkSearch(cfg.RemotePath, cfg.search()) }
+
+// search says which files are meant.
+func (cfg DeleteConfig) search() Search {
 	return Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: true}
 }
 
@@ -60,6 +63,9 @@ type deleting struct {
 // Delete deletes the files.
 func Delete(ctx context.Context, a Account, cfg DeleteConfig) (DeleteOutput, error) {
 	out := DeleteOutput{DeletedFiles: []string{}}
+	if err := cfg.Check(a); err != nil {
+		return out, err
+	}
 	notes, err := a.lastingNotes(ctx, "delete")
 	if err != nil {
 		return out, err
@@ -147,7 +153,7 @@ func (d deleting) find(ctx context.Context, s Server) ([]plannedDeletion, error)
 		}
 		return []plannedDeletion{{cfg.RemotePath, info.Identity()}}, nil
 	}
-	found, _, err := cfg.Search().Find(ctx, d.Job, s, cfg.RemotePath)
+	found, _, err := cfg.search().Find(ctx, d.Job, s, cfg.RemotePath)
 	switch {
 	case s.Missing(err) && ignores:
 		return nil, nil
@@ -191,6 +197,9 @@ func (d deleting) one(ctx context.Context, s Server, it plannedDeletion) error {
 
 // ValidateDelete logs in and checks the path.
 func ValidateDelete(ctx context.Context, a Account, cfg DeleteConfig) error {
+	if err := cfg.Check(a); err != nil {
+		return err
+	}
 	return a.Validate(ctx, func(s Server) error {
 		switch {
 		case a.Job.Unresolved("remote_path"):
@@ -207,4 +216,19 @@ func ValidateDelete(ctx context.Context, a Account, cfg DeleteConfig) error {
 		}
 		return s.Fault("delete", cfg.RemotePath, err)
 	})
+}
+
+// removeGone removes a file. That it is gone is no error: whether it is, is asked,
+// since a refusal alone may mean something else.
+func removeGone(ctx context.Context, s Server, p string) error {
+	err := s.Remove(ctx, p)
+	if err == nil || !s.Refused(err) {
+		return err
+	}
+	if _, e := s.Lstat(ctx, p); errors.Is(e, fs.ErrNotExist) {
+		return nil
+	} else if e != nil && !s.Refused(e) {
+		return e
+	}
+	return err
 }
