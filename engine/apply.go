@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/store"
 )
 
@@ -75,8 +76,8 @@ func (r *run) written(t *store.Transition) {
 	if t.Start != nil {
 		n++
 	}
-	r.logWritten(t)
-	r.tell(t)
+	r.lines().Write(t, r.current, r.took)
+	r.emitWritten(t)
 	r.e.notifications.Wake()
 	r.known = standing{t.Position, t.Counters}
 	r.over = t.To != courier.Running
@@ -85,18 +86,7 @@ func (r *run) written(t *store.Transition) {
 	r.current = t.Start
 }
 
-// tell emits the events of a transition that was written.
-func (r *run) tell(t *store.Transition) {
-	if !r.e.events.wanted() {
-		return
-	}
-	by := ""
-	if q := r.request.Load(); q != nil {
-		by = t.By(q.Request, q.By)
-	}
-	for _, a := range t.Entries(r.current, by) {
-		if ev, ok := eventOf(&r.x, &a, t.Failure); ok {
-			r.e.events.emit(ev)
-		}
-	}
+// lines writes to the log what is done with the execution.
+func (r *run) lines() executionlog.Log {
+	return executionlog.Log{Logger: r.log, Execution: &r.x, Lease: r.e.opt.Lease, Claimed: r.claimed}
 }

@@ -25,8 +25,16 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/schedules"
+	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 )
@@ -167,13 +175,18 @@ type Engine struct {
 	log   *slog.Logger
 	ids   uuid7.Source
 
-	programs programs
-	events   events
-	work     workspaces
-	zones    zones
+	programs  *program.Cache
+	observers *hooks.Observers
+	work      workspace.Tree
 
-	notifications *notifications.Service // rooms; see [room]
-	fileMonitors  *monitors.Service
+	// The subsystems; see [coreAccess].
+	definitions   *definitions.Service
+	chains        *chains.Service
+	schedules     *schedules.Service
+	monitors      *monitors.Service
+	notifications *notifications.Service
+	dryRuns       *dryrun.Service
+	unserved      *unserved.Service
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run
@@ -185,7 +198,6 @@ type Engine struct {
 	freed    chan struct{}                           // a slot became free
 	healthy  atomic.Bool                             // the last renewal succeeded
 	refusals map[courier.ExecutionID]*RefusedWrite   // what the store does not take now
-	waste    waste                                   // what no worker takes
 
 	trusting bool  // polls as seldom as the store allows
 	unfit    error // what is wrong with what New was given
@@ -254,10 +266,9 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	e.healthy.Store(true)
-	e.events.init(o.Observers, e.log)
-	e.work.dir = o.Workspace
-	e.programs.reg = e.reg
-	e.addRooms()
+	e.observers = hooks.NewObservers(o.Observers, e.log)
+	e.work.Dir = o.Workspace
+	e.addSubsystems()
 	return e
 }
 
@@ -269,4 +280,4 @@ func setDefault[T int | time.Duration](v *T, d T) {
 
 // Dropped returns how many events observers have not seen because too many
 // were waiting.
-func (e *Engine) Dropped() int64 { return e.events.dropped.Load() }
+func (e *Engine) Dropped() int64 { return e.observers.Dropped() }

@@ -24,53 +24,53 @@ func (e *Engine) Monitors() Monitors { return Monitors{e} }
 // error of a monitor that can't be saved is a *[courier.MonitorError], which
 // lists everything that is wrong with it.
 func (h Monitors) Set(ctx context.Context, m courier.Monitor, by courier.By) (courier.Monitor, error) {
-	return h.e.fileMonitors.Set(ctx, m, by)
+	return h.e.monitors.Set(ctx, m, by)
 }
 
 // Enable lets a monitor that was disabled or paused look again, at once.
 // Files that came meanwhile are handed over. Of one that does look, it changes
 // nothing; one in the state error has to be acknowledged.
 func (h Monitors) Enable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
-	return h.e.fileMonitors.Enable(ctx, name, by)
+	return h.e.monitors.Enable(ctx, name, by)
 }
 
 // Pause keeps a monitor that looks from looking, until it is enabled.
 func (h Monitors) Pause(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
-	return h.e.fileMonitors.Pause(ctx, name, by)
+	return h.e.monitors.Pause(ctx, name, by)
 }
 
 // Disable keeps a monitor from looking until it is enabled, whatever its
 // state.
 func (h Monitors) Disable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
-	return h.e.fileMonitors.Disable(ctx, name, by)
+	return h.e.monitors.Disable(ctx, name, by)
 }
 
 // Acknowledge lets a monitor in the state error look again, at once, with
 // no failures counted. Of another, it changes nothing.
 func (h Monitors) Acknowledge(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
-	return h.e.fileMonitors.Acknowledge(ctx, name, by)
+	return h.e.monitors.Acknowledge(ctx, name, by)
 }
 
 // Remove removes a monitor and what it has seen. What it has started goes
 // on. If it is set again, files that it has handed over are not handed over
 // again as long as their executions are in the store and they have not changed.
 func (h Monitors) Remove(ctx context.Context, name string, by courier.By) error {
-	return h.e.fileMonitors.Remove(ctx, name, by)
+	return h.e.monitors.Remove(ctx, name, by)
 }
 
 // Get returns a monitor as it stands, with a value in every field that has a
 // default.
 func (h Monitors) Get(ctx context.Context, name string) (courier.Monitor, error) {
-	return h.e.fileMonitors.Get(ctx, name)
+	return h.e.monitors.Get(ctx, name)
 }
 
 // List returns a page of monitors, in byte order of their names.
 func (h Monitors) List(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
-	return h.e.fileMonitors.List(ctx, f)
+	return h.e.monitors.List(ctx, f)
 }
 
 // Files returns a page of the files that a monitor has seen, in byte order
 // of their names.
 func (h Monitors) Files(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
-	return h.e.fileMonitors.Files(ctx, f)
+	return h.e.monitors.Files(ctx, f)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -25,7 +26,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 	if o.err == nil {
 		rec.State, rec.Outputs = courier.StepCompleted, o.outputs
 		r.ended = append(r.ended, rec)
-		r.vals.set(step, o.outputs)
+		r.vals.Set(step, o.outputs)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true
@@ -92,7 +93,7 @@ func (r *run) requeue(abandoned bool) bool {
 
 // failed applies the job's failure policy to a failed attempt.
 func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
-	policy := r.program.job.FailurePolicy
+	policy := r.program.Job.FailurePolicy
 	retries := policy.Retries()
 	if courier.IsPermanent(err.Err) {
 		retries = 0
@@ -152,14 +153,14 @@ func (r *run) markerFailed(err error) bool {
 	if e, ok := errors.AsType[*flow.EvalError](err); ok {
 		step = e.Step
 	}
-	spec := r.program.tree.Spec(step)
+	spec := r.program.Tree.Spec(step)
 	r.count()
 	rec := courier.StepExecution{
 		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
 		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.Message(field),
 	}
-	if r.program.job.FailurePolicy.Type == courier.SkipAndContinue {
+	if r.program.Job.FailurePolicy.Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
 		r.ended = append(r.ended, rec)
 		r.walk.Advance()
@@ -183,7 +184,7 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	r.e.mu.Lock()
 	atWork := r.e.zombies[r.x.ID] > 0
 	r.e.mu.Unlock()
-	if !r.program.types[step].RollsBack() {
+	if !r.program.Types[step].RollsBack() {
 		return
 	}
 	if abandoned || atWork {
@@ -191,12 +192,12 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	}
 	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
 	defer cancel()
-	a := r.newAttempt(r.program.types[step])
-	a.template, a.rollback, a.cancelled = r.program.template(step), true, cancelled
-	defer a.scope.end()
+	a := r.newAttempt(r.program.Types[step])
+	a.template, a.rollback, a.cancelled = r.program.Template(step), true, cancelled
+	defer a.scope.Close()
 	a.job = r.newContext(step, n, a)
 	defer a.job.Close()
-	r.do(func() {
+	r.goroutine.Do(func() {
 		a.call(func() (json.RawMessage, error) {
 			config, err := a.render(ctx)
 			if err != nil {
@@ -238,6 +239,24 @@ func (r *run) fail(err *courier.StepError, pos courier.Position) {
 		}
 		r.cancelled()
 	}
+}
+
+// firstCause adds to the error of a job that was started again why its first
+// attempt failed, which is often the cause of the later failures.
+func (r *run) firstCause(err error) error {
+	if r.x.Attempt == 1 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.lease, maxReading)
+	defer cancel()
+	first, read := history.FirstFailure(ctx, r.e.store, r.x.ID)
+	if read != nil {
+		r.log.Error("read why the first attempt of the job failed", "error", read)
+	}
+	if first == nil || first.Error == r.secrets.Message(err) {
+		return err
+	}
+	return fmt.Errorf("%w; attempt 1 of the job had failed in step %d (%s) with: %s", err, first.Step, first.Type, first.Error)
 }
 
 // failure is the stored form of an error, without secrets and cut to a length

@@ -4,11 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
+
+// Executions reads executions: what they are, what their steps have done, and what
+// values are in scope. What changes an execution is a method of [Engine].
+type Executions struct{ e *Engine }
+
+// Executions returns the executions in the engine's store.
+func (e *Engine) Executions() Executions { return Executions{e} }
 
 // Get returns an execution as it is now.
 func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
@@ -79,31 +87,42 @@ func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[str
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	p, err := e.program(ctx, x.Job, x.Version)
+	p, err := e.programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	latest, err := e.store.Latest(ctx, id)
+	vals, err := e.valuesOf(ctx, p, &x)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	vals := newValues(p, &x, e.work.of(id))
-	vals.restore(latest, x.Position)
-	if vals.chain, err = e.chainValues(ctx, p, &x); err != nil {
-		return nil, fmt.Errorf("values of execution %q: %w", id, err)
-	}
-	all := vals.snapshot()
-	for i := range latest {
-		if id := latest[i].ID; id != "" && vals.steps[latest[i].Step] != nil {
-			for name, v := range vals.steps[latest[i].Step].object() {
-				all[id+"."+name] = v
-			}
-		}
-	}
-	return all, nil
+	return vals.Snapshot(), nil
 }
 
-func joinLines(list []string) string { return strings.Join(list, "\n  ") }
+// valuesOf returns the values that are in scope where an execution stands that no run
+// of this engine has.
+func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
+	latest, err := e.store.Latest(ctx, x.ID)
+	if err != nil {
+		return nil, err
+	}
+	vals := program.NewValues(p, x, e.work.Of(x.ID))
+	vals.Restore(latest, x.Position)
+	members, err := e.chains.Values(ctx, p, x)
+	vals.SetMembers(members)
+	return vals, err
+}
+
+// loadMembers loads the outputs of members of the chain that the steps refer to.
+func (r *run) loadMembers() error {
+	if r.x.Chain == "" || len(r.program.Members) == 0 {
+		return nil
+	}
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+		members, err := r.e.chains.Values(ctx, r.program, &r.x)
+		r.vals.SetMembers(members)
+		return err
+	})
+}
 
 // there returns the error of an execution that isn't there, if nothing was found
 // of it.

@@ -47,7 +47,7 @@ type RefusedWrite struct {
 func (e *Engine) Health() Health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := Health{Stranded: slices.Clone(e.waste.list)}
+	h := Health{Stranded: e.unserved.Found()}
 	for _, w := range e.refusals {
 		h.Refused = append(h.Refused, *w)
 	}

@@ -1,18 +1,16 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
@@ -95,7 +93,7 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier
 // request makes a request of the store, and tells of what came of it.
 func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
-	if err := core.CheckText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
+	if err := text.Check(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
 	x, err := e.store.Request(ctx, r)
@@ -103,7 +101,7 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
 	e.notifications.Wake()
-	e.wasAsked(&x, &r)
+	e.requested(&x, &r)
 	return x, nil
 }
 
@@ -122,9 +120,9 @@ func (e *Engine) explained(kind, name, change string, by courier.By, more ...slo
 	}
 }
 
-// wasAsked tells the run of an execution of what was asked, if it is this
-// engine's, and observers of what took effect at once.
-func (e *Engine) wasAsked(x *courier.Execution, asked *store.Request) {
+// requested passes a request that the store has recorded to the run of the execution, if
+// this engine has it, and emits the event of one that took effect at once.
+func (e *Engine) requested(x *courier.Execution, asked *store.Request) {
 	e.mu.Lock()
 	r := e.runs[x.ID]
 	e.mu.Unlock()
@@ -140,9 +138,9 @@ func (e *Engine) wasAsked(x *courier.Execution, asked *store.Request) {
 			slog.Int("execution_attempt", x.Attempt), slog.String("by", asked.By), slog.String("why", asked.Reason))
 	}
 	if t, ok := requestEvents[x.State]; ok {
-		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By})
+		e.observers.Emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By})
 	} else if resumes := asked.Kind == courier.RequestResume || asked.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
-		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By, Reason: asked.Class(), Error: asked.Reason})
+		e.observers.Emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By, Reason: asked.Class(), Error: asked.Reason})
 	}
 }
 
@@ -173,10 +171,20 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 		e.rollbackUnowned(ctx, x)
 	}
 	if x.Workspace != "" {
-		if err := e.work.remove(x.ID); err != nil {
+		if err := e.work.Remove(x.ID); err != nil {
 			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
 		}
 	}
+}
+
+// missingFiles returns the files that completed steps of the execution's present
+// attempt reported, and that are not there any more with their size.
+func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]string, error) {
+	files, err := history.Files(ctx, e.store, x)
+	if err != nil {
+		return nil, err
+	}
+	return e.work.Missing(x.ID, e.opt.Roots, files), nil
 }
 
 // part waits until a run of this engine's has ended whose execution was
@@ -200,30 +208,24 @@ func (e *Engine) part(ctx context.Context, id courier.ExecutionID) {
 // rollbackUnowned rolls back the step at which an execution without a worker
 // stands.
 func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
-	p, err := e.program(ctx, x.Job, x.Version)
+	p, err := e.programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
 	step := x.Position.Step
-	if step >= len(p.types) || p.types[step] == nil || p.tree == nil {
-		if p.unfit != nil && step < len(p.types) && !isMarker(p.job.Steps[step].Type) {
-			e.log.Warn("roll back step", "execution", x.ID, "error", p.unfit)
+	if step >= len(p.Types) || p.Types[step] == nil || p.Tree == nil {
+		if p.NotRunnable != nil && step < len(p.Types) && !program.IsMarker(p.Job.Steps[step].Type) {
+			e.log.Warn("roll back step", "execution", x.ID, "error", p.NotRunnable)
 		}
 		return
 	}
-	latest, err := e.store.Latest(ctx, x.ID)
+	vals, err := e.valuesOf(ctx, p, x)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	vals := newValues(p, x, e.work.of(x.ID))
-	vals.restore(latest, x.Position)
-	if vals.chain, err = e.chainValues(ctx, p, x); err != nil {
-		e.log.Warn("roll back step", "execution", x.ID, "error", err)
-		return
-	}
-	walk, err := p.tree.Walk(x.Position, vals)
+	walk, err := p.Tree.Walk(x.Position, vals)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
@@ -231,69 +233,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
-	defer r.endCalls()
+	defer r.goroutine.End()
 	defer r.lost(nil)
 	r.rollback(step, x.StepAttempts, false, true)
-}
-
-// Set sets how many executions may run at once: of all, for the scope
-// "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
-// for "key:KEY". 0 means any number. The limit holds for all engines on the
-// store, from the next claim on; lowering it stops nothing that runs. Until one
-// is set, the global limit is 5, a job's is that of its definition, and keys
-// have none.
-func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
-	e := h.e
-	given := scope
-	if scope == "global" {
-		scope = ""
-	}
-	if err := core.CheckText(core.Texts(by, "scope", scope)); err != nil {
-		return fmt.Errorf("set limit: %w", err)
-	}
-	switch {
-	case n < 0 || n > math.MaxInt32:
-		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
-	case scope != "" && !isScope(scope):
-		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
-	}
-	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
-		return fmt.Errorf("set limit %q: %w", given, err)
-	}
-	e.changed("limit", given, "set", by, slog.Int("limit", n))
-	core.Signal(e.wake)
-	return nil
-}
-
-// A Limit is how many executions of a scope may run at once.
-type Limit struct {
-	Scope string // "global", "job:NAME" or "key:KEY"
-	Limit int    // 0 means any number
-}
-
-// List returns all limits that were set, in byte order of their scopes.
-func (h Limits) List(ctx context.Context) ([]Limit, error) {
-	settings, err := h.e.store.Settings(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
-	var list []Limit
-	for key, value := range settings {
-		scope, ok := store.LimitScope(key)
-		if !ok {
-			continue
-		}
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return nil, fmt.Errorf("limits: setting %q: %w", key, err)
-		}
-		list = append(list, Limit{cmp.Or(scope, "global"), n})
-	}
-	slices.SortFunc(list, func(a, b Limit) int { return cmp.Compare(a.Scope, b.Scope) })
-	return list, nil
-}
-
-func isScope(s string) bool {
-	kind, name, ok := strings.Cut(s, ":")
-	return ok && name != "" && (kind == "job" || kind == "key")
 }

@@ -22,18 +22,6 @@ func roleOf[R any](e *Engine, keeps string) (R, error) {
 	return r, nil
 }
 
-func (e *Engine) agenda() (store.Schedules, error)  { return roleOf[store.Schedules](e, "schedules") }
-func (e *Engine) monitors() (store.Monitors, error) { return roleOf[store.Monitors](e, "monitors") }
-func (e *Engine) chains() (store.Chains, error)     { return roleOf[store.Chains](e, "chain executions") }
-
-func (e *Engine) outbox() (store.Outbox, error) {
-	o, err := roleOf[store.Outbox](e, "events for subscribers")
-	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
-	}
-	return o, nil
-}
-
 // isNil reports whether there is no store, also if it is a nil pointer.
 func isNil(s store.Store) bool {
 	v := reflect.ValueOf(s)

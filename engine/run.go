@@ -10,6 +10,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -22,9 +25,9 @@ type run struct {
 	log     *slog.Logger
 	x       courier.Execution // as it was claimed
 	token   store.Token
-	program *program
+	program *program.Program
 	walk    *flow.Walk
-	vals    *values
+	vals    *program.Values
 	seq     int64 // of the last audit entry
 	marks   store.Counters
 	current *courier.StepExecution  // the present step, as the store knows it
@@ -44,7 +47,7 @@ type run struct {
 	// it could not tell of.
 	reclaimed bool
 	handed    bool            // another worker has begun the present attempt
-	former    map[string]bool // see repeated
+	former    map[string]bool // the places of earlier passes; see repeated
 	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
 	slot      *slot           // nil if it needs none
 	unready   error           // what is wrong with the workspaces
@@ -53,7 +56,7 @@ type run struct {
 	dir       string                                                             // its workspace; empty until it is asked for
 	buf       []byte                                                             // of the rendered configuration
 	done      chan outcome                                                       // of the present attempt
-	calls     chan func()                                                        // to the goroutine of the steps; nil while there is none
+	goroutine stepcall.Goroutine                                                 // in which the step is called
 	timer     *time.Timer                                                        // of the present attempt
 	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
@@ -104,20 +107,20 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		}
 	}
 	e.notifications.Wake()
-	r.logClaimed(c)
+	r.lines().Claim(c)
 	switch {
 	case c.First:
-		e.events.emit(r.event(courier.EventJobStarted))
+		e.observers.Emit(r.event(courier.EventJobStarted))
 	case c.Reclaimed:
 		ev := r.event(courier.EventJobTakenOver)
 		ev.Reason = courier.ReasonWorkerLost
-		e.events.emit(ev)
+		e.observers.Emit(ev)
 	}
 	if c.Started != nil {
 		begun := *c.Started
 		begun.StartedAt = time.Time{} // the store knows it, as of all that it starts
 		r.current = &begun
-		r.tell(&store.Transition{To: courier.Running, Start: c.Started})
+		r.emitWritten(&store.Transition{To: courier.Running, Start: c.Started})
 	}
 	return r
 }
@@ -125,9 +128,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 // begin sets up what a run needs besides its execution.
 func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
-		r.secrets = new(redactor)
+		r.secrets = &redactor{new(core.Redactor)}
 	}
-	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), &r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
 	r.callTimeout.Parent = r.lease
@@ -137,7 +140,7 @@ func (r *run) begin(ctx context.Context) {
 // workspace is the directory of the execution.
 func (r *run) workspace() string {
 	if r.dir == "" {
-		r.dir = r.e.work.of(r.x.ID)
+		r.dir = r.e.work.Of(r.x.ID)
 	}
 	return r.dir
 }
@@ -151,7 +154,7 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
-	growStack(stackNeeded - 1)
+	stepcall.GrowStack()
 	if r.before != nil {
 		select {
 		case <-r.before:
@@ -163,7 +166,7 @@ func (r *run) drive(c *store.Claimed) {
 		return
 	}
 	for r.lease.Err() == nil {
-		growStack(stackNeeded - 1)
+		stepcall.GrowStack()
 		step, err := r.walk.Next()
 		switch {
 		case r.boundary():
@@ -174,7 +177,7 @@ func (r *run) drive(c *store.Claimed) {
 			if !r.markerFailed(err) {
 				return
 			}
-		case step == r.program.tree.Len():
+		case step == r.program.Tree.Len():
 			if r.complete() {
 				return
 			}
@@ -208,8 +211,8 @@ func (r *run) started(s *courier.StepExecution) bool {
 // close releases what the run holds.
 func (r *run) close() {
 	if !r.over {
-		r.logLost()
-		r.e.events.emit(r.event(courier.EventJobLost))
+		r.lines().Lost(r.current)
+		r.e.observers.Emit(r.event(courier.EventJobLost))
 	}
 	r.watchdog.Stop()
 	if r.deadline != nil {
@@ -217,7 +220,7 @@ func (r *run) close() {
 	}
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
-	r.endCalls()
+	r.goroutine.End()
 	r.callTimeout.End()
 	r.closeResources()
 }
@@ -243,7 +246,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	err := r.unready
 	if err == nil {
-		r.program, err = r.e.programs.toRun(&c.Definition)
+		r.program, err = r.e.programs.ToRun(&c.Definition)
 	}
 	pos := c.Execution.Position
 	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && r.marks.Base == 0 && c.Lost == nil
@@ -251,12 +254,12 @@ func (r *run) prepare(c *store.Claimed) bool {
 		if r.marks.Resumed != "" {
 			pos = r.restart(pos)
 		}
-		r.vals = newValues(r.program, &r.x, r.workspace())
-		r.vals.restore(c.Latest, pos)
-		err = r.loadChain()
+		r.vals = program.NewValues(r.program, &r.x, r.workspace())
+		r.vals.Restore(c.Latest, pos)
+		err = r.loadMembers()
 	}
 	if err == nil {
-		r.walk, err = r.program.tree.Walk(pos, r.vals)
+		r.walk, err = r.program.Tree.Walk(pos, r.vals)
 	}
 	if err == nil {
 		r.walk.Limit(r.e.opt.MaxIterations)
@@ -273,7 +276,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	if r.x.Attempt > 1 && fresh {
 		// A retry of the whole job keeps only what the steps noted down and hold.
-		if err := r.e.work.empty(r.x.ID); err != nil {
+		if err := r.e.work.Empty(r.x.ID); err != nil {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}
@@ -283,14 +286,14 @@ func (r *run) prepare(c *store.Claimed) bool {
 // restart returns where a resume begins. Steps of a loop that starts again get
 // start numbers, and so names of files, that none of the first pass has.
 func (r *run) restart(pos courier.Position) courier.Position {
-	from := r.program.tree.Resume(pos)
+	from := r.program.Tree.Resume(pos)
 	if from.Equal(pos) {
 		return pos
 	}
-	most := r.marks.Attempts // counted from the present base or, before that, from a lower one
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
-	err := r.e.eachStep(ctx, &r.x, func(s *courier.StepExecution) { most = max(most, s.Attempt) })
+	// They are counted from the present base or, before that, from a lower one.
+	most, err := history.MaxAttempt(ctx, r.e.store, &r.x, r.marks.Attempts)
 	if err != nil {
 		r.log.Error("read the steps of a loop that starts again", "error", err)
 		most += maxBaseGap
@@ -384,12 +387,12 @@ func (r *run) boundary() bool {
 }
 
 // atEnd reports whether there is no step left.
-func (r *run) atEnd() bool { return r.walk.Position().Step == r.program.tree.Len() }
+func (r *run) atEnd() bool { return r.walk.Position().Step == r.program.Tree.Len() }
 
 // undo rolls back the step at which the execution stands, if an attempt at it
 // failed, was interrupted or was lost.
 func (r *run) undo(cancelled bool) {
-	if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.types) && r.program.types[pos.Step] != nil {
+	if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.Types) && r.program.Types[pos.Step] != nil {
 		r.rollback(pos.Step, r.marks.Attempts, false, cancelled)
 	}
 }
@@ -406,9 +409,9 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 	cleanup = before.Interrupted || r.marks.Base+r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
 	r.unstarted = before
-	spec := r.program.tree.Spec(step)
+	spec := r.program.Tree.Spec(step)
 	s := &courier.StepExecution{
-		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
+		Step: step, ID: spec.ID, Type: r.program.Types[step].Key(),
 		Iteration: r.walk.Iteration(), Total: r.walk.Total(),
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt, State: courier.StepRunning,
 	}
@@ -460,7 +463,7 @@ func (r *run) diskBytes() int64 {
 	if !r.used {
 		return 0
 	}
-	return r.e.work.size(r.x.ID)
+	return r.e.work.Size(r.x.ID)
 }
 
 func (r *run) removeWorkspace() {
@@ -468,7 +471,7 @@ func (r *run) removeWorkspace() {
 		return
 	}
 	r.closeResources()
-	if err := r.e.work.remove(r.x.ID); err != nil {
+	if err := r.e.work.Remove(r.x.ID); err != nil {
 		r.log.Warn("remove workspace", "error", err)
 	}
 }
@@ -492,9 +495,4 @@ func (r *run) asked(q *store.Renewed) {
 	if q.Request == courier.RequestCancel {
 		r.interrupt(courier.ErrCancelled)
 	}
-}
-
-// event is an event about the execution itself.
-func (r *run) event(t courier.EventType) courier.Event {
-	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, Step: -1}
 }

@@ -23,7 +23,7 @@ func (e *secretError) Unwrap() error { return e.err }
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	return r.e.secretFor(ctx, q, &r.secrets.Redactor)
+	return r.e.secretFor(ctx, q, r.secrets.Redactor)
 }
 
 // secretFor resolves a secret, which known remembers.
@@ -40,7 +40,7 @@ func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *
 }
 
 // A redactor is a [core.Redactor] that also looks at what a step has left.
-type redactor struct{ core.Redactor }
+type redactor struct{ *core.Redactor }
 
 // leaks reports a secret in the outputs of a step.
 func (d *redactor) leaks(outputs json.RawMessage) error {

@@ -29,9 +29,6 @@ type worker struct {
 	done   chan struct{} // closed when all has ended
 }
 
-// life is that of the loops of the rooms.
-func (w *worker) life() core.Life { return core.Life{Base: w.base, Ctx: w.ctx, Stop: w.stop} }
-
 // Start begins executing queued executions in the background and returns at
 // once. Steps see ctx's values. When ctx ends, the engine stops as if by
 // [Engine.Stop]. A started engine can't be started again before it has
@@ -40,7 +37,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if e.unfit != nil {
 		return fmt.Errorf("start engine: %w", e.unfit)
 	}
-	if err := e.work.ready(); err != nil {
+	if err := e.work.Ready(); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	w := &worker{base: context.WithoutCancel(ctx), stop: make(chan struct{}), done: make(chan struct{})}
@@ -50,28 +47,19 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.rest.Add(6) // before Stop can wait for them
-	agenda, schedules := e.store.(store.Schedules)
-	if schedules {
-		w.rest.Add(firing)
-	}
+	w.rest.Add(8) // before Stop can wait for them
 	e.worker = w
-	e.waste.next = time.Now().Add(presentFor)
 	e.mu.Unlock()
+	e.unserved.Started()
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
 	go e.sweepLoop(w)
-	go func() {
-		defer w.rest.Done()
-		e.notifications.Run(w.life())
-	}()
-	go func() {
-		defer w.rest.Done()
-		e.fileMonitors.Run(w.life())
-	}()
-	if schedules {
-		e.startFiring(w, agenda)
+	for _, run := range []func(core.Lifetime){e.notifications.Run, e.monitors.Run, e.schedules.Run, e.unserved.Run} {
+		go func() {
+			defer w.rest.Done()
+			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})
+		}()
 	}
 	go func() {
 		defer w.rest.Done()
@@ -110,7 +98,7 @@ func (e *Engine) stop(ctx context.Context, w *worker) error {
 		go func() {
 			w.rest.Wait()
 			w.runs.Wait()
-			e.events.flush(maxFlush)
+			e.observers.Flush(maxFlush)
 			e.mu.Lock()
 			e.worker = nil
 			e.mu.Unlock()
@@ -180,7 +168,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			if err == nil {
 				wait = e.until(&got)
 				e.notifications.Learn(got.Subscribed)
-				e.lookForStranded(w, got.Unclaimed)
+				e.unserved.Claimed(got.Unclaimed)
 				select {
 				case marks <- got.Mark:
 				default: // the last one is being waited for; that wakes us too
@@ -273,7 +261,7 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	if len(got.List) == 0 {
 		return got, nil
 	}
-	unready := e.work.ready()
+	unready := e.work.Ready()
 	for i := range got.List {
 		c := &got.List[i]
 		r := e.newRun(w.base, c, sent, w.stop)
@@ -378,7 +366,7 @@ func (e *Engine) sweepLoop(w *worker) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		e.sweep(w.ctx)
+		e.work.Sweep(w.ctx, e.store, e.opt.Orphans, e.log)
 		select {
 		case <-w.stop:
 			return
