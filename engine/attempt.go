@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -383,17 +382,10 @@ func (e *Engine) abandon(a *attempt) {
 	r.goroutine.End()
 	r.closeResources()
 	r.res = new(courier.Resources)
-	e.mu.Lock()
-	e.zombies[r.x.ID]++
-	e.mu.Unlock()
+	e.slots.Stuck(r.x.ID)
 	go func() {
 		<-a.done
-		e.mu.Lock()
-		if e.zombies[r.x.ID]--; e.zombies[r.x.ID] == 0 {
-			delete(e.zombies, r.x.ID)
-		}
-		e.mu.Unlock()
-		core.Signal(e.freed)
+		e.slots.Returned(r.x.ID)
 	}()
 	if f := e.opt.OnStuckStep; f != nil {
 		hooks.Call(e.log, "stuck-step hook", func() { f(stuck) })

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
@@ -27,27 +25,8 @@ type File struct {
 // understands them, in the order of their names and each once. A pattern that
 // matches nothing is an error.
 func ReadFiles(fsys fs.FS, patterns ...string) ([]File, error) {
-	var names []string
-	for _, p := range patterns {
-		found, err := fs.Glob(fsys, p)
-		if err == nil && len(found) == 0 {
-			err = fs.ErrNotExist
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read files %q: %w", p, err)
-		}
-		names = append(names, found...)
-	}
-	slices.Sort(names)
-	var files []File
-	for _, name := range slices.Compact(names) {
-		data, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return nil, fmt.Errorf("read files: %w", err)
-		}
-		files = append(files, File{name, data})
-	}
-	return files, nil
+	sources, err := definitions.ReadFiles(fsys, patterns)
+	return mapped(sources, func(s courier.Source) File { return File{s.File, s.Text} }), err
 }
 
 // A Bundle is what [Check] has read and found. The definitions are in the order of
@@ -65,21 +44,7 @@ type Bundle struct {
 
 // Err is nil if there are no problems. Otherwise it lists them, one a line, at most
 // 100, and matches [courier.ErrInvalid].
-func (b Bundle) Err() error {
-	const most = 100
-	var lines []string
-	for i, p := range b.Problems {
-		if i == most {
-			lines = append(lines, fmt.Sprintf("and %d more", len(b.Problems)-i))
-			break
-		}
-		lines = append(lines, p.String())
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	return courier.Errorf(courier.ErrInvalid, "%s in the definitions:\n  %s", text.Count(len(b.Problems), "problem"), text.Lines(lines))
-}
+func (b Bundle) Err() error { return definitions.Bundle(b).Err() }
 
 // Check reads definitions and checks them as a whole, without a store: what they
 // name must be among them, as all that is there will be. All mistakes come at once,
@@ -93,7 +58,7 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 	if opt != nil {
 		o = *opt
 	}
-	b, _ := o.checkFiles(context.Background(), files, definitions.NewUnsaved(emptyStore{}, true), r, nil) // no store can fail
+	b, _ := o.checkFiles(context.Background(), files, definitions.NewUnsaved(nil, true), r, nil) // no store can fail
 	return b
 }
 
@@ -126,24 +91,9 @@ func (o *Options) checkFiles(ctx context.Context, files []File, catalog *definit
 	check := definitions.Files{
 		Checks: coreAccess{e}, Catalog: catalog, Outbox: outbox, Listers: o.Listers != nil, Subscribers: o.Subscribers != nil,
 	}
-	sources := make([]courier.Source, len(files))
-	for i, f := range files {
-		sources[i] = courier.Source{File: f.Name, Text: f.Data}
-	}
-	b, err := check.Check(ctx, sources)
+	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
 	return Bundle(b), err
 }
 
 // errOffline is the error of looking up a name during a check.
 var errOffline = errors.New("names are not looked up")
-
-// emptyStore is a store in which nothing is saved.
-type emptyStore struct{ noStore }
-
-func (emptyStore) Load(_ context.Context, kind store.Kind, name string, version int) (d store.Definition, err error) {
-	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
-}
-
-func (emptyStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
-	return nil, nil
-}

@@ -3,7 +3,10 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"reflect"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/chains"
@@ -45,14 +48,6 @@ func (e *Engine) addSubsystems() {
 
 func (c coreAccess) Log() *slog.Logger { return c.e.log }
 
-func (c coreAccess) Changed(kind, name, change string, by courier.By, more ...slog.Attr) {
-	c.e.changed(kind, name, change, by, more...)
-}
-
-func (c coreAccess) Explained(kind, name, change string, by courier.By, more ...slog.Attr) {
-	c.e.explained(kind, name, change, by, more...)
-}
-
 func (c coreAccess) WakeNotifications() { c.e.notifications.Wake() }
 
 func (c coreAccess) WakeMonitors() { c.e.monitors.Wake() }
@@ -83,6 +78,18 @@ func (c coreAccess) Chains() (store.Chains, error) {
 
 func (c coreAccess) Workers() (store.Workers, error) {
 	return roleOf[store.Workers](c.e, "workers")
+}
+
+// roleOf returns a part of the store that not every store has. If this one does not have
+// it, the error says so, with what that part keeps, and matches errors.ErrUnsupported.
+func roleOf[R any](e *Engine, keeps string) (R, error) {
+	r, ok := e.store.(R)
+	if _, none := e.store.(core.NoStore); none {
+		return r, core.ErrNoStore
+	} else if !ok {
+		return r, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", e.store, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
+	}
+	return r, nil
 }
 
 func (c coreAccess) HasSecrets() bool { return c.e.opt.Secrets != nil }

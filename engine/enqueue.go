@@ -75,7 +75,7 @@ func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
 	}
 	if opt != nil {
-		e.explained("execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
+		core.Explained(e.log, "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
 	}
 	return got[0], nil
 }

@@ -47,7 +47,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", given, err)
 	}
-	e.changed("limit", given, "set", by, slog.Int("limit", n))
+	core.Changed(e.log, "limit", given, "set", by, slog.Int("limit", n))
 	core.Signal(e.wake)
 	return nil
 }

@@ -181,9 +181,7 @@ const maxRollback = time.Minute
 // rollback undoes what the failed or interrupted attempt did, as far as its
 // step can. Its failure is logged, and changes nothing.
 func (r *run) rollback(step, n int, abandoned, cancelled bool) {
-	r.e.mu.Lock()
-	atWork := r.e.zombies[r.x.ID] > 0
-	r.e.mu.Unlock()
+	atWork := r.e.slots.IsStuck(r.x.ID)
 	if !r.program.Types[step].RollsBack() {
 		return
 	}
@@ -271,4 +269,18 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 func (r *run) timedOut() *courier.StepError {
 	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
 	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
+}
+
+// tooLarge reports an outcome that is more than may be stored.
+func (e *Engine) tooLarge(o *outcome) error {
+	const overhead = 32 // of a file, besides its path
+	files := 0
+	for i := range o.files {
+		files += len(o.files[i].Path) + overhead
+	}
+	if n := len(o.outputs) + files; n > e.opt.MaxOutput {
+		return fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
+			"have the step give less, such as the path of a file with the rest, or raise the limit", len(o.outputs), files, e.opt.MaxOutput)
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
@@ -103,21 +102,6 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 	e.notifications.Wake()
 	e.requested(&x, &r)
 	return x, nil
-}
-
-// changed writes to the log what has changed besides executions, who has changed
-// it, and why.
-func (e *Engine) changed(kind, name, change string, by courier.By, more ...slog.Attr) {
-	attrs := append([]slog.Attr{slog.String(strings.ReplaceAll(kind, " ", "_"), name), slog.Any("by", by)}, more...)
-	e.log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
-}
-
-// explained writes to the log why something was created or defined, where a
-// reason was given: the store keeps only who did it.
-func (e *Engine) explained(kind, name, change string, by courier.By, more ...slog.Attr) {
-	if by.Reason != "" {
-		e.changed(kind, name, change, by, more...)
-	}
 }
 
 // requested passes a request that the store has recorded to the run of the execution, if

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -49,7 +50,7 @@ type run struct {
 	handed    bool            // another worker has begun the present attempt
 	former    map[string]bool // the places of earlier passes; see repeated
 	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slot           // nil if it needs none
+	slot      *slots.Slot     // nil if it needs none
 	unready   error           // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
@@ -434,13 +435,13 @@ func (r *run) count() {
 // complete ends the execution. It reports false if an operator was faster.
 func (r *run) complete() bool {
 	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()}
-	r.slot.end(true)
+	r.slot.SetEnding(true)
 	err := r.apply(t)
 	if err == nil {
 		r.removeWorkspace()
 	}
 	if errors.Is(err, courier.ErrConflict) {
-		r.slot.end(false)
+		r.slot.SetEnding(false)
 		return false
 	}
 	return true

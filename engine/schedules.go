@@ -2,11 +2,10 @@ package engine
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/cron"
+	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/store"
 )
 
@@ -66,20 +65,7 @@ type CronExplanation struct {
 }
 
 // String returns the explanation as lines of text.
-func (x CronExplanation) String() string {
-	var b strings.Builder
-	b.WriteString(x.Words + "\n")
-	for _, t := range x.Next {
-		b.WriteString("next: " + t.Format("Mon 2006-01-02 15:04:05 MST") + "\n")
-	}
-	if len(x.Next) == 0 {
-		b.WriteString("It never fires.\n")
-	}
-	for _, n := range x.Notes {
-		b.WriteString("note: " + n + "\n")
-	}
-	return b.String()
-}
+func (x CronExplanation) String() string { return schedules.Explanation(x).String() }
 
 // ExplainCron says what a cron expression of a [courier.Schedule] means in a time
 // zone, with the first n times at which it fires after an instant. An empty zone
@@ -87,25 +73,6 @@ func (x CronExplanation) String() string {
 // or the zone is an error that matches [courier.ErrInvalid], points at the
 // character, and says what was probably meant.
 func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanation, error) {
-	const most = 1000
-	z, err := cron.LoadZone(zone)
-	if err != nil {
-		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
-	}
-	x, err := cron.Parse(expression)
-	if err != nil {
-		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
-	}
-	if after.IsZero() {
-		after = time.Now()
-	}
-	if n <= 0 {
-		n = 5
-	}
-	got := x.Explain(after, z, min(n, most))
-	explained := CronExplanation{Words: got.Words, Next: got.Next}
-	for _, note := range got.Notes {
-		explained.Notes = append(explained.Notes, note.Text)
-	}
-	return explained, nil
+	x, err := schedules.Explain(expression, zone, after, n)
+	return CronExplanation(x), err
 }

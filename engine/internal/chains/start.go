@@ -41,7 +41,7 @@ func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courie
 		return courier.ChainExecution{}, fmt.Errorf("start chain %q: %w", chain, err)
 	}
 	if opt != nil {
-		v.core.Explained("chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
+		core.Explained(v.core.Log(), "chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
 	}
 	return got[0], nil
 }

@@ -24,12 +24,6 @@ import (
 type Core interface {
 	// Log returns the engine's log, which is never nil.
 	Log() *slog.Logger
-	// Changed writes to the log what has changed besides executions, who has changed
-	// it, and why.
-	Changed(kind, name, change string, by courier.By, more ...slog.Attr)
-	// Explained is Changed where a reason was given, and nothing otherwise. It is for
-	// what the store records with the actor alone.
-	Explained(kind, name, change string, by courier.By, more ...slog.Attr)
 	// WakeNotifications has deliveries looked for. It is called after events may have
 	// been written to the store.
 	WakeNotifications()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -26,6 +27,51 @@ type Bundle struct {
 	Subscriptions []courier.Subscription
 	// Problems and Warnings have file, line and column, and are in that order.
 	Problems, Warnings []courier.Problem
+}
+
+// Err is nil if there are no problems. Otherwise it lists them, one a line, at most 100,
+// and matches [courier.ErrInvalid].
+func (b Bundle) Err() error {
+	const most = 100
+	var lines []string
+	for i, p := range b.Problems {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("and %d more", len(b.Problems)-i))
+			break
+		}
+		lines = append(lines, p.String())
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return courier.Errorf(courier.ErrInvalid, "%s in the definitions:\n  %s", text.Count(len(b.Problems), "problem"), text.Lines(lines))
+}
+
+// ReadFiles reads the files whose paths match one of the patterns, as [fs.Glob]
+// understands them, in the order of their names and each once. A pattern that
+// matches nothing is an error.
+func ReadFiles(fsys fs.FS, patterns []string) ([]courier.Source, error) {
+	var names []string
+	for _, p := range patterns {
+		found, err := fs.Glob(fsys, p)
+		if err == nil && len(found) == 0 {
+			err = fs.ErrNotExist
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read files %q: %w", p, err)
+		}
+		names = append(names, found...)
+	}
+	slices.Sort(names)
+	var files []courier.Source
+	for _, name := range slices.Compact(names) {
+		data, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return nil, fmt.Errorf("read files: %w", err)
+		}
+		files = append(files, courier.Source{File: name, Text: data})
+	}
+	return files, nil
 }
 
 // Files says how files are checked.

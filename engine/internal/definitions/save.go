@@ -172,6 +172,6 @@ func (v *Service) save(ctx context.Context, kind store.Kind, name string, def an
 	if err != nil {
 		return d, false, err
 	}
-	v.core.Explained(string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
+	core.Explained(v.core.Log(), string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
 	return d, !bytes.Equal(d.Body, body), nil
 }

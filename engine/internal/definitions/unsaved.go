@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -23,9 +23,13 @@ type Unsaved struct {
 // definitionPage is how many definitions a store lists where no limit is given.
 const definitionPage = 1000
 
-// NewUnsaved returns a store that has what s has, and definitions that are added. If
+// NewUnsaved returns a store that has what s has, and definitions that are added. A nil s
+// has nothing. If
 // anyVersion is true, what is added stands for all versions of its name.
 func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
+	if s == nil {
+		s = emptyStore{}
+	}
 	return &Unsaved{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
 }
 
@@ -80,4 +84,15 @@ func (c *Unsaved) List(ctx context.Context, f store.DefinitionFilter) ([]store.D
 	}
 	slices.SortFunc(list, func(a, b store.Definition) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// emptyStore is a store in which nothing is saved.
+type emptyStore struct{ core.NoStore }
+
+func (emptyStore) Load(_ context.Context, kind store.Kind, name string, version int) (d store.Definition, err error) {
+	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
+}
+
+func (emptyStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
+	return nil, nil
 }

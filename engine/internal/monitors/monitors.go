@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
@@ -46,7 +47,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed("monitor", m.Name, "set", by)
+		core.Changed(v.core.Log(), "monitor", m.Name, "set", by)
 	}
 	return got, nil
 }
@@ -327,7 +328,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	v.core.Changed("monitor", name, verb+"d", by)
+	core.Changed(v.core.Log(), "monitor", name, verb+"d", by)
 	return got, nil
 }
 
@@ -346,7 +347,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
-	v.core.Changed("monitor", name, "removed", by)
+	core.Changed(v.core.Log(), "monitor", name, "removed", by)
 	return nil
 }
 

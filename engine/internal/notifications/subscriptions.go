@@ -57,7 +57,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	v.core.Changed("subscription", s.Name, "set", by)
+	core.Changed(v.core.Log(), "subscription", s.Name, "set", by)
 	v.wanted.Store(true)
 	core.Signal(v.wake)
 	warnings = c.warnings()
@@ -83,7 +83,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	v.core.Changed("subscription", name, "removed", by)
+	core.Changed(v.core.Log(), "subscription", name, "removed", by)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	v.core.Changed("subscription", name, "replayed", by, slog.Int("deliveries", n))
+	core.Changed(v.core.Log(), "subscription", name, "replayed", by, slog.Int("deliveries", n))
 	core.Signal(v.wake)
 	return n, nil
 }

@@ -54,7 +54,7 @@ func (v *Service) Set(ctx context.Context, s courier.Schedule, by courier.By) (c
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed("schedule", s.Name, "set", by)
+		core.Changed(v.core.Log(), "schedule", s.Name, "set", by)
 	}
 	return got, nil
 }
@@ -303,7 +303,7 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	if err != nil {
 		return fail(err)
 	}
-	v.core.Changed("schedule", name, verb+"d", by)
+	core.Changed(v.core.Log(), "schedule", name, verb+"d", by)
 	return got, nil
 }
 
@@ -322,7 +322,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
 	}
-	v.core.Changed("schedule", name, "removed", by)
+	core.Changed(v.core.Log(), "schedule", name, "removed", by)
 	return nil
 }
 

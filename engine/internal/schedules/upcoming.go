@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/internal/cron"
 	"github.com/courierhq/courier/store"
 )
 
@@ -74,29 +73,14 @@ func words(s *courier.Schedule, now time.Time) (words string, notes []string) {
 	case s.Every > 0:
 		words = "Every " + shortDuration(s.Every)
 	default:
-		words, notes = explainCron(s, now)
+		if x, err := Explain(s.Cron, s.Zone, now, 1); err == nil {
+			words, notes = x.Words, x.Notes
+		}
 	}
 	if s.Jitter > 0 {
 		notes = append(notes, "each time is late by up to "+shortDuration(s.Jitter)+" (jitter)")
 	}
 	return words, notes
-}
-
-// explainCron describes a cron expression. It returns nothing if that has a mistake.
-func explainCron(s *courier.Schedule, now time.Time) (words string, notes []string) {
-	zone, err := cron.LoadZone(s.Zone)
-	if err != nil {
-		return "", nil
-	}
-	x, err := cron.Parse(s.Cron)
-	if err != nil {
-		return "", nil
-	}
-	explained := x.Explain(now, zone, 1)
-	for _, n := range explained.Notes {
-		notes = append(notes, n.Text)
-	}
-	return explained.Words, notes
 }
 
 // shortDuration is a duration without units that are zero at its end.

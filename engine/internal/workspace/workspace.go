@@ -120,9 +120,23 @@ func (w Tree) Size(id courier.ExecutionID) int64 {
 // executionDir is how the directory of an execution is called.
 var executionDir = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// Sweep removes the directories of executions that are over or unknown, when they have
+// SweepEvery sweeps now and at an interval, until the engine stops.
+func (w Tree) SweepEvery(interval time.Duration, l core.Lifetime, archive store.Archive, age time.Duration, log *slog.Logger) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		w.sweep(l.Ctx, archive, age, log)
+		select {
+		case <-l.Stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweep removes the directories of executions that are over or unknown, when they have
 // not changed for the time age. What it can't remove is written to log.
-func (w Tree) Sweep(ctx context.Context, archive store.Archive, age time.Duration, log *slog.Logger) {
+func (w Tree) sweep(ctx context.Context, archive store.Archive, age time.Duration, log *slog.Logger) {
 	entries, err := os.ReadDir(w.Dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {

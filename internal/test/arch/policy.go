@@ -75,6 +75,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
 	{Dir: "engine/internal/schedules", Imports: subsystem},
+	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{"."}},
 	{Dir: "engine/internal/unserved", Imports: subsystem},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
