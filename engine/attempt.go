@@ -107,7 +107,7 @@ func (r *run) repeated(step, n int) bool {
 		defer cancel()
 		former, err := history.Places(ctx, r.e.store, r.x.ID)
 		if err != nil {
-			r.log.Error("read the steps of a loop or job that was started again; its steps are told that they are repeated", "error", err)
+			r.log.Error("read the steps of a loop or job that was started again; its steps count as repeated", "error", err)
 			return true
 		}
 		r.former = former
@@ -231,7 +231,7 @@ func (a *attempt) panicked(p any) outcome {
 	return outcome{err: errors.New(what), reason: courier.ReasonPanic, exited: p == nil}
 }
 
-// await waits for the outcome: until the steps are told to end, and the grace
+// await waits for the outcome: until the context of the steps has ended, and the grace
 // period is over, or until a timeout fires, when it cancels the step's context.
 func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (outcome, bool) {
 	var expired <-chan time.Time

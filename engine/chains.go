@@ -34,7 +34,7 @@ type ChainOptions struct {
 	Version        int            // of the chain; 0 means the latest
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
 	Hold           bool           // creates it in the state pending, until [Chains.Release]
-	By             courier.By     // who asks for it; [Chains.Prepare] keeps the actor alone
+	By             courier.By     // who requests it; [Chains.Prepare] keeps the actor alone
 }
 
 // Define checks a chain and saves it as a new version of its name. If it
@@ -103,8 +103,8 @@ func (h Chains) Wait(ctx context.Context, id courier.ChainExecutionID) (courier.
 	return h.e.chains.Wait(ctx, id)
 }
 
-// Pause releases no further members and asks those that are queued or run
-// to pause. The chain execution is paused when none runs any more. A state that
+// Pause releases no further members, and requests a pause of those that are queued or
+// run. The chain execution is paused when none runs any more. A state that
 // does not allow it is a *[courier.ChainRequestError]; so for the other
 // requests. Pause returns the chain execution as it is then; so do the other requests.
 func (h Chains) Pause(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
@@ -117,7 +117,7 @@ func (h Chains) Resume(ctx context.Context, id courier.ChainExecutionID, by cour
 	return h.e.chains.Request(ctx, id, courier.RequestResume, by)
 }
 
-// Cancel gives a chain execution up: members that have not begun are
+// Cancel gives a chain execution up: members that have not started are
 // skipped, all others are cancelled, as by [Engine.Cancel]. It is cancelled when
 // the last one is.
 func (h Chains) Cancel(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {

@@ -51,8 +51,8 @@ func (b Bundle) Err() error { return definitions.Bundle(b).Err() }
 // those of the form with those of what it says. Step types are those of r. Of opt,
 // which may be nil, it uses Listers and Subscribers: where one of them is nil, it
 // takes the directories of monitors, or the functions of subscriptions, to be
-// right. Check connects to nothing. What it can't know: the versions that a store
-// has, and whether receivers of webhooks may be reached.
+// right. Check connects to nothing. It does not check the versions that a
+// store has, nor whether receivers of webhooks may be reached.
 func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 	var o Options
 	if opt != nil {

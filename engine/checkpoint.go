@@ -27,7 +27,7 @@ func (r *run) apply(t *store.Transition) error {
 	given := t.To
 	err := r.write(t)
 	if q, ok := errors.AsType[*store.RequestedError](err); ok {
-		r.asked(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
+		r.setRequest(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
 		t.To, t.Ended = given, nil
 		r.regain()
 		return err
@@ -83,7 +83,7 @@ func (r *run) written(t *store.Transition) {
 	r.lines().Write(t, r.current, r.took)
 	r.emitWritten(t)
 	r.e.notifications.Wake()
-	r.known = standing{t.Position, t.Counters}
+	r.stored = standing{t.Position, t.Counters}
 	r.over = t.To != courier.Running
 	r.seq += n
 	r.ended = nil
@@ -239,12 +239,12 @@ const (
 	scrubbedAll                // the attempts
 )
 
-// unkept ends the execution as failed, at the step where the store knows it to be,
+// unkept ends the execution as failed, at the step where it stands in the store,
 // because the store refuses for good what was to be written: it is too large, or
 // breaks a rule of the database's. What made the store refuse is left out.
 func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.scrubbed++
-	at, marks := r.known.Position, r.known.Counters
+	at, marks := r.stored.Position, r.stored.Counters
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
 		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),
@@ -268,7 +268,7 @@ func (r *run) unkept(t *store.Transition, refusal error) error {
 		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.scrubbed == scrubbedAll && r.current != nil,
 	}
 	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
-		r.walk = nil // it stands where the store knows it
+		r.walk = nil // the position in the store is the one that counts
 		r.cancelled()
 	}
 	r.lost(courier.ErrLeaseLost)

@@ -19,7 +19,7 @@ const (
 
 // claimLoop claims while there are free slots, and waits when there is nothing.
 func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
-	defer w.rest.Done()
+	defer w.loops.Done()
 	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
 	var slots time.Duration
@@ -27,13 +27,13 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 		wait := e.opt.Poll
 		slots = gather
 		if free := e.slots.Free(); free > 0 && e.canClaim(w.ctx) {
-			begun := time.Now()
+			sent := time.Now()
 			got, err := e.claim(w, free)
 			switch {
 			case len(got.List) == free:
-				slots = min(max(gather, 2*time.Since(begun)), mostGather)
+				slots = min(max(gather, 2*time.Since(sent)), mostGather)
 			case got.Watched > 0:
-				slots = 0 // there was nothing more, and the store tells of what comes
+				slots = 0 // there was nothing more, and the store wakes its callers
 			}
 			if err != nil && w.ctx.Err() == nil {
 				e.log.Error("claim", "error", err)
@@ -147,10 +147,10 @@ func (e *Engine) claimRequest(most int) store.ClaimRequest {
 	}
 }
 
-// awaitLoop waits in the store for news since the last claim, and wakes the
+// awaitLoop waits in the store for changes since the last claim, and wakes the
 // claim loop.
 func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
-	defer w.rest.Done()
+	defer w.loops.Done()
 	for {
 		var mark uint64
 		select {
@@ -168,8 +168,8 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 			e.log.Warn("await work; polling goes on", "error", err)
 			continue // the next mark comes with the next poll
 		}
-		// The claim that follows has a mark. One of a claim before the news would only
-		// have it followed by another.
+		// The claim that follows has a mark. A mark of a claim before the change would
+		// only cause one more claim.
 		core.Taken(marks)
 		core.Signal(e.wake)
 	}

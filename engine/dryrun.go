@@ -28,11 +28,11 @@ type DryRunOptions struct {
 	// Jobs are taken by DryRunChain in place of the latest versions of those with
 	// the same names, and need not be saved. DryRun does not use them.
 	Jobs []courier.Job
-	// Fires is how many times ahead the report tells of each schedule. 0 means 5.
+	// Fires is how many of its next times the report has for each schedule. 0 means 5.
 	Fires int
 }
 
-// DryRun finds out whether a job could run, as far as that can be told without
+// DryRun finds out whether a job could run, as far as that can be said without
 // running it: it checks the definition as Define does, calls Validate of every
 // step, on both branches of every flow.if and inside of loops, with real
 // connections and secrets, and looks when schedules will start the job. The job

@@ -83,7 +83,7 @@ type Engine struct {
 	refusals map[courier.ExecutionID]*RefusedWrite // what the store does not take now
 
 	pollsRarely bool  // as rarely as the store allows
-	unfit       error // what is wrong with what New was given
+	invalid     error // what is wrong with the arguments of New
 }
 
 // New returns an engine that keeps executions in s and takes step types from
@@ -102,9 +102,9 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	if opt != nil {
 		e.opt = *opt
 	}
-	e.unfit = e.opt.check()
+	e.invalid = e.opt.check()
 	if isNil(s) {
-		e.store, e.unfit = core.NoStore{}, errors.Join(core.ErrNoStore, e.unfit)
+		e.store, e.invalid = core.NoStore{}, errors.Join(core.ErrNoStore, e.invalid)
 	}
 	if r == nil {
 		e.reg = new(courier.Registry)
@@ -163,7 +163,7 @@ type RefusedWrite struct {
 	Error string `json:"error"` // the last one, in the words of the store
 }
 
-// Health returns how the engine stands. It asks nobody, and takes no time.
+// Health returns how the engine stands. It reads no store, and takes no time.
 func (e *Engine) Health() Health {
 	e.mu.Lock()
 	defer e.mu.Unlock()

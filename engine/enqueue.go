@@ -24,7 +24,7 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
-	By             courier.By     // who asks for it; [Engine.Prepare] keeps the actor alone
+	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and
@@ -100,7 +100,7 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // for [Engine.EnqueueAll], and for stores that create executions in a
 // transaction of the caller's, such as EnqueueTx of package pgstore. The job and
 // the options are checked as by Enqueue, and the latest version of the job is
-// the latest now; for a version that is given, the store is asked but once. A
+// the latest now; a version that is given is read from the store once. A
 // nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
 	n, err := e.prepare(ctx, job, (*program.Options)(opt), false)

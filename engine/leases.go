@@ -15,10 +15,10 @@ type renewer struct {
 	done chan struct{}
 }
 
-// hold adds a run to those whose leases are renewed. If this engine still has an
-// earlier run of the same execution, the new one has to wait for its end: it may
-// not know yet that it lost its lease, or its step has not returned, or it only
-// has to tell what it has written. Its watchdog sees to it.
+// track adds a run to those whose leases are renewed. If this engine still has an
+// earlier run of the same execution, the new one has to wait for its end: the earlier
+// one has not noticed yet that it lost its lease, or its step has not returned, or its
+// events are being emitted. Its watchdog ends it.
 func (e *Engine) track(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *Engine) track(r *run) {
 	}
 }
 
-// release removes a run whose lease has ended, and tells who waits for it.
+// untrack removes a run whose lease has ended, and wakes those that wait for it.
 func (e *Engine) untrack(r *run) {
 	e.mu.Lock()
 	if e.runs[r.x.ID] == r {
@@ -61,7 +61,7 @@ func (e *Engine) untrack(r *run) {
 	core.Signal(e.freed)
 }
 
-// keep renews until ctx ends. After a failure it tries again sooner, and
+// renewLoop renews until ctx ends. After a failure it tries again sooner, and
 // nothing is claimed until it succeeds.
 func (e *Engine) renewLoop(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
@@ -92,8 +92,8 @@ func (e *Engine) renewLoop(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// able reports whether the engine may claim: not while it can't renew, or write
-// progress. Without runs nothing is renewed that would tell, so it asks.
+// canClaim reports whether the engine may claim: not while it can't renew leases, or
+// write progress. If there are no runs, nothing is renewed, so canClaim tries to.
 func (e *Engine) canClaim(ctx context.Context) bool {
 	if e.blocked() {
 		return false
@@ -105,7 +105,7 @@ func (e *Engine) canClaim(ctx context.Context) bool {
 	kept := e.renewer != nil
 	e.mu.Unlock()
 	if kept {
-		return false // its next renewal tells
+		return false // its next renewal decides
 	}
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 		}
 		delete(runs, got[i].Execution)
 		if r.watchdog.Reset(e.validity(sent)) {
-			r.asked(&got[i])
+			r.setRequest(&got[i])
 		}
 	}
 	for _, r := range runs {

@@ -32,7 +32,7 @@ type Options struct {
 	// [Limits.Set] sets another one; 0 lifts it.
 	Slots int
 	// Secrets resolves the secret references of configurations, connections and
-	// subscriptions. It is told for what, and refuses by an error; one marked by
+	// subscriptions. Its argument says what the secret is for. It refuses by an error; one marked by
 	// [courier.Permanent] is not repeated. It may be called by several goroutines.
 	// Nil means that there are none.
 	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
@@ -59,13 +59,13 @@ type Options struct {
 	// function returns an error, unless that is marked by [courier.Permanent], if
 	// it panics, and if its engine goes away. Its context ends after a minute.
 	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
-	// Mailer sends what subscriptions of kind email ask for. Nil leaves that to
-	// other engines.
+	// Mailer sends the mails of subscriptions of kind email. If it is nil, other
+	// engines do.
 	Mailer courier.Mailer
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
 
-	// Names, where the host does not tell engines or their directories apart.
+	// Names, if several engines or directories would have the same.
 
 	// Worker names the engine in records; it must differ from all others on the
 	// same store. Empty means host, process id and a random part.
@@ -81,7 +81,7 @@ type Options struct {
 	// Lease is how long an execution stays with an engine that no longer renews.
 	// Renewals happen three times as often. 0 means 15 seconds.
 	Lease time.Duration
-	// Poll is the longest time between two looks at the queue. 0 means 5 seconds,
+	// Poll is the longest time between two claims. 0 means 5 seconds,
 	// or longer while the store itself wakes its callers for everything new; see
 	// [store.Claims].Watched.
 	Poll time.Duration

@@ -63,7 +63,7 @@ func (r *run) passed() store.Counters {
 }
 
 // requeue gives an interrupted execution back to the queue, or does what an
-// operator asked for meanwhile. If the step has returned, the same attempt goes
+// operator has requested meanwhile. If the step has returned, the same attempt goes
 // on elsewhere; otherwise the next one gets a new number, and so a directory of
 // its own.
 func (r *run) requeue(abandoned bool) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Pause asks for an execution to stop before its next step. A queued one, or a
+// Pause requests that an execution stops before its next step. A queued one, or a
 // running one whose worker is lost, is paused at once; otherwise Pause returns
 // when the request is recorded, and the worker obeys it. A state that does not
 // allow it is a *[courier.TransitionError]; so for the other requests.
@@ -26,7 +26,7 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.B
 
 // ResumeOptions says who resumes an execution, why, and how.
 type ResumeOptions struct {
-	By courier.By // who asks for it, and why
+	By courier.By // who requests it, and why
 	// Elsewhere begins the execution again from its first step, on any worker, as
 	// the policy retry_job does: for one whose files were in a workspace that is
 	// gone for good. It is the way on for a paused or failed execution with files in a
@@ -75,7 +75,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 // Cancel gives an execution up. One that no worker has is cancelled at once;
 // otherwise Cancel returns when the request is recorded. From then on the
 // execution can only end as cancelled: its step's context ends with the cause
-// [courier.ErrCancelled] and what the step has begun is rolled back.
+// [courier.ErrCancelled] and what the step has done is rolled back.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	x, err := e.request(ctx, id, courier.RequestCancel, by)
 	if err == nil && x.State == courier.Cancelled {
@@ -89,7 +89,7 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier
 	return e.request(ctx, id, courier.RequestRelease, by)
 }
 
-// request makes a request of the store, and tells of what came of it.
+// request records a request in the store, and notifies the run and the observers.
 func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
 	if err := text.Check(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
@@ -106,25 +106,25 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 
 // requested passes a request that the store has recorded to the run of the execution, if
 // this engine has it, and emits the event of one that took effect at once.
-func (e *Engine) requested(x *courier.Execution, asked *store.Request) {
+func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 	e.mu.Lock()
 	r := e.runs[x.ID]
 	e.mu.Unlock()
 	if r != nil && x.State == courier.Running {
-		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: asked.By})
+		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
 	if x.State == courier.Cancelled {
 		e.log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.String("by", asked.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
+			slog.String("by", q.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
 	}
-	if asked.Kind == courier.RequestRestart {
+	if q.Kind == courier.RequestRestart {
 		e.log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.Int("execution_attempt", x.Attempt), slog.String("by", asked.By), slog.String("why", asked.Reason))
+			slog.Int("execution_attempt", x.Attempt), slog.String("by", q.By), slog.String("why", q.Reason))
 	}
 	if t, ok := requestEvents[x.State]; ok {
-		e.observers.Emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By})
-	} else if resumes := asked.Kind == courier.RequestResume || asked.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
-		e.observers.Emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By, Reason: asked.Class(), Error: asked.Reason})
+		e.observers.Emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By})
+	} else if resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
+		e.observers.Emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By, Reason: q.Class(), Error: q.Reason})
 	}
 }
 
@@ -150,7 +150,7 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 	if x.Workspace != "" && x.Workspace != e.opt.WorkspaceID {
 		return
 	}
-	e.part(ctx, x.ID)
+	e.waitForRun(ctx, x.ID)
 	if x.StepAttempts > 0 {
 		e.rollbackUnowned(ctx, x)
 	}
@@ -171,10 +171,10 @@ func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]stri
 	return e.work.Missing(x.ID, e.opt.Roots, files), nil
 }
 
-// part waits until a run of this engine's has ended whose execution was
+// waitForRun waits until a run of this engine's has ended whose execution was
 // cancelled at once: it has lost its lease, and its step may still be about to
-// return, or it has ended the lease itself and does not know yet.
-func (e *Engine) part(ctx context.Context, id courier.ExecutionID) {
+// return, or it has ended the lease itself and has not been untracked yet.
+func (e *Engine) waitForRun(ctx context.Context, id courier.ExecutionID) {
 	ended := e.watch(id)
 	defer e.unwatch(id, ended)
 	e.mu.Lock()

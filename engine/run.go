@@ -31,10 +31,10 @@ type run struct {
 	vals    *program.Values
 	seq     int64 // of the last audit entry
 	marks   store.Counters
-	current *courier.StepExecution  // the present step, as the store knows it
+	current *courier.StepExecution  // the present step, as it is in the store
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
-	known   standing                // what the store knows
+	stored  standing                // what is in the store
 	// unstarted are the marks before those of the attempt that a write starts.
 	unstarted store.Counters
 	scrubbed  int         // see scrubbedOutputs
@@ -45,16 +45,16 @@ type run struct {
 	began     time.Time   // of the last attempt
 	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
-	// it could not tell of.
+	// it has not reported.
 	reclaimed bool
-	handed    bool            // another worker has begun the present attempt
+	handed    bool            // another worker has started the present attempt
 	former    map[string]bool // the places of earlier passes; see repeated
 	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
 	slot      *slots.Slot     // nil if it needs none
 	unready   error           // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
-	dir       string                                                             // its workspace; empty until it is asked for
+	dir       string                                                             // its workspace; empty until it is needed
 	buf       []byte                                                             // of the rendered configuration
 	done      chan outcome                                                       // of the present attempt
 	goroutine stepcall.Goroutine                                                 // in which the step is called
@@ -92,7 +92,7 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Counters}, claimed: sent,
+		used: c.Execution.Workspace != "", stop: stop, stored: standing{c.Execution.Position, c.Counters}, claimed: sent,
 	}
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
@@ -118,9 +118,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		e.observers.Emit(ev)
 	}
 	if c.Started != nil {
-		begun := *c.Started
-		begun.StartedAt = time.Time{} // the store knows it, as of all that it starts
-		r.current = &begun
+		started := *c.Started
+		started.StartedAt = time.Time{} // the store has it, as of all that it starts
+		r.current = &started
 		r.emitWritten(&store.Transition{To: courier.Running, Start: c.Started})
 	}
 	return r
@@ -336,7 +336,7 @@ func (r *run) checkFiles(former store.Counters) bool {
 	missing, err := r.e.missingFiles(ctx, &r.x)
 	if err != nil {
 		r.log.Error("check files of resumed execution", "error", err)
-		return true // the steps will tell
+		return true // a step that needs a missing file fails
 	}
 	if len(missing) == 0 {
 		return true
@@ -351,7 +351,7 @@ func (r *run) checkFiles(former store.Counters) bool {
 	return false
 }
 
-// boundary obeys what was asked for since the last step. It reports true when
+// boundary obeys what was requested since the last step. It reports true when
 // the run is over.
 func (r *run) boundary() bool {
 	if r.lease.Err() != nil {
@@ -477,13 +477,13 @@ func (r *run) removeWorkspace() {
 	}
 }
 
-// asked takes note of an operator's request. It may be called by any
+// setRequest notes an operator's request. It may be called by any
 // goroutine.
-func (r *run) asked(q *store.Renewed) {
+func (r *run) setRequest(q *store.Renewed) {
 	for {
 		old := r.request.Load()
 		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
-			return // a cancel is never withdrawn: this is older news
+			return // a cancel is never withdrawn: this request is older
 		}
 		now := q
 		if q.Request == "" {

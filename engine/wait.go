@@ -20,8 +20,8 @@ import (
 // ends first, the step in progress is interrupted and the execution stays in
 // the queue, for other engines to take up.
 func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
-	if e.unfit != nil {
-		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
+	if e.invalid != nil {
+		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.invalid)
 	}
 	defined, err := e.Jobs().Define(ctx, job, nil)
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 )
 
-// A worker is what Start sets going.
+// A worker is the part of an engine that runs between Start and Stop.
 type worker struct {
-	base context.Context // carries values for the steps
-	stop chan struct{}   // closed by Stop: claim no more, hand over
-	once sync.Once
-	ctx  context.Context // ends with stop
-	quit context.CancelFunc
-	runs sync.WaitGroup // executions
-	rest sync.WaitGroup // the loops
-	done chan struct{}  // closed when all has ended
+	base  context.Context // carries values for the steps
+	stop  chan struct{}   // closed by Stop: claim no more, hand over
+	once  sync.Once
+	ctx   context.Context // ends with stop
+	quit  context.CancelFunc
+	runs  sync.WaitGroup // executions
+	loops sync.WaitGroup
+	done  chan struct{} // closed when all has ended
 }
 
 // Start begins executing queued executions in the background and returns at
@@ -28,8 +28,8 @@ type worker struct {
 // [Engine.Stop]. A started engine can't be started again before it has
 // stopped.
 func (e *Engine) Start(ctx context.Context) error {
-	if e.unfit != nil {
-		return fmt.Errorf("start engine: %w", e.unfit)
+	if e.invalid != nil {
+		return fmt.Errorf("start engine: %w", e.invalid)
 	}
 	if err := e.work.Ready(); err != nil {
 		return fmt.Errorf("start engine: %w", err)
@@ -41,7 +41,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.rest.Add(8) // before Stop can wait for them
+	w.loops.Add(8) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
 	e.unserved.Started()
@@ -50,12 +50,12 @@ func (e *Engine) Start(ctx context.Context) error {
 	go e.awaitLoop(w, marks)
 	for _, run := range []func(core.Lifetime){e.notifications.Run, e.monitors.Run, e.schedules.Run, e.unserved.Run, e.sweep} {
 		go func() {
-			defer w.rest.Done()
+			defer w.loops.Done()
 			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})
 		}()
 	}
 	go func() {
-		defer w.rest.Done()
+		defer w.loops.Done()
 		select {
 		case <-ctx.Done():
 			go e.stop(context.Background(), w)
@@ -89,7 +89,7 @@ func (e *Engine) stop(ctx context.Context, w *worker) error {
 		w.quit() // first, so that who sees stop sees the end of ctx too
 		close(w.stop)
 		go func() {
-			w.rest.Wait()
+			w.loops.Wait()
 			w.runs.Wait()
 			e.observers.Flush(maxFlush)
 			e.mu.Lock()

@@ -21,7 +21,7 @@ type Options struct {
 	Version        int            // of the chain; 0 means the latest
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
 	Hold           bool           // creates it in the state pending, until it is released
-	By             courier.By     // who asks for it; the actor alone is stored
+	By             courier.By     // who requests it; the actor alone is stored
 }
 
 // Start creates an execution of the named chain and releases the members

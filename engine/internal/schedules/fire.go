@@ -26,8 +26,8 @@ const (
 	afterProblem = time.Minute
 )
 
-// Run fires schedules when they are due, until the engine stops and all that was begun
-// has ended. It does nothing where the store keeps no schedules.
+// Run fires schedules when they are due, until the engine stops and all that was
+// started has ended. It does nothing where the store keeps no schedules.
 func (v *Service) Run(l core.Lifetime) {
 	a, err := v.core.Schedules()
 	if err != nil {
@@ -76,8 +76,8 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 }
 
 // helpLoop fires schedules too while very many are due: so this engine decides on
-// some of them while the store fires others. Then the other loop looks again,
-// since it does not know when these are due next.
+// some of them while the store fires others. Then the other loop looks again, since it
+// has not read when these are due next.
 func (v *Service) helpLoop(l core.Lifetime, a store.Schedules, changed chan<- struct{}, more <-chan struct{}) {
 	for {
 		select {
@@ -214,7 +214,7 @@ func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Tim
 		id, err := v.start(ctx, &f, s, &def, tick)
 		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
 			f = v.unfired(s, err)
-			f.After = dueLease // the store has failed to tell what the chain needs
+			f.After = dueLease // the store could not be read for what the chain needs
 			return f
 		}
 		if err != nil {

@@ -141,7 +141,7 @@ func begin(put *store.Schedule, s *courier.Schedule, c store.Calendar, now time.
 	put.Waiting, put.Next, put.Due = false, time.Time{}, time.Time{}
 	next := c(now)
 	if next.IsZero() {
-		p := courier.Problem{Step: -1, Field: "cron", Message: "it never fires: no day has all that it asks for"}
+		p := courier.Problem{Step: -1, Field: "cron", Message: "it never fires: no day matches all fields"}
 		switch {
 		case !s.At.IsZero():
 			p.Field, p.Message = "at", fmt.Sprintf("%s is in the past; by the store's clock it is %s", s.At.Format(time.RFC3339), now.Format(time.RFC3339))
