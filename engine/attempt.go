@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// An outcome is what became of one attempt of a step.
+// An outcome is the result of one attempt of a step.
 type outcome struct {
 	outputs json.RawMessage
 	err     error

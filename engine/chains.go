@@ -112,7 +112,7 @@ func (h Chains) Pause(ctx context.Context, id courier.ChainExecutionID, by couri
 }
 
 // Resume undoes a pause: members that it has paused go on, and others are
-// released again. Members that somebody has paused one by one stay paused.
+// released again. Members that were paused by a request of their own stay paused.
 func (h Chains) Resume(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestResume, by)
 }

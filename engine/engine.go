@@ -7,9 +7,9 @@
 // goroutine and needs no Start. Any number of engines, in any number of
 // processes, may share a store.
 //
-// What a job does is decided elsewhere: package flow says which step comes
-// next, the step types of a [courier.Registry] do the work, and the store
-// remembers.
+// Package flow decides which step comes next, the step types of a
+// [courier.Registry] do the work, and a store keeps definitions, executions and
+// their records.
 package engine
 
 import (
@@ -154,13 +154,13 @@ type RefusedWrite struct {
 	Job       string              `json:"job"`
 	Since     time.Time           `json:"since"` // the first refusal, by the clock of this process
 	Tries     int                 `json:"tries"`
-	// Lasting says that repeating can't cure it while nobody does something about
-	// it, as with a right that is missing. The engine claims nothing meanwhile.
+	// Lasting says that repeating the write is of no use until the cause is removed,
+	// such as a right that is missing. The engine claims nothing meanwhile.
 	Lasting bool `json:"lasting,omitempty"`
 	// Left says that the lease is no longer renewed, so that another worker may
 	// take the execution over.
 	Left  bool   `json:"left,omitempty"`
-	Error string `json:"error"` // the last one, in the words of the store
+	Error string `json:"error"` // of the last refusal, as the store returned it
 }
 
 // Health returns how the engine stands. It reads no store, and takes no time.

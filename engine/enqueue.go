@@ -53,7 +53,7 @@ func (e *Engine) served() []string {
 	return e.opt.Queues
 }
 
-// enqueue is Enqueue without a look at who serves the queue.
+// enqueue is Enqueue without the warning if no worker serves the queue.
 func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
 	n, err := e.prepare(ctx, job, (*program.Options)(opt), true)
 	if err != nil {

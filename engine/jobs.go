@@ -23,7 +23,7 @@ type DefineOptions struct {
 	By courier.By // who defines it, and why
 	// Base, if not nil, is the version that the definition was made from, 0 for
 	// none. If the latest version is another, nothing is saved, and the error is
-	// [courier.ErrConflict]: somebody else was faster. It is compared in the
+	// [courier.ErrConflict]. It is compared in the
 	// transaction that saves.
 	Base *int
 	// KeepNewer leaves a newer definition alone: one that equals an earlier

@@ -16,11 +16,11 @@ type Monitors struct{ e *Engine }
 func (e *Engine) Monitors() Monitors { return Monitors{e} }
 
 // Set checks a monitor and saves it under its name, so that started
-// engines on the same store look at its directory, if they have its lister. If
+// engines on the same store poll its directory, if they have its lister. If
 // it equals the one that is there, that one is returned, as it stands, and
 // nothing is saved: a program may set its monitors whenever it starts. Otherwise
 // it replaces that one and keeps what that one has seen, unless the directory
-// is another. What is in a directory at the first look counts as created. The
+// is another. What is in a directory at the first poll counts as created. The
 // error of a monitor that can't be saved is a *[courier.MonitorError], which
 // lists everything that is wrong with it.
 func (h Monitors) Set(ctx context.Context, m courier.Monitor, by courier.By) (courier.Monitor, error) {

@@ -52,7 +52,7 @@ type Options struct {
 	Roots []string
 	// Listers list the directories of monitors, by the names that monitors use.
 	// Engines whose listers of one name don't see the same directories need
-	// different names for them. None means that this engine looks at none.
+	// different names for them. None means that this engine polls no directory.
 	Listers map[string]courier.Lister
 	// Subscribers are the functions that subscriptions of kind func name; see
 	// [Subscriptions.Set]. An event is delivered again, later or elsewhere, if the
@@ -103,8 +103,8 @@ type Options struct {
 	MaxIterations int
 	// MaxOutput is how many bytes the outputs of an attempt may have as JSON,
 	// together with the files that it reports. An attempt that has more fails, and
-	// is not repeated: its outputs are kept in the store and read again by whoever
-	// goes on. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
+	// is not repeated: its outputs are kept in the store and read again by the worker
+	// that goes on. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
 	MaxOutput int
 	// MaxValue is how many bytes one value of Context.Set may have as JSON. 0
 	// means MaxOutput.

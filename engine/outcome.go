@@ -18,7 +18,7 @@ import (
 // run is over.
 func (r *run) settle(step, n int, o outcome) bool {
 	if r.lease.Err() != nil {
-		return false // whatever it was, it is another worker's business now
+		return false // the execution belongs to another worker now
 	}
 	rec := *r.current
 	rec.Worker = "" // this one

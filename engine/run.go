@@ -18,8 +18,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A run is an execution in the hands of this engine, from a claim to the
-// transition that ends the lease. Its methods are called by one goroutine,
+// A run executes one execution, from a claim to the transition that ends the
+// lease. Its methods are called by one goroutine,
 // but for those that say otherwise.
 type run struct {
 	e       *Engine
@@ -38,7 +38,7 @@ type run struct {
 	// unstarted are the marks before those of the attempt that a write starts.
 	unstarted store.Counters
 	scrubbed  int         // see scrubbedOutputs
-	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
+	left      atomic.Bool // the lease is not renewed, and lasts until another worker takes the execution over
 	over      bool        // a write has ended the lease
 	refusing  refusing    // the present write
 	claimed   time.Time   // when

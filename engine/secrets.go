@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 )
 
-// A secretError says that a secret could not be had.
+// A secretError is the error of a secret that could not be resolved.
 type secretError struct {
 	name string
 	err  error
@@ -39,7 +39,7 @@ func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *
 	return v, nil
 }
 
-// A redactor is a [core.Redactor] that also looks at what a step has left.
+// A redactor is a [core.Redactor] that also checks the outputs and files of a step.
 type redactor struct{ *core.Redactor }
 
 // leaks reports a secret in the outputs of a step.

@@ -68,7 +68,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		if ctx.Err() != nil {
 			return e.unfinished(ctx, x)
 		}
-		now, err := e.look(ctx, x.ID)
+		now, err := e.reload(ctx, x.ID)
 		if err != nil {
 			return x, fmt.Errorf("run job %q: execution %s: %w", x.Job, x.ID, err)
 		}
@@ -76,8 +76,8 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 	}
 }
 
-// look returns an execution as it is, and tries until it can or ctx ends.
-func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
+// reload returns an execution as it is, and tries until it can or ctx ends.
+func (e *Engine) reload(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
 	p := core.CallTimeout{Parent: ctx}
 	defer p.End()
 	err = core.Retry(&p, func(ctx context.Context) (err error) {

@@ -69,7 +69,7 @@ func (p *CallTimeout) End() {
 }
 
 // Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
-// that the contract names, or, where somebody waits for the answer, for one that
+// that the contract names, or, if Awaited is set, for one that
 // repeating can't cure. A call that has not returned after [StoreTimeout] is given up
 // and made again.
 func Retry(p *CallTimeout, f func(context.Context) error) error {

@@ -67,7 +67,7 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 		return Job{}, err
 	}
 	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
-	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // somebody else has saved the rest of it meanwhile
+	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
 		return Job{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
 	}
 	if err != nil {

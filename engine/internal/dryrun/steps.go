@@ -166,7 +166,7 @@ const (
 type notes struct {
 	mu   sync.Mutex
 	list []string
-	over bool // nobody reads what comes
+	over bool // what comes is not added
 }
 
 // taken returns the notes and takes no more.

@@ -129,7 +129,7 @@ func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage,
 		put.Disabled, put.Reason = true, "it was set so"
 	}
 	if same && !put.Next.IsZero() && !put.Disabled {
-		put.Due = store.TickAt(s.Name, put.Next, s.Jitter) // whoever is firing it is too late
+		put.Due = store.TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
 		return put, nil
 	}
 	return put, begin(&put, s, c, now)
@@ -156,11 +156,11 @@ func begin(put *store.Schedule, s *courier.Schedule, c store.Calendar, now time.
 	return nil
 }
 
-// maxChanges is how often a change is made again when somebody else was faster.
+// maxChanges is how often a change is tried again when there was another one meanwhile.
 const maxChanges = 20
 
 // changeSchedule saves what change makes of a schedule, which is nil if there is
-// none, until nobody has changed it meanwhile.
+// none, again if it was changed meanwhile.
 func (v *Service) changeSchedule(ctx context.Context, a store.Schedules, name string, change func(old *store.Schedule, now time.Time) (store.Schedule, error)) (courier.Schedule, error) {
 	for n := 1; ; n++ {
 		t, err := a.Schedules(ctx, store.ScheduleFilter{Name: name})

@@ -28,7 +28,8 @@ type Tree struct{ Dir string }
 func (w Tree) Of(id courier.ExecutionID) string { return filepath.Join(w.Dir, string(id)) }
 
 // Ready creates the directory if it isn't there, and refuses one that others can
-// write to. It looks each time: somebody may have removed or repaired it.
+// write to. It checks each time, since the directory may have been removed or
+// repaired.
 func (w Tree) Ready() error {
 	info, err := os.Stat(w.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
