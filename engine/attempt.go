@@ -5,21 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
-	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 )
 
-// An outcome is what became of one attempt of a step.
+// An outcome is the result of one attempt of a step.
 type outcome struct {
 	outputs json.RawMessage
 	err     error
@@ -34,11 +33,11 @@ type outcome struct {
 
 // attempt executes one attempt of a step, within its timeouts.
 func (r *run) attempt(step, n int, cleanup bool) outcome {
-	typ, spec := r.program.types[step], r.program.tree.Spec(step)
+	typ, spec := r.program.Types[step], r.program.Tree.Spec(step)
 	a := r.newAttempt(typ)
 	a.cleanup = cleanup
-	defer a.scope.end()
-	a.template, a.buf = r.program.template(step), r.buf[:0]
+	defer a.scope.Close()
+	a.template, a.buf = r.program.Template(step), r.buf[:0]
 	a.timeout, a.stall = typ.Timeout(), typ.Stall()
 	if spec.Timeout != nil {
 		a.timeout = *spec.Timeout
@@ -91,11 +90,36 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	return courier.NewContext(cfg)
 }
 
+// repeated reports whether a step of which attempt n is about to execute was
+// started before in its iteration. Where a loop or the job was started again, attempts
+// are counted anew, so the number alone does not say: the first pass may not have
+// come as far. A record of the step in its iteration is then one of an earlier pass, for
+// a pass comes to each step of an iteration once.
+func (r *run) repeated(step, n int) bool {
+	if n > 1 || r.handed {
+		return true
+	}
+	if r.marks.Base == 0 && r.x.Attempt == 1 {
+		return false
+	}
+	if r.former == nil {
+		ctx, cancel := context.WithTimeout(r.lease, maxReading)
+		defer cancel()
+		former, err := history.Places(ctx, r.e.store, r.x.ID)
+		if err != nil {
+			r.log.Error("read the steps of a loop or job that was started again; its steps count as repeated", "error", err)
+			return true
+		}
+		r.former = former
+	}
+	return r.former[history.Place(step, r.walk.Iteration())]
+}
+
 func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courier.ContextConfig {
-	spec := r.program.tree.Spec(step)
+	spec := r.program.Tree.Spec(step)
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
-		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
+		Step: step, ID: spec.ID, Type: r.program.Types[step].Key(),
 		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor.Redactor, Resources: r.res,
@@ -112,7 +136,7 @@ type attempt struct {
 	run            *run
 	typ            *courier.StepType
 	job            *courier.Context
-	scope          attemptScope
+	scope          program.Scope
 	done           chan outcome
 	template       *flow.Template
 	buf            []byte // for the rendered configuration
@@ -131,7 +155,7 @@ func (r *run) newAttempt(typ *courier.StepType) *attempt {
 		r.done = make(chan outcome, 1)
 	}
 	a := &attempt{run: r, typ: typ, done: r.done}
-	a.scope.scope = r.walk
+	a.scope.Open(r.walk)
 	return a
 }
 
@@ -140,7 +164,7 @@ func (r *run) newAttempt(typ *courier.StepType) *attempt {
 func (a *attempt) execute() outcome {
 	ctx, cancel := context.WithCancelCause(a.run.steps)
 	defer cancel(nil)
-	a.run.do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
+	a.run.goroutine.Do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
 	o, returned := a.await(a.run.steps.Done(), cancel)
 	if returned {
 		return a.judge(ctx, o)
@@ -150,44 +174,6 @@ func (a *attempt) execute() outcome {
 	o.err = fmt.Errorf("%w; did not stop within %v, so it was cut off and keeps a slot until it returns", o.err, a.run.e.opt.Grace)
 	o.abandoned = true
 	return o
-}
-
-// do calls f in the goroutine that the run has for its steps. It lives from one
-// attempt to the next, since growing a new stack costs more than most steps.
-func (r *run) do(f func()) {
-	if r.calls == nil {
-		r.calls = make(chan func(), 1)
-		go func(calls <-chan func()) {
-			for f := range calls {
-				growStack(stackNeeded - 1)
-				f()
-			}
-		}(r.calls)
-	}
-	r.calls <- f
-}
-
-// stackNeeded is about the stack, in bytes, that decoding a configuration takes.
-const stackNeeded = 5 << 10
-
-// growStack has the stack of a goroutine grow while there is next to nothing on
-// it. Each garbage collection halves that of one that waits, as they do between
-// two steps, and to grow it deep in a decoder, where all frames have to be
-// adjusted, took an eighth of the time of an engine whose steps do nothing. At is
-// a place in the frame, which the compiler does not know, or there would be none.
-//
-//go:noinline
-func growStack(at int) byte {
-	var frame [stackNeeded]byte
-	return frame[at]
-}
-
-// endCalls lets the goroutine of the steps end, as soon as it is free.
-func (r *run) endCalls() {
-	if r.calls != nil {
-		close(r.calls)
-		r.calls = nil
-	}
 }
 
 // call sends the outcome of f, also if it panics or calls runtime.Goexit.
@@ -201,26 +187,10 @@ func (a *attempt) call(f func() (json.RawMessage, error)) {
 		a.done <- o
 	}()
 	if o.outputs, o.err = f(); o.err != nil {
-		o.err = sound(o.err)
+		o.err = stepcall.SafeError(o.err)
 	}
 	returned = true
 }
-
-// sound returns err if its methods can be called, as they will be outside of the
-// step's goroutine; those of a nil pointer in an error often panic.
-func sound(err error) (ok error) {
-	defer func() {
-		if p := recover(); p != nil {
-			ok = fmt.Errorf("an error of type %T whose methods panic: %v", err, p)
-		}
-	}()
-	_ = err.Error()
-	errors.Is(err, errSound)
-	_, _ = errors.AsType[*courier.ConfigError](err)
-	return err
-}
-
-var errSound = errors.New("no error matches this")
 
 // work is the attempt itself.
 func (a *attempt) work(ctx context.Context) (json.RawMessage, error) {
@@ -254,33 +224,14 @@ func (a *attempt) panicked(p any) outcome {
 	if p == nil {
 		what = "the step called runtime.Goexit"
 	}
-	if at := panickedAt(); at != "" {
+	if at := stepcall.PanickedAt(); at != "" {
 		what += ", at " + at
 	}
 	a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", a.run.secrets.Clean(what), "stack", a.run.secrets.Clean(string(debug.Stack())))
 	return outcome{err: errors.New(what), reason: courier.ReasonPanic, exited: p == nil}
 }
 
-// panickedAt is where the deferred call of a panic, or of runtime.Goexit, came from:
-// a file, with the directory it is in, and a line. It is empty if that is unknown.
-func panickedAt() string {
-	pcs := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
-	for began := false; ; {
-		f, more := frames.Next()
-		inRuntime := strings.HasPrefix(f.Function, "runtime.") || strings.HasPrefix(f.Function, "internal/runtime/")
-		if began && !inRuntime && f.File != "" {
-			dir, file := path.Split(filepath.ToSlash(f.File))
-			return fmt.Sprintf("%s:%d", path.Join(path.Base(dir), file), f.Line)
-		}
-		began = began || f.Function == "runtime.gopanic" || f.Function == "runtime.Goexit"
-		if !more {
-			return ""
-		}
-	}
-}
-
-// await waits for the outcome: until the steps are told to end, and the grace
+// await waits for the outcome: until the context of the steps has ended, and the grace
 // period is over, or until a timeout fires, when it cancels the step's context.
 func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (outcome, bool) {
 	var expired <-chan time.Time
@@ -340,7 +291,7 @@ func (a *attempt) grace() (outcome, bool) {
 // received takes note if the step took its goroutine with it.
 func (a *attempt) received(o outcome) outcome {
 	if o.exited {
-		a.run.calls = nil
+		a.run.goroutine.Exited()
 	}
 	return o
 }
@@ -418,69 +369,25 @@ func (a *attempt) finish(o *outcome) {
 // stays taken until it returns.
 func (e *Engine) abandon(a *attempt) {
 	r := a.run
-	a.scope.end()
+	a.scope.Close()
 	if err := a.job.Close(); err != nil {
 		r.log.Warn("close files of step", "error", err)
 	}
 	stuck := StuckStep{
 		Execution: r.x.ID, Step: a.job.Step(), Type: a.typ.Key(), Attempt: a.job.Attempt(),
-		Stacks: []byte(r.secrets.Clean(string(stacks()))),
+		Stacks: []byte(r.secrets.Clean(string(stepcall.Stacks()))),
 	}
 	r.log.Error("step does not return", "step", stuck.Step, "type", stuck.Type, "attempt", stuck.Attempt, "stacks", string(stuck.Stacks))
 	r.buf, r.done = nil, nil // the step may still read the one and will send on the other
-	r.endCalls()
+	r.goroutine.End()
 	r.closeResources()
 	r.res = new(courier.Resources)
-	e.mu.Lock()
-	e.zombies[r.x.ID]++
-	e.mu.Unlock()
+	e.slots.Stuck(r.x.ID)
 	go func() {
 		<-a.done
-		e.mu.Lock()
-		if e.zombies[r.x.ID]--; e.zombies[r.x.ID] == 0 {
-			delete(e.zombies, r.x.ID)
-		}
-		e.mu.Unlock()
-		core.Signal(e.freed)
+		e.slots.Returned(r.x.ID)
 	}()
 	if f := e.opt.OnStuckStep; f != nil {
-		e.tell(func() { f(stuck) })
+		hooks.Call(e.log, "stuck-step hook", func() { f(stuck) })
 	}
-}
-
-// maxHook is how long an execution waits for the host's stuck-step hook.
-const maxHook = 5 * time.Second
-
-// tell calls the stuck-step hook, in a goroutine of its own, since the execution
-// must go on even if the hook does not return.
-func (e *Engine) tell(hook func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.protect("stuck-step hook", hook)
-	}()
-	timer := time.NewTimer(maxHook)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		e.log.Error("stuck-step hook does not return")
-	}
-}
-
-// protect calls a function of the host's and logs its panic.
-func (e *Engine) protect(what string, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			e.log.Error(what+" panicked", "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	f()
-}
-
-// stacks returns the stacks of all goroutines, as far as they fit.
-func stacks() []byte {
-	const most = 1 << 20
-	buf := make([]byte, most)
-	return buf[:runtime.Stack(buf, true)]
 }

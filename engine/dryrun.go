@@ -2,14 +2,16 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
+	"io"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/engine/internal/dryrun"
 )
 
 // DryRunOptions are the settings of a dry run. The zero value is the default.
@@ -26,22 +28,11 @@ type DryRunOptions struct {
 	// Jobs are taken by DryRunChain in place of the latest versions of those with
 	// the same names, and need not be saved. DryRun does not use them.
 	Jobs []courier.Job
-	// Fires is how many times ahead the report tells of each schedule. 0 means 5.
+	// Fires is how many of its next times the report has for each schedule. 0 means 5.
 	Fires int
 }
 
-func (o *DryRunOptions) withDefaults() DryRunOptions {
-	var opt DryRunOptions
-	if o != nil {
-		opt = *o
-	}
-	setDefault(&opt.Timeout, 30*time.Second)
-	setDefault(&opt.Parallel, 8)
-	setDefault(&opt.Fires, 5)
-	return opt
-}
-
-// DryRun finds out whether a job could run, as far as that can be told without
+// DryRun finds out whether a job could run, as far as that can be said without
 // running it: it checks the definition as Define does, calls Validate of every
 // step, on both branches of every flow.if and inside of loops, with real
 // connections and secrets, and looks when schedules will start the job. The job
@@ -58,13 +49,8 @@ func (o *DryRunOptions) withDefaults() DryRunOptions {
 // that of a store that can't be read, or ctx's if that ends first; then the
 // report has what was found so far. A nil opt means the defaults.
 func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
-	e := h.e
-	d := e.newDryRun(opt)
-	r := d.job(ctx, job, params{given: d.opt.Params, asked: d.opt.Params != nil})
-	d.validate(ctx)
-	err := d.schedules(ctx, &courier.Schedule{Job: job.Name}, &r.Schedules, &r.Warnings)
-	r.Duration = time.Since(d.begun)
-	return *r, d.ended(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
+	r, err := h.e.dryRuns.Job(ctx, job, (*dryrun.Options)(opt))
+	return reportOf(r), err
 }
 
 // DryRun is [Jobs.DryRun] for a chain: it checks the chain as [Chains.Define]
@@ -73,156 +59,290 @@ func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (
 // for a chain that is saved, take what [Chains.Get] returns. Params are those
 // of the chain.
 func (h Chains) DryRun(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
-	e := h.e
-	d := e.newDryRun(opt)
-	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
-	err := d.chain(ctx, chain, r)
-	if err == nil {
-		d.validate(ctx)
-		err = d.schedules(ctx, &courier.Schedule{Chain: chain.Name}, &r.Schedules, &r.Warnings)
+	r, err := h.e.dryRuns.Chain(ctx, chain, (*dryrun.Options)(opt))
+	return chainReportOf(r), err
+}
+
+// A CheckState is what a dry run can say of a step.
+type CheckState string
+
+// The values of CheckState.
+const (
+	CheckOK      CheckState = "ok"          // its Validate found nothing wrong
+	CheckProblem CheckState = "problem"     // Message says what is wrong, and what to do
+	NotChecked   CheckState = "not_checked" // Message says why
+)
+
+// A Report is the result of a dry run of a job. It has no secrets in it. String
+// is for people; JSON, with the names of the field tags and the member "ok", for
+// programs.
+type Report struct {
+	Job     string `json:"job"`
+	Version int    `json:"version,omitempty"` // as the job that was given had it; 0 if it was not saved
+	// Problems are what is wrong with the definition or the params. If the
+	// definition has any, its steps are not validated.
+	Problems []courier.Problem `json:"problems,omitempty"`
+	// Warnings are what looks doubtful. String shows those of steps beside the step.
+	Warnings []courier.Problem `json:"warnings,omitempty"`
+	// Unknown are the params without a value, in order.
+	Unknown []string `json:"unknown_params,omitempty"`
+	// Steps has an entry for each step, of both branches of each flow.if, in the
+	// order of the list; markers have none, unless something is wrong with them.
+	Steps []StepReport `json:"steps"`
+	// Schedules are those that start the job, in the order of their names.
+	Schedules []ScheduleReport `json:"schedules,omitempty"`
+	Duration  time.Duration    `json:"-"` // of the whole dry run; "duration_seconds" in JSON
+}
+
+// A StepReport is what a dry run found out about a step.
+type StepReport struct {
+	Step int `json:"step"` // index in the flat list
+	// Path is the indexes of the blocks around the step, outermost first, and its
+	// own, with the branch after that of a flow.if: "1.3.then.4" is step 4, in
+	// the first branch of the flow.if at 3, in the flow.foreach at 1.
+	Path    string     `json:"path"`
+	ID      string     `json:"id,omitempty"`
+	Name    string     `json:"name,omitempty"`
+	Type    string     `json:"type"`
+	State   CheckState `json:"state"`
+	Message string     `json:"message,omitempty"` // what is wrong, or why it was not checked
+	// Unresolved are the fields of the configuration that are known only when
+	// the step runs, and so were not looked at.
+	Unresolved []string `json:"unresolved,omitempty"`
+	// Notes are what the step has logged, such as what it learned of a server; at
+	// most 20.
+	Notes    []string      `json:"notes,omitempty"`
+	Duration time.Duration `json:"-"` // of its Validate; "duration_seconds" in JSON
+}
+
+// A ScheduleReport says when a schedule will fire.
+type ScheduleReport struct {
+	Schedule string `json:"schedule"`
+	Words    string `json:"words,omitempty"`     // such as "At 05:30:00, Monday to Friday"
+	Zone     string `json:"time_zone,omitempty"` // an IANA name; empty means UTC
+	// Next are the next times by the store's clock, in the schedule's zone,
+	// without jitter; none if Reason or Problem says why.
+	Next    []time.Time `json:"next"`
+	Notes   []string    `json:"notes,omitempty"`   // what happens when the clocks change within the next 400 days, and such
+	Reason  string      `json:"reason,omitempty"`  // why it does not fire: disabled, paused, or over
+	Problem string      `json:"problem,omitempty"` // why it can't
+}
+
+// A ChainReport is the result of a dry run of a chain, like [Report] that of a
+// job.
+type ChainReport struct {
+	Chain   string `json:"chain"`
+	Version int    `json:"version,omitempty"` // as the chain that was given had it; 0 if it was not saved
+	// Problems are what is wrong with the chain or its params. If the chain has
+	// any, its members are not looked at.
+	Problems []courier.Problem `json:"problems,omitempty"`
+	Warnings []courier.Problem `json:"warnings,omitempty"`       // what looks doubtful
+	Unknown  []string          `json:"unknown_params,omitempty"` // the chain's params without a value, in order
+	// Members are in an order in which they can begin: each after those that it
+	// depends on, otherwise as in the definition.
+	Members   []MemberReport   `json:"members"`
+	Schedules []ScheduleReport `json:"schedules,omitempty"` // those that start the chain
+	Duration  time.Duration    `json:"-"`                   // "duration_seconds" in JSON
+}
+
+// A MemberReport is the result for a member of a chain. Its report has no
+// schedules and no duration of its own.
+type MemberReport struct {
+	Member    string               `json:"member"`
+	DependsOn []courier.Dependency `json:"depends_on,omitempty"`
+	Report    Report               `json:"report"`
+}
+
+// OK reports whether nothing is known that keeps the job from running.
+func (r Report) OK() bool { return r.Err() == nil }
+
+// Err joins all that is wrong: problems, those of steps and those of schedules.
+// It is nil if there is nothing.
+func (r Report) Err() error { return r.plain().Err() }
+
+// String is the report for people, in lines that end with one that sums it up.
+func (r Report) String() string { return r.plain().String() }
+
+// WriteTo writes what String returns.
+func (r Report) WriteTo(w io.Writer) (int64, error) { return strings.NewReader(r.String()).WriteTo(w) }
+
+// MarshalJSON writes the report with whether it is OK.
+func (r Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.plain()) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *Report) UnmarshalJSON(data []byte) error {
+	var p dryrun.Report
+	err := json.Unmarshal(data, &p)
+	*r = reportOf(p)
+	return err
+}
+
+// OK reports whether nothing is known that keeps the chain from running.
+func (r ChainReport) OK() bool { return r.Err() == nil }
+
+// Err joins all that is wrong: problems of the chain, its members and its
+// schedules. It is nil if there is nothing.
+func (r ChainReport) Err() error { return r.plain().Err() }
+
+// String is the report for people, in lines that end with one that sums it up.
+func (r ChainReport) String() string { return r.plain().String() }
+
+// WriteTo writes what String returns.
+func (r ChainReport) WriteTo(w io.Writer) (int64, error) {
+	return strings.NewReader(r.String()).WriteTo(w)
+}
+
+// MarshalJSON writes the report with whether it is OK.
+func (r ChainReport) MarshalJSON() ([]byte, error) { return json.Marshal(r.plain()) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *ChainReport) UnmarshalJSON(data []byte) error {
+	var p dryrun.ChainReport
+	err := json.Unmarshal(data, &p)
+	*r = chainReportOf(p)
+	return err
+}
+
+// MarshalJSON writes the duration in seconds.
+func (s StepReport) MarshalJSON() ([]byte, error) { return json.Marshal(s.plain()) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (s *StepReport) UnmarshalJSON(data []byte) error {
+	var p dryrun.Step
+	err := json.Unmarshal(data, &p)
+	*s = stepReportOf(p)
+	return err
+}
+
+// The functions below convert reports from and to those of package dryrun, which have
+// the same fields.
+
+func reportOf(p dryrun.Report) Report {
+	return Report{
+		Job: p.Job, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Unknown: p.Unknown,
+		Steps: mapped(p.Steps, stepReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
 	}
-	r.Duration = time.Since(d.begun)
-	return *r, d.ended(ctx, fmt.Sprintf("dry run of chain %q", chain.Name), err)
 }
 
-// A dryRun is a dry run in progress.
-type dryRun struct {
-	e       *Engine
-	checks  *Engine // checks definitions; of a chain, one that has what is not saved
-	opt     DryRunOptions
-	begun   time.Time
-	secrets redactor // of all steps, since one may repeat what another has said
-	lanes   []*lane  // in the order of their first steps
-	byKey   map[string]*lane
-	target  *program // of the job; nil for a chain
-}
-
-func (e *Engine) newDryRun(opt *DryRunOptions) *dryRun {
-	return &dryRun{e: e, checks: e, opt: opt.withDefaults(), begun: time.Now(), byKey: make(map[string]*lane)}
-}
-
-// ended is the error of a dry run.
-func (d *dryRun) ended(ctx context.Context, what string, err error) error {
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+func (r Report) plain() dryrun.Report {
+	return dryrun.Report{
+		Job: r.Job, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Unknown: r.Unknown,
+		Steps: mapped(r.Steps, StepReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
 	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
-// params are what a job is given in a dry run.
-type params struct {
-	given map[string]any
-	asked bool     // somebody has given them, so they must do
-	later []string // those that are known only when it starts
-	after bool     // it begins when other jobs have ended
+func chainReportOf(p dryrun.ChainReport) ChainReport {
+	return ChainReport{
+		Chain: p.Chain, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Unknown: p.Unknown,
+		Members: mapped(p.Members, memberReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
+	}
 }
 
-// job checks a job and puts its steps on the list of those to validate.
-func (d *dryRun) job(ctx context.Context, job courier.Job, given params) *Report {
-	r := &Report{Job: job.Name, Version: job.Version}
-	version := job.Version
-	job, tree, warnings, err := d.e.check(ctx, job)
-	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		r.Problems = bad.Problems
-		r.Steps = uncheckedSteps(job.Steps, bad.Problems)
-		return r
+func (r ChainReport) plain() dryrun.ChainReport {
+	return dryrun.ChainReport{
+		Chain: r.Chain, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Unknown: r.Unknown,
+		Members: mapped(r.Members, MemberReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
 	}
+}
+
+func stepReportOf(p dryrun.Step) StepReport {
+	return StepReport{p.Step, p.Path, p.ID, p.Name, p.Type, CheckState(p.State), p.Message, p.Unresolved, p.Notes, p.Duration}
+}
+
+func (s StepReport) plain() dryrun.Step {
+	return dryrun.Step{
+		Step: s.Step, Path: s.Path, ID: s.ID, Name: s.Name, Type: s.Type, State: dryrun.State(s.State),
+		Message: s.Message, Unresolved: s.Unresolved, Notes: s.Notes, Duration: s.Duration,
+	}
+}
+
+func scheduleReportOf(p dryrun.Schedule) ScheduleReport { return ScheduleReport(p) }
+
+func (s ScheduleReport) plain() dryrun.Schedule { return dryrun.Schedule(s) }
+
+func memberReportOf(p dryrun.Member) MemberReport {
+	return MemberReport{p.Member, p.DependsOn, reportOf(p.Report)}
+}
+
+func (m MemberReport) plain() dryrun.Member {
+	return dryrun.Member{Member: m.Member, DependsOn: m.DependsOn, Report: m.Report.plain()}
+}
+
+// Validate is [core.Validation]'s for a dry run: it calls Validate of a step as an attempt
+// calls Execute.
+func (c coreAccess) Validate(ctx context.Context, v *core.StepValidation) core.StepValidated {
+	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values, secrets: &redactor{v.Secrets}}
+	r.begin(ctx)
+	defer r.goroutine.End()
+	defer r.lost(nil)
+	r.res = v.Resources
+	a := r.newAttempt(v.Program.Types[v.Step])
+	a.timeout = v.Timeout
+	a.scope.Open(v.Values)
+	defer a.scope.Close()
+	a.job = courier.NewContext(r.validateConfig(v, a)) // for reports about the step, and its secrets
+	unresolved, o := a.callValidate(v)
+	return core.StepValidated{
+		Unresolved: unresolved, Err: o.err, TimedOut: o.reason == courier.ReasonTimeout, Abandoned: o.abandoned, Resources: r.res,
+	}
+}
+
+// callValidate calls the step's Validate with what is known of its configuration, and
+// returns the fields that have a value only when the step runs.
+func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o outcome) {
+	r := a.run
+	ctx, cancel := context.WithCancelCause(r.steps)
+	defer cancel(nil)
+	found, cfg := new([]string), r.validateConfig(v, a)
+	r.goroutine.Do(func() {
+		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, v.Step, found, cfg) })
+	})
+	o, returned := a.await(r.steps.Done(), cancel)
+	if returned {
+		return *found, a.judge(ctx, o)
+	}
+	r.e.abandon(a)
+	o = a.judge(ctx, outcome{err: context.Cause(ctx)})
+	o.abandoned = true
+	return nil, o
+}
+
+// validate calls the step's Validate. Unresolved is set before the step is
+// called.
+func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, cfg courier.ContextConfig) error {
+	config, missing, err := a.run.program.Template(step).Partial(&a.scope, func(name string) (string, error) {
+		v, err := a.job.Secret(ctx, name)
+		if e, ok := errors.AsType[*secretError](err); ok {
+			return "", &plainSecretError{e}
+		}
+		return v, err
+	})
+	*unresolved = missing
 	if err != nil {
-		r.Problems = []courier.Problem{{Step: -1, Message: err.Error()}}
-		return r
+		return err
 	}
-	p := compile(job, version, tree, d.e.reg)
-	r.Warnings, d.target = warnings, p
-	d.program(p, given, r)
-	return r
+	cfg.Unresolved = missing
+	job := courier.NewContext(cfg)
+	defer job.Close()
+	return a.typ.Validate(ctx, job, config)
 }
 
-// program puts the steps of a program on the list of those to validate.
-func (d *dryRun) program(p *program, given params, r *Report) {
-	bad := func(err error) {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: core.PlainMessage(err)})
-	}
-	merged, err := d.e.mergeParams(p.job.Params, given.given)
-	if err == nil && given.asked {
-		_, err = d.e.execution(p, "", &EnqueueOptions{Params: given.given})
-	}
-	if err != nil {
-		bad(err)
-	}
-	x := courier.Execution{ID: courier.ExecutionID(d.e.ids.New()), Job: p.job.Name, Version: p.version, Params: merged, Attempt: 1}
-	vals := newValues(p, &x, "")
-	for _, later := range []string{"execution_id", "started_at", "workspace"} {
-		delete(vals.job, later)
-	}
-	r.Unknown = unknownParams(p.job.Params, given)
-	known := vals.paramMap() // made now, since several goroutines will read it
-	for _, name := range r.Unknown {
-		delete(known, name)
-	}
-	r.Steps = make([]StepReport, 0, len(p.types))
-	paths := stepPaths(p.tree)
-	for i, t := range p.types {
-		if t == nil {
-			continue
-		}
-		spec := p.tree.Spec(i)
-		s := StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: t.Key(), State: NotChecked}
-		if !t.Validates() {
-			s.Message = "the step type has no Validate, so only its configuration was checked"
-		}
-		r.Steps = append(r.Steps, s)
-	}
-	for k := range r.Steps {
-		d.add(&task{report: &r.Steps[k], x: x, program: p, vals: vals, mayCome: k > 0 || given.after})
-	}
-}
+// A plainSecretError is a secretError in the place of the secret in a configuration, which
+// already names it. It does not unwrap: the error of a secret that does not exist is no
+// reason to count the step as not checked.
+type plainSecretError struct{ *secretError }
 
-// unknownParams are the params whose values are not known before a start.
-func unknownParams(declared map[string]any, given params) []string {
-	unknown := slices.Clone(given.later)
-	for name, v := range declared {
-		if _, ok := given.given[name]; v == nil && !ok {
-			unknown = append(unknown, name)
-		}
-	}
-	slices.Sort(unknown)
-	return slices.Compact(unknown)
-}
+func (e *plainSecretError) Error() string { return e.err.Error() }
+func (e *plainSecretError) Unwrap() error { return nil }
 
-// uncheckedSteps lists the steps of a job that can't run.
-func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []StepReport {
-	list := make([]StepReport, 0, len(steps))
-	tree, err := flow.Parse(steps)
-	var paths map[int]string
-	if err == nil {
-		paths = stepPaths(tree)
+// validateConfig is what Validate is given.
+func (r *run) validateConfig(v *core.StepValidation, a *attempt) courier.ContextConfig {
+	cfg := r.contextConfig(v.Step, 1, a, nil)
+	cfg.DryRun, cfg.OnProgress = true, nil
+	next := slog.Handler(slog.DiscardHandler)
+	if cfg.Log != nil {
+		next = cfg.Log.Handler()
 	}
-	for i, spec := range steps {
-		s := StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: spec.Type, State: NotChecked, Message: "the definition has problems; mend them first"}
-		if s.Path == "" {
-			s.Path = fmt.Sprint(i)
-		}
-		var found []string
-		for _, p := range problems {
-			if p.Step == i {
-				found = append(found, inField(p))
-			}
-		}
-		if len(found) > 0 {
-			s.State, s.Message = CheckProblem, joinLines(found)
-		}
-		if !isMarker(spec.Type) || len(found) > 0 {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// inField is a problem of a step without the step.
-func inField(p courier.Problem) string {
-	p.Step = -1
-	return p.String()
+	cfg.Log = slog.New(v.Log(next))
+	return cfg
 }

@@ -171,7 +171,7 @@ func TestDryRun(t *testing.T) {
 		"panics": {steps: `{"type": "demo.probe", "config": {"path": "panic"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]engine.StepReport{
 			0: {Path: "0", State: engine.CheckProblem, Message: "panic: probe"}, 1: {Path: "1", State: engine.CheckOK}}},
 		"times out": {steps: `{"type": "demo.probe", "config": {"path": "slow"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "timed out after 30s; see why the other side does not answer, or give it more time with DryRunOptions.Timeout"},
+			0: {Path: "0", State: engine.CheckProblem, Message: "timed out after 30s; find out why the other side does not answer, or give it more time with DryRunOptions.Timeout"},
 			1: {Path: "1", State: engine.CheckOK}}},
 		"files that a step before can make": {steps: `{"type": "demo.probe", "config": {"path": "early"}}, {"type": "demo.probe", "config": {"path": "early"}},
 			{"type": "demo.probe", "config": {"path": "/nowhere/file", "connection_id": "partner"}}`, want: map[int]engine.StepReport{

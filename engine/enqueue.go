@@ -2,20 +2,14 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
-	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -30,7 +24,7 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
-	By             courier.By     // who asks for it; [Engine.Prepare] keeps the actor alone
+	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and
@@ -44,21 +38,31 @@ type EnqueueOptions struct {
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
 	x, err := e.enqueue(ctx, job, opt)
 	if err == nil {
-		e.warnOfUnserved(ctx, x)
+		e.unserved.Created(ctx, e.served(), x)
 	}
 	return x, err
 }
 
-// enqueue is Enqueue without a look at who serves the queue.
+// served returns the queues that this engine serves, none if it is not started.
+func (e *Engine) served() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.worker == nil {
+		return nil
+	}
+	return e.opt.Queues
+}
+
+// enqueue is Enqueue without the warning if no worker serves the queue.
 func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
-	n, err := e.prepare(ctx, job, opt, true)
+	n, err := e.prepare(ctx, job, (*program.Options)(opt), true)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
 	}
 	got, err := e.create(ctx, []store.NewExecution{n})
 	if errors.Is(err, store.ErrOutdated) {
 		id := n.ID // it may have been created, by a call whose answer was lost
-		if n, err = e.prepare(ctx, job, opt, false); err != nil {
+		if n, err = e.prepare(ctx, job, (*program.Options)(opt), false); err != nil {
 			return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
 		}
 		n.ID = id
@@ -71,7 +75,7 @@ func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
 	}
 	if opt != nil {
-		e.explained("execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
+		core.Explained(e.log, "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
 	}
 	return got[0], nil
 }
@@ -88,7 +92,7 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
-	e.warnOfUnserved(ctx, got...)
+	e.unserved.Created(ctx, e.served(), got...)
 	return got, nil
 }
 
@@ -96,10 +100,10 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // for [Engine.EnqueueAll], and for stores that create executions in a
 // transaction of the caller's, such as EnqueueTx of package pgstore. The job and
 // the options are checked as by Enqueue, and the latest version of the job is
-// the latest now; for a version that is given, the store is asked but once. A
+// the latest now; a version that is given is read from the store once. A
 // nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
-	n, err := e.prepare(ctx, job, opt, false)
+	n, err := e.prepare(ctx, job, (*program.Options)(opt), false)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("prepare: %w", err)
 	}
@@ -108,66 +112,26 @@ func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (
 
 // prepare makes an execution. Known says that the latest version that is known
 // here will do, if it still is the latest when the execution is created.
-func (e *Engine) prepare(ctx context.Context, job string, opt *EnqueueOptions, known bool) (store.NewExecution, error) {
+func (e *Engine) prepare(ctx context.Context, job string, opt *program.Options, known bool) (store.NewExecution, error) {
 	if opt == nil {
-		opt = &EnqueueOptions{}
+		opt = &program.Options{}
 	}
-	var p *program
+	var p *program.Program
 	if known = known && opt.Version == 0; known {
-		p = e.programs.latest(job)
+		p = e.programs.Latest(job)
 		known = p != nil
 	}
 	if p == nil {
 		var err error
-		if p, err = e.program(ctx, job, opt.Version); err != nil {
+		if p, err = e.programs.Load(ctx, job, opt.Version); err != nil {
 			return store.NewExecution{}, err
 		}
 	}
-	n, err := e.execution(p, courier.ExecutionID(e.ids.New()), opt)
+	n, err := coreAccess{e}.NewExecution(p, opt)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}
 	n.Latest = known
-	return n, nil
-}
-
-// execution returns a new execution of a program.
-func (e *Engine) execution(p *program, id courier.ExecutionID, opt *EnqueueOptions) (store.NewExecution, error) {
-	if opt.Delay < 0 {
-		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
-	}
-	if opt.Timeout != nil && *opt.Timeout < 0 {
-		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
-	}
-	if err := core.CheckText(core.Texts(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
-		return store.NewExecution{}, err
-	}
-	params, err := e.mergeParams(p.job.Params, opt.Params)
-	if err != nil {
-		return store.NewExecution{}, err
-	}
-	n := store.NewExecution{
-		ID: id, Job: p.job.Name, Version: p.version, StepTypes: p.keys,
-		Queue: p.job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
-		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.job.Limit, By: opt.By.Actor, DependsOn: p.job.DependsOn,
-	}
-	if typ := p.firstType(); typ != "" {
-		n.First = &courier.StepExecution{ID: p.job.Steps[0].ID, Type: typ}
-	}
-	if n.Queue == "" {
-		n.Queue = courier.DefaultQueue
-	}
-	if opt.Timeout != nil {
-		n.Timeout = *opt.Timeout
-	}
-	if n.LimitKeys, err = p.limitKeys(id, params, opt.LimitKeys); err != nil {
-		return store.NewExecution{}, err
-	}
-	for _, key := range n.LimitKeys {
-		if err := core.CheckText(map[string]string{"limit key": key}); err != nil {
-			return store.NewExecution{}, err
-		}
-	}
 	return n, nil
 }
 
@@ -190,55 +154,4 @@ func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]couri
 		executions[i] = got[i].Execution
 	}
 	return executions, nil
-}
-
-// mergeParams returns the JSON object of the parameters of an execution: the
-// declared ones, overridden by what is given.
-func (e *Engine) mergeParams(declared, given map[string]any) (json.RawMessage, error) {
-	if len(given) == 0 && len(declared) == 0 {
-		return nil, nil
-	}
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if _, ok := declared[name]; !ok && declared != nil {
-			names := slices.Sorted(maps.Keys(declared))
-			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, nearest.DidYouMean(name, names)))
-		}
-	}
-	if len(unknown) > 0 {
-		return nil, courier.Errorf(courier.ErrInvalid, "%s", joinLines(unknown))
-	}
-	all := make(map[string]any, len(given)+len(declared))
-	maps.Copy(all, declared)
-	maps.Copy(all, given)
-	raw, err := jsontext.Append(nil, all)
-	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
-	}
-	if len(raw) > e.opt.MaxParams {
-		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",
-			len(raw), e.opt.MaxParams, courier.ErrInvalid)
-	}
-	return raw, nil
-}
-
-func (p *program) limitKeys(id courier.ExecutionID, params json.RawMessage, more []string) ([]string, error) {
-	if len(p.job.LimitKeys)+len(more) == 0 {
-		return nil, nil
-	}
-	values := newValues(p, &courier.Execution{ID: id, Job: p.job.Name, Params: params, Attempt: 1}, "")
-	for _, later := range []string{"started_at", "workspace", "attempt"} {
-		delete(values.job, later) // known only when it runs
-	}
-	keys := slices.Clone(more)
-	for i, text := range p.job.LimitKeys {
-		key, err := flow.Expand(text, values)
-		if err != nil {
-			return nil, fmt.Errorf("limit_keys[%d]: %w", i, err)
-		}
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	keys = slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == "" })
-	return keys, nil
 }

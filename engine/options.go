@@ -1,12 +1,134 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
 )
+
+// Options are the settings of an [Engine]. The zero value is the default. The first
+// groups are what most services set; the others rarely need another value.
+type Options struct {
+	// What most services set: where files lie, what is run here and how much of it,
+	// secrets, and the log.
+
+	// Workspace is the directory that holds a directory for each execution. It
+	// is created with mode 0700, and other users must not be able to write to it.
+	// Engines on different stores need different directories, since each removes
+	// what it takes for abandoned. Empty means "courier-<user id>" in the system's temporary directory.
+	Workspace string
+	// Queues are served by Start; none means just "default".
+	Queues []string
+	// Slots is how many executions the engine runs at once, without those of which
+	// only the last write is left. 0 means 64. Besides, all engines on the store
+	// together run no more than the global limit, which is 5 until
+	// [Limits.Set] sets another one; 0 lifts it.
+	Slots int
+	// Secrets resolves the secret references of configurations, connections and
+	// subscriptions. Its argument says what the secret is for. It refuses by an error; one marked by
+	// [courier.Permanent] is not repeated. It may be called by several goroutines.
+	// Nil means that there are none.
+	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
+	// Log receives, at level info, the start and the end of every execution, and who
+	// has changed a schedule, a monitor, a subscription or a limit; at
+	// warn, each attempt that failed, each retry, executions that were taken over
+	// or lost, and writes that the store refuses, at first and every 30 seconds;
+	// and errors that no caller receives. Secrets that an execution has used are
+	// left out. Nil means none.
+	Log *slog.Logger
+
+	// What parts of Courier need that not every service uses: directories outside the
+	// workspace, monitors, and notifications.
+
+	// Roots are the directories outside the workspace that steps may use. Relative
+	// ones are those below the working directory when New is called.
+	Roots []string
+	// Listers list the directories of monitors, by the names that monitors use.
+	// Engines whose listers of one name don't see the same directories need
+	// different names for them. None means that this engine polls no directory.
+	Listers map[string]courier.Lister
+	// Subscribers are the functions that subscriptions of kind func name; see
+	// [Subscriptions.Set]. An event is delivered again, later or elsewhere, if the
+	// function returns an error, unless that is marked by [courier.Permanent], if
+	// it panics, and if its engine goes away. Its context ends after a minute.
+	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
+	// Mailer sends the mails of subscriptions of kind email. If it is nil, other
+	// engines do.
+	Mailer courier.Mailer
+	// Webhooks says what subscriptions of kind webhook may reach.
+	Webhooks WebhookOptions
+
+	// Names, if several engines or directories would have the same.
+
+	// Worker names the engine in records; it must differ from all others on the
+	// same store. Empty means host, process id and a random part.
+	Worker string
+	// WorkspaceID names the directory tree of Workspace: an execution that has
+	// files there is continued only by engines with the same id. Give storage
+	// that several hosts share the same id on all of them. Empty means host name
+	// and path.
+	WorkspaceID string
+
+	// Times.
+
+	// Lease is how long an execution stays with an engine that no longer renews.
+	// Renewals happen three times as often. 0 means 15 seconds.
+	Lease time.Duration
+	// Poll is the longest time between two claims. 0 means 5 seconds,
+	// or longer while the store itself wakes its callers for everything new; see
+	// [store.Claims].Watched.
+	Poll time.Duration
+	// SoftStop is how long a stop lets running steps go on before it cancels
+	// them. 0 means 30 seconds.
+	SoftStop time.Duration
+	// Grace is how long a step may take to return after its context has ended.
+	// 0 means 10 seconds.
+	Grace time.Duration
+	// Orphans is the age at which a directory in Workspace without a living
+	// execution is removed. 0 means 7 days.
+	Orphans time.Duration
+
+	// Limits of what an execution may take.
+
+	// MaxIterations is how many iterations a loop of a job may have, times those
+	// of the loops around it, unless its marker has max_iterations. One that would
+	// have more fails before its first. 0 means a million.
+	MaxIterations int
+	// MaxOutput is how many bytes the outputs of an attempt may have as JSON,
+	// together with the files that it reports. An attempt that has more fails, and
+	// is not repeated: its outputs are kept in the store and read again by the worker
+	// that goes on. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
+	MaxOutput int
+	// MaxValue is how many bytes one value of Context.Set may have as JSON. 0
+	// means MaxOutput.
+	MaxValue int
+	// MaxParams is how many bytes the parameters of an execution, or of one of a
+	// chain, may have as JSON. 0 means 16 MiB.
+	MaxParams int
+
+	// Functions that the engine calls while it works.
+
+	// Around, if not nil, is called in place of every step's Execute and calls
+	// next for it, for tracing, limits, or faults in tests. What it returns is
+	// the step's error; a result that next reported as good is lost if it
+	// returns one.
+	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
+	// Observers are called with every event, one event at a time, after it was
+	// committed. One that is slow or blocks delays the others' events and, when
+	// 1024 are waiting, loses events (see [Engine.Dropped]), and harms nothing
+	// else.
+	Observers []func(courier.Event)
+	// OnStuckStep is called when a step did not return within Grace after its
+	// context ended. Nil means that it is only logged.
+	OnStuckStep func(StuckStep)
+}
 
 // The shortest lease that can be renewed in time, and the shortest time between two
 // looks. What is shorter was meant in another unit.
@@ -50,16 +172,44 @@ func (o *Options) check() error {
 	return courier.Errorf(courier.ErrInvalid, "%w", errors.Join(found...))
 }
 
-// tooLarge reports an outcome that is more than may be stored.
-func (e *Engine) tooLarge(o *outcome) error {
-	const overhead = 32 // of a file, besides its path
-	files := 0
-	for i := range o.files {
-		files += len(o.files[i].Path) + overhead
+// setDefaults sets the options that have no value. Id is a random part for the name of
+// the worker.
+func (o *Options) setDefaults(id string) {
+	host, _ := os.Hostname()
+	if o.Worker == "" {
+		o.Worker = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), id[len(id)-8:])
 	}
-	if n := len(o.outputs) + files; n > e.opt.MaxOutput {
-		return fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
-			"have the step give less, such as the path of a file with the rest, or raise the limit", len(o.outputs), files, e.opt.MaxOutput)
+	if o.Workspace == "" {
+		o.Workspace = filepath.Join(os.TempDir(), fmt.Sprintf("courier-%d", os.Getuid()))
 	}
-	return nil
+	if abs, err := filepath.Abs(o.Workspace); err == nil {
+		o.Workspace = abs
+	}
+	o.Roots = slices.Clone(o.Roots)
+	for i, root := range o.Roots {
+		if abs, err := filepath.Abs(root); err == nil {
+			o.Roots[i] = abs
+		}
+	}
+	if o.WorkspaceID == "" {
+		o.WorkspaceID = host + ":" + o.Workspace
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []string{courier.DefaultQueue}
+	}
+	setDefault(&o.Slots, 64)
+	setDefault(&o.Lease, 15*time.Second)
+	setDefault(&o.Poll, 5*time.Second)
+	setDefault(&o.SoftStop, 30*time.Second)
+	setDefault(&o.Grace, 10*time.Second)
+	setDefault(&o.Orphans, 7*24*time.Hour)
+	setDefault(&o.MaxOutput, 16<<20)
+	setDefault(&o.MaxValue, o.MaxOutput)
+	setDefault(&o.MaxParams, 16<<20)
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
 }

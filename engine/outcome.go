@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -17,7 +18,7 @@ import (
 // run is over.
 func (r *run) settle(step, n int, o outcome) bool {
 	if r.lease.Err() != nil {
-		return false // whatever it was, it is another worker's business now
+		return false // the execution belongs to another worker now
 	}
 	rec := *r.current
 	rec.Worker = "" // this one
@@ -25,7 +26,7 @@ func (r *run) settle(step, n int, o outcome) bool {
 	if o.err == nil {
 		rec.State, rec.Outputs = courier.StepCompleted, o.outputs
 		r.ended = append(r.ended, rec)
-		r.vals.set(step, o.outputs)
+		r.vals.Set(step, o.outputs)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true
@@ -62,7 +63,7 @@ func (r *run) passed() store.Counters {
 }
 
 // requeue gives an interrupted execution back to the queue, or does what an
-// operator asked for meanwhile. If the step has returned, the same attempt goes
+// operator has requested meanwhile. If the step has returned, the same attempt goes
 // on elsewhere; otherwise the next one gets a new number, and so a directory of
 // its own.
 func (r *run) requeue(abandoned bool) bool {
@@ -92,7 +93,7 @@ func (r *run) requeue(abandoned bool) bool {
 
 // failed applies the job's failure policy to a failed attempt.
 func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
-	policy := r.program.job.FailurePolicy
+	policy := r.program.Job.FailurePolicy
 	retries := policy.Retries()
 	if courier.IsPermanent(err.Err) {
 		retries = 0
@@ -152,14 +153,14 @@ func (r *run) markerFailed(err error) bool {
 	if e, ok := errors.AsType[*flow.EvalError](err); ok {
 		step = e.Step
 	}
-	spec := r.program.tree.Spec(step)
+	spec := r.program.Tree.Spec(step)
 	r.count()
 	rec := courier.StepExecution{
 		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
 		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.Message(field),
 	}
-	if r.program.job.FailurePolicy.Type == courier.SkipAndContinue {
+	if r.program.Job.FailurePolicy.Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
 		r.ended = append(r.ended, rec)
 		r.walk.Advance()
@@ -180,10 +181,8 @@ const maxRollback = time.Minute
 // rollback undoes what the failed or interrupted attempt did, as far as its
 // step can. Its failure is logged, and changes nothing.
 func (r *run) rollback(step, n int, abandoned, cancelled bool) {
-	r.e.mu.Lock()
-	atWork := r.e.zombies[r.x.ID] > 0
-	r.e.mu.Unlock()
-	if !r.program.types[step].RollsBack() {
+	atWork := r.e.slots.IsStuck(r.x.ID)
+	if !r.program.Types[step].RollsBack() {
 		return
 	}
 	if abandoned || atWork {
@@ -191,12 +190,12 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	}
 	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
 	defer cancel()
-	a := r.newAttempt(r.program.types[step])
-	a.template, a.rollback, a.cancelled = r.program.template(step), true, cancelled
-	defer a.scope.end()
+	a := r.newAttempt(r.program.Types[step])
+	a.template, a.rollback, a.cancelled = r.program.Template(step), true, cancelled
+	defer a.scope.Close()
 	a.job = r.newContext(step, n, a)
 	defer a.job.Close()
-	r.do(func() {
+	r.goroutine.Do(func() {
 		a.call(func() (json.RawMessage, error) {
 			config, err := a.render(ctx)
 			if err != nil {
@@ -240,6 +239,24 @@ func (r *run) fail(err *courier.StepError, pos courier.Position) {
 	}
 }
 
+// firstCause adds to the error of a job that was started again why its first
+// attempt failed, which is often the cause of the later failures.
+func (r *run) firstCause(err error) error {
+	if r.x.Attempt == 1 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.lease, maxReading)
+	defer cancel()
+	first, read := history.FirstFailure(ctx, r.e.store, r.x.ID)
+	if read != nil {
+		r.log.Error("read why the first attempt of the job failed", "error", read)
+	}
+	if first == nil || first.Error == r.secrets.Message(err) {
+		return err
+	}
+	return fmt.Errorf("%w; attempt 1 of the job had failed in step %d (%s) with: %s", err, first.Step, first.Type, first.Error)
+}
+
 // failure is the stored form of an error, without secrets and cut to a length
 // that people and rows can take.
 func (r *run) failure(err *courier.StepError) *courier.Failure {
@@ -252,4 +269,18 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 func (r *run) timedOut() *courier.StepError {
 	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
 	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
+}
+
+// tooLarge reports an outcome that is more than may be stored.
+func (e *Engine) tooLarge(o *outcome) error {
+	const overhead = 32 // of a file, besides its path
+	files := 0
+	for i := range o.files {
+		files += len(o.files[i].Path) + overhead
+	}
+	if n := len(o.outputs) + files; n > e.opt.MaxOutput {
+		return fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
+			"have the step give less, such as the path of a file with the rest, or raise the limit", len(o.outputs), files, e.opt.MaxOutput)
+	}
+	return nil
 }

@@ -1,21 +1,19 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
-// Pause asks for an execution to stop before its next step. A queued one, or a
+// Pause requests that an execution stops before its next step. A queued one, or a
 // running one whose worker is lost, is paused at once; otherwise Pause returns
 // when the request is recorded, and the worker obeys it. A state that does not
 // allow it is a *[courier.TransitionError]; so for the other requests.
@@ -28,7 +26,7 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.B
 
 // ResumeOptions says who resumes an execution, why, and how.
 type ResumeOptions struct {
-	By courier.By // who asks for it, and why
+	By courier.By // who requests it, and why
 	// Elsewhere begins the execution again from its first step, on any worker, as
 	// the policy retry_job does: for one whose files were in a workspace that is
 	// gone for good. It is the way on for a paused or failed execution with files in a
@@ -77,7 +75,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 // Cancel gives an execution up. One that no worker has is cancelled at once;
 // otherwise Cancel returns when the request is recorded. From then on the
 // execution can only end as cancelled: its step's context ends with the cause
-// [courier.ErrCancelled] and what the step has begun is rolled back.
+// [courier.ErrCancelled] and what the step has done is rolled back.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	x, err := e.request(ctx, id, courier.RequestCancel, by)
 	if err == nil && x.State == courier.Cancelled {
@@ -91,10 +89,10 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier
 	return e.request(ctx, id, courier.RequestRelease, by)
 }
 
-// request makes a request of the store, and tells of what came of it.
+// request records a request in the store, and notifies the run and the observers.
 func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
-	if err := core.CheckText(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
+	if err := text.Check(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
 	x, err := e.store.Request(ctx, r)
@@ -102,46 +100,31 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
 	e.notifications.Wake()
-	e.wasAsked(&x, &r)
+	e.requested(&x, &r)
 	return x, nil
 }
 
-// changed writes to the log what has changed besides executions, who has changed
-// it, and why.
-func (e *Engine) changed(kind, name, change string, by courier.By, more ...slog.Attr) {
-	attrs := append([]slog.Attr{slog.String(strings.ReplaceAll(kind, " ", "_"), name), slog.Any("by", by)}, more...)
-	e.log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
-}
-
-// explained writes to the log why something was created or defined, where a
-// reason was given: the store keeps only who did it.
-func (e *Engine) explained(kind, name, change string, by courier.By, more ...slog.Attr) {
-	if by.Reason != "" {
-		e.changed(kind, name, change, by, more...)
-	}
-}
-
-// wasAsked tells the run of an execution of what was asked, if it is this
-// engine's, and observers of what took effect at once.
-func (e *Engine) wasAsked(x *courier.Execution, asked *store.Request) {
+// requested passes a request that the store has recorded to the run of the execution, if
+// this engine has it, and emits the event of one that took effect at once.
+func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 	e.mu.Lock()
 	r := e.runs[x.ID]
 	e.mu.Unlock()
 	if r != nil && x.State == courier.Running {
-		r.asked(&store.Renewed{Execution: x.ID, Request: x.Request, By: asked.By})
+		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
 	if x.State == courier.Cancelled {
 		e.log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.String("by", asked.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
+			slog.String("by", q.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
 	}
-	if asked.Kind == courier.RequestRestart {
+	if q.Kind == courier.RequestRestart {
 		e.log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.Int("execution_attempt", x.Attempt), slog.String("by", asked.By), slog.String("why", asked.Reason))
+			slog.Int("execution_attempt", x.Attempt), slog.String("by", q.By), slog.String("why", q.Reason))
 	}
 	if t, ok := requestEvents[x.State]; ok {
-		e.events.emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By})
-	} else if resumes := asked.Kind == courier.RequestResume || asked.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
-		e.events.emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: asked.By, Reason: asked.Class(), Error: asked.Reason})
+		e.observers.Emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By})
+	} else if resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
+		e.observers.Emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By, Reason: q.Class(), Error: q.Reason})
 	}
 }
 
@@ -167,21 +150,31 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 	if x.Workspace != "" && x.Workspace != e.opt.WorkspaceID {
 		return
 	}
-	e.part(ctx, x.ID)
+	e.waitForRun(ctx, x.ID)
 	if x.StepAttempts > 0 {
 		e.rollbackUnowned(ctx, x)
 	}
 	if x.Workspace != "" {
-		if err := e.work.remove(x.ID); err != nil {
+		if err := e.work.Remove(x.ID); err != nil {
 			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
 		}
 	}
 }
 
-// part waits until a run of this engine's has ended whose execution was
+// missingFiles returns the files that completed steps of the execution's present
+// attempt reported, and that are not there any more with their size.
+func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]string, error) {
+	files, err := history.Files(ctx, e.store, x)
+	if err != nil {
+		return nil, err
+	}
+	return e.work.Missing(x.ID, e.opt.Roots, files), nil
+}
+
+// waitForRun waits until a run of this engine's has ended whose execution was
 // cancelled at once: it has lost its lease, and its step may still be about to
-// return, or it has ended the lease itself and does not know yet.
-func (e *Engine) part(ctx context.Context, id courier.ExecutionID) {
+// return, or it has ended the lease itself and has not been untracked yet.
+func (e *Engine) waitForRun(ctx context.Context, id courier.ExecutionID) {
 	ended := e.watch(id)
 	defer e.unwatch(id, ended)
 	e.mu.Lock()
@@ -199,30 +192,24 @@ func (e *Engine) part(ctx context.Context, id courier.ExecutionID) {
 // rollbackUnowned rolls back the step at which an execution without a worker
 // stands.
 func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
-	p, err := e.program(ctx, x.Job, x.Version)
+	p, err := e.programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
 	step := x.Position.Step
-	if step >= len(p.types) || p.types[step] == nil || p.tree == nil {
-		if p.unfit != nil && step < len(p.types) && !isMarker(p.job.Steps[step].Type) {
-			e.log.Warn("roll back step", "execution", x.ID, "error", p.unfit)
+	if step >= len(p.Types) || p.Types[step] == nil || p.Tree == nil {
+		if p.NotRunnable != nil && step < len(p.Types) && !program.IsMarker(p.Job.Steps[step].Type) {
+			e.log.Warn("roll back step", "execution", x.ID, "error", p.NotRunnable)
 		}
 		return
 	}
-	latest, err := e.store.Latest(ctx, x.ID)
+	vals, err := e.valuesOf(ctx, p, x)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	vals := newValues(p, x, e.work.of(x.ID))
-	vals.restore(latest, x.Position)
-	if vals.chain, err = e.chainValues(ctx, p, x); err != nil {
-		e.log.Warn("roll back step", "execution", x.ID, "error", err)
-		return
-	}
-	walk, err := p.tree.Walk(x.Position, vals)
+	walk, err := p.Tree.Walk(x.Position, vals)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
@@ -230,82 +217,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
-	defer r.endCalls()
+	defer r.goroutine.End()
 	defer r.lost(nil)
 	r.rollback(step, x.StepAttempts, false, true)
-}
-
-// Set sets how many executions may run at once: of all, for the scope
-// "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
-// for "key:KEY". 0 means any number. The limit holds for all engines on the
-// store, from the next claim on; lowering it stops nothing that runs. Until one
-// is set, the global limit is 5, a job's is that of its definition, and keys
-// have none.
-func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
-	e := h.e
-	given := scope
-	if scope == "global" {
-		scope = ""
-	}
-	if err := core.CheckText(core.Texts(by, "scope", scope)); err != nil {
-		return fmt.Errorf("set limit: %w", err)
-	}
-	switch {
-	case n < 0 || n > math.MaxInt32:
-		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
-	case scope != "" && !isScope(scope):
-		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
-	}
-	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
-		return fmt.Errorf("set limit %q: %w", given, err)
-	}
-	e.changed("limit", given, "set", by, slog.Int("limit", n))
-	core.Signal(e.wake)
-	return nil
-}
-
-// A Limit is how many executions of a scope may run at once.
-type Limit struct {
-	Scope string // "global", "job:NAME" or "key:KEY"
-	Limit int    // 0 means any number
-}
-
-// A LimitFilter selects limits. Zero fields select all.
-type LimitFilter struct {
-	After string // those whose scopes come after it
-	Limit int    // how many; 0 means 1000
-}
-
-// List returns a page of the limits that were set, in byte order of their scopes.
-func (h Limits) List(ctx context.Context, f LimitFilter) ([]Limit, error) {
-	all := store.SettingFilter{Prefix: store.LimitSetting(""), Limit: f.Limit}
-	switch f.After {
-	case "":
-	case "global":
-		all.After = store.LimitSetting("")
-	default:
-		all.After = store.LimitSetting(f.After)
-	}
-	settings, err := h.e.store.Settings(ctx, all)
-	if err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
-	var list []Limit
-	for _, x := range settings {
-		scope, ok := store.LimitScope(x.Name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.Atoi(x.Value)
-		if err != nil {
-			return nil, fmt.Errorf("limits: setting %q: %w", x.Name, err)
-		}
-		list = append(list, Limit{cmp.Or(scope, "global"), n})
-	}
-	return list, nil
-}
-
-func isScope(s string) bool {
-	kind, name, ok := strings.Cut(s, ":")
-	return ok && name != "" && (kind == "job" || kind == "key")
 }

@@ -10,50 +10,54 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/slots"
+	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
 
-// A run is an execution in the hands of this engine, from a claim to the
-// transition that ends the lease. Its methods are called by one goroutine,
+// A run executes one execution, from a claim to the transition that ends the
+// lease. Its methods are called by one goroutine,
 // but for those that say otherwise.
 type run struct {
 	e       *Engine
 	log     *slog.Logger
 	x       courier.Execution // as it was claimed
 	token   store.Token
-	program *program
+	program *program.Program
 	walk    *flow.Walk
-	vals    *values
+	vals    *program.Values
 	seq     int64 // of the last audit entry
 	marks   store.Counters
-	current *courier.StepExecution  // the present step, as the store knows it
+	current *courier.StepExecution  // the present step, as it is in the store
 	ended   []courier.StepExecution // attempts whose end is not written yet
 	used    bool                    // the execution may have files in the workspace
-	known   standing                // what the store knows
+	stored  standing                // what is in the store
 	// unstarted are the marks before those of the attempt that a write starts.
 	unstarted store.Counters
 	scrubbed  int         // see scrubbedOutputs
-	left      atomic.Bool // the lease is not renewed, and lasts until somebody takes the execution over
+	left      atomic.Bool // the lease is not renewed, and lasts until another worker takes the execution over
 	over      bool        // a write has ended the lease
 	refusing  refusing    // the present write
 	claimed   time.Time   // when
 	began     time.Time   // of the last attempt
 	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
-	// it could not tell of.
+	// it has not reported.
 	reclaimed bool
-	handed    bool            // another worker has begun the present attempt
-	former    map[string]bool // see repeated
+	handed    bool            // another worker has started the present attempt
+	former    map[string]bool // the places of earlier passes; see repeated
 	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slot           // nil if it needs none
+	slot      *slots.Slot     // nil if it needs none
 	unready   error           // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
-	dir       string                                                             // its workspace; empty until it is asked for
+	dir       string                                                             // its workspace; empty until it is needed
 	buf       []byte                                                             // of the rendered configuration
 	done      chan outcome                                                       // of the present attempt
-	calls     chan func()                                                        // to the goroutine of the steps; nil while there is none
+	goroutine stepcall.Goroutine                                                 // in which the step is called
 	timer     *time.Timer                                                        // of the present attempt
 	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
@@ -88,7 +92,7 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, known: standing{c.Execution.Position, c.Counters}, claimed: sent,
+		used: c.Execution.Workspace != "", stop: stop, stored: standing{c.Execution.Position, c.Counters}, claimed: sent,
 	}
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
@@ -104,20 +108,20 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		}
 	}
 	e.notifications.Wake()
-	r.logClaimed(c)
+	r.lines().Claim(c)
 	switch {
 	case c.First:
-		e.events.emit(r.event(courier.EventJobStarted))
+		e.observers.Emit(r.event(courier.EventJobStarted))
 	case c.Reclaimed:
 		ev := r.event(courier.EventJobTakenOver)
 		ev.Reason = courier.ReasonWorkerLost
-		e.events.emit(ev)
+		e.observers.Emit(ev)
 	}
 	if c.Started != nil {
-		begun := *c.Started
-		begun.StartedAt = time.Time{} // the store knows it, as of all that it starts
-		r.current = &begun
-		r.tell(&store.Transition{To: courier.Running, Start: c.Started})
+		started := *c.Started
+		started.StartedAt = time.Time{} // the store has it, as of all that it starts
+		r.current = &started
+		r.emitWritten(&store.Transition{To: courier.Running, Start: c.Started})
 	}
 	return r
 }
@@ -125,9 +129,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 // begin sets up what a run needs besides its execution.
 func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
-		r.secrets = new(redactor)
+		r.secrets = &redactor{new(core.Redactor)}
 	}
-	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), &r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
 	r.callTimeout.Parent = r.lease
@@ -137,7 +141,7 @@ func (r *run) begin(ctx context.Context) {
 // workspace is the directory of the execution.
 func (r *run) workspace() string {
 	if r.dir == "" {
-		r.dir = r.e.work.of(r.x.ID)
+		r.dir = r.e.work.Of(r.x.ID)
 	}
 	return r.dir
 }
@@ -151,7 +155,7 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
-	growStack(stackNeeded - 1)
+	stepcall.GrowStack()
 	if r.before != nil {
 		select {
 		case <-r.before:
@@ -163,7 +167,7 @@ func (r *run) drive(c *store.Claimed) {
 		return
 	}
 	for r.lease.Err() == nil {
-		growStack(stackNeeded - 1)
+		stepcall.GrowStack()
 		step, err := r.walk.Next()
 		switch {
 		case r.boundary():
@@ -174,7 +178,7 @@ func (r *run) drive(c *store.Claimed) {
 			if !r.markerFailed(err) {
 				return
 			}
-		case step == r.program.tree.Len():
+		case step == r.program.Tree.Len():
 			if r.complete() {
 				return
 			}
@@ -208,8 +212,8 @@ func (r *run) started(s *courier.StepExecution) bool {
 // close releases what the run holds.
 func (r *run) close() {
 	if !r.over {
-		r.logLost()
-		r.e.events.emit(r.event(courier.EventJobLost))
+		r.lines().Lost(r.current)
+		r.e.observers.Emit(r.event(courier.EventJobLost))
 	}
 	r.watchdog.Stop()
 	if r.deadline != nil {
@@ -217,7 +221,7 @@ func (r *run) close() {
 	}
 	r.interrupt(courier.ErrLeaseLost)
 	r.lost(courier.ErrLeaseLost)
-	r.endCalls()
+	r.goroutine.End()
 	r.callTimeout.End()
 	r.closeResources()
 }
@@ -243,7 +247,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	err := r.unready
 	if err == nil {
-		r.program, err = r.e.programs.toRun(&c.Definition)
+		r.program, err = r.e.programs.ToRun(&c.Definition)
 	}
 	pos := c.Execution.Position
 	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && r.marks.Base == 0 && c.Lost == nil
@@ -251,12 +255,12 @@ func (r *run) prepare(c *store.Claimed) bool {
 		if r.marks.Resumed != "" {
 			pos = r.restart(pos)
 		}
-		r.vals = newValues(r.program, &r.x, r.workspace())
-		r.vals.restore(c.Latest, pos)
-		err = r.loadChain()
+		r.vals = program.NewValues(r.program, &r.x, r.workspace())
+		r.vals.Restore(c.Latest, pos)
+		err = r.loadMembers()
 	}
 	if err == nil {
-		r.walk, err = r.program.tree.Walk(pos, r.vals)
+		r.walk, err = r.program.Tree.Walk(pos, r.vals)
 	}
 	if err == nil {
 		r.walk.Limit(r.e.opt.MaxIterations)
@@ -273,7 +277,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	if r.x.Attempt > 1 && fresh {
 		// A retry of the whole job keeps only what the steps noted down and hold.
-		if err := r.e.work.empty(r.x.ID); err != nil {
+		if err := r.e.work.Empty(r.x.ID); err != nil {
 			r.log.Warn("clear workspace", "error", err)
 		}
 	}
@@ -283,14 +287,14 @@ func (r *run) prepare(c *store.Claimed) bool {
 // restart returns where a resume begins. Steps of a loop that starts again get
 // start numbers, and so names of files, that none of the first pass has.
 func (r *run) restart(pos courier.Position) courier.Position {
-	from := r.program.tree.Resume(pos)
+	from := r.program.Tree.Resume(pos)
 	if from.Equal(pos) {
 		return pos
 	}
-	most := r.marks.Attempts // counted from the present base or, before that, from a lower one
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
-	err := r.e.eachStep(ctx, &r.x, func(s *courier.StepExecution) { most = max(most, s.Attempt) })
+	// They are counted from the present base or, before that, from a lower one.
+	most, err := history.MaxAttempt(ctx, r.e.store, &r.x, r.marks.Attempts)
 	if err != nil {
 		r.log.Error("read the steps of a loop that starts again", "error", err)
 		most += maxBaseGap
@@ -332,7 +336,7 @@ func (r *run) checkFiles(former store.Counters) bool {
 	missing, err := r.e.missingFiles(ctx, &r.x)
 	if err != nil {
 		r.log.Error("check files of resumed execution", "error", err)
-		return true // the steps will tell
+		return true // a step that needs a missing file fails
 	}
 	if len(missing) == 0 {
 		return true
@@ -347,7 +351,7 @@ func (r *run) checkFiles(former store.Counters) bool {
 	return false
 }
 
-// boundary obeys what was asked for since the last step. It reports true when
+// boundary obeys what was requested since the last step. It reports true when
 // the run is over.
 func (r *run) boundary() bool {
 	if r.lease.Err() != nil {
@@ -384,12 +388,12 @@ func (r *run) boundary() bool {
 }
 
 // atEnd reports whether there is no step left.
-func (r *run) atEnd() bool { return r.walk.Position().Step == r.program.tree.Len() }
+func (r *run) atEnd() bool { return r.walk.Position().Step == r.program.Tree.Len() }
 
 // undo rolls back the step at which the execution stands, if an attempt at it
 // failed, was interrupted or was lost.
 func (r *run) undo(cancelled bool) {
-	if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.types) && r.program.types[pos.Step] != nil {
+	if pos := r.walk.Position(); r.marks.Attempts > 0 && pos.Step < len(r.program.Types) && r.program.Types[pos.Step] != nil {
 		r.rollback(pos.Step, r.marks.Attempts, false, cancelled)
 	}
 }
@@ -406,9 +410,9 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 	cleanup = before.Interrupted || r.marks.Base+r.marks.Attempts > 1
 	r.marks.Interrupted, r.marks.Resumed = false, ""
 	r.unstarted = before
-	spec := r.program.tree.Spec(step)
+	spec := r.program.Tree.Spec(step)
 	s := &courier.StepExecution{
-		Step: step, ID: spec.ID, Type: r.program.types[step].Key(),
+		Step: step, ID: spec.ID, Type: r.program.Types[step].Key(),
 		Iteration: r.walk.Iteration(), Total: r.walk.Total(),
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt, State: courier.StepRunning,
 	}
@@ -431,13 +435,13 @@ func (r *run) count() {
 // complete ends the execution. It reports false if an operator was faster.
 func (r *run) complete() bool {
 	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()}
-	r.slot.end(true)
+	r.slot.SetEnding(true)
 	err := r.apply(t)
 	if err == nil {
 		r.removeWorkspace()
 	}
 	if errors.Is(err, courier.ErrConflict) {
-		r.slot.end(false)
+		r.slot.SetEnding(false)
 		return false
 	}
 	return true
@@ -460,7 +464,7 @@ func (r *run) diskBytes() int64 {
 	if !r.used {
 		return 0
 	}
-	return r.e.work.size(r.x.ID)
+	return r.e.work.Size(r.x.ID)
 }
 
 func (r *run) removeWorkspace() {
@@ -468,18 +472,18 @@ func (r *run) removeWorkspace() {
 		return
 	}
 	r.closeResources()
-	if err := r.e.work.remove(r.x.ID); err != nil {
+	if err := r.e.work.Remove(r.x.ID); err != nil {
 		r.log.Warn("remove workspace", "error", err)
 	}
 }
 
-// asked takes note of an operator's request. It may be called by any
+// setRequest notes an operator's request. It may be called by any
 // goroutine.
-func (r *run) asked(q *store.Renewed) {
+func (r *run) setRequest(q *store.Renewed) {
 	for {
 		old := r.request.Load()
 		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
-			return // a cancel is never withdrawn: this is older news
+			return // a cancel is never withdrawn: this request is older
 		}
 		now := q
 		if q.Request == "" {
@@ -492,9 +496,4 @@ func (r *run) asked(q *store.Renewed) {
 	if q.Request == courier.RequestCancel {
 		r.interrupt(courier.ErrCancelled)
 	}
-}
-
-// event is an event about the execution itself.
-func (r *run) event(t courier.EventType) courier.Event {
-	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, Step: -1}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 )
 
-// A secretError says that a secret could not be had.
+// A secretError is the error of a secret that could not be resolved.
 type secretError struct {
 	name string
 	err  error
@@ -23,7 +23,7 @@ func (e *secretError) Unwrap() error { return e.err }
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	return r.e.secretFor(ctx, q, &r.secrets.Redactor)
+	return r.e.secretFor(ctx, q, r.secrets.Redactor)
 }
 
 // secretFor resolves a secret, which known remembers.
@@ -39,8 +39,8 @@ func (e *Engine) secretFor(ctx context.Context, q courier.SecretRequest, known *
 	return v, nil
 }
 
-// A redactor is a [core.Redactor] that also looks at what a step has left.
-type redactor struct{ core.Redactor }
+// A redactor is a [core.Redactor] that also checks the outputs and files of a step.
+type redactor struct{ *core.Redactor }
 
 // leaks reports a secret in the outputs of a step.
 func (d *redactor) leaks(outputs json.RawMessage) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Subscriptions say to whom events are delivered. The store must have the role
+// Subscriptions say where events are delivered. The store must have the role
 // [store.Outbox]; started engines deliver.
 type Subscriptions struct{ e *Engine }
 
@@ -42,7 +42,7 @@ func (h Subscriptions) Set(ctx context.Context, s courier.Subscription, by couri
 }
 
 // Remove removes a subscription and all that was kept for it. Deliveries
-// under way end as they may. One that isn't there is [courier.ErrNotFound].
+// under way are not interrupted. One that isn't there is [courier.ErrNotFound].
 func (h Subscriptions) Remove(ctx context.Context, name string, by courier.By) error {
 	return h.e.notifications.Remove(ctx, name, by)
 }
@@ -81,7 +81,8 @@ type WebhookOptions struct {
 	TrustedHosts []string
 	// AllowPlain allows http without TLS.
 	AllowPlain bool
-	// RootCAs say who may vouch for receivers; nil means the system's.
+	// RootCAs are the authorities whose certificates of receivers are accepted; nil
+	// means those of the system.
 	RootCAs *x509.CertPool
 	// Timeout of one attempt; 0 means 20 seconds, and a minute is the most.
 	Timeout time.Duration

@@ -20,8 +20,8 @@ import (
 // ends first, the step in progress is interrupted and the execution stays in
 // the queue, for other engines to take up.
 func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
-	if e.unfit != nil {
-		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.unfit)
+	if e.invalid != nil {
+		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.invalid)
 	}
 	defined, err := e.Jobs().Define(ctx, job, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 
 // runOne claims and drives one execution until it has ended.
 func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execution, error) {
-	defer e.events.flush(maxFlush)
+	defer e.observers.Flush(maxFlush)
 	var last *courier.StepError
 	for {
 		if x.State.Ended() {
@@ -68,7 +68,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		if ctx.Err() != nil {
 			return e.unfinished(ctx, x)
 		}
-		now, err := e.look(ctx, x.ID)
+		now, err := e.reload(ctx, x.ID)
 		if err != nil {
 			return x, fmt.Errorf("run job %q: execution %s: %w", x.Job, x.ID, err)
 		}
@@ -76,8 +76,8 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 	}
 }
 
-// look returns an execution as it is, and tries until it can or ctx ends.
-func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
+// reload returns an execution as it is, and tries until it can or ctx ends.
+func (e *Engine) reload(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
 	p := core.CallTimeout{Parent: ctx}
 	defer p.End()
 	err = core.Retry(&p, func(ctx context.Context) (err error) {
@@ -90,7 +90,7 @@ func (e *Engine) look(ctx context.Context, id courier.ExecutionID) (x courier.Ex
 // driveHere drives a claimed execution in the calling goroutine.
 func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time) *courier.StepError {
 	r := e.newRun(ctx, c, sent, ctx.Done())
-	r.unready = e.work.ready()
+	r.unready = e.work.Ready()
 	e.track(r)
 	defer e.untrack(r)
 	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
@@ -141,44 +141,45 @@ func outcomeError(x *courier.Execution, last *courier.StepError) error {
 // [courier.Execution.Err]. When ctx ends first, Wait returns its error with the
 // execution as it is.
 func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	var x courier.Execution
+	var failed error
+	err := e.waitUntil(ctx, id, func() (bool, error) {
+		x, failed = e.store.Execution(ctx, id)
+		return x.State.Ended(), failed
+	})
+	switch {
+	case errors.Is(failed, courier.ErrNotFound):
+		return x, courier.Errorf(courier.ErrNotFound, "wait: there is no execution %q", id)
+	case failed != nil:
+		return x, fmt.Errorf("wait for execution %s: %w", id, failed)
+	case err != nil:
+		return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, err)
+	}
+	return x, nil
+}
+
+// waitUntil calls look until it returns true or an error, or ctx ends: at growing
+// intervals, and at once when a channel of watch is closed.
+func (e *Engine) waitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
 	const first, most = 20 * time.Millisecond, time.Second
 	for wait := first; ; wait = min(2*wait, most) {
 		ended := e.watch(id)
-		x, err := e.store.Execution(ctx, id)
-		switch {
-		case errors.Is(err, courier.ErrNotFound):
+		if done, err := look(); done || err != nil {
 			e.unwatch(id, ended)
-			return x, courier.Errorf(courier.ErrNotFound, "wait: there is no execution %q", id)
-		case err != nil:
-			e.unwatch(id, ended)
-			return x, fmt.Errorf("wait for execution %s: %w", id, err)
-		case x.State.Ended():
-			e.unwatch(id, ended)
-			return x, nil
+			return err
 		}
-		news, err := e.stay(ctx, id, ended, wait)
-		if err != nil {
-			return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ended:
+			wait = first / 2 // the next is the first
+		case <-timer.C:
+		case <-ctx.Done():
 		}
-		if news {
-			wait = first
+		timer.Stop()
+		e.unwatch(id, ended)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-	}
-}
-
-// stay waits until there is news from watch, which it ends, and reports whether
-// there was before the time was up. The error is that of ctx.
-func (e *Engine) stay(ctx context.Context, id courier.ExecutionID, news chan struct{}, wait time.Duration) (bool, error) {
-	defer e.unwatch(id, news)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-news:
-		return true, nil
-	case <-timer.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 // zero value with a parent is ready to use, by one goroutine; [CallTimeout.End] ends it.
 type CallTimeout struct {
 	Parent context.Context
-	// Awaited says that somebody waits for the answer. A worker's progress is tried
-	// as long as the lease lasts, since what seems final may be mended meanwhile.
+	// Awaited says that a caller waits for the result, so that an error marked as
+	// permanent ends the calls. A worker's progress is written again as long as the lease
+	// lasts, since the cause may be removed meanwhile.
 	Awaited bool
 	*bound
 }
@@ -68,7 +69,7 @@ func (p *CallTimeout) End() {
 }
 
 // Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
-// that the contract names, or, where somebody waits for the answer, for one that
+// that the contract names, or, if Awaited is set, for one that
 // repeating can't cure. A call that has not returned after [StoreTimeout] is given up
 // and made again.
 func Retry(p *CallTimeout, f func(context.Context) error) error {
@@ -88,8 +89,8 @@ func Retry(p *CallTimeout, f func(context.Context) error) error {
 	}
 }
 
-// Promised reports whether err is an answer that the contract of stores names, and
-// not a failure of the store.
+// Promised reports whether err is one that the contract of stores names, and not a
+// failure of the store.
 func Promised(err error) bool {
 	for _, target := range []error{courier.ErrNotFound, courier.ErrConflict, courier.ErrLeaseLost, courier.ErrInvalid} {
 		if errors.Is(err, target) {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
 )
 
 // RedactHandler returns a handler that keeps secrets out of what h writes.
@@ -92,4 +95,19 @@ func shownAs(v any) []string {
 		}
 	}()
 	return texts
+}
+
+// Changed writes to the log what has changed besides executions, who has changed it, and
+// why.
+func Changed(log *slog.Logger, kind, name, change string, by courier.By, more ...slog.Attr) {
+	attrs := append([]slog.Attr{slog.String(strings.ReplaceAll(kind, " ", "_"), name), slog.Any("by", by)}, more...)
+	log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
+}
+
+// Explained is [Changed] where a reason was given, and does nothing otherwise. It is for
+// what the store records with the actor alone.
+func Explained(log *slog.Logger, kind, name, change string, by courier.By, more ...slog.Attr) {
+	if by.Reason != "" {
+		Changed(log, kind, name, change, by, more...)
+	}
 }

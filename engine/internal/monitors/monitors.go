@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
-
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
@@ -34,7 +34,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 	if problems = append(problems, v.checkLister(&m)...); len(problems) > 0 {
 		return courier.Monitor{}, &courier.MonitorError{Monitor: m.Name, Problems: problems}
 	}
-	if err := core.CheckText(core.Texts(by)); err != nil {
+	if err := text.Check(text.By(by)); err != nil {
 		return fail(err)
 	}
 	changed := false
@@ -47,7 +47,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed("monitor", m.Name, "set", by)
+		core.Changed(v.core.Log(), "monitor", m.Name, "set", by)
 	}
 	return got, nil
 }
@@ -112,7 +112,7 @@ func sameMonitor(body json.RawMessage, m *courier.Monitor) bool {
 	if json.Unmarshal(body, &was) != nil {
 		return false
 	}
-	return core.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
+	return text.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
 }
 
 // never is an After of what is not due.
@@ -233,7 +233,7 @@ func (v *Service) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([
 		}
 	}
 	sample := []store.ReadyFile{{File: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, Event: courier.FileCreated}}
-	if _, err := t.AddTo(new(store.MonitorRecord), startOf(m, monitorParams(t.Params(), m, sample, time.Unix(0, 0).UTC()), "")); err != nil {
+	if _, err := t.Prepare(startOf(m, monitorParams(t.Params(), m, sample, time.Unix(0, 0).UTC()), "")); err != nil {
 		return problem("params", err), nil
 	}
 	return nil, nil
@@ -241,7 +241,7 @@ func (v *Service) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([
 
 // monitorMessage is the text of an error without the words that sentinels add.
 func monitorMessage(err error) string {
-	text, _ := core.ErrorText(err)
+	text, _ := text.OfError(err)
 	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
 		text = strings.ReplaceAll(text, ": "+sentinel.Error(), "")
 	}
@@ -311,7 +311,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	if err := core.CheckText(core.Texts(by)); err != nil {
+	if err := text.Check(text.By(by)); err != nil {
 		return fail(err)
 	}
 	got, err := v.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
@@ -328,7 +328,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	v.core.Changed("monitor", name, verb+"d", by)
+	core.Changed(v.core.Log(), "monitor", name, verb+"d", by)
 	return got, nil
 }
 
@@ -336,7 +336,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	role, err := v.core.Monitors()
 	if err == nil {
-		err = core.CheckText(core.Texts(by))
+		err = text.Check(text.By(by))
 	}
 	if err == nil {
 		err = role.RemoveMonitor(ctx, name)
@@ -347,7 +347,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
-	v.core.Changed("monitor", name, "removed", by)
+	core.Changed(v.core.Log(), "monitor", name, "removed", by)
 	return nil
 }
 

@@ -38,7 +38,7 @@ const (
 
 // loops is what goes on between the start and the stop of an engine.
 type loops struct {
-	core.Life
+	core.Lifetime
 	rest sync.WaitGroup
 }
 
@@ -79,12 +79,12 @@ func (v *Service) Wake() {
 // Run has directories polled when they are due, until the engine stops and all
 // polls have ended. It does nothing where the engine has no listers, or the store
 // keeps no monitors.
-func (v *Service) Run(l core.Life) {
+func (v *Service) Run(l core.Lifetime) {
 	role, err := v.core.Monitors()
 	if err != nil || len(v.opt.Listers) == 0 {
 		return
 	}
-	w := &loops{Life: l}
+	w := &loops{Lifetime: l}
 	defer w.rest.Wait()
 	defer v.stopWatching()
 	listers := slices.Sorted(maps.Keys(v.opt.Listers))

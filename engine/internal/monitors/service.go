@@ -17,13 +17,13 @@ type Options struct {
 	Listers   map[string]courier.Lister // by the names that monitors use
 	Roots     []string                  // directories that listers may use
 	MaxParams int                       // bytes of the parameters of an execution
-	Poll      time.Duration             // until a question that failed is asked again
-	// StoreWakes says that the store tells of monitors that are put, through
-	// [Service.Wake], so that an engine without monitors need not ask often.
+	Poll      time.Duration             // until a call to the store that failed is made again
+	// StoreWakes says that the store has [Service.Wake] called when a monitor is saved,
+	// so that an engine without monitors need not look for them often.
 	StoreWakes bool
 }
 
-// A Service is the room of one engine. Its methods may be called by several
+// A Service is the monitors of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
 	core core.Core

@@ -109,10 +109,11 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
 		return err
 	}
-	job, err := c.v.core.Job(c.ctx, to.Name, 0)
+	p, err := c.v.core.Programs().Load(c.ctx, to.Name, 0)
 	if err != nil {
 		return err
 	}
+	job := &p.Job
 	if job.Params != nil {
 		declared := slices.Sorted(maps.Keys(job.Params))
 		for _, name := range append(slices.Sorted(maps.Keys(to.Params)), eventParam) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/store"
 )
@@ -71,7 +72,7 @@ type settling struct {
 }
 
 // Run delivers until the engine stops.
-func (v *Service) Run(w core.Life) {
+func (v *Service) Run(w core.Lifetime) {
 	o, err := v.core.Outbox()
 	if err != nil {
 		return // nobody can have subscribed
@@ -254,7 +255,7 @@ func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error
 		return o
 	}
 	var none core.Redactor
-	o.Error = core.Shortened(none.Message(err), core.MaxText)
+	o.Error = text.Shorten(none.Message(err), text.Max)
 	answer, _ := errors.AsType[*answerError](err)
 	log := v.core.Log().With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
 )
 
 // mail sends a notification as a message.
@@ -37,7 +37,7 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 	if prefix == "" {
 		prefix = "Courier"
 	}
-	title := core.Shortened(oneLine(titleOf(n)), maxSubject)
+	title := text.Shorten(oneLine(titleOf(n)), maxSubject)
 	if n.Count > 1 {
 		title += fmt.Sprintf(", and %d more times", n.Count-1)
 	}

@@ -27,12 +27,12 @@ type Options struct {
 	WebhookTimeout time.Duration
 }
 
-// A Service is the room of one engine. Its methods may be called by several
+// A Service is the notifications of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
 	core   core.Core
 	opt    Options
-	wanted atomic.Bool   // there are subscriptions, as far as this engine knows
+	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen
 	wake   chan struct{} // something may have been kept for one
 }
 
@@ -49,8 +49,7 @@ func (v *Service) Wake() {
 	}
 }
 
-// Learn takes note of whether there are subscriptions, as the store knew when it
-// was asked for work.
+// Learn notes whether there were subscriptions in the store at the time of a claim.
 func (v *Service) Learn(subscribed bool) {
 	if subscribed && !v.wanted.Swap(true) {
 		core.Signal(v.wake)

@@ -13,11 +13,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/store"
 )
 
@@ -27,7 +27,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	if err := core.CheckText(core.Texts(by)); err != nil {
+	if err := text.Check(text.By(by)); err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	s.Reason = ""
@@ -57,7 +57,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	v.core.Changed("subscription", s.Name, "set", by)
+	core.Changed(v.core.Log(), "subscription", s.Name, "set", by)
 	v.wanted.Store(true)
 	core.Signal(v.wake)
 	warnings = c.warnings()
@@ -72,7 +72,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
 	o, err := v.core.Outbox()
 	if err == nil {
-		err = core.CheckText(core.Texts(by))
+		err = text.Check(text.By(by))
 	}
 	if err == nil {
 		err = o.Subscribe(ctx, store.Subscription{Name: name})
@@ -83,7 +83,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	v.core.Changed("subscription", name, "removed", by)
+	core.Changed(v.core.Log(), "subscription", name, "removed", by)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	if err := core.CheckText(core.Texts(by)); err != nil {
+	if err := text.Check(text.By(by)); err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
 	for _, id := range events {
@@ -151,7 +151,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	v.core.Changed("subscription", name, "replayed", by, slog.Int("deliveries", n))
+	core.Changed(v.core.Log(), "subscription", name, "replayed", by, slog.Int("deliveries", n))
 	core.Signal(v.wake)
 	return n, nil
 }

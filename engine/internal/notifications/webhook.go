@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/webhook"
 )
@@ -41,7 +41,7 @@ type payload struct {
 func payloadOf(n courier.Notification) ([]byte, error) {
 	n.Coalesced = slices.Clone(n.Coalesced)
 	for most := 4000; ; most /= 2 {
-		n.Error, n.By = core.Shortened(n.Error, most), core.Shortened(n.By, most)
+		n.Error, n.By = text.Shorten(n.Error, most), text.Shorten(n.By, most)
 		for {
 			body, err := jsontext.Append(nil, payload{n.Type, n.At, n})
 			if err != nil || len(body) <= maxPayload || most == 0 {

@@ -430,3 +430,32 @@ func TestRootLimits(t *testing.T) {
 	match(t, arch.Root(tree, []arch.Room{{Dir: ".", Imports: []string{"internal/a"}}, {Dir: "internal/a", Imports: []string{"internal/b"}}, {Dir: "internal/b", Imports: []string{"."}}}),
 		[]string{"internal/test/arch/policy.go:1: internal/b may import the root package"})
 }
+
+// TestPackages shows that packages which are too large are found, by the limit of their
+// own or the common one, and that tests and test instruments are not counted.
+func TestPackages(t *testing.T) {
+	rooms := []arch.Room{{Dir: "a"}, {Dir: "b"}, {Dir: "steps/x"}, {Dir: "tool", Outside: true}}
+	limits := []arch.Limit{{Dir: "a", Files: 2, Lines: 100}, {Dir: "steps/*"}}
+	file := func(lines int) string { return "package x\n" + strings.Repeat("\n", lines-1) }
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"all allowed", map[string]string{
+			"a/a.go": file(50), "a/b.go": file(50), "a/a_test.go": file(9000), "b/b.go": file(arch.MaxPackageLines),
+			"steps/x/x.go": file(9000), "tool/tool.go": file(9000),
+		}, nil},
+		{"too many files", map[string]string{"a/a.go": file(1), "a/b.go": file(1), "a/c.go": file(1)}, []string{"a/a.go:1: the package has 3 files"}},
+		{"too many lines for its limit", map[string]string{"a/a.go": file(50), "a/b.go": file(51)}, []string{"a/a.go:1: the package has 101 lines"}},
+		{"too many lines", map[string]string{"b/b.go": file(arch.MaxPackageLines + 1)}, []string{"b/b.go:1: the package has 7001 lines"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tree, err := arch.Load(fixture(test.files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			match(t, arch.Packages(tree, rooms, limits), test.want)
+		})
+	}
+}

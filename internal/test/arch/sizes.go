@@ -20,6 +20,37 @@ func Files(t *Tree) []Finding {
 	return found
 }
 
+// Packages returns the packages that have more files or lines than they may, those of
+// [MaxPackageLines] where limits has none for them. Test instruments and nested modules
+// are not counted.
+func Packages(t *Tree, rooms []Room, limits []Limit) []Finding {
+	var found []Finding
+	for _, p := range t.Packages {
+		if room, ok := roomOf(p.Dir, rooms); p.Nested || ok && room.Outside {
+			continue
+		}
+		limit := Limit{Lines: MaxPackageLines}
+		if i := slices.IndexFunc(limits, func(l Limit) bool { return covers(l.Dir, p.Dir) }); i >= 0 {
+			limit = limits[i]
+		}
+		files, lines := 0, 0
+		for _, f := range p.Files {
+			if !f.Test {
+				files, lines = files+1, lines+f.lines()
+			}
+		}
+		for _, c := range []struct {
+			what    string
+			n, most int
+		}{{"files", files, limit.Files}, {"lines", lines, limit.Lines}} {
+			if c.most > 0 && c.n > c.most {
+				found = append(found, t.at(p.Files[0].Syntax.Package, "the package has %d %s that are no tests, %d at most: move one subject to a package of its own", c.n, c.what, c.most))
+			}
+		}
+	}
+	return found
+}
+
 // Sizes are figures about the code that is no test. They are read by people;
 // no figure fails, for fragments made to please a count are worse than a long
 // function.

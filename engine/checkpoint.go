@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/executionlog"
+	"github.com/courierhq/courier/store"
+)
+
+// apply writes a transition with all that is waiting to be written. Errors of
+// the store are retried while the lease lasts. After the error of a refused
+// request, the request is known and nothing was written; after any other
+// error the lease is gone: that of a write which the store refuses for good has
+// ended the execution as failed.
+func (r *run) apply(t *store.Transition) error {
+	t.Execution, t.Chain, t.Lease, t.Seq, t.Counters = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
+	t.Ended = append(r.ended, t.Ended...)
+	if r.used {
+		t.Workspace = r.e.opt.WorkspaceID
+	}
+	given := t.To
+	err := r.write(t)
+	if q, ok := errors.AsType[*store.RequestedError](err); ok {
+		r.setRequest(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
+		t.To, t.Ended = given, nil
+		r.regain()
+		return err
+	}
+	if errors.Is(err, courier.ErrInvalid) {
+		return r.unkept(t, err)
+	}
+	if err != nil {
+		if !errors.Is(err, courier.ErrLeaseLost) {
+			r.log.Error("write progress", "error", r.secrets.Message(err))
+		}
+		r.lost(courier.ErrLeaseLost)
+		return err
+	}
+	r.written(t)
+	if t.To != given {
+		r.lost(courier.ErrLeaseLost)
+		return errLeft
+	}
+	return nil
+}
+
+// giveUp ends the lease when the engine has been stopping for the time that a
+// lease can be relied on, and the store has refused or swallowed everything since
+// then: the execution is then taken over when the lease ends in the store.
+// Since is when this was first seen.
+func (r *run) giveUp(since *time.Time) {
+	select {
+	case <-r.stop:
+	default:
+		return
+	}
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	if r.e.validity(*since) <= 0 {
+		r.lost(courier.ErrLeaseLost)
+	}
+}
+
+// written brings the run up to date with a transition that was written.
+func (r *run) written(t *store.Transition) {
+	n := int64(len(t.Ended))
+	if t.Interrupt && r.current != nil {
+		n++
+	}
+	if t.To != courier.Running {
+		n++
+	}
+	if t.Start != nil {
+		n++
+	}
+	r.lines().Write(t, r.current, r.took)
+	r.emitWritten(t)
+	r.e.notifications.Wake()
+	r.stored = standing{t.Position, t.Counters}
+	r.over = t.To != courier.Running
+	r.seq += n
+	r.ended = nil
+	r.current = t.Start
+}
+
+// lines writes to the log what is done with the execution.
+func (r *run) lines() executionlog.Log {
+	return executionlog.Log{Logger: r.log, Execution: &r.x, Lease: r.e.opt.Lease, Claimed: r.claimed}
+}
+
+const (
+	// warnAgain is how often a write that is refused all the time is warned of.
+	warnAgain = 30 * time.Second
+	// leaveAfter is how long an execution whose progress is refused is kept from
+	// other workers, where repeating can't cure it: some may have the right that
+	// this one lacks.
+	leaveAfter = time.Minute
+)
+
+// errLeft says that an execution was given back to the queue after its progress
+// had been refused for long.
+var errLeft = errors.New("the store has refused progress for long; the execution went back to the queue")
+
+// A refusing is one write of a run that the store does not take.
+type refusing struct {
+	r       *run
+	t       *store.Transition
+	stop    time.Time // when the engine was first seen to be stopping
+	warned  time.Time
+	lasting time.Time // since when all refusals are lasting; zero if the last one was not
+}
+
+// write writes a transition, and tries as long as the lease lasts. It may change
+// the transition, to one that gives the execution back.
+func (r *run) write(t *store.Transition) error {
+	w := &r.refusing
+	*w = refusing{r: r, t: t}
+	defer w.end()
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+		err := r.e.store.Apply(ctx, *t)
+		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
+			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
+		}
+		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
+			w.refused(err)
+		}
+		return err
+	})
+}
+
+// refused takes note of a refusal.
+func (w *refusing) refused(err error) {
+	r, now := w.r, time.Now()
+	r.giveUp(&w.stop)
+	text, lasting := r.secrets.Message(err), courier.IsPermanent(err)
+	r.e.mu.Lock()
+	k := r.e.refusals[r.x.ID]
+	if k == nil {
+		k = &RefusedWrite{Execution: r.x.ID, Job: r.x.Job, Since: now}
+		r.e.refusals[r.x.ID] = k
+	}
+	k.Tries++
+	k.Lasting, k.Error = lasting, text
+	since, tries := k.Since, k.Tries
+	r.e.mu.Unlock()
+	if w.warned.IsZero() || now.Sub(w.warned) >= warnAgain {
+		w.warned = now
+		r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it is tried again",
+			slog.Int64("transition", w.t.Seq), slog.Int("tries", tries), slog.Duration("for", now.Sub(since)), slog.Bool("lasting", lasting), slog.String("error", text))
+	}
+	switch {
+	case !lasting:
+		w.lasting = time.Time{}
+	case w.lasting.IsZero():
+		w.lasting = now
+	case now.Sub(w.lasting) >= leaveAfter && !r.left.Load():
+		w.leave(text)
+	}
+}
+
+// leave lets other workers take the execution over, and has what is written, as
+// soon as the store takes it, give the execution back to the queue.
+func (w *refusing) leave(text string) {
+	r, t := w.r, w.t
+	r.left.Store(true)
+	r.e.mu.Lock()
+	r.e.refusals[r.x.ID].Left = true
+	r.e.mu.Unlock()
+	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for long; other workers may take the execution over",
+		slog.Duration("for", time.Since(w.lasting)), slog.String("error", text))
+	if t.To != courier.Running {
+		return // it ends the lease anyway
+	}
+	if t.Start != nil {
+		t.Start, t.Counters = nil, r.unstarted
+	}
+	t.To, t.Failure = courier.Queued, &courier.Failure{
+		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
+	}
+}
+
+// end is called when the write is over.
+func (w *refusing) end() {
+	if w.warned.IsZero() {
+		return
+	}
+	e := w.r.e
+	e.mu.Lock()
+	delete(e.refusals, w.r.x.ID)
+	e.mu.Unlock()
+	core.Signal(e.freed) // for it may claim again
+	core.Signal(e.wake)
+}
+
+// blocked reports whether the store refuses what engines write, for a reason that
+// will last: what is claimed now could not go on.
+func (e *Engine) blocked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.refusals {
+		if w.Lasting {
+			return true
+		}
+	}
+	return false
+}
+
+// regain renews the lease of a run that had been left to others and has to write
+// something else now.
+func (r *run) regain() {
+	if !r.left.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.lease, core.StoreTimeout)
+	defer cancel()
+	sent := time.Now()
+	got, err := r.e.store.Renew(ctx, store.RenewRequest{
+		Worker: r.e.opt.Worker, For: r.e.opt.Lease, Leases: []store.Lease{{Execution: r.x.ID, Token: r.token}},
+	})
+	if err != nil || len(got) == 0 {
+		r.lost(courier.ErrLeaseLost)
+		return
+	}
+	r.watchdog.Reset(r.e.validity(sent))
+	r.left.Store(false)
+}
+
+// How much of what is to be written a run has left out since the store refuses it
+// for good.
+const (
+	scrubbedOutputs = iota + 1 // outputs and files of the attempts
+	scrubbedAll                // the attempts
+)
+
+// unkept ends the execution as failed, at the step where it stands in the store,
+// because the store refuses for good what was to be written: it is too large, or
+// breaks a rule of the database's. What made the store refuse is left out.
+func (r *run) unkept(t *store.Transition, refusal error) error {
+	r.scrubbed++
+	at, marks := r.stored.Position, r.stored.Counters
+	err := &courier.StepError{
+		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
+		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),
+	}
+	text := r.secrets.Message(err.Err)
+	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress for good; the execution ends as failed", slog.Int64("transition", t.Seq), slog.String("error", text))
+	r.ended = t.Ended
+	for i := range r.ended {
+		s := &r.ended[i]
+		s.Outputs, s.Files = nil, nil
+		if s.State == courier.StepCompleted {
+			s.State, s.Reason, s.Error = courier.StepFailed, courier.ReasonStore, text
+		}
+		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = s.Step, s.ID, s.Type, s.Iteration, s.Attempt
+	}
+	if r.scrubbed == scrubbedAll {
+		r.ended = nil
+	}
+	r.marks, r.err = marks, err
+	failing := &store.Transition{
+		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.scrubbed == scrubbedAll && r.current != nil,
+	}
+	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+		r.walk = nil // the position in the store is the one that counts
+		r.cancelled()
+	}
+	r.lost(courier.ErrLeaseLost)
+	return refusal
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
+)
+
+// A claim waits a little for more slots to become free: executions often end
+// together, and one claim can replace them all. Where the last one got all that
+// it could take, so that more is waiting than there are slots, it waits for as
+// long as two claims take, or until a quarter of the slots is free.
+const (
+	gather     = 50 * time.Microsecond
+	mostGather = 5 * time.Millisecond
+)
+
+// claimLoop claims while there are free slots, and waits when there is nothing.
+func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
+	defer w.loops.Done()
+	poll := time.NewTimer(e.opt.Poll)
+	defer poll.Stop()
+	var slots time.Duration
+	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
+		wait := e.opt.Poll
+		slots = gather
+		if free := e.slots.Free(); free > 0 && e.canClaim(w.ctx) {
+			sent := time.Now()
+			got, err := e.claim(w, free)
+			switch {
+			case len(got.List) == free:
+				slots = min(max(gather, 2*time.Since(sent)), mostGather)
+			case got.Watched > 0:
+				slots = 0 // there was nothing more, and the store wakes its callers
+			}
+			if err != nil && w.ctx.Err() == nil {
+				e.log.Error("claim", "error", err)
+			}
+			if err == nil {
+				wait = e.until(&got)
+				e.notifications.Learn(got.Subscribed)
+				e.unserved.Claimed(got.Unclaimed)
+				select {
+				case marks <- got.Mark:
+				default: // the last one is being waited for; that wakes us too
+				}
+			}
+		}
+		poll.Reset(wait)
+	}
+}
+
+// until returns how long to wait for the next claim if nothing is heard before.
+func (e *Engine) until(got *store.Claims) time.Duration {
+	wait := e.opt.Poll
+	if e.pollsRarely {
+		wait = max(wait, got.Watched)
+	}
+	if got.Next > 0 {
+		wait = min(wait, got.Next)
+	}
+	return wait
+}
+
+// pause waits until there may be something to claim, and when a slot became free
+// a little longer; if slots is 0, one that does is no reason. It reports false
+// when the worker stops. What has come meanwhile is covered by the one claim.
+func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
+	freed := e.freed
+	if slots == 0 {
+		freed = nil
+	}
+	if !core.Taken(e.wake) {
+		select {
+		case <-w.stop:
+		case <-poll.C:
+		case <-e.wake:
+		case <-freed:
+			e.gather(w, poll, slots)
+			core.Taken(e.wake)
+		}
+	}
+	core.Taken(e.freed)
+	return w.ctx.Err() == nil
+}
+
+// gather waits for more slots to become free: a moment, and then until a quarter
+// of them is, or the time is over.
+func (e *Engine) gather(w *worker, timer *time.Timer, most time.Duration) {
+	timer.Reset(gather)
+	select {
+	case <-w.stop:
+		return
+	case <-timer.C:
+	}
+	if most <= gather {
+		return
+	}
+	timer.Reset(most - gather)
+	for 4*e.slots.Free() < e.opt.Slots {
+		select {
+		case <-w.stop:
+			return
+		case <-timer.C:
+			return
+		case <-e.freed:
+		}
+	}
+}
+
+// claim takes what it can get and runs it.
+func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
+	// A stop waits for a claim under way: what it claims is handed over at once.
+	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
+	defer cancel()
+	sent := time.Now()
+	got, err := e.store.Claim(ctx, e.claimRequest(free))
+	if err != nil {
+		return got, err
+	}
+	if len(got.List) == 0 {
+		return got, nil
+	}
+	unready := e.work.Ready()
+	for i := range got.List {
+		c := &got.List[i]
+		r := e.newRun(w.base, c, sent, w.stop)
+		r.slot, r.unready = e.slots.Take(), unready
+		e.track(r)
+		w.runs.Add(1)
+		go func() {
+			defer w.runs.Done()
+			defer e.untrack(r)
+			defer r.slot.Release()
+			r.drive(c)
+		}()
+	}
+	return got, nil
+}
+
+func (e *Engine) claimRequest(most int) store.ClaimRequest {
+	return store.ClaimRequest{
+		Worker: e.opt.Worker, Workspace: e.opt.WorkspaceID, StepTypes: e.reg.Keys(), Queues: e.opt.Queues,
+		Max: most, Lease: e.opt.Lease,
+	}
+}
+
+// awaitLoop waits in the store for changes since the last claim, and wakes the
+// claim loop.
+func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
+	defer w.loops.Done()
+	for {
+		var mark uint64
+		select {
+		case <-w.stop:
+			return
+		case mark = <-marks:
+		}
+		if w.ctx.Err() != nil {
+			return
+		}
+		if err := e.store.Await(w.ctx, e.opt.Queues, mark); err != nil {
+			if w.ctx.Err() != nil {
+				return
+			}
+			e.log.Warn("await work; polling goes on", "error", err)
+			continue // the next mark comes with the next poll
+		}
+		// The claim that follows has a mark. A mark of a claim before the change would
+		// only cause one more claim.
+		core.Taken(marks)
+		core.Signal(e.wake)
+	}
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/monitors"
+	"github.com/courierhq/courier/engine/internal/notifications"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/schedules"
+	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/store"
+)
+
+// coreAccess gives the packages below engine/internal access to an engine; see
+// [core.Core].
+type coreAccess struct{ e *Engine }
+
+var _ core.Core = coreAccess{}
+
+// addSubsystems makes the subsystems of an engine whose options are complete.
+func (e *Engine) addSubsystems() {
+	c := coreAccess{e}
+	e.programs = program.NewCache(e.store, e.reg)
+	e.definitions = definitions.New(c)
+	e.chains = chains.New(c)
+	e.schedules = schedules.New(c, e.opt.Poll)
+	e.dryRuns = dryrun.New(c, e.opt.Grace)
+	e.unserved = unserved.New(c)
+	e.notifications = notifications.New(c, notifications.Options{
+		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
+		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,
+	})
+	_, wakes := e.store.(store.Schedules)
+	e.monitors = monitors.New(c, monitors.Options{
+		Listers: e.opt.Listers, Roots: e.opt.Roots, MaxParams: e.opt.MaxParams, Poll: e.opt.Poll, StoreWakes: wakes,
+	})
+}
+
+func (c coreAccess) Log() *slog.Logger { return c.e.log }
+
+func (c coreAccess) WakeNotifications() { c.e.notifications.Wake() }
+
+func (c coreAccess) WakeMonitors() { c.e.monitors.Wake() }
+
+func (c coreAccess) Catalog() store.Catalog { return c.e.store }
+
+func (c coreAccess) Archive() store.Archive { return c.e.store }
+
+func (c coreAccess) Outbox() (store.Outbox, error) {
+	o, err := roleOf[store.Outbox](c.e, "events for subscribers")
+	if err != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
+	}
+	return o, nil
+}
+
+func (c coreAccess) Monitors() (store.Monitors, error) {
+	return roleOf[store.Monitors](c.e, "monitors")
+}
+
+func (c coreAccess) Schedules() (store.Schedules, error) {
+	return roleOf[store.Schedules](c.e, "schedules")
+}
+
+func (c coreAccess) Chains() (store.Chains, error) {
+	return roleOf[store.Chains](c.e, "chain executions")
+}
+
+func (c coreAccess) Workers() (store.Workers, error) {
+	return roleOf[store.Workers](c.e, "workers")
+}
+
+// roleOf returns a part of the store that not every store has. If this one does not have
+// it, the error says so, with what that part keeps, and matches errors.ErrUnsupported.
+func roleOf[R any](e *Engine, keeps string) (R, error) {
+	r, ok := e.store.(R)
+	if _, none := e.store.(core.NoStore); none {
+		return r, core.ErrNoStore
+	} else if !ok {
+		return r, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", e.store, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
+	}
+	return r, nil
+}
+
+func (c coreAccess) HasSecrets() bool { return c.e.opt.Secrets != nil }
+
+func (c coreAccess) Secret(ctx context.Context, r courier.SecretRequest, known *core.Redactor) (string, error) {
+	return c.e.secretFor(ctx, r, known)
+}
+
+func (c coreAccess) Registry() *courier.Registry { return c.e.reg }
+
+func (c coreAccess) Programs() *program.Cache { return c.e.programs }
+
+func (c coreAccess) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
+	return c.e.definitions.Chain(ctx, name, version)
+}
+
+func (c coreAccess) NewID() string { return c.e.ids.New() }
+
+func (c coreAccess) NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error) {
+	return p.NewExecution(courier.ExecutionID(c.e.ids.New()), opt, c.e.opt.MaxParams)
+}
+
+func (c coreAccess) MergeParams(declared, given map[string]any) (json.RawMessage, error) {
+	return program.MergeParams(declared, given, c.e.opt.MaxParams)
+}
+
+func (c coreAccess) Requested(ctx context.Context, x *courier.Execution, r *store.Request) {
+	c.e.requested(x, r)
+	if x.State == courier.Cancelled {
+		c.e.discard(ctx, x)
+	}
+}
+
+func (c coreAccess) WaitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
+	return c.e.waitUntil(ctx, id, look)
+}
+
+func (c coreAccess) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJob, error) {
+	return c.e.definitions.CheckJob(ctx, job)
+}
+
+func (c coreAccess) CheckChain(ctx context.Context, chain courier.Chain) (core.CheckedChain, error) {
+	return c.e.definitions.CheckChain(ctx, chain)
+}
+
+func (c coreAccess) CheckSchedule(ctx context.Context, s *courier.Schedule) (problems, warnings []courier.Problem, err error) {
+	return c.e.schedules.Check(ctx, s)
+}
+
+func (c coreAccess) CheckMonitor(ctx context.Context, m *courier.Monitor, listers bool) ([]courier.Problem, error) {
+	return c.e.monitors.Check(ctx, m, listers)
+}
+
+func (c coreAccess) CheckSubscription(ctx context.Context, s *courier.Subscription, o store.Outbox) (problems, warnings []courier.Problem, err error) {
+	return c.e.notifications.Check(ctx, s, o)
+}
+
+func (c coreAccess) Unsaved(jobs []courier.Job, chains []courier.Chain) core.Checks {
+	unsaved := definitions.NewUnsaved(c.e.store, false)
+	unsaved.Add(jobs, chains)
+	return coreAccess{New(unsaved, c.e.reg, &c.e.opt)}
+}
+
+func (c coreAccess) UpcomingFires(ctx context.Context, kind store.Kind, target string, limit, n int) ([]core.UpcomingFires, bool, error) {
+	return c.e.schedules.Upcoming(ctx, kind, target, limit, n)
+}
+
+func (c coreAccess) Start(ctx context.Context, job string, s core.Start) error {
+	n, err := c.e.prepare(ctx, job, &program.Options{
+		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
+	}, false)
+	if err == nil {
+		_, err = c.e.create(ctx, []store.NewExecution{n})
+	}
+	return err
+}
+
+func (c coreAccess) Target(ctx context.Context, job, chain string) (core.Target, error) {
+	t := &target{coreAccess: c}
+	var err error
+	if job != "" {
+		t.job, err = c.e.programs.Load(ctx, job, 0)
+		return t, err
+	}
+	if _, err := c.Chains(); err != nil {
+		return nil, err
+	}
+	t.chain, err = c.e.chains.Load(ctx, chain, 0)
+	return t, err
+}
+
+func (c coreAccess) TargetOf(ctx context.Context, d *store.Definition) (core.Target, error) {
+	t := &target{coreAccess: c}
+	var err error
+	if d.Kind == store.Chain {
+		t.chain, err = c.e.chains.Load(ctx, d.Name, d.Version)
+	} else {
+		t.job, err = c.e.programs.Of(d)
+	}
+	return t, err
+}
+
+// A target is a job or a chain; see [core.Target].
+type target struct {
+	coreAccess
+	job   *program.Program
+	chain *chains.Chain // nil if it is a job
+}
+
+func (t *target) Params() map[string]any {
+	if t.chain != nil {
+		return t.chain.Params
+	}
+	return t.job.Job.Params
+}
+
+func (t *target) Job() (name string, version int) {
+	if t.chain != nil {
+		return "", 0
+	}
+	return t.job.Job.Name, t.job.Version
+}
+
+func (t *target) Prepare(s core.Start) (core.Prepared, error) {
+	if t.chain != nil {
+		n, err := t.e.chains.New(t.chain, &chains.Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
+		return core.Prepared{Chain: &n}, err
+	}
+	n, err := t.NewExecution(t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
+	return core.Prepared{Execution: &n}, err
+}

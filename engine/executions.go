@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/store"
+)
+
+// Executions reads executions: what they are, what their steps have done, and what
+// values are in scope. What changes an execution is a method of [Engine].
+type Executions struct{ e *Engine }
+
+// Executions returns the executions in the engine's store.
+func (e *Engine) Executions() Executions { return Executions{e} }
+
+// Get returns an execution as it is now.
+func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	e := h.e
+	x, err := e.store.Execution(ctx, id)
+	if errors.Is(err, courier.ErrNotFound) {
+		return x, courier.Errorf(courier.ErrNotFound, "there is no execution %q", id)
+	}
+	if err != nil {
+		return x, fmt.Errorf("load execution: %w", err)
+	}
+	return x, nil
+}
+
+// List returns a page of executions, the newest first.
+func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
+	e := h.e
+	list, err := e.store.Executions(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("executions: %w", err)
+	}
+	return list, nil
+}
+
+// Steps returns the records of all attempts of all steps of an execution, in
+// the order in which they ended. The error of an execution that isn't there
+// matches [courier.ErrNotFound].
+func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+	e := h.e
+	var all []courier.StepExecution
+	for after := int64(0); ; {
+		page, err := e.store.Steps(ctx, store.RecordFilter{Execution: id, After: after})
+		if err != nil {
+			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
+		}
+		if len(page) == 0 {
+			return all, e.there(ctx, id, len(all))
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].Seq
+	}
+}
+
+// Audit returns the audit of an execution, complete and in order. The error of an
+// execution that isn't there matches [courier.ErrNotFound].
+func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
+	e := h.e
+	var all []courier.AuditEntry
+	for after := int64(0); ; {
+		page, err := e.store.Audit(ctx, store.RecordFilter{Execution: id, After: after})
+		if err != nil {
+			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
+		}
+		if len(page) == 0 {
+			return all, e.there(ctx, id, len(all))
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].Seq
+	}
+}
+
+// Values returns the values that are in scope where an execution stands, by
+// key: its parameters, the system values, and the outputs of its completed
+// steps, such as "0.file_list", also under their steps' ids.
+func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+	e := h.e
+	x, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	p, err := e.programs.Load(ctx, x.Job, x.Version)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	vals, err := e.valuesOf(ctx, p, &x)
+	if err != nil {
+		return nil, fmt.Errorf("values of execution %q: %w", id, err)
+	}
+	return vals.Snapshot(), nil
+}
+
+// valuesOf returns the values that are in scope where an execution stands that no run
+// of this engine has.
+func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
+	latest, err := e.store.Latest(ctx, x.ID)
+	if err != nil {
+		return nil, err
+	}
+	vals := program.NewValues(p, x, e.work.Of(x.ID))
+	vals.Restore(latest, x.Position)
+	members, err := e.chains.Values(ctx, p, x)
+	vals.SetMembers(members)
+	return vals, err
+}
+
+// loadMembers loads the outputs of members of the chain that the steps refer to.
+func (r *run) loadMembers() error {
+	if r.x.Chain == "" || len(r.program.Members) == 0 {
+		return nil
+	}
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+		members, err := r.e.chains.Values(ctx, r.program, &r.x)
+		r.vals.SetMembers(members)
+		return err
+	})
+}
+
+// there returns the error of an execution that isn't there, if nothing was found
+// of it.
+func (e *Engine) there(ctx context.Context, id courier.ExecutionID, found int) error {
+	if found > 0 {
+		return nil
+	}
+	_, err := e.Executions().Get(ctx, id)
+	return err
+}

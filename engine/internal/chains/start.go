@@ -1,0 +1,177 @@
+package chains
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// Options are the settings of a new chain execution. The zero value is the
+// default.
+type Options struct {
+	Params         map[string]any // the values params.*; any that encoding/json can handle
+	Version        int            // of the chain; 0 means the latest
+	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
+	Hold           bool           // creates it in the state pending, until it is released
+	By             courier.By     // who requests it; the actor alone is stored
+}
+
+// Start creates an execution of the named chain and releases the members
+// that depend on no other, for some engine to run. The versions of all members'
+// jobs are those of this moment, whatever is saved later. Once Start
+// returned nil, the chain execution is durable in the store. With an idempotency
+// key that was used before, it returns that chain execution, whatever its state,
+// or [courier.ErrConflict] if it has other parameters. A nil opt means the
+// defaults.
+func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courier.ChainExecution, error) {
+	n, err := v.prepare(ctx, chain, opt)
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("start chain: %w", err)
+	}
+	got, err := v.start(ctx, []store.NewChainExecution{n})
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("start chain %q: %w", chain, err)
+	}
+	if opt != nil {
+		core.Explained(v.core.Log(), "chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
+	}
+	return got[0], nil
+}
+
+// Prepare returns what [Service.Start] would create, and creates
+// nothing. A nil opt means the defaults.
+func (v *Service) Prepare(ctx context.Context, chain string, opt *Options) (store.NewChainExecution, error) {
+	n, err := v.prepare(ctx, chain, opt)
+	if err != nil {
+		return store.NewChainExecution{}, fmt.Errorf("prepare chain: %w", err)
+	}
+	return n, nil
+}
+
+func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]courier.ChainExecution, error) {
+	chains, err := v.core.Chains()
+	if err != nil {
+		return nil, err
+	}
+	var got []store.StartedChain
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.core.WakeNotifications()
+	started := make([]courier.ChainExecution, len(got))
+	for i := range got {
+		started[i] = got[i].Execution
+	}
+	return started, nil
+}
+
+func (v *Service) prepare(ctx context.Context, name string, opt *Options) (store.NewChainExecution, error) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	c, err := v.Load(ctx, name, opt.Version)
+	if err != nil {
+		return store.NewChainExecution{}, err
+	}
+	return v.New(c, opt)
+}
+
+// A Chain is a version of a chain with the programs of its members, in the versions of
+// one moment.
+type Chain struct {
+	courier.Chain
+	programs []*program.Program
+}
+
+// Load returns a version of a chain; 0 means the latest.
+func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, error) {
+	c, err := v.core.Chain(ctx, name, version)
+	if err != nil {
+		return nil, err
+	}
+	l := &Chain{c, make([]*program.Program, len(c.Members))}
+	latest := make(map[string]int) // one version of a job for all members that ask for its latest
+	for i := range c.Members {
+		m := &c.Members[i]
+		version := m.Version
+		if version == 0 {
+			version = latest[m.Job]
+		}
+		p, err := v.core.Programs().Load(ctx, m.Job, version)
+		if err != nil {
+			return nil, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
+		}
+		if m.Version == 0 {
+			latest[m.Job] = p.Version
+		}
+		l.programs[i] = p
+	}
+	return l, nil
+}
+
+// New returns a new execution of a chain. It does not use the version of the options.
+func (v *Service) New(c *Chain, opt *Options) (store.NewChainExecution, error) {
+	var none store.NewChainExecution
+	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+		return none, fmt.Errorf("chain %q: %w", c.Name, err)
+	}
+	params, err := v.core.MergeParams(c.Params, opt.Params)
+	if err != nil {
+		return none, fmt.Errorf("chain %q: %w", c.Name, err)
+	}
+	n := store.NewChainExecution{
+		ID: courier.ChainExecutionID(v.core.NewID()), Chain: c.Name, Version: c.Version, Params: params,
+		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor,
+		Members: make([]store.NewMember, len(c.Members)),
+	}
+	given := program.Object(params)
+	for i := range c.Members {
+		m := &c.Members[i]
+		x, err := v.memberExecution(m, c.programs[i], given, opt.By)
+		if err != nil {
+			return none, fmt.Errorf("chain %q, member %q: %w", c.Name, m.Name, err)
+		}
+		n.Members[i] = store.NewMember{Name: m.Name, DependsOn: m.DependsOn, Execution: x}
+	}
+	return n, nil
+}
+
+// memberExecution returns the execution of a member. Given are the params of the
+// chain.
+func (v *Service) memberExecution(m *courier.ChainMember, p *program.Program, given map[string]any, by courier.By) (store.NewExecution, error) {
+	params := make(map[string]any)
+	for name, v := range given {
+		if _, declared := p.Job.Params[name]; declared || p.Job.Params == nil {
+			params[name] = v
+		}
+	}
+	if len(m.Params) > 0 {
+		template, _ := flow.Compile(m.Params)
+		scope := make(courier.Values, len(given))
+		for name, v := range given {
+			scope["params."+name] = v
+		}
+		raw, err := template.Render(nil, scope, nil)
+		if err != nil {
+			return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "params: %w", err)
+		}
+		maps.Copy(params, program.Object(raw))
+	}
+	return v.core.NewExecution(p, &program.Options{Params: params, Priority: m.Priority, By: by})
+}

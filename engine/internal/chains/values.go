@@ -1,0 +1,89 @@
+package chains
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// Values returns the outputs of the members that a program refers to, by member: nil for
+// an execution that is no member, or refers to none. A member that has not ended, or
+// that retention has removed, has no entry.
+func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Execution) (map[string]any, error) {
+	if x.Chain == "" || len(p.Members) == 0 {
+		return nil, nil
+	}
+	chains, err := v.core.Chains()
+	if err != nil {
+		return nil, nil
+	}
+	c, err := chains.ChainExecution(ctx, x.Chain)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load chain execution %s: %w", x.Chain, err)
+	}
+	values := make(map[string]any)
+	for _, name := range p.Members {
+		m := c.Member(name)
+		if m == nil || m.Execution == "" || !courier.State(m.State).Ended() {
+			continue
+		}
+		outputs, err := v.outputsOf(ctx, m.Execution)
+		if errors.Is(err, courier.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("load the outputs of member %q, execution %s: %w", name, m.Execution, err)
+		}
+		values[name] = outputs
+	}
+	return values, nil
+}
+
+// outputsOf returns the outputs of the completed steps of an execution that has ended,
+// by name. Of steps that have an output of the same name, it is that of the last one.
+// The step types need not be registered.
+func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+	x, err := v.core.Archive().Execution(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	d, err := v.core.Catalog().Load(ctx, store.Job, x.Job, x.Version)
+	if err != nil {
+		return nil, err
+	}
+	latest, err := v.core.Archive().Latest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var job courier.Job
+	if err := json.Unmarshal(d.Body, &job); err != nil {
+		return nil, err
+	}
+	tree, err := flow.Parse(job.Steps)
+	if err != nil {
+		return nil, err
+	}
+	all, newest := make(map[string]any), int64(0)
+	for i := range latest {
+		r := &latest[i]
+		if !tree.InScope(x.Position, r) || r.Seq < newest {
+			continue
+		}
+		newest = r.Seq
+		if r.State == courier.StepCompleted {
+			for name, v := range program.Object(r.Outputs) {
+				all[name] = v
+			}
+		}
+	}
+	return all, nil
+}

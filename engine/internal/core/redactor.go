@@ -1,0 +1,48 @@
+package core
+
+import (
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/text"
+)
+
+// A Redactor removes secrets from text. All text that leaves a step, a lister or a
+// delivery goes through one of its methods, before it is cut. The zero value has no
+// secrets and is ready to use; it may be used by several goroutines.
+type Redactor struct{ courier.Redactor }
+
+// Clean returns text without secrets, to be shown or logged.
+func (d *Redactor) Clean(s string) string { return d.Redact(s) }
+
+// CleanError returns err with a text without secrets; errors.Is and errors.As see
+// the original.
+func (d *Redactor) CleanError(err error) error {
+	message, ok := text.OfError(err)
+	if clean := d.Clean(message); !ok || clean != message {
+		return &redactedError{clean, err}
+	}
+	return err
+}
+
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
+
+// maxMessage is how many bytes of an error are kept.
+const maxMessage = 8 << 10
+
+// Message is the text of an error as it can be stored and shown: without
+// secrets, NUL and invalid UTF-8, and not too long.
+func (d *Redactor) Message(err error) string {
+	s, _ := text.OfError(err)
+	s = d.Clean(s)
+	if len(s) > maxMessage {
+		s = s[:maxMessage] + "... (cut)"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

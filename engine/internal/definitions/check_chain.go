@@ -1,0 +1,309 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+)
+
+// What a chain may have at most.
+const (
+	maxMembers   = 10_000
+	maxChainName = 200 // characters
+	maxFound     = 1000
+)
+
+// CheckChain brings a chain into the form that it will have after a restart, and checks
+// it. Its error is one of the store, or of a job that can't be read.
+func (v *Service) CheckChain(ctx context.Context, chain courier.Chain) (core.CheckedChain, error) {
+	d := &chainDefinition{}
+	chain.Version = 0
+	body, err := jsontext.Append(nil, chain)
+	if err == nil {
+		err = json.Unmarshal(body, &d.chain)
+	}
+	if err != nil {
+		d.problem("", "%v", err)
+		return d.checked(), nil
+	}
+	err = d.check(ctx, v.core.Programs())
+	return d.checked(), err
+}
+
+// A chainDefinition is a chain that is being checked.
+type chainDefinition struct {
+	chain    courier.Chain // every member has a name
+	problems []courier.Problem
+	warnings []courier.Problem
+	index    map[string]int     // members by name
+	edges    [][]int            // of each member, to those it depends on
+	programs []*program.Program // of each member; nil if it is not known
+}
+
+// checked returns the result of the check.
+func (d *chainDefinition) checked() core.CheckedChain {
+	return core.CheckedChain{Chain: d.chain, Problems: d.problems, Warnings: d.warnings, Programs: d.programs, DependsOn: d.edges}
+}
+
+func (d *chainDefinition) problem(field, format string, args ...any) {
+	if len(d.problems) < maxFound {
+		d.problems = append(d.problems, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// member reports a problem of a member.
+func (d *chainDefinition) member(i int, field, format string, args ...any) {
+	where := fmt.Sprintf("members[%d]", i)
+	if name := d.chain.Members[i].Name; name != "" {
+		where += fmt.Sprintf(" %q", name)
+	}
+	d.problem(where+": "+field, format, args...)
+}
+
+func (d *chainDefinition) names() []string {
+	names := make([]string, 0, len(d.chain.Members))
+	for _, m := range d.chain.Members {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// check finds all problems. Its error is one of the store, or of a job that can't
+// be read.
+func (d *chainDefinition) check(ctx context.Context, programs *program.Cache) error {
+	c := &d.chain
+	switch n := utf8.RuneCountInString(c.Name); {
+	case c.Name == "":
+		d.problem("name", "is required")
+	case n > maxChainName:
+		d.problem("name", "has %d characters; %d is the most", n, maxChainName)
+	case strings.ContainsFunc(c.Name, unicode.IsControl):
+		d.problem("name", "contains a control character")
+	}
+	switch {
+	case len(c.Members) == 0:
+		d.problem("members", "there are none; a chain needs at least one")
+	case len(c.Members) > maxMembers:
+		d.problem("members", "there are %d; %d is the most", len(c.Members), maxMembers)
+		return nil
+	}
+	d.checkNames()
+	if err := d.checkJobs(ctx, programs); err != nil {
+		return err
+	}
+	d.checkEdges()
+	if cycle := d.cycle(); cycle != nil {
+		message := "depend on each other in a cycle: " + strings.Join(cycle, " -> ") + "; each waits for the next"
+		if !slices.ContainsFunc(d.edges, func(e []int) bool { return len(e) == 0 }) {
+			message += ", and there is no member that depends on none and could begin"
+		}
+		d.problem("members", "%s", message)
+	}
+	for i := range c.Members {
+		d.checkParams(i)
+		d.checkUses(i)
+	}
+	return nil
+}
+
+var memberName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// maxMemberName is how many bytes the name of a member may have.
+const maxMemberName = 50
+
+func (d *chainDefinition) checkNames() {
+	d.index = make(map[string]int, len(d.chain.Members))
+	for i := range d.chain.Members {
+		m := &d.chain.Members[i]
+		given := m.Name != ""
+		if !given {
+			m.Name = m.Job
+		}
+		switch {
+		case m.Name == "":
+		case !memberName.MatchString(m.Name) || len(m.Name) > maxMemberName:
+			hint := ""
+			if !given {
+				hint = "the name of the job can't be that of the member: give it one; "
+			}
+			d.member(i, "name", "%sit must be a small letter, then small letters, digits, \"_\" or \"-\", and have at most %d characters", hint, maxMemberName)
+		default:
+			if first, again := d.index[m.Name]; again {
+				d.member(i, "name", "is that of members[%d] too; give one of them another name", first)
+				continue
+			}
+			d.index[m.Name] = i
+		}
+	}
+}
+
+// checkJobs loads the jobs of the members.
+func (d *chainDefinition) checkJobs(ctx context.Context, programs *program.Cache) error {
+	type version struct {
+		job     string
+		version int
+	}
+	type loaded struct {
+		p   *program.Program
+		err error
+	}
+	known := make(map[version]loaded)
+	d.programs = make([]*program.Program, len(d.chain.Members))
+	for i, m := range d.chain.Members {
+		switch {
+		case m.Job == "":
+			d.member(i, "job", "is required")
+			continue
+		case m.Version < 0:
+			d.member(i, "version", "%d is negative; 0 means the latest", m.Version)
+			continue
+		}
+		got, ok := known[version{m.Job, m.Version}]
+		if !ok {
+			got.p, got.err = programs.Load(ctx, m.Job, m.Version)
+			known[version{m.Job, m.Version}] = got
+		}
+		switch {
+		case got.err == nil:
+			d.programs[i] = got.p
+		case errors.Is(got.err, courier.ErrNotFound):
+			d.member(i, "job", "%s", text.Plain(got.err))
+		default: // the store's, or of a job that can't be read: it says nothing of the chain
+			return got.err
+		}
+	}
+	return nil
+}
+
+func (d *chainDefinition) checkEdges() {
+	d.edges = make([][]int, len(d.chain.Members))
+	for i, m := range d.chain.Members {
+		seen := make(map[string]bool)
+		for k, dep := range m.DependsOn {
+			field := fmt.Sprintf("depends_on[%d]", k)
+			j, ok := d.index[dep.Member]
+			switch {
+			case dep.Member == "":
+				d.member(i, field+".member", "is required")
+			case !ok:
+				d.member(i, field+".member", "the chain has no member %q; %s", dep.Member, nearest.DidYouMean(dep.Member, d.names()))
+			case dep.Member == m.Name:
+				d.member(i, field+".member", "a member can't depend on itself")
+			case seen[dep.Member]:
+				d.member(i, field+".member", "%q is given twice", dep.Member)
+			default:
+				d.edges[i] = append(d.edges[i], j)
+			}
+			seen[dep.Member] = true
+			switch dep.RequiredStatus {
+			case "", courier.RequireCompleted, courier.RequireAny:
+			default:
+				d.member(i, field+".required_status", "unknown status %q; %s", string(dep.RequiredStatus),
+					nearest.DidYouMean(string(dep.RequiredStatus), []string{string(courier.RequireCompleted), string(courier.RequireAny)}))
+			}
+		}
+	}
+}
+
+// cycle returns the names along a cycle, the first one again at its end, or nil.
+func (d *chainDefinition) cycle() []string {
+	const unseen, open, done = 0, 1, 2
+	state := make([]int, len(d.edges))
+	next := make([]int, len(d.edges)) // the edge to follow
+	for root := range d.edges {
+		if state[root] != unseen {
+			continue
+		}
+		path := []int{root}
+		state[root] = open
+		for len(path) > 0 {
+			i := path[len(path)-1]
+			if next[i] == len(d.edges[i]) {
+				state[i] = done
+				path = path[:len(path)-1]
+				continue
+			}
+			j := d.edges[i][next[i]]
+			next[i]++
+			switch state[j] {
+			case unseen:
+				state[j] = open
+				path = append(path, j)
+			case open:
+				var names []string
+				for _, k := range append(path[slices.Index(path, j):], j) {
+					names = append(names, d.chain.Members[k].Name)
+				}
+				return names
+			}
+		}
+	}
+	return nil
+}
+
+// before returns the members that have ended when another begins.
+func (d *chainDefinition) before(i int) []int {
+	seen := make(map[int]bool)
+	list := slices.Clone(d.edges[i])
+	for n := 0; n < len(list); n++ {
+		if j := list[n]; !seen[j] {
+			seen[j] = true
+			list = append(list, d.edges[j]...)
+		}
+	}
+	return list
+}
+
+// checkParams checks what a member gives to its job.
+func (d *chainDefinition) checkParams(i int) {
+	m := &d.chain.Members[i]
+	if len(m.Params) == 0 {
+		return
+	}
+	template, problems := flow.Compile(m.Params)
+	for _, p := range problems {
+		d.member(i, inParams(p.Field), "%s", p.Message)
+	}
+	for _, p := range flow.AlmostReferences(m.Params, func(head string) bool { return head == "params" || head == "chain" }) {
+		d.warnings = append(d.warnings, courier.Problem{Step: -1, Field: fmt.Sprintf("members[%d] %q: %s", i, m.Name, inParams(p.Field)), Message: p.Message})
+	}
+	if len(template.Secrets()) > 0 {
+		d.member(i, "params", "secrets can't be params, since these are stored; refer to the secret in the job's step")
+	}
+	for _, f := range template.References() {
+		_, declared := d.chain.Params[f.Ref.Name]
+		switch {
+		case f.Ref.Head != "params":
+			d.member(i, inParams(f.Field), "%q has no value here: only the chain's params are known when it starts; outputs of members are read by steps, as in \"context:chain.<member>.<name>\"", f.Ref.String())
+		case d.chain.Params != nil && !declared:
+			d.member(i, inParams(f.Field), "%q has no value: the chain declares no param %q; %s", f.Ref.String(), f.Ref.Name, nearest.DidYouMean(f.Ref.Name, sorted(d.chain.Params)))
+		}
+	}
+	if p := d.programs[i]; p != nil && p.Job.Params != nil {
+		for _, name := range sorted(m.Params) {
+			if _, ok := p.Job.Params[name]; !ok {
+				d.member(i, "params."+name, "job %q declares no such param; %s", p.Job.Name, nearest.DidYouMean(name, sorted(p.Job.Params)))
+			}
+		}
+	}
+}
+
+// inParams is the name of a field of params that was checked as a configuration.
+func inParams(field string) string { return "params" + strings.TrimPrefix(field, "config") }
+
+func sorted(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

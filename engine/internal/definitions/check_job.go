@@ -1,0 +1,108 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// CheckJob brings a job into the form that it will have after a restart, and checks it.
+// Its error is a *[courier.DefinitionError], or one of the store.
+func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJob, error) {
+	invalid := func(problems ...courier.Problem) (core.CheckedJob, error) {
+		return core.CheckedJob{}, &courier.DefinitionError{Job: job.Name, Problems: problems}
+	}
+	job.Version = 0
+	body, err := jsontext.Append(nil, job)
+	var found []courier.Problem
+	if err != nil {
+		found = unstorable(job, err)
+		if body, err = json.Marshal(job); err != nil {
+			return invalid(found...)
+		}
+	}
+	plain, err := reread(body, job)
+	if err != nil {
+		return invalid(courier.Problem{Step: -1, Message: err.Error()})
+	}
+	tree, err := flow.Parse(plain.Steps)
+	if p, ok := errors.AsType[*flow.ParseError](err); ok {
+		found = append(found, p.Problems...)
+	} else if err != nil {
+		return invalid(courier.Problem{Step: -1, Message: err.Error()})
+	}
+	problems, warnings := flow.Check(tree, &plain, v.core.Registry())
+	doubts, err := v.checkMember(ctx, &plain)
+	if err != nil {
+		return core.CheckedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
+	}
+	warnings = append(warnings, doubts...)
+	slices.SortStableFunc(warnings, func(a, b courier.Problem) int { return a.Step - b.Step })
+	if len(plain.Steps) == 0 {
+		problems = append(problems, courier.Problem{Step: -1, Field: "steps", Message: "there are none; a job needs at least one"})
+	}
+	depends, err := v.checkDependencies(ctx, &plain)
+	if err != nil {
+		return core.CheckedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
+	}
+	problems = append(problems, depends...)
+	if found = distinct(append(found, problems...)); len(found) > 0 {
+		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
+		return invalid(found...)
+	}
+	return core.CheckedJob{Job: plain, Tree: tree, Warnings: warnings}, nil
+}
+
+// reread returns a job as it will be read from its JSON, but for a failure policy and
+// durations that JSON does not take: they are as they were given, for the check to
+// report them beside all else.
+func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
+	if err = json.Unmarshal(body, &plain); err == nil {
+		return plain, nil
+	}
+	rest := job
+	rest.FailurePolicy, rest.Steps = courier.FailurePolicy{}, slices.Clone(job.Steps)
+	for i := range rest.Steps {
+		rest.Steps[i].Timeout, rest.Steps[i].StallTimeout = nil, nil
+	}
+	if body, again := json.Marshal(rest); again != nil || json.Unmarshal(body, &plain) != nil {
+		return job, err
+	}
+	plain.FailurePolicy = job.FailurePolicy
+	for i := range plain.Steps {
+		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout = job.Steps[i].Timeout, job.Steps[i].StallTimeout
+	}
+	return plain, nil
+}
+
+// distinct drops repetitions: the check of a definition also reports what the
+// parser has found.
+func distinct(problems []courier.Problem) []courier.Problem {
+	seen := make(map[courier.Problem]bool, len(problems))
+	return slices.DeleteFunc(problems, func(p courier.Problem) bool {
+		again := seen[p]
+		seen[p] = true
+		return again
+	})
+}
+
+// unstorable finds the text in a job that no store can keep, or that JSON can't
+// hold; err is what the job as a whole gave.
+func unstorable(job courier.Job, err error) (found []courier.Problem) {
+	for i, s := range job.Steps {
+		if _, err := jsontext.Append(nil, s); err != nil {
+			found = append(found, courier.Problem{Step: i, ID: s.ID, Type: s.Type, Message: err.Error()})
+		}
+	}
+	if len(found) == 0 {
+		found = append(found, courier.Problem{Step: -1, Message: err.Error()})
+	}
+	return found
+}

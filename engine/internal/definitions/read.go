@@ -1,0 +1,111 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/store"
+)
+
+// Jobs returns a page of the latest versions of jobs, in byte order of their names.
+// The kind in the filter is not used.
+func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]Job, error) {
+	f.Kind = store.Job
+	list, err := v.core.Catalog().List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: %w", err)
+	}
+	return v.jobs(list)
+}
+
+// JobVersions returns a page of the versions of a job, the newest first. Those that
+// retention has removed are left out. The error of a job that isn't there matches
+// [courier.ErrNotFound].
+func (v *Service) JobVersions(ctx context.Context, name string, f VersionFilter) ([]Job, error) {
+	list, err := v.versions(ctx, store.Job, name, f)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, program.Unknown(ctx, v.core.Catalog(), store.Job, name, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("versions of job %q: %w", name, err)
+	}
+	return v.jobs(list)
+}
+
+// jobs returns definitions of jobs as users see them.
+func (v *Service) jobs(list []store.Definition) ([]Job, error) {
+	jobs := make([]Job, len(list))
+	for i := range list {
+		d := &list[i]
+		p, err := v.core.Programs().Of(d)
+		if err != nil {
+			return nil, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
+		}
+		jobs[i] = Job{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt}
+	}
+	return jobs, nil
+}
+
+// Chain returns a version of a chain; version 0 means the latest. The error of
+// a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
+func (v *Service) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
+	d, err := v.core.Catalog().Load(ctx, store.Chain, name, version)
+	if errors.Is(err, courier.ErrNotFound) {
+		return courier.Chain{}, program.Unknown(ctx, v.core.Catalog(), store.Chain, name, version)
+	}
+	if err != nil {
+		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
+	}
+	return readChain(&d)
+}
+
+// Chains returns a page of the latest versions of chains, in byte order of their
+// names. The kind in the filter is not used.
+func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain, error) {
+	f.Kind = store.Chain
+	list, err := v.core.Catalog().List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("chains: %w", err)
+	}
+	return chainsOf(list)
+}
+
+// ChainVersions returns a page of the versions of a chain, the newest first. The error
+// of a chain that isn't there matches [courier.ErrNotFound].
+func (v *Service) ChainVersions(ctx context.Context, name string, f VersionFilter) ([]Chain, error) {
+	list, err := v.versions(ctx, store.Chain, name, f)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, program.Unknown(ctx, v.core.Catalog(), store.Chain, name, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("versions of chain %q: %w", name, err)
+	}
+	return chainsOf(list)
+}
+
+// chainsOf returns definitions of chains as users see them.
+func chainsOf(list []store.Definition) ([]Chain, error) {
+	chains := make([]Chain, len(list))
+	for i := range list {
+		d := &list[i]
+		c, err := readChain(d)
+		if err != nil {
+			return nil, err
+		}
+		chains[i] = Chain{Chain: c, SavedBy: d.By, SavedAt: d.SavedAt}
+	}
+	return chains, nil
+}
+
+// readChain returns the chain of a definition.
+func readChain(d *store.Definition) (c courier.Chain, err error) {
+	if err := json.Unmarshal(d.Body, &c); err != nil {
+		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", d.Name, d.Version, err)
+	}
+	c.Version = d.Version
+	return c, nil
+}

@@ -1,0 +1,177 @@
+// Package definitions checks jobs and chains and saves them by version, and reads them.
+// It also checks files with definitions of all kinds as a whole, before anything is
+// saved.
+package definitions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+// A Service is the definitions of one engine. Its methods may be called by several
+// goroutines.
+type Service struct{ core core.Core }
+
+// New returns the service of an engine.
+func New(c core.Core) *Service { return &Service{c} }
+
+// Options are the settings of a definition that is saved. The zero value is the default.
+type Options struct {
+	By courier.By // who defines it, and why
+	// Base, if not nil, is the version that the definition was made from, 0 for
+	// none. If the latest version is another, nothing is saved, and the error is
+	// [courier.ErrConflict].
+	Base *int
+	// KeepNewer says that a definition which equals an earlier version is not saved
+	// again; the result is the latest version, with Superseded set.
+	KeepNewer bool
+}
+
+// A Job is a version of a job in the store. Superseded and Warnings are set by
+// [Service.DefineJob] alone.
+type Job struct {
+	Job        courier.Job // with its version
+	SavedBy    string
+	SavedAt    time.Time // by the store's clock
+	Superseded bool      // see [Options]
+	Warnings   []courier.Problem
+}
+
+// A Chain is a version of a chain in the store. Its fields mean what those of [Job]
+// mean.
+type Chain struct {
+	Chain      courier.Chain
+	SavedBy    string
+	SavedAt    time.Time
+	Superseded bool
+	Warnings   []courier.Problem
+}
+
+// DefineJob checks a job and saves it as a new version of its name, unless it equals
+// the latest version. The error of a job that can't run is a *[courier.DefinitionError].
+// A nil opt means the defaults.
+func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) (Job, error) {
+	c, err := v.CheckJob(ctx, job)
+	if err != nil {
+		return Job{}, err
+	}
+	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
+	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
+		return Job{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
+	}
+	p := program.Compile(c.Job, d.Version, c.Tree, v.core.Registry())
+	if kept {
+		if p, err = v.core.Programs().Of(&d); err != nil {
+			return Job{}, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
+		}
+	}
+	v.core.Programs().KeepLatest(p)
+	return Job{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
+}
+
+// DefineChain checks a chain and saves it as a new version of its name, unless it equals
+// the latest version. The error of a chain that can't run is a
+// *[courier.DefinitionError]. A nil opt means the defaults.
+func (v *Service) DefineChain(ctx context.Context, chain courier.Chain, opt *Options) (Chain, error) {
+	if _, err := v.core.Chains(); err != nil {
+		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+	}
+	d, err := v.CheckChain(ctx, chain)
+	if err != nil {
+		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+	}
+	if len(d.Problems) > 0 {
+		return Chain{}, &courier.DefinitionError{Chain: chain.Name, Problems: d.Problems}
+	}
+	saved, kept, err := v.save(ctx, store.Chain, chain.Name, d.Chain, d.Warnings, opt)
+	if err != nil {
+		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+	}
+	c := d.Chain
+	if kept {
+		if c, err = readChain(&saved); err != nil {
+			return Chain{}, err
+		}
+	}
+	c.Version = saved.Version
+	return Chain{Chain: c, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
+}
+
+// A VersionFilter selects versions of a definition.
+type VersionFilter struct {
+	Before int // only those before this version; 0 means all
+	Limit  int // 0 means 100, the most is 1000
+}
+
+// versions returns versions of a definition, the newest first.
+func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f VersionFilter) ([]store.Definition, error) {
+	const usual, most = 100, 1000
+	limit := usual
+	if f.Limit > 0 {
+		limit = min(f.Limit, most)
+	}
+	latest, err := v.core.Catalog().Load(ctx, kind, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	var list []store.Definition
+	first := latest.Version
+	if f.Before > 0 {
+		first = min(first, f.Before-1)
+	}
+	for version := first; version > 0 && len(list) < limit; version-- {
+		d := latest
+		if version != latest.Version {
+			d, err = v.core.Catalog().Load(ctx, kind, name, version)
+		}
+		if errors.Is(err, courier.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// save saves a definition that was checked. Kept says that a newer version was
+// left alone, which is what it returns.
+func (v *Service) save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *Options) (d store.Definition, kept bool, err error) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	if err := text.Check(text.By(opt.By)); err != nil {
+		return d, false, err
+	}
+	if opt.Base != nil && *opt.Base < 0 {
+		return d, false, courier.Errorf(courier.ErrInvalid, "Base: %d is negative; 0 means that there is no version yet", *opt.Base)
+	}
+	for _, w := range warnings {
+		v.core.Log().Warn(string(kind)+" definition", string(kind), name, "warning", w.String())
+	}
+	body, err := jsontext.Append(nil, def)
+	if err != nil {
+		return d, false, err
+	}
+	d, err = v.core.Catalog().Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By.Actor, Base: opt.Base, KeepNewer: opt.KeepNewer})
+	if err != nil {
+		return d, false, err
+	}
+	core.Explained(v.core.Log(), string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
+	return d, !bytes.Equal(d.Body, body), nil
+}

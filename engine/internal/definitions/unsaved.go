@@ -1,0 +1,98 @@
+package definitions
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+// Unsaved is a store with definitions that are not saved, in place of those with the
+// same names. It is for checks, which read definitions and nothing else.
+type Unsaved struct {
+	store.Store
+	store.Chains // nil: checks ask whether chains are kept, and no more
+	definitions  map[store.Kind]map[string]store.Definition
+	anyVersion   bool // what was added stands for all versions
+}
+
+// listPage is the number of definitions or subscriptions of a page without a limit.
+const listPage = 1000
+
+// NewUnsaved returns a store that has what s has, and definitions that are added. A nil s
+// has nothing. If
+// anyVersion is true, what is added stands for all versions of its name.
+func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
+	if s == nil {
+		s = emptyStore{}
+	}
+	return &Unsaved{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
+}
+
+// Add adds jobs and chains, but for those that can't be stored and those whose name
+// another one has, which their own checks report.
+func (c *Unsaved) Add(jobs []courier.Job, chains []courier.Chain) {
+	for _, j := range jobs {
+		j.Version = 0
+		c.add(store.Job, j.Name, j)
+	}
+	for _, x := range chains {
+		x.Version = 0
+		c.add(store.Chain, x.Name, x)
+	}
+}
+
+func (c *Unsaved) add(kind store.Kind, name string, v any) {
+	if _, taken := c.definitions[kind][name]; taken {
+		return
+	}
+	if body, err := jsontext.Append(nil, v); err == nil {
+		c.definitions[kind][name] = store.Definition{Kind: kind, Name: name, Body: body}
+	}
+}
+
+// Load returns what was added, which is the latest version, or what is saved.
+func (c *Unsaved) Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error) {
+	if d, ok := c.definitions[kind][name]; ok && (version == 0 || c.anyVersion) {
+		return d, nil
+	}
+	return c.Store.Load(ctx, kind, name, version)
+}
+
+// List returns what was added and what is saved.
+func (c *Unsaved) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
+	list, err := c.Store.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	full := "" // the last name of a page after which there may be more
+	if n := len(list); n > 0 && n >= cmp.Or(f.Limit, listPage) {
+		full = list[n-1].Name
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(d store.Definition) bool {
+		_, ok := c.definitions[f.Kind][d.Name]
+		return ok
+	})
+	for name, d := range c.definitions[f.Kind] {
+		if name > f.After && (full == "" || name <= full) {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b store.Definition) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// emptyStore is a store in which nothing is saved.
+type emptyStore struct{ core.NoStore }
+
+func (emptyStore) Load(_ context.Context, kind store.Kind, name string, version int) (d store.Definition, err error) {
+	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
+}
+
+func (emptyStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
+	return nil, nil
+}

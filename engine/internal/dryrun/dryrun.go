@@ -1,0 +1,247 @@
+// Package dryrun finds out whether a job or a chain could run, as far as that can be
+// told without running it: it checks definitions and params, calls Validate of every
+// step, and reports when schedules will start what was checked. It executes and writes
+// nothing.
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// Options are the settings of a dry run; see DryRunOptions of package engine.
+type Options struct {
+	Params   map[string]any
+	Timeout  time.Duration // for one step; 0 means 30 seconds
+	Parallel int           // steps at a time; 0 means 8
+	Jobs     []courier.Job // in place of those in the store
+	Fires    int           // times of each schedule; 0 means 5
+}
+
+func (o *Options) withDefaults() Options {
+	var opt Options
+	if o != nil {
+		opt = *o
+	}
+	if opt.Timeout <= 0 {
+		opt.Timeout = 30 * time.Second
+	}
+	if opt.Parallel <= 0 {
+		opt.Parallel = 8
+	}
+	if opt.Fires <= 0 {
+		opt.Fires = 5
+	}
+	return opt
+}
+
+// A Service makes dry runs for one engine. Its methods may be called by several
+// goroutines.
+type Service struct {
+	core  core.Core
+	grace time.Duration // how long Validate may take to return after its context has ended
+}
+
+// New returns the service of an engine.
+func New(c core.Core, grace time.Duration) *Service { return &Service{c, grace} }
+
+// Job makes a dry run of a job. What is wrong is in the report. The error is one of the
+// store, or ctx's if that ends first. A nil opt means the defaults.
+func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Report, error) {
+	d := v.newRun(opt)
+	r := d.job(ctx, job, params{given: d.opt.Params, complete: d.opt.Params != nil})
+	d.validate(ctx)
+	err := d.schedules(ctx, store.Job, job.Name, &r.Schedules, &r.Warnings)
+	r.Duration = time.Since(d.started)
+	return *r, d.err(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
+}
+
+// Chain makes a dry run of a chain, as [Service.Job] does of a job.
+func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *Options) (ChainReport, error) {
+	d := v.newRun(opt)
+	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
+	err := d.chain(ctx, chain, r)
+	if err == nil {
+		d.validate(ctx)
+		err = d.schedules(ctx, store.Chain, chain.Name, &r.Schedules, &r.Warnings)
+	}
+	r.Duration = time.Since(d.started)
+	return *r, d.err(ctx, fmt.Sprintf("dry run of chain %q", chain.Name), err)
+}
+
+// A run is a dry run in progress.
+type run struct {
+	*Service
+	opt     Options
+	started time.Time
+	secrets core.Redactor // of all steps, since one may repeat what another has said
+	queues  []*queue      // in the order of their first steps
+	byKey   map[string]*queue
+	target  *program.Program // of the job; nil for a chain
+}
+
+func (v *Service) newRun(opt *Options) *run {
+	return &run{Service: v, opt: opt.withDefaults(), started: time.Now(), byKey: make(map[string]*queue)}
+}
+
+// err returns the error of a dry run.
+func (d *run) err(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// params are the parameters of a job in a dry run.
+type params struct {
+	given    map[string]any
+	complete bool     // an execution must be possible with those that are given
+	later    []string // those that have a value only when the job starts
+	after    bool     // the job begins when other jobs have ended
+}
+
+// job checks a job and puts its steps on the list of those to validate.
+func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
+	r := &Report{Job: job.Name, Version: job.Version}
+	version := job.Version
+	checked, err := d.core.CheckJob(ctx, job)
+	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		r.Problems = bad.Problems
+		r.Steps = uncheckedSteps(job.Steps, bad.Problems)
+		return r
+	}
+	if err != nil {
+		r.Problems = []courier.Problem{{Step: -1, Message: err.Error()}}
+		return r
+	}
+	p := program.Compile(checked.Job, version, checked.Tree, d.core.Registry())
+	r.Warnings, d.target = checked.Warnings, p
+	d.program(p, given, r)
+	return r
+}
+
+// program puts the steps of a program on the list of those to validate.
+func (d *run) program(p *program.Program, given params, r *Report) {
+	bad := func(err error) {
+		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: text.Plain(err)})
+	}
+	merged, err := d.core.MergeParams(p.Job.Params, given.given)
+	if err == nil && given.complete {
+		_, err = d.core.NewExecution(p, &program.Options{Params: given.given})
+	}
+	if err != nil {
+		bad(err)
+	}
+	x := courier.Execution{ID: courier.ExecutionID(d.core.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
+	vals := program.NewValues(p, &x, "")
+	vals.Unset("execution_id", "started_at", "workspace")
+	r.Unknown = unknownParams(p.Job.Params, given)
+	known := vals.Params() // decoded now, since several goroutines will read it
+	for _, name := range r.Unknown {
+		delete(known, name)
+	}
+	r.Steps = make([]Step, 0, len(p.Types))
+	paths := stepPaths(p.Tree)
+	for i, t := range p.Types {
+		if t == nil {
+			continue
+		}
+		spec := p.Tree.Spec(i)
+		s := Step{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: t.Key(), State: NotChecked}
+		if !t.Validates() {
+			s.Message = "the step type has no Validate, so only its configuration was checked"
+		}
+		r.Steps = append(r.Steps, s)
+	}
+	for k := range r.Steps {
+		d.add(&task{report: &r.Steps[k], x: x, program: p, vals: vals, mayCome: k > 0 || given.after})
+	}
+}
+
+// unknownParams are the params whose values are not known before a start.
+func unknownParams(declared map[string]any, given params) []string {
+	unknown := slices.Clone(given.later)
+	for name, v := range declared {
+		if _, ok := given.given[name]; v == nil && !ok {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return slices.Compact(unknown)
+}
+
+// uncheckedSteps lists the steps of a job that can't run.
+func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []Step {
+	list := make([]Step, 0, len(steps))
+	tree, err := flow.Parse(steps)
+	var paths map[int]string
+	if err == nil {
+		paths = stepPaths(tree)
+	}
+	for i, spec := range steps {
+		s := Step{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: spec.Type, State: NotChecked, Message: "the definition has problems; mend them first"}
+		if s.Path == "" {
+			s.Path = fmt.Sprint(i)
+		}
+		var found []string
+		for _, p := range problems {
+			if p.Step == i {
+				found = append(found, inField(p))
+			}
+		}
+		if len(found) > 0 {
+			s.State, s.Message = Problem, text.Lines(found)
+		}
+		if !program.IsMarker(spec.Type) || len(found) > 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// inField is a problem of a step without the step.
+func inField(p courier.Problem) string {
+	p.Step = -1
+	return p.String()
+}
+
+// maxSchedules is how many schedules of a job or chain a report has.
+const maxSchedules = 100
+
+// schedules reports those that start a job or chain.
+func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list *[]Schedule, warnings *[]courier.Problem) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	upcoming, more, err := d.core.UpcomingFires(ctx, kind, name, maxSchedules, d.opt.Fires)
+	if err != nil {
+		return err
+	}
+	if more {
+		*warnings = append(*warnings, courier.Problem{Step: -1, Field: "schedules", Message: fmt.Sprintf("there are more than %d; only the first are reported, by their names", maxSchedules)})
+	}
+	for i := range upcoming {
+		u := &upcoming[i]
+		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
+		if d.target != nil && s.Problem == "" {
+			if _, err := d.core.NewExecution(d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+				s.Problem = "it can't start this version: " + text.Plain(err)
+			}
+		}
+		*list = append(*list, s)
+	}
+	return nil
+}

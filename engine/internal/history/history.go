@@ -1,0 +1,91 @@
+// Package history reads what the store has recorded of an execution's steps.
+package history
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
+)
+
+// Each calls f with all records of the steps of an execution, in the order in which they
+// ended. Its error is one of the store, or of ctx.
+func Each(ctx context.Context, archive store.Archive, id courier.ExecutionID, f func(*courier.StepExecution)) error {
+	for after := int64(0); ; {
+		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+		page, err := archive.Steps(call, store.RecordFilter{Execution: id, After: after})
+		cancel()
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for i := range page {
+			after = page[i].Seq
+			f(&page[i])
+		}
+	}
+}
+
+// MaxAttempt returns the highest number of an attempt of a step in the execution's
+// present attempt, or least if that is higher.
+func MaxAttempt(ctx context.Context, archive store.Archive, x *courier.Execution, least int) (int, error) {
+	err := Each(ctx, archive, x.ID, func(s *courier.StepExecution) {
+		if s.ExecutionAttempt == x.Attempt {
+			least = max(least, s.Attempt)
+		}
+	})
+	return least, err
+}
+
+// Places returns the places of all steps of an execution that have a record; see
+// [Place].
+func Places(ctx context.Context, archive store.Archive, id courier.ExecutionID) (map[string]bool, error) {
+	places := make(map[string]bool)
+	err := Each(ctx, archive, id, func(s *courier.StepExecution) { places[Place(s.Step, s.Iteration)] = true })
+	return places, err
+}
+
+// Place returns a name for a step in an iteration of the loops around it.
+func Place(step int, iteration []int) string { return fmt.Sprint(step, iteration) }
+
+// FirstFailure returns the last failed step of the first attempt of a job, or nil.
+func FirstFailure(ctx context.Context, archive store.Archive, id courier.ExecutionID) (first *courier.StepExecution, err error) {
+	err = Each(ctx, archive, id, func(s *courier.StepExecution) {
+		if s.ExecutionAttempt == 1 && s.State == courier.StepFailed {
+			last := *s
+			first = &last
+		}
+	})
+	return first, err
+}
+
+// Files returns the files that completed steps of the execution's present attempt have
+// reported, and that none has removed since.
+func Files(ctx context.Context, archive store.Archive, x *courier.Execution) ([]courier.File, error) {
+	live := make(map[string]courier.File)
+	var order []string
+	err := Each(ctx, archive, x.ID, func(r *courier.StepExecution) {
+		if r.ExecutionAttempt != x.Attempt {
+			return
+		}
+		for _, f := range r.Files {
+			if f.Removed {
+				delete(live, f.Path)
+			} else if r.State == courier.StepCompleted {
+				if _, ok := live[f.Path]; !ok {
+					order = append(order, f.Path)
+				}
+				live[f.Path] = f
+			}
+		}
+	})
+	var files []courier.File
+	for _, path := range order {
+		if f, ok := live[path]; ok {
+			files = append(files, f)
+			delete(live, path) // it may be in order twice
+		}
+	}
+	return files, err
+}

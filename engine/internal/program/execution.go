@@ -1,0 +1,119 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/store"
+)
+
+// Options are the settings of a new execution. The zero value is the default.
+type Options struct {
+	Params         map[string]any // the values params.*; any that encoding/json can handle
+	Priority       int16          // higher is claimed first
+	Delay          time.Duration  // until it is due
+	IdempotencyKey string         // unique per job
+	LimitKeys      []string       // in addition to the job's
+	Hold           bool           // creates it in the state created, until it is released
+	Version        int            // of the job; it is for the caller, who chooses the program
+	Timeout        *time.Duration // of the whole execution; nil and 0 mean none
+	By             courier.By     // who requests it; the actor alone is stored
+}
+
+// NewExecution returns a new execution of a program, whose parameters may have
+// maxParams bytes. Errors that concern the options match [courier.ErrInvalid].
+func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams int) (store.NewExecution, error) {
+	if opt.Delay < 0 {
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
+	}
+	if opt.Timeout != nil && *opt.Timeout < 0 {
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
+	}
+	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+		return store.NewExecution{}, err
+	}
+	params, err := MergeParams(p.Job.Params, opt.Params, maxParams)
+	if err != nil {
+		return store.NewExecution{}, err
+	}
+	n := store.NewExecution{
+		ID: id, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
+		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
+		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
+	}
+	if typ := p.firstType(); typ != "" {
+		n.First = &courier.StepExecution{ID: p.Job.Steps[0].ID, Type: typ}
+	}
+	if n.Queue == "" {
+		n.Queue = courier.DefaultQueue
+	}
+	if opt.Timeout != nil {
+		n.Timeout = *opt.Timeout
+	}
+	if n.LimitKeys, err = p.limitKeys(id, params, opt.LimitKeys); err != nil {
+		return store.NewExecution{}, err
+	}
+	for _, key := range n.LimitKeys {
+		if err := text.Check(map[string]string{"limit key": key}); err != nil {
+			return store.NewExecution{}, err
+		}
+	}
+	return n, nil
+}
+
+// MergeParams returns the JSON object of the parameters of an execution: the declared
+// ones, and in their place those that are given. It may have maxParams bytes.
+func MergeParams(declared, given map[string]any, maxParams int) (json.RawMessage, error) {
+	if len(given) == 0 && len(declared) == 0 {
+		return nil, nil
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, ok := declared[name]; !ok && declared != nil {
+			names := slices.Sorted(maps.Keys(declared))
+			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, nearest.DidYouMean(name, names)))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, courier.Errorf(courier.ErrInvalid, "%s", text.Lines(unknown))
+	}
+	all := make(map[string]any, len(given)+len(declared))
+	maps.Copy(all, declared)
+	maps.Copy(all, given)
+	raw, err := jsontext.Append(nil, all)
+	if err != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
+	}
+	if len(raw) > maxParams {
+		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",
+			len(raw), maxParams, courier.ErrInvalid)
+	}
+	return raw, nil
+}
+
+func (p *Program) limitKeys(id courier.ExecutionID, params json.RawMessage, more []string) ([]string, error) {
+	if len(p.Job.LimitKeys)+len(more) == 0 {
+		return nil, nil
+	}
+	values := NewValues(p, &courier.Execution{ID: id, Job: p.Job.Name, Params: params, Attempt: 1}, "")
+	values.Unset("started_at", "workspace", "attempt") // known only when it runs
+	keys := slices.Clone(more)
+	for i, template := range p.Job.LimitKeys {
+		key, err := flow.Expand(template, values)
+		if err != nil {
+			return nil, fmt.Errorf("limit_keys[%d]: %w", i, err)
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	keys = slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == "" })
+	return keys, nil
+}

@@ -1,0 +1,86 @@
+// Package program has jobs in the form in which the engine executes them: the version
+// of a job as it was read, with its steps as a tree; the values that its steps refer
+// to; and what a new execution of it consists of.
+package program
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/nearest"
+)
+
+// A Program is a version of a job, as it was read. It is immutable, but for Types and
+// NotRunnable, which [Cache.ToRun] makes anew. Reading needs neither step types nor a
+// definition without problems: NotRunnable says whether the program can be executed
+// by this engine.
+type Program struct {
+	Job         courier.Job
+	Version     int
+	Tree        *flow.Tree          // nil if the blocks of the job are broken
+	Types       []*courier.StepType // by index; nil for markers, and where the type is not registered
+	Keys        []string            // of all step types, in order
+	Members     []string            // the members of a chain whose outputs its steps refer to
+	NotRunnable error               // why this engine can't execute it; nil if it can
+}
+
+// Definition returns the job with its version.
+func (p *Program) Definition() courier.Job {
+	job := p.Job
+	job.Version = p.Version
+	return job
+}
+
+// Template returns the configuration of a step, for its type.
+func (p *Program) Template(step int) *flow.Template {
+	return p.Tree.Template(step).For(p.Types[step].Config(), p.Tree.Spec(step).AllowParent)
+}
+
+// Compile returns the program of a job. A nil tree is made of the job's steps.
+func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) *Program {
+	p := &Program{Job: job, Version: version, Tree: tree}
+	if tree == nil {
+		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
+			p.Tree = nil
+		}
+	}
+	p.Types = make([]*courier.StepType, len(p.Job.Steps))
+	for i, s := range p.Job.Steps {
+		if IsMarker(s.Type) {
+			continue
+		}
+		key := strings.ToLower(s.Type) // workers claim by aliases too
+		if t, ok := reg.Lookup(s.Type); ok {
+			p.Types[i], key = t, t.Key()
+		} else if p.NotRunnable == nil {
+			p.NotRunnable = fmt.Errorf("%s: the step type is not registered here; %s", courier.StepLabel(i, s.ID, s.Type), nearest.DidYouMean(s.Type, reg.Keys()))
+		}
+		p.Keys = append(p.Keys, key)
+	}
+	slices.Sort(p.Keys)
+	p.Keys = slices.Compact(p.Keys)
+	for _, r := range MemberReferences(job.Steps) {
+		if !slices.Contains(p.Members, r.Name) {
+			p.Members = append(p.Members, r.Name)
+		}
+	}
+	return p
+}
+
+// firstType returns the key of the type of the first step; empty if that is a marker,
+// or there is none.
+func (p *Program) firstType() string {
+	switch {
+	case len(p.Job.Steps) == 0 || IsMarker(p.Job.Steps[0].Type):
+		return ""
+	case p.Types[0] != nil:
+		return p.Types[0].Key()
+	}
+	return strings.ToLower(p.Job.Steps[0].Type)
+}
+
+// IsMarker reports whether a type is one of control flow, which no registry has.
+func IsMarker(typ string) bool { return strings.HasPrefix(strings.ToLower(typ), "flow.") }

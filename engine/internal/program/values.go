@@ -1,0 +1,232 @@
+package program
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// Values are the values of one execution: parameters, system values and the outputs
+// in scope, by step. It implements flow.Values. Its methods may be called by one
+// goroutine at a time; see [Scope].
+type Values struct {
+	program *Program
+	job     map[string]any
+	chain   map[string]any // outputs by member, of a chain's members; nil for most
+	params  map[string]any
+	raw     json.RawMessage // params as they were stored
+	steps   []*outputs
+}
+
+// outputs are what a step's latest completed attempt left.
+type outputs struct {
+	raw     json.RawMessage
+	decoded map[string]any // made when first asked for
+}
+
+// NewValues returns the values of an execution whose workspace is a directory; no
+// step has outputs yet.
+func NewValues(p *Program, x *courier.Execution, workspace string) *Values {
+	return &Values{
+		program: p,
+		raw:     x.Params,
+		steps:   make([]*outputs, len(p.Types)),
+		job: map[string]any{
+			"execution_id": string(x.ID),
+			"name":         x.Job,
+			"workspace":    workspace,
+			"started_at":   x.StartedAt.Format(time.RFC3339Nano),
+			"attempt":      json.Number(strconv.Itoa(max(1, x.Attempt))),
+		},
+	}
+}
+
+// Value returns what head.name refers to; head is a decimal index, "params",
+// "job" or "chain". An output that the step's type declares, but the step left out, is
+// null.
+func (v *Values) Value(head, name string) (any, bool) {
+	switch head {
+	case "job":
+		x, ok := v.job[name]
+		return x, ok
+	case "params":
+		x, ok := v.Params()[name]
+		return x, ok
+	case "chain":
+		x, ok := v.chain[name]
+		return x, ok
+	}
+	i, err := strconv.Atoi(head)
+	if err != nil || i < 0 || i >= len(v.steps) || v.steps[i] == nil {
+		return nil, false
+	}
+	if x, ok := v.steps[i].object()[name]; ok {
+		return x, true
+	}
+	if t := v.program.Types[i]; t != nil {
+		p, ok := t.Output().Property(name)
+		return nil, ok && p.Name == name
+	}
+	return nil, false
+}
+
+// Keys returns the keys of all values.
+func (v *Values) Keys() []string {
+	var keys []string
+	for name := range v.job {
+		keys = append(keys, "job."+name)
+	}
+	for name := range v.Params() {
+		keys = append(keys, "params."+name)
+	}
+	for member, x := range v.chain {
+		keys = append(keys, "chain."+member)
+		if outputs, ok := x.(map[string]any); ok {
+			for name := range outputs {
+				keys = append(keys, "chain."+member+"."+name)
+			}
+		}
+	}
+	for i, o := range v.steps {
+		if o != nil {
+			for name := range o.object() {
+				keys = append(keys, strconv.Itoa(i)+"."+name)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Forget drops the outputs of the steps first to last.
+func (v *Values) Forget(first, last int) { clear(v.steps[first : last+1]) }
+
+// Set sets the outputs of a step.
+func (v *Values) Set(step int, raw json.RawMessage) { v.steps[step] = &outputs{raw: raw} }
+
+// SetMembers sets the outputs of members of a chain, by member; nil for none.
+func (v *Values) SetMembers(outputs map[string]any) { v.chain = outputs }
+
+// Unset removes system values, so that references to them have no value.
+func (v *Values) Unset(names ...string) {
+	for _, name := range names {
+		delete(v.job, name)
+	}
+}
+
+// Params returns the parameters by name. After the first call, several goroutines may
+// use the values as long as none changes them.
+func (v *Values) Params() map[string]any {
+	if v.params == nil {
+		v.params = Object(v.raw)
+	}
+	return v.params
+}
+
+func (o *outputs) object() map[string]any {
+	if o.decoded == nil {
+		o.decoded = Object(o.raw)
+	}
+	return o.decoded
+}
+
+// Object decodes what was stored as a JSON object. It returns an empty one if raw is
+// none.
+func Object(raw json.RawMessage) map[string]any {
+	if len(raw) > 0 {
+		if x, err := jsontext.Parse(raw); err == nil {
+			if m, ok := x.(map[string]any); ok {
+				return m
+			}
+		}
+	}
+	return map[string]any{}
+}
+
+// Snapshot returns all values by key; the outputs of steps with an id also by that.
+func (v *Values) Snapshot() map[string]any {
+	all := make(map[string]any)
+	for name, x := range v.job {
+		all["job."+name] = x
+	}
+	for name, x := range v.Params() {
+		all["params."+name] = x
+	}
+	for member, x := range v.chain {
+		all["chain."+member] = x
+	}
+	for i, o := range v.steps {
+		if o != nil {
+			id := v.program.Job.Steps[i].ID
+			for name, x := range o.object() {
+				all[strconv.Itoa(i)+"."+name] = x
+				if id != "" {
+					all[id+"."+name] = x
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Restore sets the outputs of the records that are in scope at a position. Latest is in
+// the order of the steps, which is also the order in which they ended. A record that
+// is older than one before it was written in the first pass of a loop that was
+// started again, and took another branch. If the blocks of the job are broken, it
+// can't have run further, and all records are in scope.
+func (v *Values) Restore(latest []courier.StepExecution, pos courier.Position) {
+	newest := int64(0)
+	for i := range latest {
+		r := &latest[i]
+		if t := v.program.Tree; t != nil && !t.InScope(pos, r) || r.Seq < newest {
+			continue
+		}
+		newest = r.Seq
+		if r.State == courier.StepCompleted {
+			v.Set(r.Step, r.Outputs)
+		}
+	}
+}
+
+// A Scope gives an attempt access to values until it is closed, when the attempt is
+// over or cut off: the engine goes on changing the values. The zero value is closed.
+// Its methods may be called by several goroutines.
+type Scope struct {
+	mu    sync.Mutex
+	scope courier.Scope
+}
+
+// Open gives access to values.
+func (s *Scope) Open(values courier.Scope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scope = values
+}
+
+// Close ends the access: no key has a value any more.
+func (s *Scope) Close() { s.Open(nil) }
+
+// Value returns a value while the scope is open.
+func (s *Scope) Value(head, name string) (any, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scope == nil {
+		return nil, false
+	}
+	return s.scope.Value(head, name)
+}
+
+// Keys returns the keys of all values while the scope is open.
+func (s *Scope) Keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scope == nil {
+		return nil
+	}
+	return s.scope.Keys()
+}

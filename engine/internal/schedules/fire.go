@@ -1,0 +1,277 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// What governs the firing of schedules.
+const (
+	// lookAgain is the longest time between two looks at the schedules.
+	lookAgain = 30 * time.Second
+	// dueLease is how long others leave due schedules to this engine.
+	dueLease = 10 * time.Second
+	dueBatch = 1000
+	// afterProblem is when a schedule is looked at again that can't be fired.
+	afterProblem = time.Minute
+)
+
+// Run fires schedules when they are due, until the engine stops and all that was
+// started has ended. It does nothing where the store keeps no schedules.
+func (v *Service) Run(l core.Lifetime) {
+	a, err := v.core.Schedules()
+	if err != nil {
+		return
+	}
+	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	var loops sync.WaitGroup
+	loops.Go(func() { v.fireLoop(l, a, marks, changed, more) })
+	loops.Go(func() { v.changeLoop(l, a, marks, changed) })
+	loops.Go(func() { v.helpLoop(l, a, changed, more) })
+	loops.Wait()
+}
+
+// fireLoop fires schedules when they are due.
+func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
+	timer := time.NewTimer(lookAgain)
+	defer timer.Stop()
+	for l.Ctx.Err() == nil {
+		wait := lookAgain
+		d, err := v.fireDue(l, a) // whose Next is counted from when it returns
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return
+		case err != nil && l.Ctx.Err() == nil:
+			v.core.Log().Error("fire schedules", "error", err)
+			wait = v.poll
+		case err == nil:
+			if d.Next > 0 {
+				wait = min(wait, d.Next)
+			}
+			if len(d.List) == dueBatch {
+				core.Signal(more)
+			}
+			select {
+			case marks <- d.Mark:
+			default: // the last one is being waited for; that wakes us too
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-l.Stop:
+		case <-timer.C:
+		case <-changed:
+		}
+	}
+}
+
+// helpLoop fires schedules too while very many are due: so this engine decides on
+// some of them while the store fires others. Then the other loop looks again, since it
+// has not read when these are due next.
+func (v *Service) helpLoop(l core.Lifetime, a store.Schedules, changed chan<- struct{}, more <-chan struct{}) {
+	for {
+		select {
+		case <-l.Stop:
+			return
+		case <-more:
+		}
+		for full := true; full && l.Ctx.Err() == nil; {
+			d, err := v.fireDue(l, a)
+			if err != nil && l.Ctx.Err() == nil {
+				v.core.Log().Error("fire schedules", "error", err)
+			}
+			full = err == nil && len(d.List) == dueBatch
+		}
+		core.Signal(changed)
+	}
+}
+
+// changeLoop waits in the store for schedules that change, and wakes the loop
+// that fires.
+func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan uint64, changed chan<- struct{}) {
+	for {
+		var mark uint64
+		select {
+		case <-l.Stop:
+			return
+		case mark = <-marks:
+		}
+		if err := a.AwaitSchedules(l.Ctx, mark); err != nil {
+			if l.Ctx.Err() != nil {
+				return
+			}
+			v.core.Log().Warn("await changes of schedules; polling goes on", "error", err)
+			continue // the next mark comes with the next look
+		}
+		core.Taken(marks) // of a look before the change, as in awaitLoop
+		core.Signal(changed)
+		v.core.WakeMonitors()
+	}
+}
+
+// fireDue fires what is due. A stop waits for it, since what is leased is not
+// fired by others for a while.
+func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedules, err error) {
+	ctx, cancel := context.WithTimeout(l.Base, core.StoreTimeout)
+	defer cancel()
+	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
+	if err != nil || len(d.List) == 0 {
+		return d, err
+	}
+	answered := time.Now()
+	defer func() {
+		if d.Next > 0 {
+			d.Next = max(d.Next-time.Since(answered), time.Microsecond)
+		}
+	}()
+	list := make([]store.Firing, len(d.List))
+	for i := range d.List {
+		list[i] = v.firing(ctx, &d.List[i], d.Now)
+		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
+	}
+	fired, err := v.fire(ctx, a, list)
+	if err != nil {
+		return d, err
+	}
+	var wrong []store.Firing
+	for i := range fired {
+		err := fired[i].Err
+		if _, ok := errors.AsType[*courier.DependencyError](err); ok {
+			wrong = append(wrong, v.refused(&d.List[i], list[i], err))
+		} else if err != nil {
+			wrong = append(wrong, v.unfired(&d.List[i], err))
+		}
+	}
+	if len(wrong) > 0 {
+		_, err = v.fire(ctx, a, wrong)
+	}
+	return d, err
+}
+
+// untilDue is the time until a schedule is due again that is fired now; 0 if it
+// never is.
+func untilDue(f *store.Firing, now time.Time) time.Duration {
+	switch {
+	case f.After > 0:
+		return f.After
+	case f.State.Due.IsZero():
+		return 0
+	}
+	return max(f.State.Due.Sub(now), time.Microsecond)
+}
+
+// sooner returns the smaller of two times of which 0 means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// fire carries out firings. They may be sent again: those that were carried out
+// are not twice.
+func (v *Service) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
+	calls := core.CallTimeout{Parent: ctx}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+		fired, err = a.FireSchedules(ctx, list)
+		return err
+	})
+	if err == nil {
+		v.core.WakeNotifications()
+	}
+	return fired, err
+}
+
+// firing decides what a schedule does.
+func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Time) store.Firing {
+	var def courier.Schedule
+	if err := json.Unmarshal(s.Body, &def); err != nil {
+		return v.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
+	}
+	c, problems := v.newCalendar(&def)
+	if len(problems) > 0 {
+		return v.unfired(s, &courier.ScheduleError{Schedule: s.Name, Problems: problems})
+	}
+	p := store.PlanTicks(s, store.TickRule{
+		Overlap: def.Overlap, Misfire: def.Misfire, Window: def.Window, Jitter: def.Jitter,
+		PauseAfter: def.PauseAfter, Once: !def.At.IsZero(),
+	}, c, now)
+	f := store.Firing{
+		Schedule: s.Name, Revision: s.Revision, State: p.State, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
+	}
+	for _, tick := range p.Ticks {
+		id, err := v.start(ctx, &f, s, &def, tick)
+		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
+			f = v.unfired(s, err)
+			f.After = dueLease // the store could not be read for what the chain needs
+			return f
+		}
+		if err != nil {
+			return v.unfired(s, err)
+		}
+		f.State.Open = append(f.State.Open, id)
+		f.State.LastExecution = id
+	}
+	if p.State.Paused {
+		v.core.Log().Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
+	}
+	return f
+}
+
+// start adds to a firing what a schedule starts at a tick, and returns its id.
+func (v *Service) start(ctx context.Context, f *store.Firing, s *store.DueSchedule, def *courier.Schedule, tick time.Time) (courier.ExecutionID, error) {
+	if s.Definition == nil {
+		return "", courier.Errorf(courier.ErrNotFound, "there is no %s %q; define it, or change the schedule", s.Kind, s.Target)
+	}
+	t, err := v.core.TargetOf(ctx, s.Definition)
+	var n core.Prepared
+	if err == nil {
+		n, err = t.Prepare(core.Start{
+			Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: f.By},
+		})
+	}
+	if err != nil && s.Kind == store.Job {
+		err = fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	n.Add(&f.Executions, &f.Chains)
+	return n.ID(), nil
+}
+
+// unfired leaves a schedule that can't be fired as it is, but for the problem.
+func (v *Service) unfired(s *store.DueSchedule, err error) store.Firing {
+	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
+	f.State.Problem = text.Plain(err)
+	if f.State.Problem != s.Problem {
+		v.core.Log().Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
+	}
+	return f
+}
+
+// refused returns a firing that starts nothing at its ticks, in place of one that a
+// dependency of the job has refused.
+func (v *Service) refused(s *store.DueSchedule, f store.Firing, err error) store.Firing {
+	f.State.Open = slices.DeleteFunc(slices.Clone(f.State.Open), func(id courier.ExecutionID) bool {
+		return slices.ContainsFunc(f.Executions, func(n store.NewExecution) bool { return n.ID == id })
+	})
+	f.State.LastExecution = s.LastExecution
+	f.Executions, f.Cancel = nil, nil
+	f.State.Problem = text.Plain(err)
+	if f.State.Problem != s.Problem {
+		v.core.Log().Warn("schedule has started nothing", "schedule", s.Name, "problem", f.State.Problem)
+	}
+	return f
+}

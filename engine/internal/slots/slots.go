@@ -1,0 +1,126 @@
+// Package slots counts the executions that an engine runs, so that it claims no more
+// than it may run at once.
+package slots
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+)
+
+// A Pool has a number of slots, one for each execution whose steps may run. Its methods
+// may be called by several goroutines.
+type Pool struct {
+	size  int
+	freed chan<- struct{}
+
+	mu   sync.Mutex
+	held int
+	// ending are executions whose steps are over, and the last write is under way.
+	// They hold no slot, so that others are claimed meanwhile.
+	ending int
+	stuck  map[courier.ExecutionID]int // attempts that were cut off and have not returned
+}
+
+// New returns a pool of a size. It sends to freed, which has room for one value, when a
+// slot becomes free.
+func New(size int, freed chan<- struct{}) *Pool {
+	return &Pool{size: size, freed: freed, stuck: make(map[courier.ExecutionID]int)}
+}
+
+// Free returns how many executions may be claimed. Where the last writes take long, it is
+// no more than can be written.
+func (p *Pool) Free() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := p.size - p.held - max(0, p.ending-p.size)
+	for _, n := range p.stuck {
+		free -= n
+	}
+	return free
+}
+
+// Stuck takes a slot for an attempt of an execution that was cut off and has not
+// returned; when it does, Returned must be called.
+func (p *Pool) Stuck(id courier.ExecutionID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stuck[id]++
+}
+
+// Returned frees the slot of an attempt that was cut off.
+func (p *Pool) Returned(id courier.ExecutionID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck[id]--; p.stuck[id] == 0 {
+		delete(p.stuck, id)
+	}
+	core.Signal(p.freed)
+}
+
+// IsStuck reports whether an attempt of an execution was cut off and has not returned.
+func (p *Pool) IsStuck(id courier.ExecutionID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stuck[id] > 0
+}
+
+// AllStuck returns the ids of the executions for which IsStuck is true, in order.
+func (p *Pool) AllStuck() (ids []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.stuck {
+		ids = append(ids, string(id))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A Slot is held by an execution while its steps may run. A nil Slot is one of an
+// execution that needs none.
+type Slot struct {
+	pool   *Pool
+	ending bool
+}
+
+// Take returns a slot that is held.
+func (p *Pool) Take() *Slot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held++
+	return &Slot{pool: p}
+}
+
+// SetEnding says whether the steps are over and only the last write is left, which needs
+// no slot.
+func (s *Slot) SetEnding(ending bool) {
+	if s == nil {
+		return
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.ending == ending {
+		return
+	}
+	s.ending = ending
+	if ending {
+		s.pool.held, s.pool.ending = s.pool.held-1, s.pool.ending+1
+		core.Signal(s.pool.freed)
+	} else {
+		s.pool.held, s.pool.ending = s.pool.held+1, s.pool.ending-1
+	}
+}
+
+// Release gives the slot back, after which it must not be used. The caller signals that a
+// slot is free, when the execution is untracked too.
+func (s *Slot) Release() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.ending {
+		s.pool.ending--
+	} else {
+		s.pool.held--
+	}
+}

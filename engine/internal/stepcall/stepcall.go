@@ -1,0 +1,106 @@
+// Package stepcall calls functions of steps, which may panic, end their goroutine, or
+// return an error whose methods panic.
+package stepcall
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// A Goroutine calls functions in one goroutine, which is kept from one call to the next,
+// since growing a new stack costs more than most steps. The zero value is ready to use.
+// Its methods may be called by one goroutine at a time.
+type Goroutine struct{ calls chan func() }
+
+// Do has f called, and does not wait for it.
+func (g *Goroutine) Do(f func()) {
+	if g.calls == nil {
+		g.calls = make(chan func(), 1)
+		go func(calls <-chan func()) {
+			for f := range calls {
+				GrowStack()
+				f()
+			}
+		}(g.calls)
+	}
+	g.calls <- f
+}
+
+// End lets the goroutine end when the function that it calls has returned. Do starts
+// another one.
+func (g *Goroutine) End() {
+	if g.calls != nil {
+		close(g.calls)
+		g.calls = nil
+	}
+}
+
+// Exited says that the last function has ended the goroutine by runtime.Goexit.
+func (g *Goroutine) Exited() { g.calls = nil }
+
+// stackNeeded is about the stack, in bytes, that decoding a configuration takes.
+const stackNeeded = 5 << 10
+
+// GrowStack grows the stack of the calling goroutine while there is next to nothing on
+// it. Each garbage collection halves the stack of a goroutine that waits, as between two
+// steps. To grow it deep in a decoder, where all frames have to be adjusted, took an
+// eighth of the time of an engine whose steps do nothing.
+func GrowStack() { growStack(stackNeeded - 1) }
+
+// growStack reads a place in its frame, which the compiler must not know, or there would
+// be no frame.
+//
+//go:noinline
+func growStack(at int) byte {
+	var frame [stackNeeded]byte
+	return frame[at]
+}
+
+// SafeError returns err if its methods can be called outside of the step's goroutine,
+// and a replacement if they panic, as those of a nil pointer in an error often do.
+func SafeError(err error) (ok error) {
+	defer func() {
+		if p := recover(); p != nil {
+			ok = fmt.Errorf("an error of type %T whose methods panic: %v", err, p)
+		}
+	}()
+	_ = err.Error()
+	errors.Is(err, errOther)
+	_, _ = errors.AsType[*courier.ConfigError](err)
+	return err
+}
+
+var errOther = errors.New("no error matches this")
+
+// PanickedAt returns where the panic or the runtime.Goexit happened whose deferred call
+// calls it: a file, with the directory it is in, and a line. It is empty if that is
+// unknown.
+func PanickedAt() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for began := false; ; {
+		f, more := frames.Next()
+		inRuntime := strings.HasPrefix(f.Function, "runtime.") || strings.HasPrefix(f.Function, "internal/runtime/")
+		if began && !inRuntime && f.File != "" {
+			dir, file := path.Split(filepath.ToSlash(f.File))
+			return fmt.Sprintf("%s:%d", path.Join(path.Base(dir), file), f.Line)
+		}
+		began = began || f.Function == "runtime.gopanic" || f.Function == "runtime.Goexit"
+		if !more {
+			return ""
+		}
+	}
+}
+
+// Stacks returns the stacks of all goroutines, as far as they fit into a megabyte.
+func Stacks() []byte {
+	const most = 1 << 20
+	buf := make([]byte, most)
+	return buf[:runtime.Stack(buf, true)]
+}

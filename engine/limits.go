@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// Limits say how many executions may run at once. They hold for all engines on a
+// store.
+type Limits struct{ e *Engine }
+
+// Limits returns the limits in the engine's store.
+func (e *Engine) Limits() Limits { return Limits{e} }
+
+// Set sets how many executions may run at once: of all, for the scope
+// "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
+// for "key:KEY". 0 means any number. The limit holds for all engines on the
+// store, from the next claim on; lowering it stops nothing that runs. Until one
+// is set, the global limit is 5, a job's is that of its definition, and keys
+// have none.
+func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
+	e := h.e
+	given := scope
+	if scope == "global" {
+		scope = ""
+	}
+	if err := text.Check(text.By(by, "scope", scope)); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	switch {
+	case n < 0 || n > math.MaxInt32:
+		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
+	case scope != "" && !isScope(scope):
+		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
+	}
+	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("set limit %q: %w", given, err)
+	}
+	core.Changed(e.log, "limit", given, "set", by, slog.Int("limit", n))
+	core.Signal(e.wake)
+	return nil
+}
+
+// A Limit is how many executions of a scope may run at once.
+type Limit struct {
+	Scope string // "global", "job:NAME" or "key:KEY"
+	Limit int    // 0 means any number
+}
+
+// A LimitFilter selects limits. Zero fields select all.
+type LimitFilter struct {
+	After string // those whose scopes come after it
+	Limit int    // how many; 0 means 1000
+}
+
+// List returns a page of the limits that were set, in byte order of their scopes.
+func (h Limits) List(ctx context.Context, f LimitFilter) ([]Limit, error) {
+	all := store.SettingFilter{Prefix: store.LimitSetting(""), Limit: f.Limit}
+	switch f.After {
+	case "":
+	case "global":
+		all.After = store.LimitSetting("")
+	default:
+		all.After = store.LimitSetting(f.After)
+	}
+	settings, err := h.e.store.Settings(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	var list []Limit
+	for _, x := range settings {
+		scope, ok := store.LimitScope(x.Name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(x.Value)
+		if err != nil {
+			return nil, fmt.Errorf("limits: setting %q: %w", x.Name, err)
+		}
+		list = append(list, Limit{cmp.Or(scope, "global"), n})
+	}
+	return list, nil
+}
+
+func isScope(s string) bool {
+	kind, name, ok := strings.Cut(s, ":")
+	return ok && name != "" && (kind == "job" || kind == "key")
+}

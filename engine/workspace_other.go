@@ -1,8 +1,0 @@
-//go:build !unix
-
-package engine
-
-import "io/fs"
-
-// private can't tell who may use a directory on this system.
-func private(fs.FileInfo) error { return nil }
