@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/internal/archive"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Gzip is the step type file.gzip. It packs one file in the gzip format.
@@ -37,36 +37,36 @@ type CompressOutput struct {
 
 // Execute packs. A second attempt packs again.
 func (Gzip) Execute(ctx context.Context, job *courier.Context, cfg CompressConfig) (CompressOutput, error) {
-	return cfg.single(gzipFormat).compress(ctx, job, gzipFormat)
+	return cfg.single(archive.Gzip).compress(ctx, job, archive.Gzip)
 }
 
 // Validate checks the paths.
 func (Gzip) Validate(ctx context.Context, job *courier.Context, cfg CompressConfig) error {
-	return cfg.single(gzipFormat).validate(job)
+	return cfg.single(archive.Gzip).validate(job)
 }
 
 // Cleanup removes an unfinished file. A finished one stays.
 func (Gzip) Cleanup(ctx context.Context, job *courier.Context, cfg CompressConfig) error {
-	return cfg.single(gzipFormat).cleanup(job)
+	return cfg.single(archive.Gzip).cleanup(job)
 }
 
 // Execute packs. A second attempt packs again.
 func (Zstd) Execute(ctx context.Context, job *courier.Context, cfg CompressConfig) (CompressOutput, error) {
-	return cfg.single(zstdFormat).compress(ctx, job, zstdFormat)
+	return cfg.single(archive.Zstd).compress(ctx, job, archive.Zstd)
 }
 
 // Validate checks the paths.
 func (Zstd) Validate(ctx context.Context, job *courier.Context, cfg CompressConfig) error {
-	return cfg.single(zstdFormat).validate(job)
+	return cfg.single(archive.Zstd).validate(job)
 }
 
 // Cleanup removes an unfinished file. A finished one stays.
 func (Zstd) Cleanup(ctx context.Context, job *courier.Context, cfg CompressConfig) error {
-	return cfg.single(zstdFormat).cleanup(job)
+	return cfg.single(archive.Zstd).cleanup(job)
 }
 
-func (cfg CompressConfig) single(f compression) single {
-	return single{cfg.SourcePath, cfg.OutputPath, func(base string) (string, error) { return base + f.ext(), nil }}
+func (cfg CompressConfig) single(f archive.Compression) single {
+	return single{cfg.SourcePath, cfg.OutputPath, func(base string) (string, error) { return base + f.Ext(), nil }}
 }
 
 // Gunzip is the step type file.gunzip. It unpacks one file in the gzip format,
@@ -97,36 +97,36 @@ type DecompressOutput struct {
 
 // Execute unpacks. A second attempt unpacks again.
 func (g Gunzip) Execute(ctx context.Context, job *courier.Context, cfg DecompressConfig) (DecompressOutput, error) {
-	return cfg.single(gzipFormat).decompress(ctx, job, gzipFormat, g.Limits)
+	return cfg.single(archive.Gzip).decompress(ctx, job, archive.Gzip, g.Limits)
 }
 
 // Validate checks the paths.
 func (g Gunzip) Validate(ctx context.Context, job *courier.Context, cfg DecompressConfig) error {
-	return cfg.single(gzipFormat).validate(job)
+	return cfg.single(archive.Gzip).validate(job)
 }
 
 // Cleanup removes an unfinished file. A finished one stays.
 func (g Gunzip) Cleanup(ctx context.Context, job *courier.Context, cfg DecompressConfig) error {
-	return cfg.single(gzipFormat).cleanup(job)
+	return cfg.single(archive.Gzip).cleanup(job)
 }
 
 // Execute unpacks. A second attempt unpacks again.
 func (u Unzstd) Execute(ctx context.Context, job *courier.Context, cfg DecompressConfig) (DecompressOutput, error) {
-	return cfg.single(zstdFormat).decompress(ctx, job, zstdFormat, u.Limits)
+	return cfg.single(archive.Zstd).decompress(ctx, job, archive.Zstd, u.Limits)
 }
 
 // Validate checks the paths.
 func (u Unzstd) Validate(ctx context.Context, job *courier.Context, cfg DecompressConfig) error {
-	return cfg.single(zstdFormat).validate(job)
+	return cfg.single(archive.Zstd).validate(job)
 }
 
 // Cleanup removes an unfinished file. A finished one stays.
 func (u Unzstd) Cleanup(ctx context.Context, job *courier.Context, cfg DecompressConfig) error {
-	return cfg.single(zstdFormat).cleanup(job)
+	return cfg.single(archive.Zstd).cleanup(job)
 }
 
-func (cfg DecompressConfig) single(f compression) single {
-	return single{cfg.SourcePath, cfg.OutputPath, f.unpackedName}
+func (cfg DecompressConfig) single(f archive.Compression) single {
+	return single{cfg.SourcePath, cfg.OutputPath, func(base string) (string, error) { return unpackedName(f, base) }}
 }
 
 // A single is the work of a step that makes one file of one file.
@@ -191,7 +191,7 @@ func (s single) validate(job *courier.Context) error {
 func (s single) cleanup(job *courier.Context) error {
 	dst, err := s.place(job)
 	if err == nil {
-		err = fault(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
 	}
 	if err != nil || s.output != "" {
 		return err
@@ -199,7 +199,7 @@ func (s single) cleanup(job *courier.Context) error {
 	return removeEarlier(job, "")
 }
 
-func (s single) compress(ctx context.Context, job *courier.Context, format compression) (out CompressOutput, err error) {
+func (s single) compress(ctx context.Context, job *courier.Context, format archive.Compression) (out CompressOutput, err error) {
 	p, err := s.pair(job)
 	if err != nil {
 		return out, err
@@ -211,28 +211,27 @@ func (s single) compress(ctx context.Context, job *courier.Context, format compr
 	defer f.Close()
 	w, err := job.Create(p.dst.name)
 	if err != nil {
-		return out, fault(p.dst.name, err)
+		return out, localfile.Error(p.dst.name, err)
 	}
 	defer w.Close()
-	a := newArchiveFile(job, w, p.dst.name)
-	err = a.through(format, func(to io.Writer) error { return a.add(ctx, f, identify(from), p.src.name, to) })
-	if err != nil {
-		return out, fmt.Errorf("%q: %w", p.dst.name, fault(p.dst.name, err))
+	a := archive.NewWriter(w, p.dst.name, archive.Options{Progress: job.Progress})
+	if err := a.Compress(ctx, format, f, from, p.src.name); err != nil {
+		return out, fmt.Errorf("%q: %w", p.dst.name, localfile.Error(p.dst.name, err))
 	}
-	if out.Size, err = a.readBack(ctx); err != nil {
+	if out.Size, err = a.Verify(ctx); err != nil {
 		return out, err
 	}
 	if err := p.setModified(job, from.ModTime()); err != nil {
 		return out, err
 	}
 	if err := w.Commit(); err != nil {
-		return out, fmt.Errorf("%q: %w", p.dst.name, fault(p.dst.name, err))
+		return out, fmt.Errorf("%q: %w", p.dst.name, localfile.Error(p.dst.name, err))
 	}
 	out.CompressedFile = p.dst.name
 	return out, nil
 }
 
-func (s single) decompress(ctx context.Context, job *courier.Context, format compression, limits Limits) (out DecompressOutput, err error) {
+func (s single) decompress(ctx context.Context, job *courier.Context, format archive.Compression, limits Limits) (out DecompressOutput, err error) {
 	p, err := s.pair(job)
 	if err != nil {
 		return out, err
@@ -244,14 +243,14 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format com
 	defer f.Close()
 	w, err := job.Create(p.dst.name)
 	if err != nil {
-		return out, fault(p.dst.name, err)
+		return out, localfile.Error(p.dst.name, err)
 	}
 	defer w.Close()
 	limits = limits.withDefaults()
-	r, err := openStream(ctx, job, p.src.name, f, format, bounds{limits.MaxEntryBytes, "MaxEntryBytes", limits.MaxRatio})
+	r, err := archive.OpenStream(ctx, p.src.name, f, format, limits.archive(), func(done, total int64) { job.Progress(done, total, p.src.name) })
 	if err == nil {
 		defer r.Close()
-		out.Size, err = r.copyTo(ctx, w, limits, p.dst)
+		out.Size, err = copyStream(ctx, w, r, limits, p.dst)
 	}
 	if err != nil {
 		return out, decompressFailed(ctx, p, err)
@@ -263,7 +262,7 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format com
 		return out, err
 	}
 	if err := w.Commit(); err != nil {
-		return out, fmt.Errorf("%q: %w", p.dst.name, fault(p.dst.name, err))
+		return out, fmt.Errorf("%q: %w", p.dst.name, localfile.Error(p.dst.name, err))
 	}
 	out.DecompressedFile = p.dst.name
 	return out, nil
@@ -274,32 +273,26 @@ func decompressFailed(ctx context.Context, p pair, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errRefused):
+	case errors.Is(err, archive.ErrRefused):
 		return courier.Permanent(fmt.Errorf("%q: %w; nothing was written to %q", p.src.name, err, p.dst.name))
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, archive.ErrDamaged):
 		return fmt.Errorf("%q: %w; nothing was written to %q", p.src.name, err, p.dst.name)
 	}
-	return fmt.Errorf("unpack %q to %q: %w", p.src.name, p.dst.name, fault(p.dst.name, err))
+	return fmt.Errorf("unpack %q to %q: %w", p.src.name, p.dst.name, localfile.Error(p.dst.name, err))
 }
 
-// copyTo writes everything to w and returns how much it was.
-func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile, limits Limits, dst place) (int64, error) {
+// copyStream writes all of r to w, the pending file for dst, and returns how much
+// that was.
+func copyStream(ctx context.Context, w *courier.PendingFile, r *archive.StreamReader, limits Limits, dst place) (int64, error) {
 	ctx, guard := limits.guard(ctx, dst)
 	defer guard.End()
 	var synced int64
 	var syncErr error
-	var from io.Reader = r
-	if r.src.size >= aheadFrom/4 {
-		a := readAhead(r)
-		defer a.stop()
-		from = a
-	}
-	n, err := transfer.Copy(ctx, w, from, func(done int64) {
+	n, err := r.CopyTo(ctx, w, func(done int64) {
 		if done-synced >= syncEvery && syncErr == nil {
 			synced, syncErr = done, w.Sync()
 		}
 		guard.At(done)
-		r.progress()
 	})
 	if err == nil {
 		err = syncErr
@@ -315,9 +308,9 @@ func (r *unpackStream) copyTo(ctx context.Context, w *courier.PendingFile, limit
 }
 
 // unpackedName is the name of what is packed in the file called base.
-func (f compression) unpackedName(base string) (string, error) {
+func unpackedName(f archive.Compression, base string) (string, error) {
 	endings := map[string]string{".gz": "", ".tgz": ".tar"}
-	if f == zstdFormat {
+	if f == archive.Zstd {
 		endings = map[string]string{".zst": "", ".tzst": ".tar"}
 	}
 	for ending, becomes := range endings {
@@ -325,5 +318,5 @@ func (f compression) unpackedName(base string) (string, error) {
 			return base[:n] + becomes, nil
 		}
 	}
-	return "", courier.Permanent(fmt.Errorf("%q does not end in %s, so there is no name for what is in it; give output_path", trim(base), f.ext()))
+	return "", courier.Permanent(fmt.Errorf("%q does not end in %s, so there is no name for what is in it; give output_path", localfile.Shorten(base), f.Ext()))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -87,7 +88,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return skipped, err
 	}
 	if made != nil && made.Attempt == job.ExecutionAttempt() {
-		return false, fault(p.dst.name, job.Wrote(p.dst.name))
+		return false, localfile.Error(p.dst.name, job.Wrote(p.dst.name))
 	}
 	if err := p.itself(); err != nil {
 		return false, err
@@ -107,7 +108,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		}
 	}
 	if err := w.Commit(); err != nil {
-		return false, fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, fault(p.dst.name, err))
+		return false, fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, localfile.Error(p.dst.name, err))
 	}
 	return false, nil
 }

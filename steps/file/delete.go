@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Delete is the step type file.delete. The zero Delete has the default limits.
@@ -108,14 +109,14 @@ func checkDangerous(p courier.Pattern, pattern bool) error {
 	case path.Clean(filepath.ToSlash(given)) == "." || isTop(given):
 		return errWhole(given)
 	case slices.Contains(strings.Split(filepath.ToSlash(given), "/"), ".."):
-		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", trim(given)))
+		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", localfile.Shorten(given)))
 	}
 	if pattern {
 		if err := glob.Check(p); err != nil {
 			return err
 		}
 		if base, _ := glob.Split(p); isTop(base) {
-			return courier.Permanent(fmt.Errorf("%q: file.delete does not take a pattern for the top of the file system", trim(given)))
+			return courier.Permanent(fmt.Errorf("%q: file.delete does not take a pattern for the top of the file system", localfile.Shorten(given)))
 		}
 	}
 	return nil
@@ -129,7 +130,7 @@ func isTop(name string) bool {
 }
 
 func errWhole(name string) error {
-	return courier.Permanent(fmt.Errorf("%q is the workspace or an allowed directory itself, which no step may delete; name what is in it", trim(name)))
+	return courier.Permanent(fmt.Errorf("%q is the workspace or an allowed directory itself, which no step may delete; name what is in it", localfile.Shorten(name)))
 }
 
 // A deletePlan is the first line of the journal of file.delete.
@@ -276,14 +277,14 @@ func (r *remover) makePlan(ctx context.Context) error {
 	}
 	s := search{job: r.job, most: limits.MaxDeletes, paths: limits.MaxPathBytes, kind: func(m fs.FileMode) bool { return !m.IsDir() || r.cfg.Recursive }}
 	found, _, err := s.find(ctx, given, &pattern)
-	if missing(err) {
+	if localfile.Missing(err) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 && !r.cfg.IgnoreMissing {
-		return courier.Permanent(fmt.Errorf("%q: nothing to delete; if that is in order, set ignore_missing: %w", trim(r.cfg.Path.String()), fs.ErrNotExist))
+		return courier.Permanent(fmt.Errorf("%q: nothing to delete; if that is in order, set ignore_missing: %w", localfile.Shorten(r.cfg.Path.String()), fs.ErrNotExist))
 	}
 	total := 0
 	left := limits.MaxPathBytes
@@ -308,7 +309,7 @@ func (r *remover) makePlan(ctx context.Context) error {
 }
 
 func errTooMany(name string, most int) error {
-	return courier.Permanent(fmt.Errorf("%q stands for more than %d files, more than one file.delete may remove; nothing was deleted. Narrow it, or raise MaxDeletes in file.Options", trim(name), most))
+	return courier.Permanent(fmt.Errorf("%q stands for more than %d files, more than one file.delete may remove; nothing was deleted. Narrow it, or raise MaxDeletes in file.Options", localfile.Shorten(name), most))
 }
 
 // planOne looks at one thing to be deleted, and into it if it is a directory.
@@ -341,7 +342,7 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 			return errTooMany(r.cfg.Path.String(), r.Limits.withDefaults().MaxDeletes)
 		}
 		if *left -= len(below); *left < 0 {
-			return courier.Permanent(fmt.Errorf("%q stands for files whose paths have more than %d bytes; nothing was deleted. Narrow it, or raise MaxPathBytes in file.Options", trim(r.cfg.Path.String()), r.Limits.withDefaults().MaxPathBytes))
+			return courier.Permanent(fmt.Errorf("%q stands for files whose paths have more than %d bytes; nothing was deleted. Narrow it, or raise MaxPathBytes in file.Options", localfile.Shorten(r.cfg.Path.String()), r.Limits.withDefaults().MaxPathBytes))
 		}
 		if !typ.IsDir() {
 			it.Contents = append(it.Contents, below)
@@ -396,7 +397,7 @@ func (r *remover) remove(p place, it plannedDeletion, dir bool) error {
 	r.effect("remove")
 	if !dir {
 		if err := p.root.Remove(p.rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("delete %w", fault(p.name, err))
+			return fmt.Errorf("delete %w", localfile.Error(p.name, err))
 		}
 		return nil
 	}
@@ -406,7 +407,7 @@ func (r *remover) remove(p place, it plannedDeletion, dir bool) error {
 	}
 	// It can't be renamed, such as where something is mounted.
 	if err := p.root.RemoveAll(p.rel); err != nil {
-		return fmt.Errorf("delete %w", fault(p.name, err))
+		return fmt.Errorf("delete %w", localfile.Error(p.name, err))
 	}
 	return nil
 }
@@ -417,7 +418,7 @@ func (r *remover) removeSide(p place, it plannedDeletion) error {
 		return nil
 	}
 	if err := p.root.RemoveAll(filepath.Join(p.dir(), it.Side)); err != nil {
-		return fmt.Errorf("delete %w", fault(p.name, err))
+		return fmt.Errorf("delete %w", localfile.Error(p.name, err))
 	}
 	return nil
 }

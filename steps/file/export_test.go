@@ -2,9 +2,6 @@ package file
 
 import "github.com/courierhq/courier"
 
-// CheckEntryName is for the fuzz test.
-var CheckEntryName = checkEntryName
-
 // RegisterWith is Register with steps that call before ahead of each effect.
 func RegisterWith(r *courier.Registry, limits Limits, before func(effect string)) {
 	courier.Register(r, "file.copy", Copy{Limits: limits}, nil)

@@ -1,8 +1,6 @@
 package file
 
 import (
-	"archive/zip"
-	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/courierhq/courier/internal/filesync"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
+	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -45,7 +44,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, fault(x.side.name, x.side.root.RemoveAll(x.side.rel)))
+			err = errors.Join(err, localfile.Error(x.side.name, x.side.root.RemoveAll(x.side.rel)))
 		}
 	}()
 	if err := x.fits(a, src.name); err != nil {
@@ -56,7 +55,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return fault(src.name, err)
+		return localfile.Error(src.name, err)
 	}
 	if identify(after) != identify(from) {
 		return fmt.Errorf("archive %q changed while it was being unpacked; nothing was unpacked", src.name)
@@ -66,7 +65,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 
 // acceptable refuses a destination that can't be published to, before the work
 // is done.
-func (x *extraction) acceptable(a contents) error {
+func (x *extraction) acceptable(a archive.Archive) error {
 	info, err := x.dst.root.Stat(x.dst.rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -75,11 +74,11 @@ func (x *extraction) acceptable(a contents) error {
 		}
 		return nil
 	case err != nil:
-		return fault(x.dst.name, err)
+		return localfile.Error(x.dst.name, err)
 	case !info.IsDir():
-		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dst.name, kind(info.Mode())))
+		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dst.name, localfile.Kind(info.Mode())))
 	case x.ifExists == Overwrite:
-		return a.check(x.roomAlong)
+		return a.Check(x.roomAlong)
 	}
 	d, err := x.dst.openDir()
 	if err != nil {
@@ -88,7 +87,7 @@ func (x *extraction) acceptable(a contents) error {
 	defer d.Close()
 	names, err := d.Readdirnames(10)
 	if err != nil && err != io.EOF {
-		return fault(x.dst.name, err)
+		return localfile.Error(x.dst.name, err)
 	}
 	for _, name := range names {
 		if _, base := sideOf(x.dst); x.dst.rel != "." || !x.job.IsSideName(base, name) {
@@ -139,9 +138,9 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 	case dir && info.IsDir():
 		return true, nil
 	case dir:
-		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a directory of that name; nothing was published", to.name, kind(info.Mode())))
+		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a directory of that name; nothing was published", to.name, localfile.Kind(info.Mode())))
 	case !info.Mode().IsRegular():
-		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a file of that name; nothing was published", to.name, kind(info.Mode())))
+		return true, courier.Permanent(fmt.Errorf("%q is %s, but the archive has a file of that name; nothing was published", to.name, localfile.Kind(info.Mode())))
 	case x.ifExists != Overwrite:
 		return true, courier.Permanent(fmt.Errorf("%q exists; set if_exists to overwrite to have it replaced", to.name))
 	}
@@ -151,15 +150,15 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 // makeSide makes the side directory, empty.
 func (x *extraction) makeSide() error {
 	if err := x.job.MkdirAll(filepath.Dir(x.side.name)); err != nil {
-		return fault(x.dst.name, err)
+		return localfile.Error(x.dst.name, err)
 	}
-	return fault(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
+	return localfile.Error(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
 }
 
 // fits refuses what the disk has no room for, before the disk is full.
-func (x *extraction) fits(a contents, name string) error {
-	if free, ok := transfer.Room(x.side.root, x.side.rel); ok && uint64(a.size()) > free {
-		return fmt.Errorf("archive %q unpacks to %d bytes, but the file system of %q has only %d left; nothing was unpacked: make room, then try again", name, a.size(), x.dst.name, free)
+func (x *extraction) fits(a archive.Archive, name string) error {
+	if free, ok := transfer.Room(x.side.root, x.side.rel); ok && uint64(a.Size()) > free {
+		return fmt.Errorf("archive %q unpacks to %d bytes, but the file system of %q has only %d left; nothing was unpacked: make room, then try again", name, a.Size(), x.dst.name, free)
 	}
 	return nil
 }
@@ -175,89 +174,35 @@ func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
 
 // fill unpacks all entries. Whatever their names are, they get nowhere else
 // than into the side directory.
-func (x *extraction) fill(ctx context.Context, a contents, name string) error {
+func (x *extraction) fill(ctx context.Context, a archive.Archive, name string) error {
 	root, err := x.side.root.OpenRoot(x.side.rel)
 	if err != nil {
-		return fault(x.side.name, err)
+		return localfile.Error(x.side.name, err)
 	}
 	defer root.Close()
-	u := &unpacker{extraction: x, root: root, name: name, made: map[string]bool{".": true}}
-	defer u.leave()
-	u.disk, u.guard = x.limits.guard(ctx, x.side)
-	defer u.guard.End()
-	if err := a.unpack(ctx, u); err != nil {
+	to := archive.Directory{
+		Root: root, Name: x.dst.name, DirMode: x.perm(0o777), FileMode: x.perm(0o666),
+		Entry:    func() { x.effect("unpack") },
+		Progress: func(done, total int64) { x.job.Progress(done, total, name) },
+		Guard:    func(ctx context.Context) (context.Context, *transfer.Guard) { return x.limits.guard(ctx, x.side) },
+	}
+	if x.ifExists == Overwrite {
+		to.Accept = x.roomAlong
+	}
+	got, err := a.Unpack(ctx, to)
+	if err != nil {
 		return err
 	}
+	x.note.Files, x.note.Dirs = got.Files, got.Dirs
 	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
 		if err := filesync.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
-			return fault(x.side.name, err)
+			return localfile.Error(x.side.name, err)
 		}
 	}
 	if err := filesync.SyncDir(root, "."); err != nil {
-		return fault(x.side.name, err)
+		return localfile.Error(x.side.name, err)
 	}
 	return make(dirSet).sync(x.side.root, x.side.dir())
-}
-
-// failed is the error of an archive that could not be unpacked. Where is what
-// ofEntry gives, or empty.
-func (u *unpacker) failed(ctx context.Context, where string, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, errRefused), errors.Is(err, errDamaged):
-		return refuse(u.name, where, err)
-	case isCorrupt(err):
-		return refuse(u.name, where, fmt.Errorf("%w: %w", errDamaged, err))
-	case errors.Is(err, fs.ErrExist):
-		return refuse(u.name, where, errors.New("the name can't be told from another one on this file system"))
-	}
-	return fmt.Errorf("archive %q%s: %w; nothing was unpacked", u.name, where, fault(u.dst.name, err))
-}
-
-// refuse is the error about an archive, or about an entry where ofEntry says.
-func refuse(archive, where string, err error) error {
-	full := fmt.Errorf("archive %q%s: %w; nothing was unpacked", archive, where, err)
-	if errors.Is(err, errDamaged) {
-		return full
-	}
-	return courier.Permanent(full)
-}
-
-// ofEntry names an entry in an error. Its name is hostile text.
-func ofEntry(name string) string {
-	return fmt.Sprintf(", entry %q", trim(name))
-}
-
-// corruptions are errors that say that packed data makes no sense.
-var corruptions = []error{zip.ErrFormat, zip.ErrChecksum, io.ErrUnexpectedEOF}
-
-var (
-	// errDamaged marks what may be an accident.
-	errDamaged = errors.New("the archive is damaged")
-	// errRefused marks what no other attempt can cure.
-	errRefused = errors.New("is refused")
-)
-
-// refused is an error that matches errRefused and says only what it is given.
-func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
-
-type refusal struct{ error }
-
-func (r refusal) Is(target error) bool { return target == errRefused }
-func (r refusal) Unwrap() error        { return r.error }
-
-// isCorrupt reports whether err says that packed data makes no sense.
-func isCorrupt(err error) bool {
-	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
-		return true
-	}
-	for _, e := range corruptions {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // writeNote makes the result of extract known to later attempts.
@@ -267,7 +212,7 @@ func (x *extraction) writeNote() error {
 		return err
 	}
 	x.note.Archive, x.note.Output = x.archive, x.output
-	x.note.Directory, x.note.Side, x.note.Inode = x.dst.name, x.side.name, inode(info)
+	x.note.Directory, x.note.Side, x.note.Inode = x.dst.name, x.side.name, localfile.Inode(info)
 	x.note.Attempt = x.job.ExecutionAttempt()
 	if x.former != nil {
 		x.note.own(x.former)
@@ -307,7 +252,7 @@ func (x *extraction) publish() error {
 // removeSide removes what is left of the side directory once all is published.
 func (x *extraction) removeSide() error {
 	x.effect("remove side")
-	return fault(x.side.name, x.side.root.RemoveAll(x.side.rel))
+	return localfile.Error(x.side.name, x.side.root.RemoveAll(x.side.rel))
 }
 
 // swap renames the side directory, or what is in it.
@@ -321,7 +266,7 @@ func (x *extraction) swap() error {
 	}
 	x.effect("swap")
 	if err := x.side.root.Rename(x.side.rel, x.dst.rel); err != nil {
-		return fault(x.dst.name, err)
+		return localfile.Error(x.dst.name, err)
 	}
 	x.effect("sync")
 	return make(dirSet).sync(x.dst.root, x.dst.dir())
@@ -358,7 +303,7 @@ func (x *extraction) merge() error {
 			return err
 		}
 		if err := to.root.Mkdir(to.rel, x.perm(0o777)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fault(to.name, err)
+			return localfile.Error(to.name, err)
 		}
 	}
 	for _, from := range left {
@@ -366,7 +311,7 @@ func (x *extraction) merge() error {
 		x.effect("merge")
 		x.job.Progress(0, -1, x.dst.name) // it is no progress, but no stall either
 		if err := from.root.Rename(from.rel, to.rel); err != nil {
-			return fault(from.name, err)
+			return localfile.Error(from.name, err)
 		}
 	}
 	return x.syncAll()
@@ -383,7 +328,7 @@ func (x *extraction) syncAll() error {
 		}
 		// Whoever the files are for may have taken them, and the directory.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault(p.name, err)
+			return localfile.Error(p.name, err)
 		}
 	}
 	return nil

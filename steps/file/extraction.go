@@ -12,29 +12,25 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // An unzipNote is the first line of the journal: everything is
 // unpacked, durable, and about to be published.
 type unzipNote struct {
-	Archive   string     `json:"archive"`          // as configured
-	Output    string     `json:"output,omitempty"` // as configured
-	Directory string     `json:"directory"`
-	Side      string     `json:"side"` // where it is until it is published
-	Inode     uint64     `json:"inode,omitempty"`
-	Attempt   int        `json:"attempt"` // of the execution
-	Files     []unpacked `json:"files"`
-	Dirs      []string   `json:"dirs,omitempty"` // those above come first
+	Archive   string         `json:"archive"`          // as configured
+	Output    string         `json:"output,omitempty"` // as configured
+	Directory string         `json:"directory"`
+	Side      string         `json:"side"` // where it is until it is published
+	Inode     uint64         `json:"inode,omitempty"`
+	Attempt   int            `json:"attempt"` // of the execution
+	Files     []archive.File `json:"files"`
+	Dirs      []string       `json:"dirs,omitempty"` // those above come first
 	// Stale are files that an earlier attempt of the execution has published, and
 	// that this archive does not have.
-	Stale []unpacked `json:"stale,omitempty"`
-	Own   bool       `json:"own,omitempty"` // the directory is that attempt's
-}
-
-// An unpacked is a file that was unpacked.
-type unpacked struct {
-	Name string `json:"name"` // below the directory
-	Size int64  `json:"size"`
+	Stale []archive.File `json:"stale,omitempty"`
+	Own   bool           `json:"own,omitempty"` // the directory is that attempt's
 }
 
 // A publishedMark is the second line of the journal.
@@ -52,7 +48,7 @@ type extraction struct {
 	output   string              // as configured
 	ifExists IfExists
 	// open reads of the archive f what is known before unpacking.
-	open func(ctx context.Context, name string, f *os.File) (contents, error)
+	open func(ctx context.Context, name string, f *os.File) (archive.Archive, error)
 
 	journal   *journal
 	dst, side place
@@ -60,16 +56,6 @@ type extraction struct {
 	former    *unzipNote // of an earlier attempt of the execution, whose directory is there
 	published bool
 	there     map[string]bool // whether the target has the directory; what roomAlong knows
-}
-
-// contents are what is in an archive.
-type contents interface {
-	// size is that of all files by what the archive says, 0 if it does not say.
-	size() int64
-	// check calls room for every entry that is known already.
-	check(room func(name string, dir bool) error) error
-	// unpack gives all entries to u.
-	unpack(ctx context.Context, u *unpacker) error
 }
 
 // run is Execute of the step.
@@ -231,7 +217,7 @@ func (x *extraction) recognize() (ready bool, err error) {
 // was unpacked.
 func (x *extraction) isPublished(dst fs.FileInfo) bool {
 	if x.note.Inode != 0 {
-		return inode(dst) == x.note.Inode
+		return localfile.Inode(dst) == x.note.Inode
 	}
 	for _, f := range x.note.Files {
 		p, err := x.dst.in(x.job, f.Name)
@@ -277,7 +263,7 @@ func (x *extraction) removeStale() error {
 			continue
 		}
 		if err := p.root.Remove(p.rel); err != nil {
-			return fault(p.name, err)
+			return localfile.Error(p.name, err)
 		}
 	}
 	return nil
@@ -294,7 +280,7 @@ func (x *extraction) result() (UnzipOutput, error) {
 		}
 		if info, err := p.look(); err == nil && info != nil && info.Size() == f.Size {
 			if err := x.job.Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return out, fault(p.name, err)
+				return out, localfile.Error(p.name, err)
 			}
 		}
 		out.ExtractedFiles = append(out.ExtractedFiles, p.name)
@@ -363,7 +349,7 @@ func removeMarked(job *courier.Context, dir string, marked func(name string) boo
 		return err
 	}
 	d, err := p.openDir()
-	if missing(err) {
+	if localfile.Missing(err) {
 		return nil
 	}
 	if err != nil {
@@ -372,14 +358,14 @@ func removeMarked(job *courier.Context, dir string, marked func(name string) boo
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
 	if err != nil {
-		return fault(p.name, err)
+		return localfile.Error(p.name, err)
 	}
 	for _, name := range names {
 		if !marked(name) {
 			continue
 		}
 		if err := p.root.RemoveAll(filepath.Join(p.rel, name)); err != nil {
-			return fault(filepath.Join(p.name, name), err)
+			return localfile.Error(filepath.Join(p.name, name), err)
 		}
 	}
 	return nil

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -78,8 +79,8 @@ func (l Limits) guard(ctx context.Context, dst place) (context.Context, *transfe
 	return watched{disk, ctx}, g
 }
 
-// watched is a context that also asks the one that it was made of, whose answer may
-// be what ends it.
+// watched is a context that also calls Err of the one that it was made of: that
+// call may be what ends it.
 type watched struct {
 	context.Context
 	parent context.Context
@@ -101,6 +102,14 @@ func (l Limits) withDefaults() Limits {
 	l.MaxMatches = orDefault(l.MaxMatches, 100_000)
 	l.MaxPathBytes = orDefault(l.MaxPathBytes, 64<<20)
 	return l
+}
+
+// archive returns what limits an archive.
+func (l Limits) archive() archive.Limits {
+	return archive.Limits{
+		MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, MaxEntryBytes: l.MaxEntryBytes, MaxRatio: l.MaxRatio, MaxPathBytes: l.MaxPathBytes,
+		SetBy: "file.Options",
+	}
 }
 
 func orDefault[T int | int64](v, otherwise T) T {

@@ -7,41 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/steps/file"
 )
-
-func FuzzEntryName(f *testing.F) {
-	for _, name := range append(hostileNames(), goodNames()...) {
-		f.Add(strings.TrimSuffix(name, "/"))
-	}
-	const base = "/base/dir"
-	f.Fuzz(func(t *testing.T, name string) {
-		if file.CheckEntryName(name) != nil {
-			return
-		}
-		joined := filepath.ToSlash(filepath.Join(base, filepath.FromSlash(name)))
-		switch {
-		case joined != base+"/"+name:
-			t.Errorf("%q becomes %q", name, joined)
-		case !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != name || !fs.ValidPath(name) || name == ".":
-			t.Errorf("%q is not local or not clean", name)
-		case !utf8.ValidString(name) || strings.ContainsAny(name, "\\:\x00\r\n\x1b\u202e"):
-			t.Errorf("%q has forbidden characters", name)
-		}
-		for _, e := range strings.Split(name, "/") {
-			if e == "" || strings.Trim(e, ". ") == "" || strings.TrimRight(e, ". ") != e || len(e) > 255 {
-				t.Errorf("%q has the element %q", name, e)
-			}
-		}
-	})
-}
 
 func FuzzUnzip(f *testing.F) {
 	for _, c := range hostileArchives() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Hash is the step type file.hash. It writes a manifest of the sums of files,
@@ -71,7 +72,7 @@ func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig)
 	}
 	w, err := job.Create(dst.name)
 	if err != nil {
-		return out, fault(dst.name, err)
+		return out, localfile.Error(dst.name, err)
 	}
 	defer w.Close()
 	for _, f := range files {
@@ -80,7 +81,7 @@ func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig)
 			return out, err
 		}
 		if _, err := w.WriteString(sumLine{sum, f.below}.String()); err != nil {
-			return out, fault(dst.name, err)
+			return out, localfile.Error(dst.name, err)
 		}
 		out.Size += size
 		if len(files) == 1 {
@@ -88,7 +89,7 @@ func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig)
 		}
 	}
 	if err := w.Commit(); err != nil {
-		return out, fmt.Errorf("%q: %w", dst.name, fault(dst.name, err))
+		return out, fmt.Errorf("%q: %w", dst.name, localfile.Error(dst.name, err))
 	}
 	out.ManifestPath, out.FileCount = dst.name, len(files)
 	return out, nil
@@ -109,7 +110,7 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 		}
 		found = slices.DeleteFunc(found, func(m match) bool { return m.name == dst.name })
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", trim(source.String()))
+			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", localfile.Shorten(source.String()))
 		}
 		all = append(all, found...)
 	}
@@ -135,11 +136,11 @@ func (h Hash) find(ctx context.Context, job *courier.Context, source courier.Pat
 	info, err := p.root.Stat(p.rel)
 	switch {
 	case err != nil:
-		return nil, fault(p.name, err)
+		return nil, localfile.Error(p.name, err)
 	case info.IsDir():
 		return s.matches(ctx, p, "**", -1, false)
 	case !info.Mode().IsRegular():
-		return nil, courier.Permanent(fmt.Errorf("%q is %s; only files can be hashed", p.name, kind(info.Mode())))
+		return nil, courier.Permanent(fmt.Errorf("%q is %s; only files can be hashed", p.name, localfile.Kind(info.Mode())))
 	}
 	return found, nil
 }
@@ -153,7 +154,7 @@ func (h Hash) Validate(ctx context.Context, job *courier.Context, cfg HashConfig
 func (h Hash) Cleanup(ctx context.Context, job *courier.Context, cfg HashConfig) error {
 	dst, err := cfg.place(job)
 	if err == nil {
-		err = fault(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
 	}
 	if err != nil || cfg.OutputPath != "" {
 		return err

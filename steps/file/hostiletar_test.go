@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/courierhq/courier/internal/test/hostile"
 	"github.com/courierhq/courier/steps/file"
 )
 
@@ -238,7 +239,7 @@ func TestHostileTars(t *testing.T) {
 func TestHostileTarNames(t *testing.T) {
 	s := newSite(t)
 	before := s.snapshot(t)
-	for _, name := range hostileNames() {
+	for _, name := range hostile.EntryNames() {
 		dir := strings.HasSuffix(name, "/")
 		if len(name) > 3000 || name == "./" || strings.HasPrefix(name, "./") && !strings.Contains(name[2:], ".") || strings.ContainsRune(name, 0) {
 			continue // means the directory itself, or can't be written in a tar archive
@@ -258,7 +259,7 @@ func TestHostileTarNames(t *testing.T) {
 			t.Fatalf("%q: left\n%s", name, after)
 		}
 	}
-	for i, name := range goodNames() {
+	for i, name := range hostile.GoodEntryNames() {
 		name = strings.TrimSuffix(name, "/")
 		if err := os.WriteFile(s.path("B/x.tar"), rawTar(entryOf(name, "x")), 0o600); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -56,7 +57,7 @@ func (j Join) Execute(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	}
 	w, err := job.Create(dst.name)
 	if err != nil {
-		return out, fault(dst.name, err)
+		return out, localfile.Error(dst.name, err)
 	}
 	defer w.Close()
 	x := &joining{job: job, w: w, name: dst.name, manifest: manifest, whole: sha256.New(), size: m.Size}
@@ -78,7 +79,7 @@ func (j Join) Execute(ctx context.Context, job *courier.Context, cfg JoinConfig)
 		err = w.Commit()
 	}
 	if err != nil {
-		return out, fmt.Errorf("%q: %w", dst.name, fault(dst.name, err))
+		return out, fmt.Errorf("%q: %w", dst.name, localfile.Error(dst.name, err))
 	}
 	return JoinOutput{dst.name, len(m.Parts), m.Size, strings.ToLower(m.SHA256)}, nil
 }
@@ -100,7 +101,7 @@ func (j Join) manifest(ctx context.Context, job *courier.Context, cfg JoinConfig
 	case errors.Is(err, errRefused):
 		return p, m, courier.Permanent(fmt.Errorf("manifest %q: %w", p.name, err))
 	case err != nil:
-		return p, m, fmt.Errorf("manifest %q: %w", p.name, fault(p.name, err))
+		return p, m, fmt.Errorf("manifest %q: %w", p.name, localfile.Error(p.name, err))
 	}
 	return p, m, nil
 }
@@ -154,7 +155,7 @@ func (x *joining) part(ctx context.Context, part splitPart) error {
 		err = syncErr
 	}
 	if err != nil {
-		return fmt.Errorf("join %q to %q: %w", p.name, x.name, fault(x.name, err))
+		return fmt.Errorf("join %q to %q: %w", p.name, x.name, localfile.Error(x.name, err))
 	}
 	if n != part.Size {
 		return x.differs(p, fmt.Sprintf("gave %d bytes, not %d", n, part.Size))
@@ -196,7 +197,7 @@ func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	if info, err := dst.root.Stat(dst.rel); isDirName(cfg.OutputPath) || err == nil && info.IsDir() {
 		return sweepSides(job, dst.name)
 	}
-	return fault(dst.name, job.RemoveSideFiles(dst.name))
+	return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
 }
 
 // sweepSides removes what attempts of this step left unfinished in dir, under

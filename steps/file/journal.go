@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/courierhq/courier/internal/filesync"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/notefile"
 )
 
@@ -202,20 +202,11 @@ type identity struct {
 }
 
 func identify(info fs.FileInfo) identity {
-	return identity{Size: info.Size(), Modified: info.ModTime().UnixNano(), Inode: inode(info)}
+	return identity{Size: info.Size(), Modified: info.ModTime().UnixNano(), Inode: localfile.Inode(info)}
 }
 
 // is reports whether the file described by info, which may be nil, is the one
 // that had the identity id.
 func (id identity) is(info fs.FileInfo) bool {
 	return info != nil && id != identity{} && identify(info) == id
-}
-
-// trim cuts s for a message.
-func trim(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -73,7 +74,7 @@ func (l List) Execute(ctx context.Context, job *courier.Context, cfg ListConfig)
 	}
 	out.FileCount = len(out.FileList)
 	if out.FileCount == 0 && cfg.FailIfEmpty {
-		return out, fmt.Errorf("%q: no file to list; fail_if_empty is set", trim(cfg.Path.String()))
+		return out, fmt.Errorf("%q: no file to list; fail_if_empty is set", localfile.Shorten(cfg.Path.String()))
 	}
 	return out, nil
 }
@@ -89,11 +90,11 @@ func (l List) find(ctx context.Context, job *courier.Context, cfg ListConfig) ([
 	p := found[0]
 	info, err := p.root.Stat(p.rel) // a link to a directory is as good as one
 	if err != nil {
-		return nil, fault(p.name, err)
+		return nil, localfile.Error(p.name, err)
 	}
 	if !info.IsDir() {
 		if !info.Mode().IsRegular() {
-			return nil, courier.Permanent(fmt.Errorf("%q is %s, neither a directory nor a regular file", p.name, kind(info.Mode())))
+			return nil, courier.Permanent(fmt.Errorf("%q is %s, neither a directory nor a regular file", p.name, localfile.Kind(info.Mode())))
 		}
 		p.info = info
 		return []match{p}, nil
@@ -128,14 +129,14 @@ func matchesName(pattern, below string) bool {
 func (cfg ListConfig) check() error {
 	for field, p := range map[string]courier.Pattern{"pattern": cfg.Pattern, "exclude": cfg.Exclude} {
 		if !doublestar.ValidatePattern(p.Escaped()) {
-			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, trim(p.String())))
+			return courier.Permanent(fmt.Errorf("%s %q is malformed: see whether its brackets and braces are closed", field, localfile.Shorten(p.String())))
 		}
 		if err := safename.CheckPattern(p.Escaped()); err != nil {
 			return courier.Permanent(fmt.Errorf("%s: %w", field, err))
 		}
 	}
 	if !cfg.Recursive && strings.Contains(cfg.Pattern.String(), "/") {
-		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", trim(cfg.Pattern.String())))
+		return courier.Permanent(fmt.Errorf("pattern %q has a slash, so it needs recursive", localfile.Shorten(cfg.Pattern.String())))
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/dirwatch"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A Lister lists directories of the machine for monitors. Regular files count;
@@ -80,11 +82,11 @@ func (l *Lister) open(t courier.MonitorTarget) (*os.Root, error) {
 	}
 	top, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, fault(root, err)
+		return nil, localfile.Error(root, err)
 	}
 	defer top.Close()
 	dir, err := top.OpenRoot(rel)
-	return dir, fault(t.Path, err)
+	return dir, localfile.Error(t.Path, err)
 }
 
 // List returns the files of a directory.
@@ -96,7 +98,7 @@ func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Monitor
 	defer root.Close()
 	dir, err := root.Open(".")
 	if err != nil {
-		return courier.Listing{}, fault(t.Path, err)
+		return courier.Listing{}, localfile.Error(t.Path, err)
 	}
 	defer dir.Close()
 	var got courier.Listing
@@ -113,7 +115,7 @@ func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Monitor
 		case errors.Is(err, io.EOF):
 			return got, nil
 		case err != nil:
-			return courier.Listing{}, fault(t.Path, err)
+			return courier.Listing{}, localfile.Error(t.Path, err)
 		case ctx.Err() != nil:
 			return courier.Listing{}, context.Cause(ctx)
 		}
@@ -130,7 +132,7 @@ func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string
 		return nil // gone since, or another
 	}
 	if err != nil {
-		return fault(filepath.Join(dir, e.Name()), err)
+		return localfile.Error(filepath.Join(dir, e.Name()), err)
 	}
 	if len(got.Files) == l.limits.MaxMatches {
 		return fmt.Errorf("%q: holds more than %d files; have it tidied up, or raise the limit in file.Options", dir, l.limits.MaxMatches)
@@ -143,4 +145,23 @@ func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string
 		Name: e.Name(), Path: name, Size: info.Size(), Modified: info.ModTime().UTC().Truncate(time.Microsecond),
 	})
 	return nil
+}
+
+// Watch calls changed after files were created, written and closed, moved or
+// removed in a directory, until ctx ends. Changes that other machines make on
+// network storage, and those that were too many to be noted one by one, are found
+// by the next listing only. The error is [errors.ErrUnsupported] on systems other
+// than Linux.
+func (l *Lister) Watch(ctx context.Context, t courier.MonitorTarget, changed func()) error {
+	root, err := l.open(t)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir, err := root.Open(".")
+	if err != nil {
+		return localfile.Error(t.Path, err)
+	}
+	defer dir.Close()
+	return dirwatch.Watch(ctx, dir, t.Path, changed)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -165,14 +166,25 @@ func sumOf(ctx context.Context, job *courier.Context, p place, h hash.Hash) (sum
 	job.Progress(0, size, p.name)
 	n, err := transfer.Copy(ctx, h, io.LimitReader(f, size+1), func(done int64) { job.Progress(done, max(size, done), p.name) })
 	if err != nil {
-		return "", 0, fault(p.name, err)
+		return "", 0, localfile.Error(p.name, err)
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return "", 0, fault(p.name, err)
+		return "", 0, localfile.Error(p.name, err)
 	}
 	if n != size || identify(after) != identify(from) {
 		return "", 0, fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d", p.name, size, n, after.Size())
 	}
 	return hex.EncodeToString(h.Sum(nil)), n, nil
 }
+
+// errRefused is matched by errors about a manifest that no other attempt can cure.
+var errRefused = errors.New("is refused")
+
+// refused is an error that matches errRefused and has the given text only.
+func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+type refusal struct{ error }
+
+func (r refusal) Is(target error) bool { return target == errRefused }
+func (r refusal) Unwrap() error        { return r.error }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A match is a file that a path names or a pattern finds.
@@ -128,7 +129,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 		}
 		return err
 	})
-	if missing(err) {
+	if localfile.Missing(err) {
 		err = nil
 	}
 	slices.SortFunc(found, func(a, b match) int { return cmp.Compare(a.name, b.name) })
@@ -150,7 +151,7 @@ const sideMark = ".courier-tmp"
 // walk is [glob.Walk] for everything below the directory p.
 func walk(ctx context.Context, job *courier.Context, p place, depth int, visit func(below string, typ fs.FileMode) error) error {
 	dir := glob.Dir{Root: p.root, Rel: p.rel, Name: p.name, Fault: func(below string, err error) error {
-		return fault(filepath.Join(p.name, filepath.FromSlash(below)), err)
+		return localfile.Error(filepath.Join(p.name, filepath.FromSlash(below)), err)
 	}}
 	return glob.Walk(ctx, job, dir, depth, visit)
 }

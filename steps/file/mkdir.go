@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Mkdir is the step type file.mkdir. It makes a directory with those above it.
@@ -35,17 +36,17 @@ func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig)
 	info, err := p.root.Stat(p.rel)
 	switch {
 	case err == nil && !info.IsDir():
-		return MkdirOutput{}, courier.Permanent(fmt.Errorf("%q exists and is %s, so no directory can be made there", p.name, kind(info.Mode())))
+		return MkdirOutput{}, courier.Permanent(fmt.Errorf("%q exists and is %s, so no directory can be made there", p.name, localfile.Kind(info.Mode())))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return MkdirOutput{}, fault(p.name, err)
+		return MkdirOutput{}, localfile.Error(p.name, err)
 	case err != nil:
 		if err := errors.Join(job.MkdirAll(p.name), produced(job, p)); err != nil {
-			return MkdirOutput{}, fault(p.name, err)
+			return MkdirOutput{}, localfile.Error(p.name, err)
 		}
 	}
 	// An earlier attempt may have made it and died before this.
 	if err := make(dirSet).sync(p.root, p.rel); err != nil {
-		return MkdirOutput{}, fault(p.name, err)
+		return MkdirOutput{}, localfile.Error(p.name, err)
 	}
 	return MkdirOutput{p.name}, nil
 }

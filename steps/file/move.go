@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -158,7 +159,7 @@ func (m *mover) one(ctx context.Context, it *move) error {
 		return courier.Permanent(fmt.Errorf("%q is gone, and what is at %q, if anything, is not that file; it may have been taken from either place meanwhile", it.src.name, it.dst.name))
 	}
 	if !src.Mode().IsRegular() {
-		return courier.Permanent(fmt.Errorf("%q is %s; file.move moves regular files only", it.src.name, kind(src.Mode())))
+		return courier.Permanent(fmt.Errorf("%q is %s; file.move moves regular files only", it.src.name, localfile.Kind(src.Mode())))
 	}
 	if there, err := it.dst.replaceable(); err != nil {
 		return err
@@ -224,7 +225,7 @@ func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
 // look describes what is at p; nil if nothing is.
 func (p place) look() (fs.FileInfo, error) {
 	info, err := p.stat()
-	if missing(err) {
+	if localfile.Missing(err) {
 		return nil, nil
 	}
 	return info, err
@@ -240,19 +241,19 @@ func (m *mover) rename(it *move) (bool, error) {
 		}
 		err = f.Chmod(fs.FileMode(*m.cfg.Mode))
 		if err = errors.Join(err, f.Close()); err != nil {
-			return false, fault(it.src.name, err)
+			return false, localfile.Error(it.src.name, err)
 		}
 	}
 	if err := m.job.MkdirAll(filepath.Dir(it.dst.name)); err != nil {
-		return false, fault(it.dst.name, err)
+		return false, localfile.Error(it.dst.name, err)
 	}
 	m.effect("rename")
 	err := it.src.root.Rename(it.src.rel, it.dst.rel)
-	if isOtherDevice(err) {
+	if localfile.IsOtherDevice(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, fault(it.dst.name, err))
+		return false, fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, localfile.Error(it.dst.name, err))
 	}
 	m.effect("mark renamed")
 	it.state = published
@@ -298,7 +299,7 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 		err = make(dirSet).sync(it.dst.root, it.dst.dir())
 	}
 	if err != nil {
-		return fault(it.dst.name, err)
+		return localfile.Error(it.dst.name, err)
 	}
 	it.was, it.copied = identify(from), identify(info)
 	if it.side, err = it.dst.beside(m.job, m.job.SideName(it.dst.base())); err != nil {
@@ -310,7 +311,7 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 	}
 	m.effect("publish")
 	if err := w.Commit(); err != nil {
-		err = fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, fault(it.dst.name, err))
+		err = fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, localfile.Error(it.dst.name, err))
 		if dst, lookErr := it.dst.look(); lookErr != nil || it.copied.is(dst) {
 			return err
 		}
@@ -325,7 +326,7 @@ func (m *mover) complete(it *move, src fs.FileInfo) error {
 	if it.was.is(src) {
 		m.effect("remove")
 		if err := it.src.root.Remove(it.src.rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%q has been copied to %q, but can't be removed: %w", it.src.name, it.dst.name, fault(it.src.name, err))
+			return fmt.Errorf("%q has been copied to %q, but can't be removed: %w", it.src.name, it.dst.name, localfile.Error(it.src.name, err))
 		}
 		m.effect("removed")
 		m.dirs = append(m.dirs, it.src)

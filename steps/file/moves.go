@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A movePlan is the first line of the journal of file.move.
@@ -118,7 +119,7 @@ func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig)
 			}
 		}
 		if err := job.RemoveSideFiles(it.dst.name); err != nil {
-			return fault(it.dst.name, err)
+			return localfile.Error(it.dst.name, err)
 		}
 	}
 	return nil

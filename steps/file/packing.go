@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A packing says what goes into an archive of any format, and where that goes.
@@ -62,6 +65,11 @@ type packed struct {
 	name string // of the entry; a directory's ends in a slash
 }
 
+// item is what the archive's writer gets.
+func (p packed) item(job *courier.Context) archive.Item {
+	return archive.Item{Name: p.name, Path: p.place.name, Info: p.info, Open: func() (*os.File, fs.FileInfo, error) { return p.source(job) }}
+}
+
 // collect finds what to pack, in the order of the entries' names.
 func (p packing) collect(ctx context.Context, job *courier.Context, dst place) ([]packed, error) {
 	all, err := p.sources()
@@ -84,18 +92,18 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 			files += n
 		}
 		if files == 0 {
-			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", trim(source.String()))
+			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", localfile.Shorten(source.String()))
 		}
 	}
 	slices.SortFunc(c.items, func(a, b packed) int { return cmp.Compare(a.name, b.name) })
-	names := tree{limits: p.limits}
+	names := archive.NewNames(p.limits.archive())
 	for _, it := range c.items {
-		err := checkEntryName(strings.TrimSuffix(it.name, "/"))
+		err := archive.CheckName(strings.TrimSuffix(it.name, "/"))
 		if err == nil {
-			err = names.add(strings.TrimSuffix(it.name, "/"), it.info.IsDir())
+			err = names.Add(strings.TrimSuffix(it.name, "/"), it.info.IsDir())
 		}
 		if err != nil {
-			return nil, courier.Permanent(fmt.Errorf("%q can't be packed: its name in the archive, %q, %w", it.place.name, trim(it.name), err))
+			return nil, courier.Permanent(fmt.Errorf("%q can't be packed: its name in the archive, %q, %w", it.place.name, localfile.Shorten(it.name), err))
 		}
 	}
 	return c.items, nil
@@ -115,14 +123,14 @@ type collector struct {
 func (c *collector) add(ctx context.Context, m match) (int, error) {
 	info, err := m.root.Stat(m.rel)
 	if err != nil {
-		return 0, fault(m.place.name, err)
+		return 0, localfile.Error(m.place.name, err)
 	}
 	m.info = info
 	switch {
 	case info.Mode().IsRegular():
 		return c.item(packed{match: m, name: m.below})
 	case !info.IsDir():
-		return 0, courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", m.place.name, kind(info.Mode())))
+		return 0, courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", m.place.name, localfile.Kind(info.Mode())))
 	}
 	top := m.base()
 	if top == "." || top == "/" {
@@ -140,7 +148,7 @@ func (c *collector) add(ctx context.Context, m match) (int, error) {
 			return nil
 		}
 		if !typ.IsDir() && !typ.IsRegular() {
-			return courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", p.name, kind(typ)))
+			return courier.Permanent(fmt.Errorf("%q is %s; only files and directories can be packed", p.name, localfile.Kind(typ)))
 		}
 		info, err := p.stat()
 		if err != nil {
@@ -211,10 +219,53 @@ func (p packing) validate(job *courier.Context) error {
 func (p packing) cleanup(job *courier.Context) error {
 	dst, err := p.place(job)
 	if err == nil {
-		err = fault(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
 	}
 	if err != nil || p.output != "" {
 		return err
 	}
 	return removeEarlier(job, "")
+}
+
+// made is an archive that was made.
+type made struct {
+	path    string
+	entries int
+	size    int64
+}
+
+// archive makes the archive: write gets what was collected.
+func (p packing) archive(ctx context.Context, job *courier.Context, write func(*archive.Writer, []archive.Item) error) (out made, err error) {
+	dst, err := p.place(job)
+	if err != nil {
+		return out, err
+	}
+	found, err := p.collect(ctx, job, dst)
+	if err != nil {
+		return out, err
+	}
+	if _, err := dst.replaceable(); err != nil {
+		return out, err
+	}
+	w, err := job.Create(dst.name)
+	if err != nil {
+		return out, localfile.Error(dst.name, err)
+	}
+	defer w.Close()
+	items := make([]archive.Item, len(found))
+	for i, f := range found {
+		items[i] = f.item(job)
+	}
+	a := archive.NewWriter(w, dst.name, archive.Options{Progress: job.Progress})
+	if err := write(a, items); err != nil {
+		return out, fmt.Errorf("%q: %w", dst.name, localfile.Error(dst.name, err))
+	}
+	if out.size, err = a.Verify(ctx); err != nil {
+		return out, err
+	}
+	if err := w.Commit(); err != nil {
+		return out, fmt.Errorf("%q: %w", dst.name, localfile.Error(dst.name, err))
+	}
+	out.path, out.entries = dst.name, len(items)
+	return out, nil
 }

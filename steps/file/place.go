@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A place is a path that a step may use, seen from the directory that confines
@@ -30,7 +30,7 @@ func at(job *courier.Context, name string) (place, error) {
 	}
 	root, rel, err := job.Root(name)
 	if err != nil {
-		return place{}, fault(p, err)
+		return place{}, localfile.Error(p, err)
 	}
 	return place{name: p, root: root, rel: rel}, nil
 }
@@ -47,8 +47,8 @@ func (p place) beside(job *courier.Context, base string) (place, error) {
 
 // openDir opens the directory p.
 func (p place) openDir() (*os.File, error) {
-	d, err := p.root.OpenFile(p.rel, os.O_RDONLY|openDirectory, 0)
-	return d, fault(p.name, err)
+	d, err := p.root.OpenFile(p.rel, os.O_RDONLY|localfile.OpenDirectory, 0)
+	return d, localfile.Error(p.name, err)
 }
 
 // base is the last element of the path.
@@ -60,7 +60,7 @@ func (p place) dir() string { return filepath.Dir(p.rel) }
 // stat describes p itself, and not what a link leads to.
 func (p place) stat() (fs.FileInfo, error) {
 	info, err := p.root.Lstat(p.rel)
-	return info, fault(p.name, err)
+	return info, localfile.Error(p.name, err)
 }
 
 // exists reports whether there is something at p, if only a link.
@@ -79,18 +79,18 @@ func (p place) source(job *courier.Context) (*os.File, fs.FileInfo, error) {
 	// does something. Open sees to it that nothing changes in between.
 	info, err := p.root.Stat(p.rel)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, nil, courier.Permanent(fmt.Errorf("%q is %s, not a regular file", p.name, kind(info.Mode())))
+		return nil, nil, courier.Permanent(fmt.Errorf("%q is %s, not a regular file", p.name, localfile.Kind(info.Mode())))
 	}
 	if err != nil {
-		return nil, nil, fault(p.name, err)
+		return nil, nil, localfile.Error(p.name, err)
 	}
 	f, err := job.Open(p.name)
 	if err != nil {
-		return nil, nil, fault(p.name, err)
+		return nil, nil, localfile.Error(p.name, err)
 	}
 	if info, err = f.Stat(); err != nil {
 		f.Close()
-		return nil, nil, fault(p.name, err)
+		return nil, nil, localfile.Error(p.name, err)
 	}
 	return f, info, nil
 }
@@ -106,7 +106,7 @@ func target(job *courier.Context, given, name string) (place, error) {
 	if !into {
 		info, err := p.root.Stat(p.rel)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return p, fault(p.name, err)
+			return p, localfile.Error(p.name, err)
 		}
 		into = err == nil && info.IsDir()
 	}
@@ -129,58 +129,11 @@ func (p place) replaceable() (fs.FileInfo, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fault(p.name, err)
+		return nil, localfile.Error(p.name, err)
 	case info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0:
 		return info, nil
 	}
-	return nil, courier.Permanent(fmt.Errorf("%q is %s; a file can't take its place", p.name, kind(info.Mode())))
-}
-
-// kind names what is not a regular file.
-func kind(m fs.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "a regular file"
-	case m.IsDir():
-		return "a directory"
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeNamedPipe != 0:
-		return "a pipe"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "a special file"
-}
-
-// fault begins an error about the file called name with that name, in place of
-// the names that the os package gives, which are relative to some root.
-func fault(name string, err error) error {
-	switch e := err.(type) {
-	case nil:
-		return nil
-	case *fs.PathError:
-		err = e.Err
-	case *os.LinkError:
-		err = e.Err
-	default:
-		return err
-	}
-	if err.Error() == "path escapes from parent" {
-		return courier.Permanent(fmt.Errorf("%q: a link on this path leads out of the allowed directory, so it is not followed", name))
-	}
-	return fmt.Errorf("%q: %w", name, err)
-}
-
-// missing reports whether err says that something isn't there: it does not
-// exist, or what should be a directory above it is none.
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }
-
-// setModified sets a file's time of modification.
-func setModified(root *os.Root, rel string, t time.Time) error {
-	return root.Chtimes(rel, time.Time{}, t)
+	return nil, courier.Permanent(fmt.Errorf("%q is %s; a file can't take its place", p.name, localfile.Kind(info.Mode())))
 }
 
 // produced notes down that the step has made the directory at p.

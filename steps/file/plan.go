@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -47,7 +49,7 @@ func oneOf[S ~string](to *S, given string, values ...S) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of the possible values; %s", trim(given), nearest.DidYouMean(given, values[1:]))
+	return fmt.Errorf("%q is none of the possible values; %s", localfile.Shorten(given), nearest.DidYouMean(given, values[1:]))
 }
 
 // Permissions are the permission bits of a file, such as 0640. In JSON they are
@@ -59,7 +61,7 @@ type Permissions fs.FileMode
 func (p *Permissions) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q are no permissions; give them as octal digits, such as 0640, 0777 at most", trim(string(text)))
+		return fmt.Errorf("%q are no permissions; give them as octal digits, such as 0640, 0777 at most", localfile.Shorten(string(text)))
 	}
 	*p = Permissions(n)
 	return nil
@@ -86,7 +88,7 @@ type pair struct {
 func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) (pairs []pair, pattern bool, err error) {
 	s := search{job: job, most: limits.MaxMatches, paths: limits.MaxPathBytes}
 	found, pattern, err := s.find(ctx, r.source, r.glob)
-	if missing(err) && r.ignoreMissing {
+	if localfile.Missing(err) && r.ignoreMissing {
 		return nil, pattern, nil
 	}
 	if err != nil {
@@ -95,7 +97,7 @@ func (r request) plan(ctx context.Context, job *courier.Context, limits Limits) 
 	if pattern {
 		pairs, err = r.into(job, found)
 		if err == nil && len(pairs) == 0 && !r.ignoreMissing {
-			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", trim(r.source.String()))
+			err = fmt.Errorf("no file matches %q; if that is no error, set ignore_missing", localfile.Shorten(r.source.String()))
 		}
 		return pairs, true, err
 	}
@@ -115,7 +117,7 @@ func (r request) into(job *courier.Context, found []match) ([]pair, error) {
 		return nil, err
 	}
 	if info, err := dir.root.Stat(dir.rel); err == nil && !info.IsDir() {
-		return nil, courier.Permanent(fmt.Errorf("destination %q is %s; what a pattern finds needs a directory", dir.name, kind(info.Mode())))
+		return nil, courier.Permanent(fmt.Errorf("destination %q is %s; what a pattern finds needs a directory", dir.name, localfile.Kind(info.Mode())))
 	}
 	fixed, _ := glob.Split(r.source)
 	base, err := at(job, fixed)
@@ -186,13 +188,13 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 		if err != nil {
 			return err
 		}
-		return fault(dst.name, job.RemoveSideFiles(dst.name))
+		return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
 	}
 	r.ignoreMissing = true
 	pairs, _, err := r.plan(ctx, job, limits)
 	for _, p := range pairs {
 		if err == nil {
-			err = fault(p.dst.name, job.RemoveSideFiles(p.dst.name))
+			err = localfile.Error(p.dst.name, job.RemoveSideFiles(p.dst.name))
 		}
 	}
 	return err
@@ -202,7 +204,7 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 func (p pair) itself() error {
 	src, err := p.src.root.Stat(p.src.rel)
 	if err != nil {
-		return fault(p.src.name, err)
+		return localfile.Error(p.src.name, err)
 	}
 	dst, err := p.dst.root.Stat(p.dst.rel)
 	if err == nil && os.SameFile(src, dst) {
@@ -228,7 +230,7 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 		return nil, nil, fmt.Errorf("%q is another file by now than when it was found; nothing was written to %q", p.src.name, p.dst.name)
 	}
 	if w, err = job.Create(p.dst.name); err != nil {
-		return nil, nil, fault(p.dst.name, err)
+		return nil, nil, localfile.Error(p.dst.name, err)
 	}
 	if err = p.fill(ctx, job, w, f, from, perm, limits); err != nil {
 		w.Close()
@@ -260,11 +262,11 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 		if e, ok := err.(*fs.PathError); ok && e.Op == "read" {
 			at = p.src.name
 		}
-		return fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, fault(at, err))
+		return fmt.Errorf("copy %q to %q: %w", p.src.name, p.dst.name, localfile.Error(at, err))
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return fault(p.src.name, err)
+		return localfile.Error(p.src.name, err)
 	}
 	if n != size || identify(after) != identify(from) {
 		return fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d; nothing was written to %q", p.src.name, size, n, after.Size(), p.dst.name)
@@ -274,7 +276,13 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 		mode = fs.FileMode(*perm)
 	}
 	if err := w.Chmod(mode); err != nil {
-		return fault(p.dst.name, err)
+		return localfile.Error(p.dst.name, err)
 	}
 	return p.setModified(job, from.ModTime())
+}
+
+// setModified gives the unfinished output the source's time of modification.
+func (p pair) setModified(job *courier.Context, t time.Time) error {
+	side := filepath.Join(p.dst.dir(), job.SideName(p.dst.base()))
+	return localfile.Error(p.dst.name, p.dst.root.Chtimes(side, time.Time{}, t))
 }

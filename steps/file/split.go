@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -113,7 +115,7 @@ func (x *splitting) begin(most int) error {
 		return courier.Permanent(fmt.Errorf("%q can't be split: the name of a part %w", x.src.name, err))
 	}
 	if info, err := x.dir.root.Stat(x.dir.rel); err == nil && !info.IsDir() {
-		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dir.name, kind(info.Mode())))
+		return courier.Permanent(fmt.Errorf("output directory %q is %s", x.dir.name, localfile.Kind(info.Mode())))
 	}
 	old, err := x.dir.in(x.job, x.format.name(x.sums.Name))
 	if err != nil {
@@ -123,7 +125,7 @@ func (x *splitting) begin(most int) error {
 	if there == nil || err != nil {
 		return err
 	}
-	return fault(old.name, x.job.Remove(old.name))
+	return localfile.Error(old.name, x.job.Remove(old.name))
 }
 
 func (x *splitting) partName(n int) string {
@@ -136,7 +138,7 @@ func checkPartName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New("has a slash")
 	}
-	return checkEntryName(name)
+	return archive.CheckName(name)
 }
 
 // part writes part n, from 0.
@@ -151,7 +153,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 	}
 	w, err := x.job.Create(dst.name)
 	if err != nil {
-		return fault(dst.name, err)
+		return localfile.Error(dst.name, err)
 	}
 	defer w.Close()
 	want := min(x.partial, x.sums.Size-x.done)
@@ -178,7 +180,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 		err = w.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("split %q to %q: %w", x.src.name, dst.name, fault(dst.name, err))
+		return fmt.Errorf("split %q to %q: %w", x.src.name, dst.name, localfile.Error(dst.name, err))
 	}
 	x.sums.Parts = append(x.sums.Parts, splitPart{name, want, hex.EncodeToString(sum.Sum(nil))})
 	x.paths = append(x.paths, dst.name)
@@ -210,14 +212,14 @@ func (x *splitting) manifest(ctx context.Context) (string, error) {
 	}
 	w, err := x.job.Create(dst.name)
 	if err != nil {
-		return "", fault(dst.name, err)
+		return "", localfile.Error(dst.name, err)
 	}
 	defer w.Close()
 	if _, err = w.Write(text); err == nil {
 		err = w.Commit()
 	}
 	if err != nil {
-		return "", fmt.Errorf("%q: %w", dst.name, fault(dst.name, err))
+		return "", fmt.Errorf("%q: %w", dst.name, localfile.Error(dst.name, err))
 	}
 	return dst.name, nil
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // ManifestFormat is the form of the manifest of a split file.
@@ -160,13 +162,13 @@ func (m *splitManifest) check(limits Limits) error {
 	var total int64
 	for _, p := range append([]splitPart{{m.Name, m.Size, m.SHA256}}, m.Parts...) {
 		if err := checkPartName(p.Name); err != nil {
-			return refused("has the name %q, which %w", trim(p.Name), err)
+			return refused("has the name %q, which %w", localfile.Shorten(p.Name), err)
 		}
 		if a, ok := algorithmOf(p.SHA256); !ok || a != SHA256 {
-			return refused("has no SHA-256 for %q", trim(p.Name))
+			return refused("has no SHA-256 for %q", localfile.Shorten(p.Name))
 		}
 		if p.Size < 0 || p.Size > m.Size {
-			return refused("says that %q has %d bytes of %d", trim(p.Name), p.Size, m.Size)
+			return refused("says that %q has %d bytes of %d", localfile.Shorten(p.Name), p.Size, m.Size)
 		}
 		total += p.Size
 	}

@@ -1,12 +1,10 @@
 package file
 
 import (
-	"archive/tar"
 	"context"
-	"io"
-	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
 )
 
 // Tar is the step type file.tar. The zero Tar has the default limits.
@@ -39,14 +37,14 @@ func (f *TarFormat) UnmarshalText(text []byte) error {
 	return oneOf(f, string(text), "", TarPlain, TarGzip, TarZstd)
 }
 
-func (f TarFormat) compression() compression {
+func (f TarFormat) compression() archive.Compression {
 	switch f {
 	case TarGzip:
-		return gzipFormat
+		return archive.Gzip
 	case TarZstd:
-		return zstdFormat
+		return archive.Zstd
 	}
-	return plainFormat
+	return archive.Plain
 }
 
 // TarConfig is the configuration of file.tar. It names at least one source.
@@ -74,8 +72,8 @@ type TarOutput struct {
 
 // Execute packs. A second attempt makes the archive again.
 func (t Tar) Execute(ctx context.Context, job *courier.Context, cfg TarConfig) (TarOutput, error) {
-	made, err := cfg.packing(t.Limits).archive(ctx, job, func(a *archiveFile, items []packed) error {
-		return a.through(cfg.Format.compression(), func(w io.Writer) error { return a.tar(ctx, w, items) })
+	made, err := cfg.packing(t.Limits).archive(ctx, job, func(w *archive.Writer, items []archive.Item) error {
+		return w.Tar(ctx, items, cfg.Format.compression())
 	})
 	return TarOutput{ArchivePath: made.path, EntryCount: made.entries, Size: made.size}, err
 }
@@ -88,54 +86,4 @@ func (t Tar) Validate(ctx context.Context, job *courier.Context, cfg TarConfig) 
 // Cleanup removes an unfinished archive. A finished one stays.
 func (t Tar) Cleanup(ctx context.Context, job *courier.Context, cfg TarConfig) error {
 	return cfg.packing(t.Limits).cleanup(job)
-}
-
-// tar packs the items to w.
-func (a *archiveFile) tar(ctx context.Context, w io.Writer, items []packed) error {
-	tw := tar.NewWriter(w)
-	for _, it := range items {
-		if err := a.tarEntry(ctx, tw, it); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return tw.Close()
-}
-
-func (a *archiveFile) tarEntry(ctx context.Context, tw *tar.Writer, it packed) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: it.name, Mode: 0o644, ModTime: tarTime(it.info.ModTime())}
-	if it.info.IsDir() {
-		h.Typeflag, h.Mode = tar.TypeDir, 0o755
-		return tw.WriteHeader(h)
-	}
-	f, from, err := it.source(a.job)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	h.ModTime, h.Size = tarTime(from.ModTime()), from.Size()
-	if err := tw.WriteHeader(h); err != nil {
-		return err
-	}
-	return a.add(ctx, f, identify(from), it.place.name, fitting{tw})
-}
-
-// A fitting takes one byte too many without an error, so that it can be said
-// that the source grew.
-type fitting struct{ tw *tar.Writer }
-
-func (f fitting) Write(p []byte) (int, error) {
-	n, err := f.tw.Write(p)
-	if err == tar.ErrWriteTooLong {
-		return len(p), nil
-	}
-	return n, err
-}
-
-// tarTime is a time as all archives can hold it.
-func tarTime(t time.Time) time.Time {
-	const last = 1<<33 - 1
-	return time.Unix(min(max(0, t.Unix()), last), 0)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/archive"
 )
 
 // Unzip is the step type file.unzip. The zero Unzip has the default limits.
@@ -50,8 +51,8 @@ func (u Unzip) extraction(job *courier.Context, cfg UnzipConfig) *extraction {
 	return &extraction{
 		verb: "unzip", job: job, limits: limits, before: u.before,
 		archive: cfg.ArchivePath, output: cfg.OutputDirectory, ifExists: cfg.IfExists,
-		open: func(ctx context.Context, name string, f *os.File) (contents, error) {
-			return openArchive(ctx, name, f, limits, cfg.Password)
+		open: func(ctx context.Context, name string, f *os.File) (archive.Archive, error) {
+			return archive.OpenZip(ctx, name, f, limits.archive(), cfg.Password)
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/hostile"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/file"
 )
@@ -149,7 +150,7 @@ func TestUnzipHugeDirectory(t *testing.T) {
 }
 
 func TestHostileNames(t *testing.T) {
-	names := hostileNames()
+	names := hostile.EntryNames()
 	if len(names) < 150 {
 		t.Errorf("only %d names", len(names))
 	}
@@ -182,7 +183,7 @@ func TestHostileNames(t *testing.T) {
 }
 
 func TestGoodNames(t *testing.T) {
-	for _, name := range goodNames() {
+	for _, name := range hostile.GoodEntryNames() {
 		s := newSite(t)
 		s.write(t, map[string]string{"B/x.zip": string(rawZip(raw{name: name, content: strings.Repeat("x", b2i(!strings.HasSuffix(name, "/")))}))})
 		out, err := s.execute(t.Context(), registry(file.Limits{}), "file.unzip", m{"archive_path": "B/x.zip", "output_directory": "A/d"})

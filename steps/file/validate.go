@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -18,23 +19,23 @@ func checkPath(job *courier.Context, field, name string, madeByStep bool) error 
 	return check(job, field, name, func(p place) ([]any, error) {
 		if !madeByStep && p.rel != "." {
 			if _, err := p.root.Stat(p.dir()); err != nil {
-				return nil, fault(filepath.Dir(p.name), err)
+				return nil, localfile.Error(filepath.Dir(p.name), err)
 			}
 		}
 		info, err := p.root.Stat(p.rel)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) || isNotDir(err):
+		case errors.Is(err, fs.ErrNotExist) || localfile.IsNotDir(err):
 			return []any{"found", "nothing yet"}, nil
 		case err != nil:
-			return nil, fault(p.name, err)
+			return nil, localfile.Error(p.name, err)
 		}
-		if err := mayRead(filepath.Join(p.root.Name(), p.rel)); err != nil {
+		if err := localfile.MayRead(filepath.Join(p.root.Name(), p.rel)); err != nil {
 			return nil, fmt.Errorf("%q: can't be read by this worker: %w; give its user the permission", p.name, err)
 		}
 		if info.Mode().IsRegular() {
-			return []any{"found", kind(info.Mode()), "size", info.Size()}, nil
+			return []any{"found", localfile.Kind(info.Mode()), "size", info.Size()}, nil
 		}
-		return []any{"found", kind(info.Mode())}, nil
+		return []any{"found", localfile.Kind(info.Mode())}, nil
 	})
 }
 
@@ -46,18 +47,18 @@ func checkTarget(job *courier.Context, field, name string) error {
 		for {
 			info, err := p.root.Stat(dir)
 			if err == nil && dir == p.rel {
-				found = kind(info.Mode())
+				found = localfile.Kind(info.Mode())
 			}
 			if err == nil && info.IsDir() {
 				break
 			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotDir(err) {
-				return nil, fault(p.name, err)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !localfile.IsNotDir(err) {
+				return nil, localfile.Error(p.name, err)
 			}
 			dir = filepath.Dir(dir)
 		}
 		full := filepath.Join(p.root.Name(), dir)
-		if err := mayWrite(full); err != nil {
+		if err := localfile.MayWrite(full); err != nil {
 			return nil, fmt.Errorf("%q: directory %q can't be written to by this worker: %w; give its user the permission, or another path", p.name, full, err)
 		}
 		facts := []any{"found", found, "writable", true}

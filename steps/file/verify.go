@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Verify is the step type file.verify. It checks files against a manifest in
@@ -84,9 +85,9 @@ func (v Verify) read(ctx context.Context, job *courier.Context, manifest place, 
 		l := lines[i]
 		switch a, _ := algorithmOf(l.sum); {
 		case want != "" && a != want:
-			err = refused("has a sum by %s for %q; the step asks for %s", a, trim(l.name), want)
+			err = refused("has a sum by %s for %q; the step asks for %s", a, localfile.Shorten(l.name), want)
 		case !filepath.IsLocal(filepath.FromSlash(l.name)) || strings.ContainsRune(l.name, 0):
-			err = refused("lists %q, which leads out of the directory", trim(l.name))
+			err = refused("lists %q, which leads out of the directory", localfile.Shorten(l.name))
 		}
 	}
 	switch {
@@ -95,7 +96,7 @@ func (v Verify) read(ctx context.Context, job *courier.Context, manifest place, 
 	case errors.Is(err, errRefused):
 		return nil, courier.Permanent(fmt.Errorf("manifest %q: %w", manifest.name, err))
 	case err != nil:
-		return nil, fmt.Errorf("manifest %q: %w", manifest.name, fault(manifest.name, err))
+		return nil, fmt.Errorf("manifest %q: %w", manifest.name, localfile.Error(manifest.name, err))
 	}
 	return lines, nil
 }
@@ -108,18 +109,18 @@ func (out *VerifyOutput) check(ctx context.Context, job *courier.Context, base p
 	}
 	info, err := p.root.Stat(p.rel)
 	switch {
-	case missing(err):
+	case localfile.Missing(err):
 		out.Missing = append(out.Missing, l.name)
 		return nil
 	case err != nil:
-		return fault(p.name, err)
+		return localfile.Error(p.name, err)
 	case !info.Mode().IsRegular():
 		out.Different = append(out.Different, l.name)
 		return nil
 	}
 	a, _ := algorithmOf(l.sum)
 	sum, size, err := sumOf(ctx, job, p, a.new())
-	if missing(err) {
+	if localfile.Missing(err) {
 		out.Missing = append(out.Missing, l.name)
 		return nil
 	}

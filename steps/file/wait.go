@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Wait is the step type file.wait. It waits until a file is there, or enough
@@ -143,7 +144,7 @@ func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([
 // lookAt is look for a path that is no pattern.
 func lookAt(job *courier.Context, name string) ([]sighting, error) {
 	p, err := at(job, name)
-	if missing(err) {
+	if localfile.Missing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -151,12 +152,12 @@ func lookAt(job *courier.Context, name string) ([]sighting, error) {
 	}
 	info, err := p.root.Stat(p.rel)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || isNotDir(err):
+	case errors.Is(err, fs.ErrNotExist) || localfile.IsNotDir(err):
 		return nil, nil
 	case err != nil:
-		return nil, fault(p.name, err)
+		return nil, localfile.Error(p.name, err)
 	case !info.Mode().IsRegular():
-		return nil, courier.Permanent(fmt.Errorf("%q is %s; wait for a file, or for a pattern such as %s/*", p.name, kind(info.Mode()), p.name))
+		return nil, courier.Permanent(fmt.Errorf("%q is %s; wait for a file, or for a pattern such as %s/*", p.name, localfile.Kind(info.Mode()), p.name))
 	}
 	return []sighting{{p.name, identify(info)}}, nil
 }
@@ -173,7 +174,7 @@ func (cfg WaitConfig) timeout(found []sighting, enough bool) (WaitOutput, error)
 	case len(found) > 0:
 		what = fmt.Sprintf("%d of %d files are there", len(found), cfg.MinFiles)
 	}
-	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", trim(cfg.Path.String()), cfg.TimeoutSeconds, what)
+	return WaitOutput{}, fmt.Errorf("%q: waited for %v s: %s; if that is no error, set on_timeout to continue", localfile.Shorten(cfg.Path.String()), cfg.TimeoutSeconds, what)
 }
 
 func output(found []sighting, stable bool) WaitOutput {

@@ -1,4 +1,4 @@
-package file
+package archive
 
 import (
 	"archive/zip"
@@ -14,15 +14,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/inflate"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // freeRatio is how much may be unpacked before the ratio counts.
 const freeRatio = 1 << 20
 
-// An archive is a zip archive all of whose entries have been checked.
-type archive struct {
+// A zipArchive is a zip archive all of whose entries have been checked.
+type zipArchive struct {
 	name     string
 	password string
 	inflater inflater
@@ -39,34 +40,37 @@ type entry struct {
 	aes  aesInfo // if the entry is encrypted
 }
 
-// openArchive reads the directory of the archive f and checks it. Nothing is
-// unpacked. What it refuses is refused for good, except where the archive is
-// merely damaged.
-func openArchive(ctx context.Context, name string, f *os.File, limits Limits, password string) (*archive, error) {
+// OpenZip reads the directory of the zip archive f and checks it. Nothing is
+// unpacked. A name that leads elsewhere, entries that share bytes or contradict
+// their own headers, and more than the limits allow are refused. An entry may be
+// stored or deflated, and encrypted with AES (WinZip AE-1 and AE-2) if there is a
+// password; with one, entries that are not encrypted are refused. The errors name
+// the archive with name. f must stay open until the archive is unpacked.
+func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, password string) (Archive, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fault(name, err)
+		return nil, localfile.Error(name, err)
 	}
-	a := &archive{name: name, password: password}
-	src := &archiveSource{ctx: ctx, r: f, left: 1<<20 + 1024*int64(limits.MaxFiles)}
+	a := &zipArchive{name: name, password: password}
+	src := &zipSource{ctx: ctx, r: f, left: 1<<20 + 1024*int64(limits.MaxFiles)}
 	zr, err := zip.NewReader(src, info.Size())
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, errDirectory):
-		return nil, courier.Permanent(fmt.Errorf("archive %q: its directory is too large for %d entries, which are allowed; see MaxFiles in file.Options", name, limits.MaxFiles))
+		return nil, failure.Permanent(fmt.Errorf("archive %q: its directory is too large for %d entries, which are allowed; see MaxFiles in %s", name, limits.MaxFiles, limits.SetBy))
 	case err != nil:
-		return nil, fmt.Errorf("archive %q: %w: it is damaged, incomplete, or no zip archive", name, fault(name, err))
+		return nil, fmt.Errorf("archive %q: %w: it is damaged, incomplete, or no zip archive", name, localfile.Error(name, err))
 	case len(zr.File) > limits.MaxFiles:
-		return nil, courier.Permanent(fmt.Errorf("archive %q has %d entries; %d are allowed, see MaxFiles in file.Options", name, len(zr.File), limits.MaxFiles))
+		return nil, failure.Permanent(fmt.Errorf("archive %q has %d entries; %d are allowed, see MaxFiles in %s", name, len(zr.File), limits.MaxFiles, limits.SetBy))
 	}
 	src.left = -1
-	names := tree{limits: limits}
+	names := NewNames(limits)
 	for _, f := range zr.File {
 		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
 		err := e.check(limits, info.Size(), password != "")
 		if err == nil {
-			if err = names.add(e.name, e.dir); err != nil {
+			if err = names.Add(e.name, e.dir); err != nil {
 				err = fmt.Errorf("the name %w", err)
 			}
 		}
@@ -75,12 +79,12 @@ func openArchive(ctx context.Context, name string, f *os.File, limits Limits, pa
 		}
 		e.size = int64(f.UncompressedSize64)
 		if a.total += e.size; a.total > limits.MaxBytes {
-			return nil, courier.Permanent(fmt.Errorf("archive %q unpacks to more than %d bytes, which are allowed; see MaxBytes in file.Options", name, limits.MaxBytes))
+			return nil, failure.Permanent(fmt.Errorf("archive %q unpacks to more than %d bytes, which are allowed; see MaxBytes in %s", name, limits.MaxBytes, limits.SetBy))
 		}
 		a.entries = append(a.entries, e)
 	}
 	if a.total > freeRatio && a.total/int64(limits.MaxRatio) > info.Size() {
-		return nil, courier.Permanent(fmt.Errorf("archive %q unpacks to %d bytes from %d, more than %d times as much; see MaxRatio in file.Options", name, a.total, info.Size(), limits.MaxRatio))
+		return nil, failure.Permanent(fmt.Errorf("archive %q unpacks to %d bytes from %d, more than %d times as much; see MaxRatio in %s", name, a.total, info.Size(), limits.MaxRatio, limits.SetBy))
 	}
 	return a, a.checkRanges(src, info.Size())
 }
@@ -103,33 +107,36 @@ func (i *inflater) reader(packed io.Reader) io.Reader {
 	return i.r
 }
 
-func (a *archive) size() int64 { return a.total }
+// Size implements [Archive].
+func (a *zipArchive) Size() int64 { return a.total }
 
-// check calls room for every entry.
-func (a *archive) check(room func(name string, dir bool) error) error {
+// Check implements [Archive].
+func (a *zipArchive) Check(accept func(name string, dir bool) error) error {
 	for _, e := range a.entries {
-		if err := room(e.name, e.dir); err != nil {
+		if err := accept(e.name, e.dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unpack unpacks all entries.
-func (a *archive) unpack(ctx context.Context, u *unpacker) error {
+// Unpack implements [Archive].
+func (a *zipArchive) Unpack(ctx context.Context, to Directory) (Unpacked, error) {
+	u := newUnpacker(ctx, to, a.name)
+	defer u.Close()
 	for _, e := range a.entries {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return u.got, context.Cause(ctx)
 		}
-		u.effect("unpack")
+		u.entry()
 		if err := a.unpackEntry(ctx, u, e); err != nil {
-			return u.failed(ctx, ofEntry(e.Name), err)
+			return u.got, u.failed(ctx, ofEntry(e.Name), err)
 		}
 	}
-	return nil
+	return u.got, nil
 }
 
-func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
+func (a *zipArchive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
 	if e.dir {
 		return u.mkdir(e.name)
 	}
@@ -138,8 +145,8 @@ func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
 		return err
 	}
 	sum := crc32.NewIEEE()
-	err = u.file(ctx, unpacked{e.name, e.size}, e.Modified, r, sum, func() {
-		u.job.Progress(u.done, max(a.total, u.done), a.name)
+	err = u.file(ctx, File{e.name, e.size}, e.Modified, r, sum, func() {
+		u.progress(u.done, max(a.total, u.done))
 	})
 	if err == nil && sum.Sum32() != e.CRC32 && !e.aes.hasNoCRC() {
 		err = zip.ErrChecksum
@@ -147,9 +154,9 @@ func (a *archive) unpackEntry(ctx context.Context, u *unpacker, e entry) error {
 	return err
 }
 
-// check refuses an entry by what the archive's directory says of it.
+// check refuses an entry by what the archive's directory says about it.
 func (e *entry) check(limits Limits, size int64, password bool) error {
-	if err := checkEntryName(e.name); err != nil {
+	if err := CheckName(e.name); err != nil {
 		return fmt.Errorf("the name %w", err)
 	}
 	if err := e.checkEncryption(password); err != nil {
@@ -163,25 +170,24 @@ func (e *entry) check(limits Limits, size int64, password bool) error {
 	packed, unpacked := e.CompressedSize64, e.UncompressedSize64
 	switch {
 	case !e.dir && !e.Mode().IsRegular():
-		return fmt.Errorf("is %s; only files and directories are unpacked", kind(e.Mode()))
+		return fmt.Errorf("is %s; only files and directories are unpacked", localfile.Kind(e.Mode()))
 	case e.Flags&patched != 0 || method != zip.Store && method != zip.Deflate:
-		return fmt.Errorf("is packed by method %d; file.unzip knows 0 (none) and 8 (deflate)", method)
+		return fmt.Errorf("is packed by method %d; only 0 (none) and 8 (deflate) can be unpacked", method)
 	case e.dir && unpacked != 0:
 		return errors.New("is a directory with content")
 	case packed > uint64(size):
-		return fmt.Errorf("%w: the entry is said to have %d bytes of the archive's %d", errDamaged, packed, size)
+		return fmt.Errorf("%w: the entry is said to have %d bytes of the archive's %d", ErrDamaged, packed, size)
 	case unpacked > uint64(limits.MaxEntryBytes):
-		return fmt.Errorf("unpacks to %d bytes; %d are allowed, see MaxEntryBytes in file.Options", unpacked, limits.MaxEntryBytes)
+		return fmt.Errorf("unpacks to %d bytes; %d are allowed, see MaxEntryBytes in %s", unpacked, limits.MaxEntryBytes, limits.SetBy)
 	case unpacked > freeRatio && unpacked/uint64(limits.MaxRatio) > packed:
-		return fmt.Errorf("unpacks to %d bytes from %d, more than %d times as much; see MaxRatio in file.Options", unpacked, packed, limits.MaxRatio)
+		return fmt.Errorf("unpacks to %d bytes from %d, more than %d times as much; see MaxRatio in %s", unpacked, packed, limits.MaxRatio, limits.SetBy)
 	}
 	return nil
 }
 
-// checkRanges refuses archives whose entries share bytes, and such whose local
-// headers tell another story than the directory, which other programs would
-// believe.
-func (a *archive) checkRanges(src *archiveSource, size int64) error {
+// checkRanges refuses archives whose entries share bytes, and those whose local
+// headers contradict the directory: other programs would believe the headers.
+func (a *zipArchive) checkRanges(src *zipSource, size int64) error {
 	type span struct {
 		start, end int64
 		name       string
@@ -197,22 +203,22 @@ func (a *archive) checkRanges(src *archiveSource, size int64) error {
 		}
 		s := span{start, body + int64(e.CompressedSize64), e.Name}
 		if s.end > size {
-			return refuse(a.name, ofEntry(e.Name), fmt.Errorf("%w: the entry ends behind the archive's end", errDamaged))
+			return refuse(a.name, ofEntry(e.Name), fmt.Errorf("%w: the entry ends behind the archive's end", ErrDamaged))
 		}
 		spans = append(spans, s)
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	for i := 1; i < len(spans); i++ {
 		if spans[i].start < spans[i-1].end {
-			return refuse(a.name, ofEntry(spans[i].name), fmt.Errorf("shares bytes of the archive with the entry %q", trim(spans[i-1].name)))
+			return refuse(a.name, ofEntry(spans[i].name), fmt.Errorf("shares bytes of the archive with the entry %q", localfile.Shorten(spans[i-1].name)))
 		}
 	}
 	return nil
 }
 
-// An archiveSource is the file that an archive is read from. It stops at the
+// A zipSource is the file that an archive is read from. It stops at the
 // end of ctx, even in the middle of packed data that unpacks to nothing.
-type archiveSource struct {
+type zipSource struct {
 	ctx  context.Context
 	r    io.ReaderAt
 	left int64 // bytes that may still be read; negative for any number
@@ -229,7 +235,7 @@ const localHeader = 30
 var errDirectory = errors.New("the archive's directory is too large")
 
 // ReadAt reads like the file.
-func (s *archiveSource) ReadAt(p []byte, off int64) (int, error) {
+func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
@@ -248,10 +254,10 @@ func (s *archiveSource) ReadAt(p []byte, off int64) (int, error) {
 
 // local returns where the local header and the data of an entry begin, after
 // comparing the header with the archive's directory.
-func (s *archiveSource) local(e *entry) (start, body int64, err error) {
+func (s *zipSource) local(e *entry) (start, body int64, err error) {
 	s.at = -1
 	if body, err = e.DataOffset(); err != nil {
-		return 0, 0, fmt.Errorf("%w: %w", errDamaged, err)
+		return 0, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	flags, method := binary.LittleEndian.Uint16(s.header[6:]), binary.LittleEndian.Uint16(s.header[8:])
 	nameLen, extraLen := binary.LittleEndian.Uint16(s.header[26:]), binary.LittleEndian.Uint16(s.header[28:])
@@ -261,11 +267,11 @@ func (s *archiveSource) local(e *entry) (start, body int64, err error) {
 	}
 	name := make([]byte, nameLen)
 	if _, err := s.ReadAt(name, start+localHeader); err != nil {
-		return 0, 0, fmt.Errorf("%w: %w", errDamaged, err)
+		return 0, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	const encrypted = 1
 	if string(name) != e.Name || method != e.Method || flags&encrypted != e.Flags&encrypted {
-		return 0, 0, fmt.Errorf("has another name or form in its own header, %q", trim(string(name)))
+		return 0, 0, fmt.Errorf("has another name or form in its own header, %q", localfile.Shorten(string(name)))
 	}
 	return start, body, nil
 }

@@ -1,4 +1,4 @@
-package file
+package archive
 
 import (
 	"archive/zip"
@@ -20,11 +20,11 @@ import (
 
 // Encryption of zip entries as WinZip specifies it: AES in counter mode with a
 // key from the password by PBKDF2, and an HMAC-SHA1 of 80 bits over what was
-// encrypted. In AE-2 it stands in for the CRC, which would tell of the content.
+// encrypted. AE-2 has it in place of the CRC, which would betray the content.
 const (
 	methodAES    = 99
 	aesExtraID   = 0x9901
-	aesVerifier  = 2  // bytes that tell a wrong password
+	aesVerifier  = 2  // bytes that show whether the password is wrong
 	aesMAC       = 10 // bytes of the HMAC
 	aesRounds    = 1000
 	aes256       = 3  // the strength in the extra field
@@ -32,7 +32,7 @@ const (
 	aesZipNeeded = 51 // version of the format that has AES
 )
 
-// aesInfo is what an entry's extra field says of its encryption. The zero
+// aesInfo is what an entry's extra field says about its encryption. The zero
 // aesInfo is that of an entry without.
 type aesInfo struct {
 	version  uint16 // 1 or 2
@@ -40,7 +40,7 @@ type aesInfo struct {
 	method   uint16 // by which the content is packed
 }
 
-// hasNoCRC reports whether only the HMAC vouches for the content.
+// hasNoCRC reports whether the HMAC is the only check of the content.
 func (a aesInfo) hasNoCRC() bool { return a.version == 2 }
 
 func (a aesInfo) keyBytes() int  { return 8 + 8*int(a.strength) }
@@ -49,7 +49,7 @@ func (a aesInfo) saltBytes() int { return a.keyBytes() / 2 }
 // overhead is how much longer encryption makes the packed content.
 func (a aesInfo) overhead() uint64 { return uint64(a.saltBytes() + aesVerifier + aesMAC) }
 
-// parseAES finds what extra says of encryption.
+// parseAES finds what the extra field says about encryption.
 func parseAES(extra []byte) (a aesInfo, err error) {
 	for len(extra) >= 4 {
 		id, size := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
@@ -68,7 +68,7 @@ func parseAES(extra []byte) (a aesInfo, err error) {
 		}
 		extra = extra[size:]
 	}
-	return aesInfo{}, errors.New("is encrypted in a way that its extra field doesn't tell")
+	return aesInfo{}, errors.New("is encrypted in a way that its extra field doesn't say")
 }
 
 // extra is the extra field of an entry.
@@ -88,7 +88,7 @@ func (e *entry) checkEncryption(password bool) (err error) {
 	case e.dir:
 		return nil // has no content
 	case e.Flags&strongly != 0:
-		return errors.New("is encrypted by PKWARE's strong encryption, which file.unzip doesn't know; have it packed with AES-256")
+		return errors.New("is encrypted by PKWARE's strong encryption, which is not supported; have it packed with AES-256")
 	case e.Method == methodAES:
 		if e.aes, err = parseAES(e.Extra); err != nil {
 			return err
@@ -99,11 +99,11 @@ func (e *entry) checkEncryption(password bool) (err error) {
 		case !password:
 			return errors.New("is encrypted; give its password")
 		case e.CompressedSize64 < e.aes.overhead():
-			return fmt.Errorf("%w: it is too short for what is encrypted", errDamaged)
+			return fmt.Errorf("%w: it is too short for what is encrypted", ErrDamaged)
 		}
 		return nil
 	case e.Flags&encrypted != 0:
-		return errors.New("is encrypted by the traditional ZipCrypto, which can be broken, so file.unzip doesn't know it; have it packed with AES-256")
+		return errors.New("is encrypted by the traditional ZipCrypto, which can be broken, so it is not supported; have it packed with AES-256")
 	case password && e.UncompressedSize64 > 0:
 		return errors.New("is not encrypted, though there is a password; leave it out if that is right")
 	}
@@ -213,7 +213,7 @@ func (r *aesReader) finish() error {
 		return err
 	}
 	if !hmac.Equal(r.key.mac.Sum(nil)[:aesMAC], want[:]) {
-		return fmt.Errorf("%w: its authentication code is wrong, so it was changed after it was encrypted", errDamaged)
+		return fmt.Errorf("%w: its authentication code is wrong, so it was changed after it was encrypted", ErrDamaged)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package file
+package archive
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -20,10 +21,11 @@ const (
 	maxEntryDepth   = 100  // directories
 )
 
-// checkEntryName refuses the name of an archive's entry unless it means the
-// same file, inside the directory that the archive is unpacked to, on every
-// system. The name of a directory has no slash at its end here.
-func checkEntryName(name string) error {
+// CheckName refuses the name of an archive's entry unless it means the same file,
+// inside the directory that the archive is unpacked to, on every system. The name
+// of a directory has no slash at its end here. The error is the rest of a sentence
+// about the name, such as "is empty".
+func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("is empty")
@@ -77,7 +79,7 @@ func checkElement(e string) error {
 }
 
 // isReserved reports whether Windows takes a name for a device, whatever the
-// directory and the extension.
+// directory and the extension are.
 func isReserved(e string) bool {
 	base, _, _ := strings.Cut(e, ".")
 	base = strings.ToUpper(strings.TrimRight(base, " "))
@@ -92,13 +94,13 @@ func isReserved(e string) bool {
 	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
-// A tree collects the names of an archive's entries, and refuses those that
-// could meet in one file, and more than the limits allow. A directory that is
-// only part of a name counts like an entry: it is made like one. Names share
-// the nodes of the directories that they share, so the memory of a tree is
-// proportional to the number of files and directories.
-type tree struct {
-	limits Limits // with defaults
+// Names collects the names of an archive's entries, and refuses those that could
+// meet in one file, and more than the limits allow. A directory that is only part
+// of a name counts like an entry: it is made like one. Names share the nodes of the
+// directories that they share, so the memory is proportional to the number of files
+// and directories.
+type Names struct {
+	limits Limits
 	nodes  map[treeKey]*treeNode
 	bytes  int // of the paths of all nodes
 	// The directory of the name before, which is often that of the next one.
@@ -118,8 +120,14 @@ type treeNode struct {
 	own  bool   // an entry of its own
 }
 
-// add takes a name with the directories above it.
-func (t *tree) add(name string, dir bool) error {
+// NewNames returns an empty collection, of which MaxFiles and MaxPathBytes of limits
+// are the bounds.
+func NewNames(limits Limits) *Names { return &Names{limits: limits} }
+
+// Add adds the name of a file or directory, which [CheckName] has accepted, with the
+// directories above it. The error is the rest of a sentence about the name. It
+// matches [ErrRefused] if it is about a limit.
+func (t *Names) Add(name string, dir bool) error {
 	if t.nodes == nil {
 		t.nodes = make(map[treeKey]*treeNode)
 	}
@@ -146,7 +154,7 @@ func (t *tree) add(name string, dir bool) error {
 }
 
 // node finds or makes the node of a path, whose own name begins at start.
-func (t *tree) node(parent *treeNode, full string, start int, dir, own bool) (*treeNode, error) {
+func (t *Names) node(parent *treeNode, full string, start int, dir, own bool) (*treeNode, error) {
 	key := treeKey{parent, safename.Fold(full[start:])}
 	old := t.nodes[key]
 	switch {
@@ -155,7 +163,7 @@ func (t *tree) node(parent *treeNode, full string, start int, dir, own bool) (*t
 		t.nodes[key] = n
 		return n, t.count(len(full))
 	case old.name != full[start:]:
-		return nil, fmt.Errorf("differs only in letter case, or in how its characters are composed, from %q", trim(full[:start]+old.name))
+		return nil, fmt.Errorf("differs only in letter case, or in how its characters are composed, from %q", localfile.Shorten(full[:start]+old.name))
 	case old.dir != dir:
 		return nil, errors.New("is a file and a directory")
 	case own && old.own:
@@ -166,12 +174,12 @@ func (t *tree) node(parent *treeNode, full string, start int, dir, own bool) (*t
 }
 
 // count takes another path into account.
-func (t *tree) count(path int) error {
+func (t *Names) count(path int) error {
 	if len(t.nodes) > t.limits.MaxFiles {
-		return refused("is one too many: it makes more than %d files and directories, those included that are only part of a name; see MaxFiles in file.Options", t.limits.MaxFiles)
+		return refused("is one too many: it makes more than %d files and directories, those included that are only part of a name; see MaxFiles in %s", t.limits.MaxFiles, t.limits.SetBy)
 	}
 	if t.bytes += path; t.bytes > t.limits.MaxPathBytes {
-		return refused("is one too many: it makes the paths of all files and directories longer than %d bytes together; see MaxPathBytes in file.Options", t.limits.MaxPathBytes)
+		return refused("is one too many: it makes the paths of all files and directories longer than %d bytes together; see MaxPathBytes in %s", t.limits.MaxPathBytes, t.limits.SetBy)
 	}
 	return nil
 }
