@@ -22,6 +22,7 @@ package courier
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -271,36 +272,6 @@ const (
 	RequestRetry   RequestKind = "retry"   // of a chain execution only
 )
 
-// A Failure is the stored form of a [StepError].
-type Failure struct {
-	Step      int    `json:"step"` // index, or -1 when no step is to blame
-	ID        string `json:"id,omitempty"`
-	Type      string `json:"type,omitempty"`
-	Iteration []int  `json:"iteration,omitempty"`
-	Attempt   int    `json:"attempt,omitempty"`
-	Reason    Reason `json:"reason"`
-	Message   string `json:"message"`
-}
-
-// A Reason is the class of a failure.
-type Reason string
-
-// The reasons of failures.
-const (
-	ReasonError      Reason = "error"             // the step returned an error
-	ReasonTimeout    Reason = "timeout"           // the attempt took longer than its timeout
-	ReasonStalled    Reason = "stalled"           // no progress for the stall timeout
-	ReasonPanic      Reason = "panic"             // the step panicked or called runtime.Goexit
-	ReasonConfig     Reason = "config"            // the configuration could not be resolved or decoded
-	ReasonExecution  Reason = "execution_timeout" // the whole execution took too long
-	ReasonWorkerLost Reason = "worker_lost"       // three workers in a row were lost in the same step
-	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
-	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
-	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
-	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution begin again without its files
-	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
-)
-
 // A StepExecution records one attempt of one step, in one iteration of the
 // loops around it.
 type StepExecution struct {
@@ -447,4 +418,45 @@ type Event struct {
 	Item      string
 	ItemDone  int64
 	ItemTotal int64
+}
+
+// By says who changes something, and why. Everything that changes something
+// takes one, as its last parameter or as the field By of its options. The zero
+// value names nobody.
+//
+// Actor is kept with what has changed: in the audit of an execution, with the
+// version of a definition, in the reason of a schedule or monitor that no longer
+// fires. Reason is in the audit of the executions that a request moves to
+// another state at once, and in the reason of schedules and monitors. What is
+// defined, enqueued or started keeps the actor alone: an engine writes the reason
+// to its log then, as it does for limits and subscriptions. Each has at most 1,000
+// bytes.
+type By struct {
+	Actor  string // a person, a service, or a part of the program
+	Reason string // for people
+}
+
+// String is the phrase " by ACTOR: REASON", without what is not given; it is
+// empty for the zero value.
+func (b By) String() string {
+	s := ""
+	if b.Actor != "" {
+		s = " by " + b.Actor
+	}
+	if b.Reason != "" {
+		s += ": " + b.Reason
+	}
+	return s
+}
+
+// LogValue writes the fields that are given as "actor" and "reason".
+func (b By) LogValue() slog.Value {
+	var list []slog.Attr
+	if b.Actor != "" {
+		list = append(list, slog.String("actor", b.Actor))
+	}
+	if b.Reason != "" {
+		list = append(list, slog.String("reason", b.Reason))
+	}
+	return slog.GroupValue(list...)
 }

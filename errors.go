@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/reference"
 )
 
@@ -130,14 +129,6 @@ func (e *TransitionError) Error() string {
 
 // Is reports whether target is [ErrConflict]: somebody else was first.
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
-
-// Permanent marks err as one that repeating can't cure: no failure policy
-// retries it. Permanent(nil) is nil.
-func Permanent(err error) error { return failure.Permanent(err) }
-
-// IsPermanent reports whether err or an error it wraps was marked by
-// [Permanent].
-func IsPermanent(err error) bool { return failure.IsPermanent(err) }
 
 // A Problem is one thing that is wrong with a definition, or doubtful.
 type Problem struct {

@@ -63,6 +63,10 @@ type StepSpec struct {
 	// StallTimeout limits the time without progress. Nil means the default of
 	// the step's type, 0 means none. In JSON it is stall_timeout_seconds.
 	StallTimeout *time.Duration `json:"-"`
+	// FailurePolicy holds for this step in place of the job's; the zero value means
+	// the job's. It can't be retry_job. On a flow marker it says what a condition or a
+	// list that can't be evaluated leads to: stop or skip_and_continue.
+	FailurePolicy FailurePolicy `json:"failure_policy,omitzero"`
 	// AllowParent lets values that references put into the step's paths,
 	// patterns and URLs contain the segment "..". Without it such a value is an
 	// error, since it could lead from one directory into another; a ".." of the
@@ -71,62 +75,6 @@ type StepSpec struct {
 	// Config is the configuration of the step's type. Strings in it may be
 	// references; [Get] says how they are written.
 	Config map[string]any `json:"config,omitempty"`
-}
-
-// A Policy says what becomes of an execution in which a step fails.
-type Policy string
-
-// The failure policies.
-const (
-	Stop            Policy = "stop"              // the execution fails
-	RetryStep       Policy = "retry_step"        // the step is repeated, then the execution fails
-	RetryJob        Policy = "retry_job"         // the execution starts again at step 0, then fails
-	SkipAndContinue Policy = "skip_and_continue" // the step is skipped
-)
-
-// policies lists the policies in the order in which messages name them.
-var policies = []Policy{Stop, RetryStep, RetryJob, SkipAndContinue}
-
-// A FailurePolicy is a [Policy] with its figures. Nil figures mean the
-// defaults. In JSON it is an object, or just the policy's name.
-type FailurePolicy struct {
-	Type        Policy         // empty means stop
-	MaxRetries  *int           // max_retries: attempts after the first; default 3
-	BackoffBase *time.Duration // backoff_base_seconds: before the first retry; default 1 s
-	BackoffMax  *time.Duration // backoff_max_seconds: the most between two attempts; default 60 s
-}
-
-// IsZero reports whether p says nothing, which means stop.
-func (p FailurePolicy) IsZero() bool { return p == FailurePolicy{} }
-
-// Retries is how many attempts may follow the first.
-func (p FailurePolicy) Retries() int {
-	switch {
-	case p.Type != RetryStep && p.Type != RetryJob:
-		return 0
-	case p.MaxRetries == nil:
-		return 3
-	}
-	return max(0, *p.MaxRetries)
-}
-
-// Backoff is the delay before retry number n, counting from 0:
-// min(BackoffBase * 2^n, BackoffMax), for any n.
-func (p FailurePolicy) Backoff(n int) time.Duration {
-	base, most := time.Second, time.Minute
-	if p.BackoffBase != nil {
-		base = max(0, *p.BackoffBase)
-	}
-	if p.BackoffMax != nil {
-		most = max(0, *p.BackoffMax)
-	}
-	for ; n > 0 && base > 0 && base < most; n-- {
-		if base > math.MaxInt64/2 {
-			return most
-		}
-		base *= 2
-	}
-	return min(base, most)
 }
 
 // UnmarshalJSON reads a job strictly. The error is a *[DefinitionError] with
@@ -182,6 +130,7 @@ func (s *StepSpec) read(dec *json.Decoder) error {
 		"name":                  into(&s.Name),
 		"timeout_seconds":       intoSeconds(&s.Timeout),
 		"stall_timeout_seconds": intoSeconds(&s.StallTimeout),
+		"failure_policy":        into(&s.FailurePolicy),
 		"allow_parent":          into(&s.AllowParent),
 		"config":                into(&s.Config),
 	})
@@ -196,68 +145,6 @@ func (s StepSpec) MarshalJSON() ([]byte, error) {
 		Stall   *seconds       `json:"stall_timeout_seconds,omitempty"`
 		Config  map[string]any `json:"config,omitempty"`
 	}{plain(s), (*seconds)(s.Timeout), (*seconds)(s.StallTimeout), s.Config})
-}
-
-// UnmarshalJSON reads a policy's name, or an object with its figures. Null is the
-// default.
-func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
-	var n FailurePolicy
-	if string(data) == "null" {
-		*p = n
-		return nil
-	}
-	if len(data) > 0 && data[0] == '"' {
-		if err := json.Unmarshal(data, &n.Type); err != nil {
-			return err
-		}
-	} else if err := readObject(newReader(data), fields{
-		"type":                 into(&n.Type),
-		"max_retries":          into(&n.MaxRetries),
-		"backoff_base_seconds": intoSeconds(&n.BackoffBase),
-		"backoff_max_seconds":  intoSeconds(&n.BackoffMax),
-	}); err != nil {
-		return err
-	}
-	if err := n.check(); err != nil {
-		return err
-	}
-	*p = n
-	return nil
-}
-
-// MarshalJSON writes just the name where the figures are the defaults.
-func (p FailurePolicy) MarshalJSON() ([]byte, error) {
-	name := p.Type
-	if name == "" {
-		name = Stop
-	}
-	if p.MaxRetries == nil && p.BackoffBase == nil && p.BackoffMax == nil {
-		return json.Marshal(name)
-	}
-	return json.Marshal(struct {
-		Type       Policy   `json:"type"`
-		MaxRetries *int     `json:"max_retries,omitempty"`
-		Base       *seconds `json:"backoff_base_seconds,omitempty"`
-		Max        *seconds `json:"backoff_max_seconds,omitempty"`
-	}{name, p.MaxRetries, (*seconds)(p.BackoffBase), (*seconds)(p.BackoffMax)})
-}
-
-func (p FailurePolicy) check() error {
-	switch {
-	case p.Type != "" && !slices.Contains(policies, p.Type):
-		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
-	case p.MaxRetries != nil && *p.MaxRetries < 0:
-		return policyError("max_retries", "%d is negative", *p.MaxRetries)
-	case p.BackoffBase != nil && *p.BackoffBase < 0:
-		return policyError("backoff_base_seconds", "%v is negative", *p.BackoffBase)
-	case p.BackoffMax != nil && *p.BackoffMax < 0:
-		return policyError("backoff_max_seconds", "%v is negative", *p.BackoffMax)
-	}
-	return nil
-}
-
-func policyError(field, format string, args ...any) error {
-	return &fieldError{field, field, fmt.Errorf(format, args...)}
 }
 
 // seconds is a duration that JSON writes as a number of seconds.

@@ -208,7 +208,7 @@ func TestVirtualTimeTakesNone(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("1"), errors.New("2")))
 		began := time.Now()
-		h.Run(h.Job(`{"name": "j", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 3600, "backoff_max_seconds": 7200}, "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Completed)
+		h.Run(h.Job(`{"name": "j", "failure_policy": {"type": "retry_step", "backoff_base_seconds": 3600, "backoff_max_seconds": 7200, "jitter": false}, "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Completed)
 		if d := time.Since(began); d < 3*time.Hour {
 			t.Errorf("the back-off took %v, want 3 h", d)
 		}

@@ -323,7 +323,7 @@ func (a *attempt) judge(ctx context.Context, o outcome) outcome {
 	if o.err == nil || o.reason != "" {
 		return o
 	}
-	o.reason = courier.ReasonError
+	o.reason = courier.ClassOf(o.err)
 	cause := context.Cause(ctx)
 	if t, ok := errors.AsType[*timeoutError](cause); ok {
 		o.reason = t.reason
@@ -332,9 +332,6 @@ func (a *attempt) judge(ctx context.Context, o outcome) outcome {
 		} else {
 			o.err = fmt.Errorf("%w; the step returned: %w", t, o.err)
 		}
-	}
-	if _, ok := errors.AsType[*courier.ConfigError](o.err); ok {
-		o.reason = courier.ReasonConfig
 	}
 	if _, ok := errors.AsType[*renderError](o.err); ok && o.reason == courier.ReasonError {
 		o.reason = courier.ReasonConfig

@@ -100,13 +100,14 @@ func testDiskFullAndReadOnly(t *testing.T) {
 	}
 	for _, trouble := range []struct {
 		name, want   string
+		reason       courier.Reason
 		begin, ended func() error
 	}{
-		{"full", "file too large", func() error {
+		{"full", "file too large", courier.ReasonSpace, func() error {
 			size = 200 << 10
 			return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 100 << 10, Max: old.Max})
 		}, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) }},
-		{"read-only", "permission denied", func() error { return os.Chmod(dir, 0o500) }, func() error { return os.Chmod(dir, 0o700) }},
+		{"read-only", "permission denied", courier.ReasonPermission, func() error { return os.Chmod(dir, 0o500) }, func() error { return os.Chmod(dir, 0o700) }},
 	} {
 		if err := trouble.begin(); err != nil {
 			t.Fatal(err)
@@ -116,7 +117,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Failed).RequireError(trouble.want).RequireTrace("0 demo.write failed")
-		if r.Failure.Reason != courier.ReasonError || r.Failure.Step != 0 {
+		if r.Failure.Reason != trouble.reason || r.Failure.Step != 0 {
 			t.Errorf("%s: failure %+v", trouble.name, r.Failure)
 		}
 		var left []string

@@ -159,12 +159,12 @@ func TestFailurePolicies(t *testing.T) {
 		elapsed      time.Duration
 	}{
 		{"stop", `"stop"`, []error{boom}, courier.Failed, []string{"0 demo.a completed", "1 demo.b failed"}, 0},
-		{"retry", `"retry_step"`, []error{boom, boom}, courier.Completed,
+		{"retry", `{"type": "retry_step", "jitter": false}`, []error{boom, boom}, courier.Completed,
 			[]string{"0 demo.a completed", "1 demo.b failed", "1 demo.b#2 failed", "1 demo.b#3 completed", "2 demo.c completed"}, 3 * time.Second},
-		{"retries used up", `{"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 90}`, []error{boom, boom}, courier.Failed,
+		{"retries used up", `{"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 90, "jitter": false}`, []error{boom, boom}, courier.Failed,
 			[]string{"0 demo.a completed", "1 demo.b failed", "1 demo.b#2 failed"}, time.Minute},
 		{"permanent", `"retry_step"`, []error{courier.Permanent(boom)}, courier.Failed, []string{"0 demo.a completed", "1 demo.b failed"}, 0},
-		{"retry job", `"retry_job"`, []error{boom}, courier.Completed,
+		{"retry job", `{"type": "retry_job", "jitter": false}`, []error{boom}, courier.Completed,
 			[]string{"0 demo.a completed", "1 demo.b failed", "0 demo.a completed", "1 demo.b completed", "2 demo.c completed"}, time.Second},
 		{"skip", `"skip_and_continue"`, []error{boom}, courier.Completed,
 			[]string{"0 demo.a completed", "1 demo.b skipped", "2 demo.c completed"}, 0},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -91,12 +93,11 @@ func (r *run) requeue(abandoned bool) bool {
 	return false
 }
 
-// failed applies the job's failure policy to a failed attempt.
+// failed applies the failure policy of a step to a failed attempt.
 func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
-	policy := r.program.Job.FailurePolicy
-	retries := policy.Retries()
-	if courier.IsPermanent(err.Err) {
-		retries = 0
+	policy, retries := r.program.Policy(rec.Step), 0
+	if policy.Repeats(err.Reason, err.Err) {
+		retries = policy.Retries()
 	}
 	switch {
 	case policy.Type == courier.SkipAndContinue:
@@ -107,13 +108,13 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		r.marks = r.passed()
 		return true
 	case policy.Type == courier.RetryStep && r.marks.Failures < retries:
-		delay, marks := policy.Backoff(r.marks.Failures), r.marks
+		delay, marks := r.delay(policy, r.marks.Failures), r.marks
 		marks.Failures++
 		marks.Reclaims = 0
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
 	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
 		err.Err = r.firstCause(err.Err)
-		delay, marks := policy.Backoff(r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
+		delay, marks := r.delay(policy, r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
 	r.ended = append(r.ended, rec)
@@ -121,6 +122,20 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	r.marks.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false
+}
+
+// delay is the time before retry number n, counting from 0. The part of the backoff
+// that is random follows from the execution and the number, so that a repetition
+// of this decision by another worker comes to the same.
+func (r *run) delay(p courier.FailurePolicy, n int) time.Duration {
+	most := p.Backoff(n)
+	if p.Jitter != nil && !*p.Jitter {
+		return most
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d/%d/%d", r.x.ID, r.x.Attempt, r.marks.Attempts, n)
+	dice := rand.New(rand.NewPCG(h.Sum64(), 0))
+	return most - time.Duration(dice.Int64N(int64(most/2)+1))
 }
 
 // retryLater requeues the execution with a delay and the marks for the retry, or
@@ -160,7 +175,7 @@ func (r *run) markerFailed(err error) bool {
 		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
 		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.Message(field),
 	}
-	if r.program.Job.FailurePolicy.Type == courier.SkipAndContinue {
+	if r.program.Policy(step).Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
 		r.ended = append(r.ended, rec)
 		r.walk.Advance()

@@ -58,7 +58,7 @@ func TestBackoffIsExact(t *testing.T) {
 				couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 					calls := failing(h, "demo.a")
 					job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}
-					job.FailurePolicy = courier.FailurePolicy{Type: test.policy, MaxRetries: &test.retries, BackoffBase: &test.base, BackoffMax: &test.max}
+					job.FailurePolicy = courier.FailurePolicy{Type: test.policy, MaxRetries: &test.retries, BackoffBase: &test.base, BackoffMax: &test.max, Jitter: new(false)}
 					var r *couriertest.Result
 					if started {
 						r = h.Wait(begin(t, h.Engine, job, nil).ID)
@@ -271,7 +271,7 @@ func TestStopDuringBackoff(t *testing.T) {
 		h.Stub("demo.a", nil)
 		s, begun := &tidy{fails: 1}, time.Now()
 		courier.Register(h.Registry, "demo.tidy", s, nil)
-		x := begin(t, one, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60}`)), nil)
+		x := begin(t, one, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60, "jitter": false}`)), nil)
 		time.Sleep(10 * time.Second)
 		asked := time.Now()
 		if err := one.Stop(t.Context()); err != nil || !about(time.Since(asked), 0) {
@@ -302,7 +302,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 		})
 		s := &tidy{fails: 1}
 		courier.Register(h.Registry, "demo.tidy", s, nil)
-		x := begin(t, e, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60}`)), nil)
+		x := begin(t, e, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60, "jitter": false}`)), nil)
 		if _, err := e.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +323,7 @@ func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
 		h.Stub("demo.a", nil)
 		s := &tidy{fails: 5}
 		courier.Register(h.Registry, "demo.tidy", s, nil)
-		x := begin(t, h.Engine, h.Job(tidyJob(`{"type": "retry_step", "max_retries": 2, "backoff_base_seconds": 10}`)), nil)
+		x := begin(t, h.Engine, h.Job(tidyJob(`{"type": "retry_step", "max_retries": 2, "backoff_base_seconds": 10, "jitter": false}`)), nil)
 		time.Sleep(15 * time.Second) // the second retry comes after 30 s
 		if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
@@ -346,7 +346,7 @@ func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
 
 func TestPermanentEndsRetries(t *testing.T) {
 	wrapped := fmt.Errorf("upload: %w", courier.Permanent(errBoom))
-	for _, policy := range []string{`"retry_step"`, `"retry_job"`} {
+	for _, policy := range []string{`{"type": "retry_step", "jitter": false}`, `{"type": "retry_job", "jitter": false}`} {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.a", couriertest.Fails(errBoom, wrapped))
 			start := time.Now()
@@ -384,7 +384,7 @@ func TestRetryJob(t *testing.T) {
 			}
 			return m{"n": cfg["n"]}, nil
 		})
-		x := begin(t, e, h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "max_retries": 1, "backoff_base_seconds": 7}, "steps": [
+		x := begin(t, e, h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "max_retries": 1, "backoff_base_seconds": 7, "jitter": false}, "steps": [
 			{"type": "demo.a", "config": {"n": "context:job.attempt"}}, {"type": "flow.foreach", "config": {"source": [1, 2]}},
 			{"type": "demo.b", "config": {"n": "context:0.attempt"}}, {"type": "flow.end"}]}`), nil)
 		if x.Status(time.Now()) != "scheduled" || x.Attempt != 2 || x.Position.Step != 0 || x.Failure == nil {

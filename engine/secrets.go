@@ -20,6 +20,9 @@ type secretError struct {
 func (e *secretError) Error() string { return fmt.Sprintf("secret %q: %v", e.name, e.err) }
 func (e *secretError) Unwrap() error { return e.err }
 
+// ErrorClass is that of [courier.ReasonSecret], whatever kept the secret away.
+func (e *secretError) ErrorClass() string { return string(courier.ReasonSecret) }
+
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {

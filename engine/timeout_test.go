@@ -92,7 +92,7 @@ func TestStuckStepIsFenced(t *testing.T) {
 			time.Sleep(2 * time.Hour) // the first attempt returns meanwhile
 			return nil, nil
 		})
-		r := h.Run(h.Job(`{"name": "s", "failure_policy": "retry_step", "steps": [{"type": "demo.stuck", "timeout_seconds": 3}, {"type": "demo.next", "timeout_seconds": 0}]}`), nil)
+		r := h.Run(h.Job(`{"name": "s", "failure_policy": {"type": "retry_step", "jitter": false}, "steps": [{"type": "demo.stuck", "timeout_seconds": 3}, {"type": "demo.next", "timeout_seconds": 0}]}`), nil)
 		r.RequireState(courier.Completed).RequireTrace("0 demo.stuck failed", "0 demo.stuck#2 completed", "1 demo.next completed")
 		r.RequireValue("0.from", 2).RequireNoValue("0.late")
 		first := r.Steps[0]
@@ -329,7 +329,7 @@ func TestExecutionTimeoutDuringBackoff(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		s := &tidy{fails: 1}
 		start := time.Now()
-		x := timed(t, h, h.Engine, s, `{"type": "retry_step", "backoff_base_seconds": 90, "backoff_max_seconds": 90}`, 0)
+		x := timed(t, h, h.Engine, s, `{"type": "retry_step", "backoff_base_seconds": 90, "backoff_max_seconds": 90, "jitter": false}`, 0)
 		r := h.Wait(x.ID)
 		requireTimedOut(t, r, start, 90*time.Second)
 		r.RequireTrace("0 demo.a completed", "1 demo.tidy failed")

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -23,9 +22,6 @@ const (
 
 // reserved are the ids that mean something else in references.
 var reserved = []string{headJob, headLoop, headParams, headChain, headMonitor}
-
-// policies lists the failure policies as messages do.
-var policies = []courier.Policy{courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue}
 
 // Check finds what is wrong with a job before anything runs: names and
 // figures, step types that r does not have, configurations that do not fit
@@ -120,7 +116,7 @@ func (c *checker) checkJob() {
 	if len(j.Steps) == 0 {
 		c.jobWarning("steps", "there are none, so an execution does nothing")
 	}
-	c.checkPolicy(j.FailurePolicy)
+	c.checkJobPolicy()
 	for _, name := range slices.Sorted(maps.Keys(j.Params)) {
 		field := "params." + shorten(name)
 		if ref, err := reference.Parse(headParams + "." + name); err != nil || len(ref.Path) > 0 {
@@ -156,23 +152,6 @@ func badName(s string) string {
 		return "contains a control character or text that is not valid UTF-8"
 	}
 	return ""
-}
-
-func (c *checker) checkPolicy(p courier.FailurePolicy) {
-	const field = "failure_policy"
-	if p.Type != "" && !slices.Contains(policies, p.Type) {
-		c.jobProblem(field+".type", "unknown policy %q; %s", shorten(string(p.Type)), nearest.DidYouMean(string(p.Type), policies))
-	}
-	if p.MaxRetries != nil && *p.MaxRetries < 0 {
-		c.jobProblem(field+".max_retries", "%d is negative; 0 means no retries", *p.MaxRetries)
-	}
-	negative := func(name string, d *time.Duration) {
-		if d != nil && *d < 0 {
-			c.jobProblem(field+"."+name, "%v is negative", d.Seconds())
-		}
-	}
-	negative("backoff_base_seconds", p.BackoffBase)
-	negative("backoff_max_seconds", p.BackoffMax)
 }
 
 // checkLimitKey checks a text that is expanded before anything runs.
@@ -219,6 +198,7 @@ func (c *checker) checkEntry(i int) {
 	if s.StallTimeout != nil && *s.StallTimeout < 0 {
 		c.stepProblem(i, "stall_timeout_seconds", "%v is negative; 0 means none", s.StallTimeout.Seconds())
 	}
+	c.checkStepPolicy(i, s)
 	c.checkAlmost(i)
 	c.used.note(c.tree, c.tree.Template(i).refs)
 	if c.tree.entries[i].kind != work {

@@ -440,6 +440,9 @@ type Filter struct {
 	Queue  string
 	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
 	Waiting bool
+	// Reasons selects those with a [courier.Failure] for one of these reasons. Give
+	// States too, where they are known: failed executions are found by an index.
+	Reasons []courier.Reason
 	// Before selects executions with a smaller id.
 	Before courier.ExecutionID
 	Limit  int // 0 means 100, the most is 1000

@@ -100,8 +100,27 @@ func policy(r *rand.Rand) courier.FailurePolicy {
 	if f.Type == courier.RetryStep || f.Type == courier.RetryJob {
 		retries, base, most := r.IntN(4), time.Duration(1+r.IntN(5_000_000_000)), time.Duration(1+r.IntN(30_000_000_000))
 		f.MaxRetries, f.BackoffBase, f.BackoffMax = &retries, &base, &most
+		f.Jitter = new(false) // it depends on the id, which a replay does not have again
 	}
 	return f
+}
+
+// ownPolicy gives one step in four a policy of its own. It never skips a step whose
+// outputs others may refer to.
+func (g *maker) ownPolicy(s *courier.StepSpec) {
+	p := policy(g.Rand)
+	switch {
+	case g.IntN(4) > 0:
+		return
+	case p.Type == courier.RetryJob:
+		p.Type = courier.RetryStep
+	case p.Type == courier.SkipAndContinue && g.refers:
+		p.Type = courier.Stop
+	}
+	if p.Type == courier.RetryStep && g.IntN(2) == 0 {
+		p.NoRetryOn = []courier.Reason{courier.ReasonPanic}
+	}
+	s.FailurePolicy = p
 }
 
 func (g *maker) add(s courier.StepSpec) int {
@@ -148,6 +167,7 @@ func (g *maker) step(s *statement, sc *scope) {
 		timeout := time.Duration(1+g.IntN(40)) * time.Second
 		spec.Timeout = &timeout
 	}
+	g.ownPolicy(&spec)
 	s.index = g.add(spec)
 	g.p.steps[s.index] = s
 	sc.visible = append(sc.visible[:len(sc.visible):len(sc.visible)], s)

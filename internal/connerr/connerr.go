@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -63,6 +64,9 @@ func (e *LostError) Error() string {
 
 // Unwrap returns how it ended.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// ErrorClass says that the connection is to blame, and not what is at its ends.
+func (e *LostError) ErrorClass() string { return failure.Connection }
 
 // IsLost reports whether err is the end of a connection, and not of what is at
 // its ends.

@@ -184,7 +184,7 @@ func (s *Conn) refused(r *ReplyError) error {
 	if r.Code != 430 && (r.Code < 500 || r.Passing()) && !aboutAccount(r.text) {
 		return err
 	}
-	return failure.Permanent(failure.LoginRefused(err))
+	return failure.Permanent(failure.WithClass(err, failure.Login))
 }
 
 // aboutAccount reports whether the words of a server are about the login and not
@@ -230,7 +230,7 @@ func isHungUp(err error) bool {
 // not happen.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return failure.Permanent(failure.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return failure.Permanent(failure.WithClass(fmt.Errorf("%w, and again; ask the server's operator about the account", err), failure.Login))
 	}
 	return err
 }

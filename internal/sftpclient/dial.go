@@ -84,7 +84,7 @@ func isHungUp(err error) bool {
 // not happen, and some tell nothing else of an account that has expired.
 func refusedTwice(err error) error {
 	if isHungUp(err) {
-		return failure.Permanent(failure.LoginRefused(fmt.Errorf("%w, and again; ask the server's operator about the account", err)))
+		return failure.Permanent(failure.WithClass(fmt.Errorf("%w, and again; ask the server's operator about the account", err), failure.Login))
 	}
 	return err
 }
@@ -281,8 +281,8 @@ func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error
 		if len(s.offered) > 0 {
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
-		return failure.Permanent(failure.LoginRefused(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
-			safename.Quote(user), text, &connerr.Hostile{Err: err})))
+		return failure.Permanent(failure.WithClass(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
+			safename.Quote(user), text, &connerr.Hostile{Err: err}), failure.Login))
 	case !told && s.offered != nil && errors.Is(s.net.cause(), io.EOF):
 		return &hungUpError{&connerr.LostError{Err: io.EOF}}
 	case s.net.cause() != nil:

@@ -95,7 +95,8 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	for i--; i >= 0 && len(list) < limit; i-- {
 		x := s.executions[s.ids[i]]
 		if (f.Job == "" || x.Job == f.Job) && (f.Queue == "" || x.Queue == f.Queue) &&
-			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) {
+			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
+			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) {
 			list = append(list, s.view(x))
 		}
 	}

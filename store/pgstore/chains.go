@@ -344,11 +344,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 		add("d.name = $%d::text and d.kind = 'chain'", f.Chain)
 	}
 	if len(f.States) > 0 {
-		states := make([]string, len(f.States))
-		for i, st := range f.States {
-			states[i] = string(st)
-		}
-		add("c.state = any($%d::text[])", states)
+		add("c.state = any($%d::text[])", asStrings(f.States))
 	}
 	if f.Before != "" {
 		add("c.id < $%d::text::uuid", uuid(string(f.Before)))

@@ -93,11 +93,10 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
 	}
 	if len(f.States) > 0 {
-		states := make([]string, len(f.States))
-		for i, st := range f.States {
-			states[i] = string(st)
-		}
-		add("e.state = any($%d::text[])", states)
+		add("e.state = any($%d::text[])", asStrings(f.States))
+	}
+	if len(f.Reasons) > 0 {
+		add("e.failure is not null and e.failure::jsonb->>'reason' = any($%d::text[])", asStrings(f.Reasons))
 	}
 	if f.Waiting {
 		filter += " and e.state = 'queued' and e.waits_for is not null"
@@ -113,6 +112,15 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		return nil, failed("list executions", err)
 	}
 	return s.withJobNames(ctx, s.pool, rows)
+}
+
+// asStrings returns a list as pgx takes it in all of its ways to execute queries.
+func asStrings[T ~string](list []T) []string {
+	plain := make([]string, len(list))
+	for i, v := range list {
+		plain[i] = string(v)
+	}
+	return plain
 }
 
 // Steps returns a page of the records of an execution.

@@ -81,6 +81,25 @@ var archiveCases = []testCase{
 		k.listed("completed", store.Filter{States: []courier.State{courier.Completed}})
 		k.listed("any state", store.Filter{States: []courier.State{}}, held, failed, running, queued)
 	}},
+	{"filter_by_reason", func(k *kit) {
+		ends := func(to courier.State, reason courier.Reason) courier.ExecutionID {
+			h := k.start()
+			t := h.to(to)
+			t.Failure = &courier.Failure{Step: 1, Reason: reason, Message: "why"}
+			h.must(t)
+			return h.id()
+		}
+		k.add(k.new())
+		lost, full := ends(courier.Failed, courier.ReasonConnection), ends(courier.Failed, courier.ReasonSpace)
+		k.left(courier.Failed)
+		retried := ends(courier.Queued, courier.ReasonConnection)
+		both := []courier.Reason{courier.ReasonSpace, courier.ReasonConnection}
+		k.listed("one", store.Filter{Reasons: both[:1]}, full)
+		k.listed("two", store.Filter{Reasons: both}, retried, full, lost)
+		k.listed("with a state", store.Filter{Reasons: both, States: []courier.State{courier.Failed}}, full, lost)
+		k.listed("a page", store.Filter{Reasons: both, Before: full, Limit: 1}, lost)
+		k.listed("another", store.Filter{Reasons: []courier.Reason{courier.ReasonQuota}})
+	}},
 	{"filter_by_queue", func(k *kit) {
 		id := k.add(k.with(func(n *store.NewExecution) { n.Queue = "night" }))[0].ID
 		k.add(k.new())

@@ -60,8 +60,8 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 	return core.CheckedJob{Job: plain, Tree: tree, Warnings: warnings}, nil
 }
 
-// reread returns a job as it will be read from its JSON, but for a failure policy and
-// durations that JSON does not take: they are as they were given, for the check to
+// reread returns a job as it will be read from its JSON, but for failure policies
+// and durations that JSON does not take: they are as they were given, for the check to
 // report them beside all else.
 func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 	if err = json.Unmarshal(body, &plain); err == nil {
@@ -70,14 +70,15 @@ func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 	rest := job
 	rest.FailurePolicy, rest.Steps = courier.FailurePolicy{}, slices.Clone(job.Steps)
 	for i := range rest.Steps {
-		rest.Steps[i].Timeout, rest.Steps[i].StallTimeout = nil, nil
+		rest.Steps[i].Timeout, rest.Steps[i].StallTimeout, rest.Steps[i].FailurePolicy = nil, nil, courier.FailurePolicy{}
 	}
 	if body, again := json.Marshal(rest); again != nil || json.Unmarshal(body, &plain) != nil {
 		return job, err
 	}
 	plain.FailurePolicy = job.FailurePolicy
 	for i := range plain.Steps {
-		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout = job.Steps[i].Timeout, job.Steps[i].StallTimeout
+		given := &job.Steps[i]
+		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout, plain.Steps[i].FailurePolicy = given.Timeout, given.StallTimeout, given.FailurePolicy
 	}
 	return plain, nil
 }

@@ -70,6 +70,14 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 	return p
 }
 
+// Policy returns the failure policy that holds for a step.
+func (p *Program) Policy(step int) courier.FailurePolicy {
+	if own := p.Tree.Spec(step).FailurePolicy; !own.IsZero() {
+		return own
+	}
+	return p.Job.FailurePolicy
+}
+
 // firstType returns the key of the type of the first step; empty if that is a marker,
 // or there is none.
 func (p *Program) firstType() string {

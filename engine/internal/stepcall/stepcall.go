@@ -72,7 +72,7 @@ func SafeError(err error) (ok error) {
 	}()
 	_ = err.Error()
 	errors.Is(err, errOther)
-	_, _ = errors.AsType[*courier.ConfigError](err)
+	_ = courier.ClassOf(err)
 	return err
 }
 

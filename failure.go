@@ -1,0 +1,259 @@
+package courier
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/nearest"
+)
+
+// A Failure is the stored form of a [StepError].
+type Failure struct {
+	Step      int    `json:"step"` // index, or -1 when no step is to blame
+	ID        string `json:"id,omitempty"`
+	Type      string `json:"type,omitempty"`
+	Iteration []int  `json:"iteration,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Reason    Reason `json:"reason"`
+	Message   string `json:"message"`
+}
+
+// A Reason is the class of a failure, as failure policies, records, events and
+// filters name it.
+type Reason string
+
+// The reasons that the engine gives.
+const (
+	ReasonError      Reason = "error"             // the step returned an error of no other class
+	ReasonTimeout    Reason = "timeout"           // the attempt took longer than its timeout
+	ReasonStalled    Reason = "stalled"           // no progress for the stall timeout
+	ReasonPanic      Reason = "panic"             // the step panicked or called runtime.Goexit
+	ReasonConfig     Reason = "config"            // the configuration could not be resolved or decoded
+	ReasonExecution  Reason = "execution_timeout" // the whole execution took too long
+	ReasonWorkerLost Reason = "worker_lost"       // three workers in a row were lost in the same step
+	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
+	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
+	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
+	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution begin again without its files
+	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
+)
+
+// The reasons that steps give by [WithClass], and that [ClassOf] finds.
+const (
+	ReasonConnection Reason = "connection" // a server can't be reached, breaks off, or can't serve now
+	ReasonLogin      Reason = "login"      // credentials, or those of a server, are refused
+	ReasonNotFound   Reason = "not_found"  // a file, directory, key or page isn't there
+	ReasonExists     Reason = "exists"     // something is in the way, and may not be replaced
+	ReasonPermission Reason = "permission" // access is denied
+	ReasonQuota      Reason = "quota"      // a server's space or number of requests is used up
+	ReasonSpace      Reason = "space"      // a disk of this machine is full
+	ReasonIntegrity  Reason = "integrity"  // content is damaged, or not what it should be: a checksum, a signature, an archive
+	ReasonInvalid    Reason = "invalid"    // content or a name can't be used, or passes a limit
+	ReasonSecret     Reason = "secret"     // a secret can't be had
+)
+
+// classes lists the error classes in the order in which messages name them.
+var classes = []Reason{
+	ReasonConnection, ReasonLogin, ReasonTimeout, ReasonStalled, ReasonNotFound, ReasonExists, ReasonPermission,
+	ReasonQuota, ReasonSpace, ReasonIntegrity, ReasonInvalid, ReasonSecret, ReasonConfig, ReasonPanic, ReasonError,
+}
+
+// ErrorClasses returns the reasons for which an attempt of a step can fail, which
+// are those that a failure policy may name.
+func ErrorClasses() []Reason { return slices.Clone(classes) }
+
+// WithClass marks err as a failure of a class, which becomes the reason of the
+// attempt that returns it. The class is one of [ErrorClasses]; another one counts as
+// [ReasonError]. The text of err stays as it is. Of several marks the outermost
+// counts. WithClass(nil, class) is nil.
+func WithClass(err error, class Reason) error {
+	if !slices.Contains(classes, class) {
+		class = ReasonError
+	}
+	return failure.WithClass(err, string(class))
+}
+
+// ClassOf returns the class of an error: that of [WithClass], or one that follows
+// from the errors of the standard library that err wraps. [fs.ErrNotExist] is
+// not_found, [fs.ErrExist] exists, [fs.ErrPermission] permission, [syscall.ENOSPC]
+// space; a [net.Error] and a connection that has ended are connection;
+// [context.DeadlineExceeded] is timeout. A [ConfigError] is config. All others are
+// [ReasonError], and so is nil.
+func ClassOf(err error) Reason {
+	if _, ok := errors.AsType[*ConfigError](err); ok {
+		return ReasonConfig
+	}
+	if class := failure.Class(err); class != "" {
+		return Reason(class)
+	}
+	return ReasonError
+}
+
+// Permanent marks err as one that repeating can't cure: no failure policy
+// retries it. Permanent(nil) is nil.
+func Permanent(err error) error { return failure.Permanent(err) }
+
+// IsPermanent reports whether err or an error it wraps was marked by
+// [Permanent].
+func IsPermanent(err error) bool { return failure.IsPermanent(err) }
+
+// A Policy says what becomes of an execution in which a step fails.
+type Policy string
+
+// The failure policies.
+const (
+	Stop            Policy = "stop"              // the execution fails
+	RetryStep       Policy = "retry_step"        // the step is repeated, then the execution fails
+	RetryJob        Policy = "retry_job"         // the execution starts again at step 0, then fails
+	SkipAndContinue Policy = "skip_and_continue" // the step is skipped
+)
+
+// policies lists the policies in the order in which messages name them.
+var policies = []Policy{Stop, RetryStep, RetryJob, SkipAndContinue}
+
+// A FailurePolicy is a [Policy] with its figures. Nil figures mean the
+// defaults. In JSON it is an object, or just the policy's name.
+//
+// RetryOn and NoRetryOn choose the failures that are repeated, by their [Reason]:
+// those of RetryOn, or all if it is empty, without those of NoRetryOn. A failure
+// that is marked by [Permanent] is never repeated. One that is not repeated fails
+// the execution. Both are for retry_step and retry_job, and take the reasons of
+// [ErrorClasses].
+type FailurePolicy struct {
+	Type        Policy         // empty means stop
+	MaxRetries  *int           // max_retries: attempts after the first; default 3
+	BackoffBase *time.Duration // backoff_base_seconds: before the first retry; default 1 s
+	BackoffMax  *time.Duration // backoff_max_seconds: the most between two attempts; default 60 s
+	// Jitter makes each delay a time between half of the backoff and the whole of
+	// it, so that executions which failed together do not return together. Nil means
+	// true. It is jitter in JSON.
+	Jitter    *bool
+	RetryOn   []Reason // retry_on
+	NoRetryOn []Reason // no_retry_on
+}
+
+// IsZero reports whether p says nothing, which means stop for a job, and the job's
+// policy for a step.
+func (p FailurePolicy) IsZero() bool {
+	return p.Type == "" && p.MaxRetries == nil && p.BackoffBase == nil && p.BackoffMax == nil && p.Jitter == nil &&
+		len(p.RetryOn) == 0 && len(p.NoRetryOn) == 0
+}
+
+// Retries is how many attempts may follow the first.
+func (p FailurePolicy) Retries() int {
+	switch {
+	case p.Type != RetryStep && p.Type != RetryJob:
+		return 0
+	case p.MaxRetries == nil:
+		return 3
+	}
+	return max(0, *p.MaxRetries)
+}
+
+// Repeats reports whether an attempt that failed with err, for a reason, may be
+// repeated as far as p is concerned, whatever the number of attempts.
+func (p FailurePolicy) Repeats(reason Reason, err error) bool {
+	return p.Retries() > 0 && !IsPermanent(err) && !slices.Contains(p.NoRetryOn, reason) &&
+		(len(p.RetryOn) == 0 || slices.Contains(p.RetryOn, reason))
+}
+
+// Backoff is the longest delay before retry number n, counting from 0:
+// min(BackoffBase * 2^n, BackoffMax), for any n. The delay is shorter by up to half,
+// unless Jitter is false.
+func (p FailurePolicy) Backoff(n int) time.Duration {
+	base, most := time.Second, time.Minute
+	if p.BackoffBase != nil {
+		base = max(0, *p.BackoffBase)
+	}
+	if p.BackoffMax != nil {
+		most = max(0, *p.BackoffMax)
+	}
+	for ; n > 0 && base > 0 && base < most; n-- {
+		if base > math.MaxInt64/2 {
+			return most
+		}
+		base *= 2
+	}
+	return min(base, most)
+}
+
+// UnmarshalJSON reads a policy's name, or an object with its figures. Null is the
+// default.
+func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
+	var n FailurePolicy
+	if string(data) == "null" {
+		*p = n
+		return nil
+	}
+	if len(data) > 0 && data[0] == '"' {
+		if err := json.Unmarshal(data, &n.Type); err != nil {
+			return err
+		}
+	} else if err := readObject(newReader(data), fields{
+		"type":                 into(&n.Type),
+		"max_retries":          into(&n.MaxRetries),
+		"backoff_base_seconds": intoSeconds(&n.BackoffBase),
+		"backoff_max_seconds":  intoSeconds(&n.BackoffMax),
+		"jitter":               into(&n.Jitter),
+		"retry_on":             into(&n.RetryOn),
+		"no_retry_on":          into(&n.NoRetryOn),
+	}); err != nil {
+		return err
+	}
+	if err := n.check(); err != nil {
+		return err
+	}
+	*p = n
+	return nil
+}
+
+// MarshalJSON writes just the name where the figures are the defaults.
+func (p FailurePolicy) MarshalJSON() ([]byte, error) {
+	name := p.Type
+	p.Type = ""
+	if name == "" {
+		name = Stop
+	}
+	if p.IsZero() {
+		return json.Marshal(name)
+	}
+	return json.Marshal(struct {
+		Type       Policy   `json:"type"`
+		MaxRetries *int     `json:"max_retries,omitempty"`
+		Base       *seconds `json:"backoff_base_seconds,omitempty"`
+		Max        *seconds `json:"backoff_max_seconds,omitempty"`
+		Jitter     *bool    `json:"jitter,omitempty"`
+		RetryOn    []Reason `json:"retry_on,omitempty"`
+		NoRetryOn  []Reason `json:"no_retry_on,omitempty"`
+	}{name, p.MaxRetries, (*seconds)(p.BackoffBase), (*seconds)(p.BackoffMax), p.Jitter, p.RetryOn, p.NoRetryOn})
+}
+
+func (p FailurePolicy) check() error {
+	switch {
+	case p.Type != "" && !slices.Contains(policies, p.Type):
+		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
+	case p.MaxRetries != nil && *p.MaxRetries < 0:
+		return policyError("max_retries", "%d is negative", *p.MaxRetries)
+	case p.BackoffBase != nil && *p.BackoffBase < 0:
+		return policyError("backoff_base_seconds", "%v is negative", *p.BackoffBase)
+	case p.BackoffMax != nil && *p.BackoffMax < 0:
+		return policyError("backoff_max_seconds", "%v is negative", *p.BackoffMax)
+	}
+	for field, list := range map[string][]Reason{"retry_on": p.RetryOn, "no_retry_on": p.NoRetryOn} {
+		for _, class := range list {
+			if !slices.Contains(classes, class) {
+				return policyError(field, "unknown error class %q; %s", shorten(string(class), 60), nearest.DidYouMean(string(class), classes))
+			}
+		}
+	}
+	return nil
+}
+
+func policyError(field, format string, args ...any) error {
+	return &fieldError{field, field, fmt.Errorf(format, args...)}
+}
