@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"strings"
 	"sync"
@@ -20,17 +21,20 @@ import (
 	"github.com/courierhq/courier/store/storetest"
 )
 
+var allModes = flag.Bool("modes", false, "let TestModes run the suite in four ways instead of two")
+
 func TestStore(t *testing.T) { suite(t, pgtest.URL(t), pgx.QueryExecModeCacheStatement, nil) }
 
-// TestModes runs the suite in the other of pgx's ways to execute queries,
-// through PgBouncer in transaction mode, with polling, with a schema that has to be
-// quoted, and with the objects of an attacker before all others in the search path.
+// TestModes runs the suite in other ways of pgx to execute queries, through PgBouncer
+// in transaction mode and with a schema that has to be quoted. With -modes it also runs
+// it with polling, and with the objects of an attacker before all others in the search
+// path, which TestHostilePath tries with a single execution.
 func TestModes(t *testing.T) {
 	if raced.On {
 		return // the same code as in TestStore
 	}
 	var modes sync.WaitGroup
-	for _, m := range []struct {
+	list := []struct {
 		name    string
 		mode    pgx.QueryExecMode
 		bouncer bool
@@ -38,10 +42,14 @@ func TestModes(t *testing.T) {
 		opt     *pgstore.Options
 	}{
 		{name: "cache_describe_bouncer", mode: pgx.QueryExecModeCacheDescribe, bouncer: true},
+		{name: "simple_protocol_quoted_schema", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
 		{name: "describe_exec_hostile_path", mode: pgx.QueryExecModeDescribeExec, hostile: true},
 		{name: "exec_polling", mode: pgx.QueryExecModeExec, opt: &pgstore.Options{PollOnly: true}},
-		{name: "simple_protocol", mode: pgx.QueryExecModeSimpleProtocol, opt: &pgstore.Options{Schema: `odd "schema"`}},
-	} {
+	}
+	if !*allModes {
+		list = list[:2]
+	}
+	for _, m := range list {
 		// Most cases wait most of the time, so the modes take turns.
 		modes.Go(func() {
 			t.Run(m.name, func(t *testing.T) {
