@@ -122,6 +122,8 @@ type ChainExecution struct {
 	Failure        *ChainFailure `json:"failure,omitempty"`
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	By             string        `json:"by,omitempty"`
+	// RerunOf is the chain execution whose parameters this one was started with again.
+	RerunOf ChainExecutionID `json:"rerun_of,omitempty"`
 }
 
 // A MemberExecution is what became of a member in a chain execution.

@@ -108,6 +108,11 @@ type Position struct {
 type LoopPosition struct {
 	Step  int `json:"step"`  // index of the flow.foreach marker
 	Index int `json:"index"` // iteration, counting from 0
+	// Failed is how many items of a loop with on_item_failure: continue have failed so
+	// far. ItemFailed says that the present one is among them already: an inner loop of
+	// the iteration ended with failed items, and the steps after that loop still run.
+	Failed     int  `json:"failed,omitempty"`
+	ItemFailed bool `json:"item_failed,omitempty"`
 }
 
 // Iteration returns the iteration of each open loop, outermost first; nil
@@ -128,11 +133,13 @@ func (p Position) Equal(q Position) bool { return p.Step == q.Step && slices.Equ
 
 // An Execution is one run of one version of a job.
 type Execution struct {
-	ID      ExecutionID `json:"id"`
-	Job     string      `json:"job"`
-	Version int         `json:"version"` // of the job; it never changes, whatever becomes of the job
-	State   State       `json:"state"`
-	Queue   string      `json:"queue"`
+	ID  ExecutionID `json:"id"`
+	Job string      `json:"job"`
+	// Version is that of the job. It stays what it was when the execution was enqueued,
+	// whatever becomes of the job, unless an operator resumes with another version.
+	Version int    `json:"version"`
+	State   State  `json:"state"`
+	Queue   string `json:"queue"`
 	// Priority orders the queue, higher first; within a priority it is first
 	// in, first out.
 	Priority int16 `json:"priority"`
@@ -161,6 +168,13 @@ type Execution struct {
 	Request RequestKind `json:"request,omitempty"`
 	// Resumed says that an operator resumed the execution at least once.
 	Resumed bool `json:"resumed,omitempty"`
+	// FailedItems is how many items of loops with on_item_failure: continue have failed
+	// and were not repaired. Of nested loops with that setting only the outermost count.
+	FailedItems int `json:"failed_items,omitempty"`
+	// Repairs are what operators have changed for this execution; nil for most.
+	Repairs *Repairs `json:"repairs,omitempty"`
+	// RerunOf is the execution whose parameters this one was started with again.
+	RerunOf ExecutionID `json:"rerun_of,omitempty"`
 
 	// Chain and Member are the chain execution that the execution belongs to, and
 	// what that calls it; both empty for most.
@@ -182,6 +196,58 @@ type Execution struct {
 	// DiskBytes is the size of the workspace when it was last measured, at the
 	// end of the execution.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	// Seq is the number of the last audit entry. It rises with every change of the
+	// execution but for requests that are pending and renewals of the lease.
+	Seq int64 `json:"seq"`
+}
+
+// Repairs are what operators have changed for an execution that stood still. The
+// engine applies them to what it reads; the records of steps are never rewritten.
+type Repairs struct {
+	Versions []VersionChange `json:"versions,omitempty"` // in order
+	Values   []ValueChange   `json:"values,omitempty"`   // in order; a later one of the same value counts
+	Passes   []RepairPass    `json:"passes,omitempty"`   // in order; those of the present attempt of the execution
+}
+
+// A VersionChange says that an execution went on with another version of its job.
+type VersionChange struct {
+	Seq  int64 `json:"seq"` // the records up to this one are of version From
+	From int   `json:"from"`
+	To   int   `json:"to"`
+	// Steps has, for each step of version From by index, its index in version To, or
+	// -1 if it is not there. Nil means that no index has changed.
+	Steps []int `json:"steps,omitempty"`
+}
+
+// A ValueChange is a value that an operator has set. It holds for records up to Seq:
+// the step that runs again gives its own outputs.
+type ValueChange struct {
+	Seq       int64           `json:"seq"`
+	Step      int             `json:"step"` // in the version that is pinned now; -1 for a parameter
+	Iteration []int           `json:"iteration,omitempty"`
+	Name      string          `json:"name"`
+	Value     json.RawMessage `json:"value"`
+}
+
+// A RepairPass is a resume that has run failed items again, or has gone back to an
+// earlier step. Of the failures of items that are recorded up to Seq, those that it
+// covers no longer count: their items were executed again.
+type RepairPass struct {
+	Seq int64 `json:"seq"`
+	// Items are the items that are executed again. None, with a nil From, means all
+	// that had failed.
+	Items []ItemPath `json:"items,omitempty"`
+	// From is where the execution went back to: failures at or after that position
+	// are covered. Nil for a repair of items.
+	From *Position `json:"from,omitempty"`
+	// Then is where the execution goes on after the items.
+	Then Position `json:"then"`
+}
+
+// An ItemPath names an item of a loop.
+type ItemPath struct {
+	Loop      int   `json:"loop"`      // index of the flow.foreach
+	Iteration []int `json:"iteration"` // of each loop around the item, the loop itself last
 }
 
 // Status is the state as shown to people: the state itself, or "waiting" for a
@@ -291,16 +357,22 @@ type StepExecution struct {
 	// was started again counts anew.
 	Attempt int `json:"attempt"`
 	// ExecutionAttempt is the attempt of the execution it belongs to.
-	ExecutionAttempt int             `json:"execution_attempt"`
-	State            StepState       `json:"state"`
-	StartedAt        time.Time       `json:"started_at"`
-	EndedAt          time.Time       `json:"ended_at,omitzero"`
-	Bytes            int64           `json:"bytes,omitempty"`
-	Outputs          json.RawMessage `json:"outputs,omitempty"` // a JSON object
-	Files            []File          `json:"files,omitempty"`
-	Reason           Reason          `json:"reason,omitempty"`
-	Error            string          `json:"error,omitempty"`
-	Worker           string          `json:"worker,omitempty"`
+	ExecutionAttempt int `json:"execution_attempt"`
+	// Version is the version of the job that the attempt ran with. Stores leave it 0;
+	// package engine sets it where the version was changed.
+	Version   int             `json:"version,omitempty"`
+	State     StepState       `json:"state"`
+	StartedAt time.Time       `json:"started_at"`
+	EndedAt   time.Time       `json:"ended_at,omitzero"`
+	Bytes     int64           `json:"bytes,omitempty"`
+	Outputs   json.RawMessage `json:"outputs,omitempty"` // a JSON object
+	Files     []File          `json:"files,omitempty"`
+	Reason    Reason          `json:"reason,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Worker    string          `json:"worker,omitempty"`
+	// FailedLoop is the index of the flow.foreach around the step whose present item
+	// failed with this attempt; nil if none did.
+	FailedLoop *int `json:"failed_loop,omitempty"`
 }
 
 // IterationIndex is the iteration of the innermost loop around the step, or

@@ -96,10 +96,10 @@ func (w *world) gather() (*evidence, error) {
 			x := &list[i]
 			f.Before = x.ID
 			c.executions[x.ID] = x
-			if c.audits[x.ID], err = w.store.Audit(ctx, store.RecordFilter{Execution: x.ID, Limit: 10_000}); err != nil {
+			if c.audits[x.ID], err = w.store.Audit(ctx, store.AuditFilter{Execution: x.ID, Limit: 10_000}); err != nil {
 				return nil, err
 			}
-			if c.records[x.ID], err = w.store.Steps(ctx, store.RecordFilter{Execution: x.ID, Limit: 10_000}); err != nil {
+			if c.records[x.ID], err = w.store.Steps(ctx, store.StepFilter{Execution: x.ID, Limit: 10_000}); err != nil {
 				return nil, err
 			}
 		}
@@ -133,7 +133,7 @@ func (c *evidence) Executions(context.Context, store.Filter) ([]courier.Executio
 	return nil, errors.ErrUnsupported
 }
 
-func (c *evidence) Steps(_ context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+func (c *evidence) Steps(_ context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	list := c.records[f.Execution]
 	n, _ := slices.BinarySearchFunc(list, f.After+1, func(s courier.StepExecution, seq int64) int { return int(s.Seq - seq) })
 	return list[n:], nil
@@ -143,7 +143,7 @@ func (c *evidence) Latest(context.Context, courier.ExecutionID) ([]courier.StepE
 	return nil, errors.ErrUnsupported
 }
 
-func (c *evidence) Audit(_ context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+func (c *evidence) Audit(_ context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	list := c.audits[f.Execution]
 	return list[min(f.After, int64(len(list))):], nil
 }

@@ -112,7 +112,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 		dir := t.TempDir()
 		h := couriertest.New(t, &engine.Options{Workspace: dir, Worker: "a", Observers: []func(courier.Event){l.hear}})
 		l.look = func(e *courier.Event) string {
-			audit, _ := h.Store.Audit(t.Context(), store.RecordFilter{Execution: e.Execution})
+			audit, _ := h.Store.Audit(t.Context(), store.AuditFilter{Execution: e.Execution})
 			for i := range audit {
 				if eventOfEntry(audit[:i], &audit[i]) == eventText(e) {
 					return ""

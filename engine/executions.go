@@ -48,7 +48,7 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 	e := h.e
 	var all []courier.StepExecution
 	for after := int64(0); ; {
-		page, err := e.store.Steps(ctx, store.RecordFilter{Execution: id, After: after})
+		page, err := e.store.Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
@@ -66,7 +66,7 @@ func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courie
 	e := h.e
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
-		page, err := e.store.Audit(ctx, store.RecordFilter{Execution: id, After: after})
+		page, err := e.store.Audit(ctx, store.AuditFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
 		}
@@ -101,7 +101,7 @@ func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[str
 // valuesOf returns the values that are in scope where an execution stands that no run
 // of this engine has.
 func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
-	latest, err := e.store.Latest(ctx, x.ID)
+	latest, err := e.store.Latest(ctx, store.LatestFilter{Execution: x.ID})
 	if err != nil {
 		return nil, err
 	}

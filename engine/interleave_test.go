@@ -209,7 +209,7 @@ func (p *play) answered(c *storetest.Call, err error) {
 	if !ok {
 		return
 	}
-	audit, _ := p.store.Audit(context.Background(), store.RecordFilter{Execution: p.id})
+	audit, _ := p.store.Audit(context.Background(), store.AuditFilter{Execution: p.id})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.commits = append(p.commits, commit{r.Kind, int64(len(audit)), err})
@@ -324,7 +324,7 @@ func perform(t *testing.T, s *schedule, dir string, kind behaviour, actors func(
 	}
 	err = errors.Join(err, p.end())
 	if err != nil {
-		audit, _ := p.store.Audit(context.Background(), store.RecordFilter{Execution: p.id})
+		audit, _ := p.store.Audit(context.Background(), store.AuditFilter{Execution: p.id})
 		err = fmt.Errorf("%w\naudit: %s\nevents: %s", err, entriesText(audit), eventsText(p.events))
 	}
 	return err
@@ -363,7 +363,7 @@ func (p *play) check(t *testing.T) error {
 	if err := storetest.CheckExecution(t.Context(), p.store, p.id); err != nil {
 		return err
 	}
-	audit, err := p.store.Audit(t.Context(), store.RecordFilter{Execution: p.id})
+	audit, err := p.store.Audit(t.Context(), store.AuditFilter{Execution: p.id})
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func TestRefusedForLongGoesBack(t *testing.T) {
 					}
 				default:
 					h.Wait(id).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.a completed")
-					audit, _ := h.Store.Audit(t.Context(), store.RecordFilter{Execution: id})
+					audit, _ := h.Store.Audit(t.Context(), store.AuditFilter{Execution: id})
 					at := slices.IndexFunc(audit, func(a courier.AuditEntry) bool { return a.Reason == courier.ReasonStore })
 					if at < 0 || audit[at].To != "queued" || !strings.Contains(audit[at].Error, "permission denied for table step_executions") {
 						t.Errorf("audit: %v", audit)

@@ -44,6 +44,7 @@ type NewChainExecution struct {
 	IdempotencyKey string // empty means none
 	Hold           bool   // releases no member until a release is requested
 	By             string
+	RerunOf        courier.ChainExecutionID // the chain execution that is run again; empty for most
 	Members        []NewMember
 }
 

@@ -132,13 +132,13 @@ type Archive interface {
 	// Executions returns a page of executions, newest (highest id) first.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
 	// Steps returns a page of the records of an execution, in the order of their Seq.
-	Steps(ctx context.Context, f RecordFilter) ([]courier.StepExecution, error)
+	Steps(ctx context.Context, f StepFilter) ([]courier.StepExecution, error)
 	// Latest returns the latest record of each step of the execution's present
 	// attempt, in the order of the steps.
-	Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error)
+	Latest(ctx context.Context, f LatestFilter) ([]courier.StepExecution, error)
 	// Audit returns a page of the audit entries of an execution, in the order of their
 	// Seq.
-	Audit(ctx context.Context, f RecordFilter) ([]courier.AuditEntry, error)
+	Audit(ctx context.Context, f AuditFilter) ([]courier.AuditEntry, error)
 }
 
 // A Kind is a kind of definition.
@@ -170,8 +170,27 @@ type Setting struct {
 	Value string
 }
 
-// A RecordFilter selects step records or audit entries of one execution.
-type RecordFilter struct {
+// A StepFilter selects step records of one execution. Zero fields select all.
+type StepFilter struct {
+	Execution courier.ExecutionID
+	Attempt   int                 // of the execution; 0 means all attempts
+	Step      *int                // index of the step
+	States    []courier.StepState // those that ended so
+	// FailedItems selects those with a FailedLoop. A store finds them without reading
+	// the others.
+	FailedItems bool
+	After       int64 // those whose Seq is higher
+	Limit       int   // 0 means 1000
+}
+
+// A LatestFilter selects the latest record of each step of one execution.
+type LatestFilter struct {
+	Execution courier.ExecutionID
+	Before    int64 // the latest among those whose Seq is lower; 0 means all
+}
+
+// An AuditFilter selects audit entries of one execution.
+type AuditFilter struct {
 	Execution courier.ExecutionID
 	After     int64 // those whose Seq is higher
 	Limit     int   // 0 means 1000
@@ -285,6 +304,8 @@ type NewExecution struct {
 	// Enqueue ignores them.
 	Chain  courier.ChainExecutionID
 	Member string
+	// RerunOf is the execution that is run again; empty for most. The store keeps it.
+	RerunOf courier.ExecutionID
 }
 
 // ErrOutdated is the error for an execution with [NewExecution.Latest] whose job has a
@@ -396,6 +417,9 @@ type Counters struct {
 	Base int `json:"base,omitempty"`
 	// JobFailures counts the retries of the whole job since the last resume.
 	JobFailures int `json:"job_failures,omitempty"`
+	// AcceptedItems counts those of the execution's FailedItems that do not fail it:
+	// the ones of loops with then: complete.
+	AcceptedItems int `json:"accepted_items,omitempty"`
 	// Reclaims counts the workers that were lost since a step last ended. The
 	// store raises it with every reclaim.
 	Reclaims int `json:"reclaims,omitempty"`
@@ -431,6 +455,58 @@ type Request struct {
 	Kind      courier.RequestKind
 	By        string
 	Reason    string // for the audit; may be empty
+	// Change is what a resume changes besides the state; nil if nothing.
+	Change *Change
+}
+
+// A Change is what a resume changes of an execution besides its state, in the same
+// write. It is for a paused or failed execution.
+type Change struct {
+	// Seq is the number of the last audit entry of the execution that the change was
+	// made for. If the execution has another one, nothing is written, and the error
+	// matches [courier.ErrConflict] and is [Change.Outdated].
+	Seq int64
+	// Version pins another version of the job; nil leaves it.
+	Version *PinnedVersion
+	// Position, Counters and FailedItems replace those of the execution. The store
+	// sets Counters.Resumed as it does for any resume, and keeps nothing of the
+	// counters that the execution had.
+	Position    courier.Position
+	Counters    Counters
+	FailedItems int
+	Repairs     *courier.Repairs // replaces that of the execution
+	// Skipped is the record of the step that is skipped, if any: its audit entry, from
+	// pending to skipped, comes before that of the resume. The store sets its
+	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt.
+	Skipped *courier.StepExecution
+	// Note describes the change for the audit; the Error of the entry is Reason and
+	// Note, see [Request.Text].
+	Note string
+}
+
+// A PinnedVersion is a version of the job of an execution, with what the store keeps of
+// a version for claims; see [NewExecution].
+type PinnedVersion struct {
+	Version   int
+	StepTypes []string
+	JobLimit  int
+}
+
+// Outdated returns the error of a change that was made for another state of an
+// execution, whose last audit entry is now seq.
+func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
+	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
+}
+
+// Text is the text of the request in the audit.
+func (r *Request) Text() string {
+	switch {
+	case r.Change == nil || r.Change.Note == "":
+		return r.Reason
+	case r.Reason == "":
+		return r.Change.Note
+	}
+	return r.Reason + " (" + r.Change.Note + ")"
 }
 
 // A Filter selects executions. Zero fields select all.
@@ -443,6 +519,11 @@ type Filter struct {
 	// Reasons selects those with a [courier.Failure] for one of these reasons. Give
 	// States too, where they are known: failed executions are found by an index.
 	Reasons []courier.Reason
+	// FailedItems selects those of which items have failed; see
+	// [courier.Execution.FailedItems].
+	FailedItems bool
+	// RerunOf selects those that are reruns of an execution.
+	RerunOf courier.ExecutionID
 	// Before selects executions with a smaller id.
 	Before courier.ExecutionID
 	Limit  int // 0 means 100, the most is 1000

@@ -55,6 +55,8 @@ type Transition struct {
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
 	Workspace string
 	DiskBytes int64
+	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
+	FailedItems *int
 }
 
 // Entries returns the audit entries that the transition writes, in order, with
@@ -340,7 +342,7 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 		entries = append(entries, s)
 	}
 	return append(entries, courier.AuditEntry{
-		Execution: e.ID, From: string(e.State), To: string(to), By: r.By, Reason: r.Class(), Error: r.Reason,
+		Execution: e.ID, From: string(e.State), To: string(to), By: r.By, Reason: r.Class(), Error: r.Text(),
 	})
 }
 

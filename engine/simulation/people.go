@@ -310,7 +310,7 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	}
 	var records []courier.StepExecution
 	for after := int64(0); ; after = records[len(records)-1].Seq {
-		page, err := w.store.Steps(ctx, store.RecordFilter{Execution: id, After: after})
+		page, err := w.store.Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if err != nil {
 			return err
 		}

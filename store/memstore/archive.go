@@ -104,7 +104,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 }
 
 // Steps returns a page of the records of an execution.
-func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -126,20 +126,20 @@ func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.Step
 }
 
 // Latest returns the latest record of each step of the present attempt.
-func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.StepExecution, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := s.executions[id]; x != nil {
+	if x := s.executions[f.Execution]; x != nil {
 		return x.latestSteps(), nil
 	}
 	return nil, nil
 }
 
 // Audit returns a page of the audit entries of an execution.
-func (s *Store) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

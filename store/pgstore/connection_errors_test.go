@@ -224,7 +224,7 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"select", "step_executions", func() error {
-			_, err := s.Latest(t.Context(), courier.ExecutionID(idSource.New()))
+			_, err := s.Latest(t.Context(), store.LatestFilter{Execution: courier.ExecutionID(idSource.New())})
 			return err
 		}},
 		{"insert", "job_definition_versions", func() error {

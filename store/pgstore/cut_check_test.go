@@ -123,7 +123,7 @@ func (tr *trial) labor(ctx context.Context, job *courier.Context, do labor) (pro
 // failures is how often a step failed in this attempt of the execution, as the
 // store knows: a failure that was not written has not happened.
 func (tr *trial) failures(job *courier.Context) (int, error) {
-	list, err := tr.direct.Steps(tr.ctx, store.RecordFilter{Execution: job.Execution()})
+	list, err := tr.direct.Steps(tr.ctx, store.StepFilter{Execution: job.Execution()})
 	n := 0
 	for _, r := range list {
 		if r.Step == job.Step() && slices.Equal(r.Iteration, job.Iteration()) && r.State == courier.StepFailed && r.Reason != courier.ReasonWorkerLost {
@@ -190,7 +190,7 @@ func (tr *trial) countLost() {
 	ctx, cancel := context.WithTimeout(context.Background(), cutLimit)
 	defer cancel()
 	for _, id := range tr.ids {
-		audit, err := tr.direct.Audit(ctx, store.RecordFilter{Execution: id})
+		audit, err := tr.direct.Audit(ctx, store.AuditFilter{Execution: id})
 		if err != nil {
 			tr.report("%v", err)
 		}
@@ -200,11 +200,11 @@ func (tr *trial) countLost() {
 
 // checkOne checks one execution.
 func (tr *trial) checkOne(ctx context.Context, x *courier.Execution) {
-	audit, err := tr.direct.Audit(ctx, store.RecordFilter{Execution: x.ID})
+	audit, err := tr.direct.Audit(ctx, store.AuditFilter{Execution: x.ID})
 	if err != nil {
 		tr.fatal("%v", err)
 	}
-	records, err := tr.direct.Steps(ctx, store.RecordFilter{Execution: x.ID})
+	records, err := tr.direct.Steps(ctx, store.StepFilter{Execution: x.ID})
 	if err != nil {
 		tr.fatal("%v", err)
 	}
@@ -323,7 +323,7 @@ func (tr *trial) story() string {
 	}
 	for i := range list {
 		fmt.Fprintf(&b, "execution %s\n", list[i].ID)
-		audit, err := tr.direct.Audit(ctx, store.RecordFilter{Execution: list[i].ID})
+		audit, err := tr.direct.Audit(ctx, store.AuditFilter{Execution: list[i].ID})
 		if err != nil {
 			return err.Error()
 		}

@@ -449,7 +449,7 @@ func (tr *trial) takeOver() {
 func (tr *trial) zombie(t store.Transition) {
 	t.Ended = []courier.StepExecution{{Step: 0, Type: "cut.do", Attempt: 1, State: courier.StepCompleted}}
 	t.Position.Step = 1
-	audit, err := tr.direct.Audit(tr.ctx, store.RecordFilter{Execution: t.Execution})
+	audit, err := tr.direct.Audit(tr.ctx, store.AuditFilter{Execution: t.Execution})
 	if err != nil {
 		tr.fatal("%v", err)
 	}

@@ -326,7 +326,7 @@ func (tr *trial) see(ctx context.Context, c *storetest.Call, do func(context.Con
 // taken reports whether another one has ended the lease of a transition, or
 // claimed what the transition itself had handed over.
 func (tr *trial) taken(t *store.Transition) bool {
-	audit, err := tr.direct.Audit(context.Background(), store.RecordFilter{Execution: t.Execution, After: t.Seq - 1})
+	audit, err := tr.direct.Audit(context.Background(), store.AuditFilter{Execution: t.Execution, After: t.Seq - 1})
 	if err != nil {
 		tr.report("%v", err)
 	}

@@ -124,7 +124,7 @@ func asStrings[T ~string](list []T) []string {
 }
 
 // Steps returns a page of the records of an execution.
-func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -139,19 +139,19 @@ func (s *Store) Steps(ctx context.Context, f store.RecordFilter) ([]courier.Step
 }
 
 // Latest returns the latest record of each step of the present attempt.
-func (s *Store) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
+func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.StepExecution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(id))})
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(f.Execution))})
 	if err != nil {
-		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", id), err)
+		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", f.Execution), err)
 	}
 	return list, nil
 }
 
 // Audit returns a page of the audit entries of an execution.
-func (s *Store) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}

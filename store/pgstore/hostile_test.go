@@ -308,7 +308,7 @@ func TestReader(t *testing.T) {
 	if x, err := r.Execution(t.Context(), id); err != nil || x.ID != id {
 		t.Errorf("execution %v, %v", x.ID, err)
 	}
-	if _, err := r.Audit(t.Context(), store.RecordFilter{Execution: id, Limit: 10}); err != nil {
+	if _, err := r.Audit(t.Context(), store.AuditFilter{Execution: id, Limit: 10}); err != nil {
 		t.Error(err)
 	}
 	health(t, r)

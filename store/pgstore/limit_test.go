@@ -176,7 +176,7 @@ func TestClaimOfResumed(t *testing.T) {
 	if len(first.List)+len(second.List) != 1 {
 		t.Errorf("%d and %d claimed, want one in all", len(first.List), len(second.List))
 	}
-	audit, err := s.Audit(t.Context(), store.RecordFilter{Execution: n.ID})
+	audit, err := s.Audit(t.Context(), store.AuditFilter{Execution: n.ID})
 	if err != nil || len(audit) != 2 {
 		t.Fatalf("%d audit entries, error %v, want 2", len(audit), err)
 	}

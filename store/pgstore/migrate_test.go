@@ -247,7 +247,7 @@ func oneExecution(t *testing.T, s *pgstore.Store) courier.ExecutionID {
 	if x, err := s.Execution(ctx, id); err != nil || x.State != courier.Completed {
 		t.Fatalf("the execution is %s, %v; want completed", x.State, err)
 	}
-	if audit, err := s.Audit(ctx, store.RecordFilter{Execution: id}); err != nil || len(audit) != 3 {
+	if audit, err := s.Audit(ctx, store.AuditFilter{Execution: id}); err != nil || len(audit) != 3 {
 		t.Fatalf("%d entries, %v; want 3", len(audit), err)
 	}
 	if _, err := s.Health(ctx); err != nil {

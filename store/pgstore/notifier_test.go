@@ -329,7 +329,7 @@ func TestRenewWithABusyPool(t *testing.T) {
 	if x, err = e.Wait(t.Context(), x.ID); err != nil || x.State != courier.Completed {
 		t.Fatal(x.State, err)
 	}
-	steps, err := s.Steps(t.Context(), store.RecordFilter{Execution: x.ID})
+	steps, err := s.Steps(t.Context(), store.StepFilter{Execution: x.ID})
 	if err != nil || len(steps) != 1 || steps[0].Attempt != 1 {
 		t.Errorf("steps %v, error %v: the lease was lost", steps, err)
 	}

@@ -224,7 +224,7 @@ func work(t *testing.T, s *pgstore.Store) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.Latest(ctx, x.Execution.ID); err != nil {
+		if _, err := s.Latest(ctx, store.LatestFilter{Execution: x.Execution.ID}); err != nil {
 			t.Fatal(err)
 		}
 		y := got.List[1]

@@ -399,7 +399,7 @@ func TestAuditAppendOnly(t *testing.T) {
 		}
 		wants(t, err, "the audit log is append-only", "is refused")
 	}
-	if audit, err := s.Audit(t.Context(), store.RecordFilter{Execution: id}); err != nil || len(audit) != 3 || audit[0].By != "" {
+	if audit, err := s.Audit(t.Context(), store.AuditFilter{Execution: id}); err != nil || len(audit) != 3 || audit[0].By != "" {
 		t.Errorf("the audit is %v, %v; want its 3 entries", audit, err)
 	}
 	// A session that has removed once can't do so again by accident.

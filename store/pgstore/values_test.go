@@ -85,7 +85,7 @@ func TestOddValues(t *testing.T) {
 		if err != nil || !x.State.Ended() {
 			t.Fatalf("%s: %v; the execution is %s", name, err, x.State)
 		}
-		if audit, err := s.Audit(ctx, store.RecordFilter{Execution: x.ID}); err != nil || len(audit) < 4 {
+		if audit, err := s.Audit(ctx, store.AuditFilter{Execution: x.ID}); err != nil || len(audit) < 4 {
 			t.Errorf("%d entries in the audit, %v", len(audit), err)
 		}
 		return x
@@ -100,7 +100,7 @@ func TestOddValues(t *testing.T) {
 				return
 			}
 			want, err := json.Marshal(map[string]any{"V": v})
-			steps, serr := s.Steps(ctx, store.RecordFilter{Execution: x.ID})
+			steps, serr := s.Steps(ctx, store.StepFilter{Execution: x.ID})
 			if err != nil || serr != nil || len(steps) != 1 {
 				t.Fatalf("%v, %v, %d steps", err, serr, len(steps))
 			}

@@ -139,7 +139,7 @@ var archiveCases = []testCase{
 		var got []courier.StepExecution
 		after := int64(0)
 		for range 5 {
-			list, err := k.Steps(k.ctx(), store.RecordFilter{Execution: h.id(), After: after, Limit: 2})
+			list, err := k.Steps(k.ctx(), store.StepFilter{Execution: h.id(), After: after, Limit: 2})
 			k.ok(err)
 			if got = append(got, list...); len(list) > 0 {
 				after = list[len(list)-1].Seq
@@ -188,15 +188,15 @@ var archiveCases = []testCase{
 		k.same("entries", len(all), 2+2*9)
 		var got []courier.AuditEntry
 		for range 7 {
-			list, err := k.Audit(k.ctx(), store.RecordFilter{Execution: h.id(), After: int64(len(got)), Limit: 3})
+			list, err := k.Audit(k.ctx(), store.AuditFilter{Execution: h.id(), After: int64(len(got)), Limit: 3})
 			k.ok(err)
 			got = append(got, list...)
 		}
 		k.same("pages", got, all)
-		list, err := k.Audit(k.ctx(), store.RecordFilter{Execution: h.id(), After: 4, Limit: 2}) // in the middle of a transition
+		list, err := k.Audit(k.ctx(), store.AuditFilter{Execution: h.id(), After: 4, Limit: 2}) // in the middle of a transition
 		k.ok(err)
 		k.same("from the middle", list, all[4:6])
-		list, err = k.Audit(k.ctx(), store.RecordFilter{Execution: h.id(), After: int64(len(all))})
+		list, err = k.Audit(k.ctx(), store.AuditFilter{Execution: h.id(), After: int64(len(all))})
 		k.ok(err)
 		k.same("after the last", len(list), 0)
 	}},

@@ -110,7 +110,7 @@ func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID
 		return err
 	}
 	entries, err := pages(func(after int64) ([]courier.AuditEntry, int64, error) {
-		list, err := s.Audit(ctx, store.RecordFilter{Execution: id, After: after})
+		list, err := s.Audit(ctx, store.AuditFilter{Execution: id, After: after})
 		return list, int64(len(list)), err
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID
 		return err
 	}
 	records, err := pages(func(after int64) ([]courier.StepExecution, int64, error) {
-		list, err := s.Steps(ctx, store.RecordFilter{Execution: id, After: after})
+		list, err := s.Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if len(list) == 0 {
 			return nil, 0, err
 		}

@@ -311,7 +311,7 @@ func (d *differ) apply() error {
 		if err != nil {
 			return err
 		}
-		entries, err := d.stores[0].Audit(d.ctx, store.RecordFilter{Execution: l.id})
+		entries, err := d.stores[0].Audit(d.ctx, store.AuditFilter{Execution: l.id})
 		if err != nil {
 			return err
 		}
@@ -364,9 +364,9 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 func (d *differ) look(id courier.ExecutionID) error {
 	return errors.Join(
 		d.both("execution "+string(id), func(s store.Store, _ int) (any, error) { return s.Execution(d.ctx, id) }),
-		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, store.RecordFilter{Execution: id}) }),
-		d.both("latest of "+string(id), func(s store.Store, _ int) (any, error) { return s.Latest(d.ctx, id) }),
-		d.both("audit of "+string(id), func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, store.RecordFilter{Execution: id}) }))
+		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, store.StepFilter{Execution: id}) }),
+		d.both("latest of "+string(id), func(s store.Store, _ int) (any, error) { return s.Latest(d.ctx, store.LatestFilter{Execution: id}) }),
+		d.both("audit of "+string(id), func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, store.AuditFilter{Execution: id}) }))
 }
 
 // list compares pages of all kinds.
@@ -383,10 +383,10 @@ func (d *differ) list() error {
 	return errors.Join(
 		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
 		d.both("a page of steps", func(s store.Store, _ int) (any, error) {
-			return s.Steps(d.ctx, store.RecordFilter{Execution: id, After: after, Limit: limit})
+			return s.Steps(d.ctx, store.StepFilter{Execution: id, After: after, Limit: limit})
 		}),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) {
-			return s.Audit(d.ctx, store.RecordFilter{Execution: id, After: after, Limit: limit})
+			return s.Audit(d.ctx, store.AuditFilter{Execution: id, After: after, Limit: limit})
 		}),
 		d.both("definitions", func(s store.Store, _ int) (any, error) {
 			return s.List(d.ctx, store.DefinitionFilter{Kind: store.Job, Limit: limit})

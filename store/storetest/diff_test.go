@@ -51,7 +51,7 @@ func (p *planted) Request(ctx context.Context, r store.Request) (courier.Executi
 	return x, err
 }
 
-func (p *planted) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+func (p *planted) Audit(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	list, err := p.Store.Audit(ctx, f)
 	if p.audit != nil {
 		list = p.audit(list)

@@ -120,17 +120,17 @@ func (i *intercepted) Executions(ctx context.Context, f store.Filter) ([]courier
 	return intercept(ctx, i, &Call{Method: "Executions", Request: f}, func(ctx context.Context) ([]courier.Execution, error) { return i.s.Executions(ctx, f) })
 }
 
-func (i *intercepted) Steps(ctx context.Context, f store.RecordFilter) ([]courier.StepExecution, error) {
+func (i *intercepted) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	c := &Call{Method: "Steps", Execution: f.Execution, Request: f}
 	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Steps(ctx, f) })
 }
 
-func (i *intercepted) Latest(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
-	c := &Call{Method: "Latest", Execution: id}
-	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Latest(ctx, id) })
+func (i *intercepted) Latest(ctx context.Context, f store.LatestFilter) ([]courier.StepExecution, error) {
+	c := &Call{Method: "Latest", Execution: f.Execution, Request: f}
+	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.StepExecution, error) { return i.s.Latest(ctx, f) })
 }
 
-func (i *intercepted) Audit(ctx context.Context, f store.RecordFilter) ([]courier.AuditEntry, error) {
+func (i *intercepted) Audit(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	c := &Call{Method: "Audit", Execution: f.Execution, Request: f}
 	return intercept(ctx, i, c, func(ctx context.Context) ([]courier.AuditEntry, error) { return i.s.Audit(ctx, f) })
 }

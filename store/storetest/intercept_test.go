@@ -61,11 +61,11 @@ var uses = []use{
 		return result(s.Executions(ctx, store.Filter{}))
 	}},
 	{"Steps", func(ctx context.Context, s store.Store) (any, error) {
-		return result(s.Steps(ctx, store.RecordFilter{Execution: id}))
+		return result(s.Steps(ctx, store.StepFilter{Execution: id}))
 	}},
-	{"Latest", func(ctx context.Context, s store.Store) (any, error) { return result(s.Latest(ctx, id)) }},
+	{"Latest", func(ctx context.Context, s store.Store) (any, error) { return result(s.Latest(ctx, store.LatestFilter{Execution: id})) }},
 	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
-		return result(s.Audit(ctx, store.RecordFilter{Execution: id}))
+		return result(s.Audit(ctx, store.AuditFilter{Execution: id}))
 	}},
 }
 

@@ -295,7 +295,7 @@ func (k *kit) limit(scope, n string) {
 // audit returns all audit entries of an execution.
 func (k *kit) audit(id courier.ExecutionID) []courier.AuditEntry {
 	k.Helper()
-	list, err := k.Audit(k.ctx(), store.RecordFilter{Execution: id})
+	list, err := k.Audit(k.ctx(), store.AuditFilter{Execution: id})
 	k.ok(err)
 	return list
 }
@@ -303,7 +303,7 @@ func (k *kit) audit(id courier.ExecutionID) []courier.AuditEntry {
 // records returns all records of an execution.
 func (k *kit) records(id courier.ExecutionID) []courier.StepExecution {
 	k.Helper()
-	list, err := k.Steps(k.ctx(), store.RecordFilter{Execution: id})
+	list, err := k.Steps(k.ctx(), store.StepFilter{Execution: id})
 	k.ok(err)
 	return list
 }
@@ -311,7 +311,7 @@ func (k *kit) records(id courier.ExecutionID) []courier.StepExecution {
 // latest returns the latest records of an execution.
 func (k *kit) latest(id courier.ExecutionID) []courier.StepExecution {
 	k.Helper()
-	list, err := k.Latest(k.ctx(), id)
+	list, err := k.Latest(k.ctx(), store.LatestFilter{Execution: id})
 	k.ok(err)
 	return list
 }

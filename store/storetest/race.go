@@ -63,7 +63,7 @@ var raceCases = []testCase{
 				}
 				k.Errorf("nobody took over")
 			})
-			audit, err := k.Audit(k.ctx(), store.RecordFilter{Execution: h.id()})
+			audit, err := k.Audit(k.ctx(), store.AuditFilter{Execution: h.id()})
 			k.ok(err)
 			for i := 1; i < len(audit); i++ {
 				if audit[i].At.Before(audit[i-1].At) {

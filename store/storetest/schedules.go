@@ -414,7 +414,7 @@ var scheduleCases = []testCase{
 			p.Errorf("the running one is %s, with request %q", x.State, x.Request)
 		}
 		p.same("failed before", p.get(over.id()).State, courier.Failed)
-		audit, err := p.Audit(p.ctx(), store.RecordFilter{Execution: queued.ID})
+		audit, err := p.Audit(p.ctx(), store.AuditFilter{Execution: queued.ID})
 		p.ok(err)
 		p.same("who asked", audit[len(audit)-1].By, "schedule:s")
 	})},

@@ -364,7 +364,7 @@ func (d *drill) obeyed(a acknowledged) {
 
 func (d *drill) audit() []courier.AuditEntry {
 	d.Helper()
-	list, err := d.store.Audit(context.Background(), store.RecordFilter{Execution: d.id})
+	list, err := d.store.Audit(context.Background(), store.AuditFilter{Execution: d.id})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func (d *drill) audit() []courier.AuditEntry {
 
 func (d *drill) records() []courier.StepExecution {
 	d.Helper()
-	list, err := d.store.Steps(context.Background(), store.RecordFilter{Execution: d.id})
+	list, err := d.store.Steps(context.Background(), store.StepFilter{Execution: d.id})
 	if err != nil {
 		d.Fatal(err)
 	}

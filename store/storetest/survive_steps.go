@@ -67,7 +67,7 @@ func (d *drill) labor(ctx context.Context, job *courier.Context, do labor) (resu
 // failures returns how often the step failed in this iteration, by the records in the
 // store: a failure that was not written does not count.
 func (d *drill) failures(ctx context.Context, job *courier.Context) (int, error) {
-	list, err := d.store.Steps(ctx, store.RecordFilter{Execution: job.Execution()})
+	list, err := d.store.Steps(ctx, store.StepFilter{Execution: job.Execution()})
 	n := 0
 	for _, r := range list {
 		lost := r.Reason == courier.ReasonWorkerLost

@@ -60,7 +60,7 @@ func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[st
 	if err != nil {
 		return nil, err
 	}
-	latest, err := v.core.Archive().Latest(ctx, id)
+	latest, err := v.core.Archive().Latest(ctx, store.LatestFilter{Execution: id})
 	if err != nil {
 		return nil, err
 	}

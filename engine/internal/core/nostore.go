@@ -73,16 +73,16 @@ func (NoStore) Executions(context.Context, store.Filter) ([]courier.Execution, e
 }
 
 // Steps returns [ErrNoStore].
-func (NoStore) Steps(context.Context, store.RecordFilter) ([]courier.StepExecution, error) {
+func (NoStore) Steps(context.Context, store.StepFilter) ([]courier.StepExecution, error) {
 	return nil, ErrNoStore
 }
 
 // Latest returns [ErrNoStore].
-func (NoStore) Latest(context.Context, courier.ExecutionID) ([]courier.StepExecution, error) {
+func (NoStore) Latest(context.Context, store.LatestFilter) ([]courier.StepExecution, error) {
 	return nil, ErrNoStore
 }
 
 // Audit returns [ErrNoStore].
-func (NoStore) Audit(context.Context, store.RecordFilter) ([]courier.AuditEntry, error) {
+func (NoStore) Audit(context.Context, store.AuditFilter) ([]courier.AuditEntry, error) {
 	return nil, ErrNoStore
 }

@@ -15,7 +15,7 @@ import (
 func Each(ctx context.Context, archive store.Archive, id courier.ExecutionID, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
 		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-		page, err := archive.Steps(call, store.RecordFilter{Execution: id, After: after})
+		page, err := archive.Steps(call, store.StepFilter{Execution: id, After: after})
 		cancel()
 		if err != nil || len(page) == 0 {
 			return err

@@ -113,7 +113,7 @@ func standing(x *courier.Execution, waiting bool) error {
 func audit(ctx context.Context, s store.Archive, id courier.ExecutionID) ([]courier.AuditEntry, error) {
 	var all []courier.AuditEntry
 	for {
-		page, err := s.Audit(ctx, store.RecordFilter{Execution: id, After: int64(len(all))})
+		page, err := s.Audit(ctx, store.AuditFilter{Execution: id, After: int64(len(all))})
 		if err != nil || len(page) == 0 {
 			return all, err
 		}
@@ -125,7 +125,7 @@ func audit(ctx context.Context, s store.Archive, id courier.ExecutionID) ([]cour
 func records(ctx context.Context, s store.Archive, id courier.ExecutionID) ([]courier.StepExecution, error) {
 	var all []courier.StepExecution
 	for after := int64(0); ; after = all[len(all)-1].Seq {
-		page, err := s.Steps(ctx, store.RecordFilter{Execution: id, After: after})
+		page, err := s.Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if err != nil || len(page) == 0 {
 			return all, err
 		}

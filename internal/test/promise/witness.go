@@ -169,7 +169,7 @@ func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Co
 
 // news returns the audit entries that x does not know yet.
 func (w *Witness) news(x *shadow) []courier.AuditEntry {
-	entries, err := w.s.Audit(context.Background(), store.RecordFilter{Execution: x.ID, After: x.seq})
+	entries, err := w.s.Audit(context.Background(), store.AuditFilter{Execution: x.ID, After: x.seq})
 	if err != nil {
 		w.report(breach("P7", x.ID, "its audit can't be read: %v", err))
 	}
