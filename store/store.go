@@ -420,6 +420,11 @@ type Counters struct {
 	// AcceptedItems counts those of the execution's FailedItems that do not fail it:
 	// the ones of loops with then: complete.
 	AcceptedItems int `json:"accepted_items,omitempty"`
+	// Target is the number, from 1, of the failed item that is executed again in the
+	// last of the execution's [courier.Repairs].Passes; 0 if none is. TargetFailed says
+	// that it has failed again, or another failure of the same outermost item has.
+	Target       int  `json:"target,omitempty"`
+	TargetFailed bool `json:"target_failed,omitempty"`
 	// Reclaims counts the workers that were lost since a step last ended. The
 	// store raises it with every reclaim.
 	Reclaims int `json:"reclaims,omitempty"`
@@ -427,6 +432,14 @@ type Counters struct {
 	// execution, if no worker has started a step since. The store sets it, a
 	// transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
+}
+
+// AfterResume returns the counters after a resume of an execution that was in a state.
+func (c Counters) AfterResume(from courier.State) Counters {
+	return Counters{
+		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
+		AcceptedItems: c.AcceptedItems, Target: c.Target, TargetFailed: c.TargetFailed,
+	}
 }
 
 // A RenewRequest extends leases.

@@ -57,6 +57,8 @@ type Transition struct {
 	DiskBytes int64
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
 	FailedItems *int
+	// Repairs replace those of the execution; nil leaves them.
+	Repairs *courier.Repairs
 }
 
 // Entries returns the audit entries that the transition writes, in order, with
@@ -230,8 +232,8 @@ type Decision struct {
 //	completed, cancelled  -            -                  -           -         -
 //
 // An execution that becomes queued by a resume is due at once, has its failure
-// and EndedAt cleared, its marks reset except Attempts, Interrupted and Base, with
-// Counters.Resumed set to the state it comes from, and its timeout begins anew with
+// and EndedAt cleared, its counters as [Counters.AfterResume], or what the request's
+// Change has, and its timeout begins anew with
 // the next claim. A release keeps the due time that follows from the delay with which
 // the execution was created.
 //

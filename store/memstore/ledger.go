@@ -201,9 +201,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
 		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
-		x.counters = store.Counters{
-			Attempts: x.counters.Attempts, Interrupted: x.counters.Interrupted, Base: x.counters.Base, Resumed: x.State,
-		}
+		x.counters = x.counters.AfterResume(x.State)
 	}
 	if r.Kind == courier.RequestRestart {
 		x.Attempt++
