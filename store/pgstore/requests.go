@@ -132,7 +132,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 		if err != nil {
 			return nil, err
 		}
-		counters = encodeCounters(store.Counters{Attempts: m.Attempts, Interrupted: m.Interrupted, Base: m.Base})
+		counters = encodeCounters(m.AfterResume(""))
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{
