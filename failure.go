@@ -39,6 +39,7 @@ const (
 	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
 	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
 	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
+	ReasonOperator   Reason = "operator"          // an operator skipped the step
 	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution begin again without its files
 	ReasonItems      Reason = "items_failed"      // items of a loop failed; all that could run has run
 	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time

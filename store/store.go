@@ -481,13 +481,16 @@ type Change struct {
 	Seq int64
 	// Version pins another version of the job; nil leaves it.
 	Version *PinnedVersion
-	// Position, Counters and FailedItems replace those of the execution. The store
-	// sets Counters.Resumed as it does for any resume, and keeps nothing of the
-	// counters that the execution had.
-	Position    courier.Position
-	Counters    Counters
-	FailedItems int
-	Repairs     *courier.Repairs // replaces that of the execution
+	// Move says where the execution goes on; nil leaves its position and its counters
+	// of attempts.
+	Move *Move
+	// Items replaces what is counted of failed items; nil leaves it.
+	Items *ItemCount
+	// Repairs replaces that of the execution; nil leaves it.
+	Repairs *courier.Repairs
+	// Elsewhere clears the execution's Workspace and DiskBytes: its files are gone, and
+	// any worker can claim it.
+	Elsewhere bool
 	// Skipped is the record of the step that is skipped, if any: its audit entry, from
 	// pending to skipped, comes before that of the resume. The store sets its
 	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt.
@@ -495,6 +498,36 @@ type Change struct {
 	// Note describes the change for the audit; the Error of the entry is Reason and
 	// Note, see [Request.Text].
 	Note string
+}
+
+// A Move is the position at which an execution goes on.
+type Move struct {
+	Position courier.Position
+	Attempts int // what Counters.Attempts becomes
+	Base     int // what Counters.Base becomes
+}
+
+// An ItemCount is what is counted of failed items.
+type ItemCount struct {
+	Failed   int // what Execution.FailedItems becomes
+	Accepted int // what Counters.AcceptedItems becomes
+	Target   int // what Counters.Target becomes; Counters.TargetFailed becomes false
+}
+
+// Counters returns the counters after a resume with the change, of an execution that
+// had the given ones and was in a state. A nil change is a plain resume.
+func (c *Change) Counters(old Counters, from courier.State) Counters {
+	now := old.AfterResume(from)
+	if c == nil {
+		return now
+	}
+	if m := c.Move; m != nil {
+		now.Attempts, now.Interrupted, now.Base = m.Attempts, false, m.Base
+	}
+	if n := c.Items; n != nil {
+		now.AcceptedItems, now.Target, now.TargetFailed = n.Accepted, n.Target, false
+	}
+	return now
 }
 
 // A PinnedVersion is a version of the job of an execution, with what the store keeps of

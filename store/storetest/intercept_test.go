@@ -63,7 +63,9 @@ var uses = []use{
 	{"Steps", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Steps(ctx, store.StepFilter{Execution: id}))
 	}},
-	{"Latest", func(ctx context.Context, s store.Store) (any, error) { return result(s.Latest(ctx, store.LatestFilter{Execution: id})) }},
+	{"Latest", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Latest(ctx, store.LatestFilter{Execution: id}))
+	}},
 	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Audit(ctx, store.AuditFilter{Execution: id}))
 	}},
