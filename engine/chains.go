@@ -137,4 +137,13 @@ func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by couri
 	return h.e.chains.Request(ctx, id, courier.RequestRetry, by)
 }
 
+// Rerun starts the chain of a former execution again with the parameters of that one,
+// whatever its state; see [Engine.Rerun].
+func (h Chains) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *RerunOptions) (courier.ChainExecution, error) {
+	if opt == nil {
+		opt = &RerunOptions{}
+	}
+	return h.e.chains.Rerun(ctx, id, chains.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+}
+
 func definedChain(d definitions.Chain) DefinedChain { return DefinedChain(d) }

@@ -20,6 +20,10 @@ import (
 // ended the execution as failed.
 func (r *run) apply(t *store.Transition) error {
 	t.Execution, t.Chain, t.Lease, t.Seq, t.Counters = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
+	t.Repairs = r.repairs
+	if r.items != r.stored.items && !t.RetryJob {
+		t.FailedItems = &r.items
+	}
 	t.Ended = append(r.ended, t.Ended...)
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID
@@ -83,7 +87,7 @@ func (r *run) written(t *store.Transition) {
 	r.lines().Write(t, r.current, r.took)
 	r.emitWritten(t)
 	r.e.notifications.Wake()
-	r.stored = standing{t.Position, t.Counters}
+	r.stored, r.repairs = standing{t.Position, t.Counters, r.items}, nil
 	r.over = t.To != courier.Running
 	r.seq += n
 	r.ended = nil
@@ -245,6 +249,7 @@ const (
 func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.scrubbed++
 	at, marks := r.stored.Position, r.stored.Counters
+	r.items = r.stored.items
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
 		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),

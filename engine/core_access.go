@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/store"
@@ -36,6 +37,7 @@ func (e *Engine) addSubsystems() {
 	e.schedules = schedules.New(c, e.opt.Poll)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
+	e.repairs = repair.New(c)
 	e.notifications = notifications.New(c, notifications.Options{
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,

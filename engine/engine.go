@@ -31,6 +31,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/unserved"
@@ -69,6 +70,7 @@ type Engine struct {
 	monitors      *monitors.Service
 	notifications *notifications.Service
 	dryRuns       *dryrun.Service
+	repairs       *repair.Planner
 	unserved      *unserved.Service
 
 	mu       sync.Mutex

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/store"
 )
 
@@ -60,6 +61,27 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 	}
 }
 
+// StepsPage returns a page of the records of an execution, of those that the filter
+// selects, in the order in which they ended. Of an execution that isn't there it has
+// none.
+func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
+	list, err := h.e.store.Steps(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
+	}
+	return list, nil
+}
+
+// AuditPage returns a page of the audit of an execution, in order. Of an execution that
+// isn't there it has none.
+func (h Executions) AuditPage(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
+	list, err := h.e.store.Audit(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("audit of execution %q: %w", f.Execution, err)
+	}
+	return list, nil
+}
+
 // Audit returns the audit of an execution, complete and in order. The error of an
 // execution that isn't there matches [courier.ErrNotFound].
 func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
@@ -101,12 +123,10 @@ func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[str
 // valuesOf returns the values that are in scope where an execution stands that no run
 // of this engine has.
 func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
-	latest, err := e.store.Latest(ctx, store.LatestFilter{Execution: x.ID})
-	if err != nil {
+	vals := program.NewValues(p, x, e.work.Of(x.ID))
+	if err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Restore(ctx, vals, nil, x.Position); err != nil {
 		return nil, err
 	}
-	vals := program.NewValues(p, x, e.work.Of(x.ID))
-	vals.Restore(latest, x.Position)
 	members, err := e.chains.Values(ctx, p, x)
 	vals.SetMembers(members)
 	return vals, err

@@ -61,7 +61,10 @@ func (r *run) settle(step, n int, o outcome) bool {
 
 // passed returns the marks after a step that is over.
 func (r *run) passed() store.Counters {
-	return store.Counters{JobFailures: r.marks.JobFailures, Base: r.marks.Base}
+	return store.Counters{
+		JobFailures: r.marks.JobFailures, Base: r.marks.Base,
+		AcceptedItems: r.marks.AcceptedItems, Target: r.marks.Target, TargetFailed: r.marks.TargetFailed,
+	}
 }
 
 // requeue gives an interrupted execution back to the queue, or does what an
@@ -117,8 +120,13 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		delay, marks := r.delay(policy, r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
-	r.ended = append(r.ended, rec)
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
+	loop, goesOn := r.failItem(rec.Step, err.Reason)
+	rec.FailedLoop = loop
+	r.ended = append(r.ended, rec)
+	if goesOn {
+		return true
+	}
 	r.marks.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false
@@ -160,9 +168,13 @@ func (r *run) retryLater(t *store.Transition, marks store.Counters, err *courier
 	return false
 }
 
-// markerFailed handles a flow.if or flow.foreach that can't be evaluated: a
-// failure of that step which no repetition cures.
+// markerFailed handles a flow.if or flow.foreach that can't be evaluated, which is a
+// failure of that step that no repetition cures, or a loop of which too many items have
+// failed.
 func (r *run) markerFailed(err error) bool {
+	if e, ok := errors.AsType[*flow.LoopError](err); ok {
+		return r.loopFailed(e)
+	}
 	step := r.walk.Position().Step
 	field := err
 	if e, ok := errors.AsType[*flow.EvalError](err); ok {
@@ -182,7 +194,12 @@ func (r *run) markerFailed(err error) bool {
 		r.marks = r.passed()
 		return true
 	}
+	loop, goesOn := r.failItem(step, courier.ReasonConfig)
+	rec.FailedLoop = loop
 	r.ended = append(r.ended, rec)
+	if goesOn {
+		return true
+	}
 	r.fail(&courier.StepError{
 		Step: step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: rec.Attempt,
 		Reason: courier.ReasonConfig, Err: courier.Permanent(field),

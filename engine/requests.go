@@ -24,54 +24,6 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.B
 	return e.request(ctx, id, courier.RequestPause, by)
 }
 
-// ResumeOptions says who resumes an execution, why, and how.
-type ResumeOptions struct {
-	By courier.By // who requests it, and why
-	// Elsewhere begins the execution again from its first step, on any worker, as
-	// the policy retry_job does: for one whose files were in a workspace that is
-	// gone for good. It is the way on for a paused or failed execution with files in a
-	// workspace, and for a running one that is lost. The records of its earlier
-	// attempts stay. What these delivered stays too, and is delivered again; a step
-	// that consumed its source, such as a move, may find nothing any more.
-	//
-	// An execution without files in a workspace is refused, and so is one that a
-	// worker still has or that is queued; the error matches [courier.ErrConflict] and
-	// says what to do instead. Nobody can check that the files are gone: a host that
-	// comes back has its files removed when they are as old as Options.Orphans and the
-	// execution has ended.
-	Elsewhere bool
-}
-
-// Resume puts a paused or failed execution back into the queue, with a fresh
-// budget of retries; a failed one goes on from the step that failed. Where the
-// files of the execution are within reach, Resume first checks that those which
-// completed steps left are still there; otherwise the worker that claims it
-// does, and puts it back. A pause that has not taken effect yet is withdrawn. Nil
-// options are the zero ones.
-func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) (courier.Execution, error) {
-	if opt == nil {
-		opt = &ResumeOptions{}
-	}
-	if opt.Elsewhere {
-		return e.request(ctx, id, courier.RequestRestart, opt.By)
-	}
-	x, err := e.store.Execution(ctx, id)
-	if err != nil {
-		return x, e.requestError(courier.RequestResume, id, err)
-	}
-	waits := x.State == courier.Paused || x.State == courier.Failed
-	if waits && x.Workspace == e.opt.WorkspaceID {
-		missing, err := e.missingFiles(ctx, &x)
-		if err != nil {
-			return x, e.requestError(courier.RequestResume, id, err)
-		}
-		if len(missing) > 0 {
-			return x, courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", id, missingFailure(missing).Message, x.State)
-		}
-	}
-	return e.request(ctx, id, courier.RequestResume, opt.By)
-}
-
 // Cancel gives an execution up. One that no worker has is cancelled at once;
 // otherwise Cancel returns when the request is recorded. From then on the
 // execution can only end as cancelled: its step's context ends with the cause
@@ -91,7 +43,12 @@ func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier
 
 // request records a request in the store, and notifies the run and the observers.
 func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By) (courier.Execution, error) {
-	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason}
+	return e.requestChange(ctx, id, kind, by, nil)
+}
+
+// requestChange records a request with a change, which is nil for most.
+func (e *Engine) requestChange(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By, change *store.Change) (courier.Execution, error) {
+	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason, Change: change}
 	if err := text.Check(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
@@ -47,11 +47,15 @@ type run struct {
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it has not reported.
 	reclaimed bool
-	handed    bool            // another worker has started the present attempt
-	former    map[string]bool // the places of earlier passes; see repeated
-	before    chan struct{}   // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slots.Slot     // nil if it needs none
-	unready   error           // what is wrong with the workspaces
+	handed    bool             // another worker has started the present attempt
+	former    map[string]bool  // the places of earlier passes; see repeated
+	items     int              // failed ones, as courier.Execution.FailedItems
+	pass      *repair.Pass     // in which items are executed again; nil if none are
+	repaired  bool             // a pass was begun since the claim
+	repairs   *courier.Repairs // to be written with the next transition; nil if they have not changed
+	before    chan struct{}    // closed when an earlier run of this engine's has ended; nil if there is none
+	slot      *slots.Slot      // nil if it needs none
+	unready   error            // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *redactor
 	dir       string                                                             // its workspace; empty until it is needed
@@ -81,6 +85,7 @@ type run struct {
 type standing struct {
 	courier.Position
 	store.Counters
+	items int // failed ones
 }
 
 // errExecutionTimeout is the cause with which steps end when the whole
@@ -92,7 +97,8 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, stored: standing{c.Execution.Position, c.Counters}, claimed: sent,
+		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems,
+		stored: standing{c.Execution.Position, c.Counters, c.Execution.FailedItems},
 	}
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
@@ -174,6 +180,10 @@ func (r *run) drive(c *store.Claimed) {
 			return
 		case err != nil && r.steps.Err() != nil:
 			continue // the walk was stopped; the next boundary says why
+		case errors.Is(err, flow.ErrItemEnded):
+			if !r.itemRepaired() {
+				return
+			}
 		case err != nil:
 			if !r.markerFailed(err) {
 				return
@@ -241,10 +251,6 @@ func (r *run) prepare(c *store.Claimed) bool {
 		lost.Error = fmt.Sprintf("worker %q was lost", lost.Worker)
 		r.ended = append(r.ended, lost)
 	}
-	if r.marks.Reclaims >= maxReclaims {
-		r.poisoned(c.Lost)
-		return false
-	}
 	err := r.unready
 	if err == nil {
 		r.program, err = r.e.programs.ToRun(&c.Definition)
@@ -256,7 +262,11 @@ func (r *run) prepare(c *store.Claimed) bool {
 			pos = r.restart(pos)
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
-		r.vals.Restore(c.Latest, pos)
+		if err = r.resumePass(); err == nil {
+			err = r.restore(pos, c.Latest)
+		}
+	}
+	if err == nil {
 		err = r.loadMembers()
 	}
 	if err == nil {
@@ -265,6 +275,10 @@ func (r *run) prepare(c *store.Claimed) bool {
 	if err == nil {
 		r.walk.Limit(r.e.opt.MaxIterations)
 		r.walk.Watch(func() error { return context.Cause(r.steps) })
+		r.bindTarget()
+	}
+	if r.marks.Reclaims >= maxReclaims {
+		return r.poisoned(c.Lost)
 	}
 	if err != nil {
 		if s := c.Started; s != nil {
@@ -288,24 +302,16 @@ func (r *run) prepare(c *store.Claimed) bool {
 // start numbers, and so names of files, that none of the first pass has.
 func (r *run) restart(pos courier.Position) courier.Position {
 	from := r.program.Tree.Resume(pos)
-	if from.Equal(pos) {
+	if r.marks.Target > 0 || from.Equal(pos) {
 		return pos
 	}
-	ctx, cancel := context.WithTimeout(r.lease, maxReading)
-	defer cancel()
-	// They are counted from the present base or, before that, from a lower one.
-	most, err := history.MaxAttempt(ctx, r.e.store, &r.x, r.marks.Attempts)
-	if err != nil {
-		r.log.Error("read the steps of a loop that starts again", "error", err)
-		most += maxBaseGap
+	// Every start has an audit entry, so none has had a number above that of the last one.
+	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = int(r.seq), 0, false
+	if r.items > 0 {
+		r.forgetItems(from)
 	}
-	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = r.marks.Base+most, 0, false
 	return from
 }
-
-// maxBaseGap is by how much start numbers jump when the attempts of the first pass
-// can't be read.
-const maxBaseGap = 1_000_000
 
 // maxReading is how long reading all records of an execution may take.
 const maxReading = time.Minute
@@ -314,9 +320,13 @@ const maxReading = time.Minute
 // fails: a step that kills its worker would otherwise kill them all.
 const maxReclaims = 3
 
-// poisoned fails the execution without running anything of the step's. Lost is
-// nil if the workers were lost before they began a step.
-func (r *run) poisoned(lost *courier.StepExecution) {
+// poisoned fails the execution, or the present item of a loop that goes on then,
+// without running anything of the step's. Lost is nil if the workers were lost before
+// they began a step. It reports whether the execution goes on.
+func (r *run) poisoned(lost *courier.StepExecution) bool {
+	if r.walk != nil && r.loseItem(lost) {
+		return true
+	}
 	err := &courier.StepError{
 		Step: -1, Reason: courier.ReasonWorkerLost,
 		Err: fmt.Errorf("%d workers were lost here, one after the other; what they ran may be what ended them", r.marks.Reclaims),
@@ -326,6 +336,7 @@ func (r *run) poisoned(lost *courier.StepExecution) {
 	}
 	r.marks.Reclaims = 0 // a resume begins anew
 	r.fail(err, r.x.Position)
+	return false
 }
 
 // checkFiles puts a resumed execution back into its former state, with the marks
@@ -402,6 +413,7 @@ func (r *run) undo(cancelled bool) {
 // one before. It returns the attempt's number and whether something of an
 // earlier one may have to be cleaned up.
 func (r *run) start(step int) (n int, cleanup bool, err error) {
+	r.countItems()
 	before := r.marks
 	if !before.Interrupted {
 		r.count()
@@ -426,25 +438,10 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 
 // count takes note of one more attempt where the execution stands.
 func (r *run) count() {
-	if len(r.walk.Iteration()) == 0 {
+	if len(r.walk.Iteration()) == 0 && r.x.Repairs == nil {
 		r.marks.Base = 0 // the loop that was restarted is over
 	}
 	r.marks.Attempts++
-}
-
-// complete ends the execution. It reports false if an operator was faster.
-func (r *run) complete() bool {
-	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), DiskBytes: r.diskBytes()}
-	r.slot.SetEnding(true)
-	err := r.apply(t)
-	if err == nil {
-		r.removeWorkspace()
-	}
-	if errors.Is(err, courier.ErrConflict) {
-		r.slot.SetEnding(false)
-		return false
-	}
-	return true
 }
 
 // cancelled ends the execution on request.

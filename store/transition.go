@@ -349,9 +349,9 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 }
 
 // Class is the reason in the audit entry of a request: [courier.ReasonElsewhere]
-// for a restart, and none otherwise.
+// for a restart and a resume elsewhere, and none otherwise.
 func (r *Request) Class() courier.Reason {
-	if r.Kind == courier.RequestRestart {
+	if r.Kind == courier.RequestRestart || r.Change != nil && r.Change.Elsewhere {
 		return courier.ReasonElsewhere
 	}
 	return ""

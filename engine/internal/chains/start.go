@@ -46,6 +46,31 @@ func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courie
 	return got[0], nil
 }
 
+// Rerun starts a chain again with the parameters of a former execution of it, in place of
+// which those of the options count.
+func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Options) (courier.ChainExecution, error) {
+	former, err := v.Execution(ctx, id)
+	if err != nil {
+		return former, fmt.Errorf("rerun: %w", err)
+	}
+	params := program.Object(former.Params)
+	maps.Copy(params, opt.Params)
+	if opt.Params = params; len(params) == 0 {
+		opt.Params = nil
+	}
+	n, err := v.prepare(ctx, former.Chain, &opt)
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)
+	}
+	n.RerunOf = id
+	got, err := v.start(ctx, []store.NewChainExecution{n})
+	if err != nil {
+		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)
+	}
+	core.Explained(v.core.Log(), "chain execution", string(got[0].ID), "started again", opt.By, slog.String("chain", former.Chain))
+	return got[0], nil
+}
+
 // Prepare returns what [Service.Start] would create, and creates
 // nothing. A nil opt means the defaults.
 func (v *Service) Prepare(ctx context.Context, chain string, opt *Options) (store.NewChainExecution, error) {

@@ -60,30 +60,16 @@ func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[st
 	if err != nil {
 		return nil, err
 	}
-	latest, err := v.core.Archive().Latest(ctx, store.LatestFilter{Execution: id})
+	p, err := v.core.Programs().Of(&d)
 	if err != nil {
 		return nil, err
 	}
-	var job courier.Job
-	if err := json.Unmarshal(d.Body, &job); err != nil {
+	if p.Tree == nil {
+		return nil, p.NotRunnable
+	}
+	vals := program.NewValues(p, &x, "")
+	if err := (&repair.History{Archive: v.core.Archive(), Tree: p.Tree, Execution: &x}).Restore(ctx, vals, nil, x.Position); err != nil {
 		return nil, err
 	}
-	tree, err := flow.Parse(job.Steps)
-	if err != nil {
-		return nil, err
-	}
-	all, newest := make(map[string]any), int64(0)
-	for i := range latest {
-		r := &latest[i]
-		if !tree.InScope(x.Position, r) || r.Seq < newest {
-			continue
-		}
-		newest = r.Seq
-		if r.State == courier.StepCompleted {
-			for name, v := range program.Object(r.Outputs) {
-				all[name] = v
-			}
-		}
-	}
-	return all, nil
+	return vals.Outputs(), nil
 }

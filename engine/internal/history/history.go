@@ -27,17 +27,6 @@ func Each(ctx context.Context, archive store.Archive, id courier.ExecutionID, f 
 	}
 }
 
-// MaxAttempt returns the highest number of an attempt of a step in the execution's
-// present attempt, or least if that is higher.
-func MaxAttempt(ctx context.Context, archive store.Archive, x *courier.Execution, least int) (int, error) {
-	err := Each(ctx, archive, x.ID, func(s *courier.StepExecution) {
-		if s.ExecutionAttempt == x.Attempt {
-			least = max(least, s.Attempt)
-		}
-	})
-	return least, err
-}
-
 // Places returns the places of all steps of an execution that have a record; see
 // [Place].
 func Places(ctx context.Context, archive store.Archive, id courier.ExecutionID) (map[string]bool, error) {

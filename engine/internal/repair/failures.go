@@ -1,0 +1,202 @@
+package repair
+
+import (
+	"context"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// A Failure is an attempt with which an item of a loop failed, and which was not
+// executed again since.
+type Failure struct {
+	Record courier.StepExecution // its Step is the index in the present version of the job
+	// Position is where the item is executed again: at the step that failed. Of a loop
+	// that was given up because too many of its items failed, it is behind the item
+	// with which it was.
+	Position courier.Position
+	// Item is the outermost item that the failure belongs to, which is what the
+	// execution's FailedItems counts.
+	Item courier.ItemPath
+}
+
+// Loop is the index of the flow.foreach whose item failed.
+func (f *Failure) Loop() int { return *f.Record.FailedLoop }
+
+// A History reads the records of one execution, as they are in the present version of
+// its job.
+type History struct {
+	Archive   store.Archive
+	Tree      *flow.Tree
+	Execution *courier.Execution
+}
+
+// changes are the versions that the execution had.
+func (h *History) changes() []courier.VersionChange {
+	if h.Execution.Repairs == nil {
+		return nil
+	}
+	return h.Execution.Repairs.Versions
+}
+
+// passes are the repairs of the execution's present attempt.
+func (h *History) passes() []courier.RepairPass {
+	if h.Execution.Repairs == nil {
+		return nil
+	}
+	return h.Execution.Repairs.Passes
+}
+
+// Failures returns the failures that are left, in the order in which a walk reaches
+// them.
+func (h *History) Failures(ctx context.Context) ([]Failure, error) {
+	all, err := h.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pass := range h.passes() {
+		all = slices.DeleteFunc(all, func(f Failure) bool { return h.covers(&pass, &f) })
+	}
+	return h.sorted(all), nil
+}
+
+// Targets returns the failures that the last pass executes again, in order. They are
+// the same however far the pass has come.
+func (h *History) Targets(ctx context.Context) ([]Failure, error) {
+	passes := h.passes()
+	if len(passes) == 0 {
+		return nil, nil
+	}
+	all, err := h.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last := &passes[len(passes)-1]
+	for _, pass := range passes[:len(passes)-1] {
+		all = slices.DeleteFunc(all, func(f Failure) bool { return h.covers(&pass, &f) })
+	}
+	return h.targetsOf(last, all), nil
+}
+
+// targetsOf returns those of the failures that a pass executes again.
+func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
+	if pass.From != nil {
+		return nil
+	}
+	list := slices.DeleteFunc(slices.Clone(all), func(f Failure) bool {
+		return !h.covers(pass, &f) || flow.Compare(h.Tree, f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
+	})
+	return h.sorted(list)
+}
+
+// within reports whether a position lies in the item of a failure.
+func within(p courier.Position, f *Failure) bool {
+	d := depth(f.Position.Loops, f.Loop())
+	return d > 0 && len(p.Loops) >= d && samePath(p.Loops[:d], f.Position.Loops[:d])
+}
+
+func samePath(a, b []courier.LoopPosition) bool {
+	return slices.EqualFunc(a, b, func(x, y courier.LoopPosition) bool { return x.Step == y.Step && x.Index == y.Index })
+}
+
+// depth is the number of loops down to a loop, that one included; 0 if it is not
+// among them.
+func depth(loops []courier.LoopPosition, marker int) int {
+	return slices.IndexFunc(loops, func(l courier.LoopPosition) bool { return l.Step == marker }) + 1
+}
+
+// covers reports whether a failure was recorded before a pass that executes its item
+// again.
+func (h *History) covers(pass *courier.RepairPass, f *Failure) bool {
+	switch {
+	case f.Record.Seq > pass.Seq:
+		return false
+	case pass.From != nil:
+		return flow.Compare(h.Tree, f.Position, *pass.From) >= 0
+	case len(pass.Items) == 0:
+		return true
+	}
+	return flow.Compare(h.Tree, f.Position, pass.Then) >= 0 && !within(pass.Then, f) ||
+		slices.ContainsFunc(pass.Items, func(i courier.ItemPath) bool { return SameItem(i, f.Item) })
+}
+
+// SameItem reports whether two paths name one item.
+func SameItem(a, b courier.ItemPath) bool {
+	return a.Loop == b.Loop && slices.Equal(a.Iteration, b.Iteration)
+}
+
+// sorted orders failures as a walk reaches them.
+func (h *History) sorted(list []Failure) []Failure {
+	slices.SortStableFunc(list, func(a, b Failure) int { return flow.Compare(h.Tree, a.Position, b.Position) })
+	return list
+}
+
+// all returns all failures of items in the execution's present attempt, whether or not
+// they were executed again.
+func (h *History) all(ctx context.Context) ([]Failure, error) {
+	var list []Failure
+	for after := int64(0); ; {
+		page, err := read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
+			return h.Archive.Steps(ctx, store.StepFilter{
+				Execution: h.Execution.ID, Attempt: h.Execution.Attempt, FailedItems: true, After: after,
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			h.place(list)
+			return list, nil
+		}
+		for i := range page {
+			after = page[i].Seq
+			if f, ok := h.failure(&page[i]); ok {
+				list = append(list, f)
+			}
+		}
+	}
+}
+
+// failure makes a failure of its record; ok is false if the record's step is not in
+// the present version.
+func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
+	f.Record, ok = flow.MapRecord(r, h.changes())
+	if !ok || f.Record.FailedLoop == nil {
+		return f, false
+	}
+	loops := h.Tree.Loops(f.Record.Step)
+	if len(loops) != len(f.Record.Iteration) {
+		return f, false
+	}
+	f.Position = courier.Position{Step: f.Record.Step}
+	for i, marker := range loops {
+		f.Position.Loops = append(f.Position.Loops, courier.LoopPosition{Step: marker, Index: f.Record.Iteration[i]})
+	}
+	marker, counted := h.Tree.CountingLoop(f.Record.Step)
+	if !counted {
+		marker = f.Loop()
+	}
+	f.Item = courier.ItemPath{Loop: marker, Iteration: slices.Clone(f.Record.Iteration[:depth(f.Position.Loops, marker)])}
+	return f, true
+}
+
+// place puts the positions of loops that were given up behind the last of their items
+// that failed before. The list is in the order of the records.
+func (h *History) place(list []Failure) {
+	for i := range list {
+		f := &list[i]
+		if f.Record.Reason != courier.ReasonItems {
+			continue
+		}
+		for j := i - 1; j >= 0; j-- {
+			inner := &list[j]
+			d := len(f.Position.Loops)
+			if inner.Loop() == f.Record.Step && len(inner.Position.Loops) > d && samePath(inner.Position.Loops[:d], f.Position.Loops) {
+				f.Position = courier.Position{Step: h.Tree.End(f.Record.Step), Loops: slices.Clone(inner.Position.Loops[:d+1])}
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,475 @@
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+// A Planner plans how executions that stand still go on.
+type Planner struct{ core core.Core }
+
+// New returns a planner.
+func New(c core.Core) *Planner { return &Planner{c} }
+
+// Options say what a resume changes. The zero value changes nothing.
+type Options struct {
+	Version   int                // another version of the job
+	From      string             // an earlier step, by id or index
+	Force     bool               // allows From before a step that consumed its source
+	Set       map[string]any     // values by key, such as "params.day" or "list.file_list"
+	Skip      bool               // skips the step that failed
+	Outputs   map[string]any     // of the skipped step; nil means that all read null
+	Items     []courier.ItemPath // the failed items that are executed again
+	Elsewhere bool               // goes on without the files in the workspace
+	Reason    string             // of the operator
+}
+
+// Changes reports whether the options need a plan.
+func (o *Options) Changes() bool {
+	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || len(o.Items) > 0
+}
+
+// A Plan is what a resume will do.
+type Plan struct {
+	Change   store.Change
+	Program  *program.Program // in the version with which the execution goes on
+	Position courier.Position // where it goes on
+	Values   *program.Values  // there
+	Consumed []Consumed       // why going back may not find what steps need
+	Steps    []Step           // that may run
+	Failed   []Failure        // of the items that are executed again
+}
+
+// A Step is a step that may run after a resume.
+type Step struct {
+	Step  int
+	ID    string
+	Type  string
+	Again bool // it has a completed record at the position where the execution stood
+}
+
+// Restarts reports whether the execution begins again from its first step.
+func (p *Plan) Restarts() bool {
+	return p.Change.Move != nil && p.Position.Step == 0 && len(p.Position.Loops) == 0
+}
+
+// Config returns the configuration of the step at the position, without secrets; nil if
+// there is none, or if a reference has no value yet.
+func (p *Plan) Config() json.RawMessage {
+	i := p.Position.Step
+	if i >= p.Program.Tree.Len() || p.Program.Types[i] == nil {
+		return nil
+	}
+	walk, err := p.Program.Tree.Walk(p.Position, p.Values)
+	if err != nil {
+		return nil
+	}
+	raw, err := p.Program.Template(i).Render(nil, walk, func(name string) (string, error) { return "secret:" + name, nil })
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// A Consumed is a completed step that took a file away which a step that will run again
+// may need.
+type Consumed struct {
+	Step int
+	Path string
+}
+
+// A draft is a plan in the making.
+type draft struct {
+	*Planner
+	opt      *Options
+	x        courier.Execution // as it will be
+	old, now *program.Program
+	history  History
+	latest   []courier.StepExecution // in the present version, those in scope
+	done     []int                   // steps with a completed record there
+	vals     *program.Values
+	plan     Plan
+	problems []string
+	notes    []string
+}
+
+func (d *draft) problem(format string, args ...any) {
+	d.problems = append(d.problems, fmt.Sprintf(format, args...))
+}
+
+func (d *draft) note(format string, args ...any) {
+	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+}
+
+// Plan plans how an execution goes on. The error of options that don't fit the
+// execution matches [courier.ErrInvalid] and has all problems; one whose state does not
+// allow it matches [courier.ErrConflict].
+func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) (*Plan, error) {
+	if x.State != courier.Paused && x.State != courier.Failed {
+		return nil, &courier.TransitionError{Execution: x.ID, From: x.State, To: courier.Queued}
+	}
+	d := &draft{Planner: p, opt: opt, x: *x}
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
+	}
+	for _, part := range []func(context.Context) error{d.version, d.elsewhere, d.from, d.set, d.skip, d.items} {
+		if err := part(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(d.problems) > 0 {
+		return nil, courier.Errorf(courier.ErrInvalid, "resume execution %s: %s; nothing was changed, it stays %s", x.ID, text.Lines(d.problems), x.State)
+	}
+	return d.finish(ctx)
+}
+
+// prepare reads the execution's program, records and values.
+func (d *draft) prepare(ctx context.Context) (err error) {
+	o := d.opt
+	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
+		d.problem("Skip, From and Items exclude each other, since each says where the execution goes on; give one of them")
+	}
+	if d.old, err = d.core.Programs().Load(ctx, d.x.Job, d.x.Version); err != nil {
+		return err
+	}
+	if d.old.Tree == nil {
+		return courier.Errorf(courier.ErrInvalid, "resume execution %s: the blocks of version %d of job %q are broken: %w", d.x.ID, d.x.Version, d.x.Job, d.old.NotRunnable)
+	}
+	d.now = d.old
+	d.plan.Change = store.Change{Seq: d.x.Seq, Elsewhere: d.opt.Elsewhere}
+	return d.read(ctx)
+}
+
+// read reads the records that are in scope where the execution stands, and its values.
+func (d *draft) read(ctx context.Context) error {
+	d.history = History{Archive: d.core.Archive(), Tree: d.now.Tree, Execution: &d.x}
+	latest, err := d.history.Archive.Latest(ctx, store.LatestFilter{Execution: d.x.ID})
+	if err != nil {
+		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
+	}
+	if latest, err = d.history.Records(ctx, latest, d.x.Position); err != nil {
+		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
+	}
+	d.latest = nil
+	for _, r := range latest {
+		if d.now.Tree.InScope(d.x.Position, &r) {
+			d.latest = append(d.latest, r)
+		}
+	}
+	d.restore()
+	return nil
+}
+
+// move says where the execution goes on.
+func (d *draft) move(pos courier.Position, attempts, base int) {
+	d.x.Position = pos
+	d.plan.Change.Move = &store.Move{Position: pos, Attempts: attempts, Base: base}
+}
+
+func (d *draft) restore() {
+	d.vals = program.NewValues(d.now, &d.x, "")
+	if d.x.Repairs != nil {
+		d.vals.SetChanges(d.x.Repairs.Values)
+	}
+	d.vals.Restore(d.latest, d.x.Position)
+}
+
+// repairs returns a copy of the execution's repairs, to be changed.
+func (d *draft) repairs() *courier.Repairs {
+	var r courier.Repairs
+	if d.x.Repairs != nil {
+		r = *d.x.Repairs
+	}
+	d.x.Repairs = &r
+	return &r
+}
+
+// recorded reports whether a step has a record at the position.
+func (d *draft) recorded(step int) bool {
+	return slices.ContainsFunc(d.latest, func(r courier.StepExecution) bool { return r.Step == step })
+}
+
+// version pins another version of the job.
+func (d *draft) version(ctx context.Context) (err error) {
+	v := d.opt.Version
+	if v == 0 || v == d.x.Version {
+		return nil
+	}
+	if d.now, err = d.core.Programs().Load(ctx, d.x.Job, v); err != nil {
+		return err
+	}
+	if d.now.Tree == nil || d.now.NotRunnable != nil {
+		d.now, d.problems = d.old, append(d.problems, fmt.Sprintf("version %d of job %q can't be executed: %v", v, d.x.Job, d.now.NotRunnable))
+		return nil
+	}
+	steps, reasons := flow.MapSteps(d.old.Tree, d.now.Tree, d.x.Position, d.recorded)
+	reasons = append(reasons, d.retyped(steps)...)
+	if len(reasons) > 0 {
+		d.now = d.old
+		for _, why := range reasons {
+			d.problem("version %d: %s", v, why)
+		}
+		return nil
+	}
+	d.note("version %d in place of %d", v, d.x.Version)
+	r := d.repairs()
+	r.Versions = append(slices.Clip(r.Versions), courier.VersionChange{Seq: d.x.Seq, From: d.x.Version, To: v, Steps: steps})
+	moveIndexes(r, steps)
+	d.x.Version = v
+	d.move(movePosition(d.x.Position, steps), d.x.StepAttempts, d.x.EarlierStarts)
+	d.addParams(r)
+	d.plan.Change.Version = &store.PinnedVersion{Version: v, StepTypes: d.now.Keys, JobLimit: d.now.Job.Limit}
+	return d.read(ctx)
+}
+
+// retyped names the steps whose recorded outputs don't fit their type in the new
+// version.
+func (d *draft) retyped(steps []int) (reasons []string) {
+	for _, r := range d.latest {
+		to := r.Step
+		if steps != nil {
+			to = steps[r.Step]
+		}
+		if to < 0 || to >= len(d.now.Types) || d.now.Types[to] == nil || r.State != courier.StepCompleted {
+			continue
+		}
+		for _, p := range d.now.Types[to].Output().Check("outputs", program.Object(r.Outputs)) {
+			reasons = append(reasons, fmt.Sprintf("%s: its recorded %s %s", d.label(d.now, to), p.Field, p.Message))
+		}
+	}
+	return reasons
+}
+
+// addParams gives parameters that the new version declares, and the execution does not
+// have, the values that the version declares.
+func (d *draft) addParams(r *courier.Repairs) {
+	have := program.Object(d.x.Params)
+	for _, name := range slices.Sorted(maps.Keys(d.now.Job.Params)) {
+		if _, ok := have[name]; ok {
+			continue
+		}
+		raw, err := jsontext.Append(nil, d.now.Job.Params[name])
+		if err == nil {
+			r.Values = append(slices.Clip(r.Values), courier.ValueChange{Seq: d.x.Seq, Step: -1, Name: name, Value: raw})
+		}
+	}
+}
+
+// moveIndexes maps the indexes of steps in repairs.
+func moveIndexes(r *courier.Repairs, steps []int) {
+	if steps == nil {
+		return
+	}
+	r.Values = slices.Clone(r.Values)
+	r.Values = slices.DeleteFunc(r.Values, func(v courier.ValueChange) bool { return v.Step >= 0 && steps[v.Step] < 0 })
+	for i := range r.Values {
+		if v := &r.Values[i]; v.Step >= 0 {
+			v.Step = steps[v.Step]
+		}
+	}
+	r.Passes = slices.Clone(r.Passes)
+	for i := range r.Passes {
+		p := &r.Passes[i]
+		p.Then = movePosition(p.Then, steps)
+		if p.From != nil {
+			from := movePosition(*p.From, steps)
+			p.From = &from
+		}
+		p.Items = slices.Clone(p.Items)
+		for j := range p.Items {
+			p.Items[j].Loop = steps[p.Items[j].Loop]
+		}
+	}
+}
+
+// movePosition maps the indexes of steps in a position. The end of the list stays the
+// end.
+func movePosition(p courier.Position, steps []int) courier.Position {
+	at := func(i int) int {
+		if i < len(steps) {
+			return steps[i]
+		}
+		if len(steps) == 0 {
+			return i
+		}
+		return i - len(steps) + slices.Max(steps) + 1
+	}
+	p.Step = at(p.Step)
+	p.Loops = slices.Clone(p.Loops)
+	for i := range p.Loops {
+		p.Loops[i].Step = at(p.Loops[i].Step)
+	}
+	return p
+}
+
+func (d *draft) label(p *program.Program, i int) string {
+	s := p.Tree.Spec(i)
+	return courier.StepLabel(i, s.ID, s.Type)
+}
+
+// from goes back to an earlier step.
+func (d *draft) from(ctx context.Context) error {
+	if d.opt.From == "" {
+		return nil
+	}
+	step, ok := d.now.Tree.Head(d.opt.From)
+	if !ok {
+		d.problem("From: there is no step %q", d.opt.From)
+		return nil
+	}
+	pos, err := d.now.Tree.Before(step, d.x.Position, d.recorded)
+	if err != nil {
+		d.problem("From %q: %v", d.opt.From, err)
+		return nil
+	}
+	for _, r := range d.latest {
+		for _, f := range r.Files {
+			if r.Step >= step && f.Removed {
+				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Path})
+			}
+		}
+	}
+	d.checkConsumed()
+	d.back(ctx, pos)
+	d.note("from %s", d.label(d.now, step))
+	return nil
+}
+
+// back goes back to an earlier position. Steps from there on run in a new pass.
+func (d *draft) back(ctx context.Context, pos courier.Position) {
+	repairs, failed, accepted, err := d.history.Back(ctx, d.x.Seq, pos)
+	if err != nil {
+		d.problem("the failed items can't be read: %v", err)
+		return
+	}
+	attempts := 0
+	for _, r := range d.latest {
+		if r.Step == pos.Step {
+			attempts = r.Attempt
+		}
+	}
+	d.x.Repairs = repairs
+	d.move(pos, attempts, int(d.x.Seq))
+	d.plan.Change.Items = &store.ItemCount{Failed: failed, Accepted: accepted}
+	for _, r := range d.latest {
+		if r.State == courier.StepCompleted && r.Step >= pos.Step {
+			d.done = append(d.done, r.Step)
+		}
+	}
+	d.latest = slices.DeleteFunc(d.latest, func(r courier.StepExecution) bool { return !d.now.Tree.InScope(pos, &r) })
+	d.restore()
+}
+
+// checkConsumed refuses to go back before a step that took something away.
+func (d *draft) checkConsumed() {
+	if d.opt.Force || len(d.plan.Consumed) == 0 {
+		return
+	}
+	var names []string
+	for _, c := range d.plan.Consumed {
+		names = append(names, fmt.Sprintf("%s removed %s", d.label(d.now, c.Step), c.Path))
+		if len(names) == 10 {
+			break
+		}
+	}
+	d.problem("From %q: steps that run again may not find what completed steps took away: %s; go back to a later step, or set Force", d.opt.From, strings.Join(names, ", "))
+}
+
+// finish completes the plan.
+func (d *draft) finish(ctx context.Context) (*Plan, error) {
+	c := &d.plan.Change
+	c.Repairs = d.x.Repairs
+	c.Note = strings.Join(d.notes, "; ")
+	d.plan.Program, d.plan.Values = d.now, d.vals
+	if _, err := d.now.Tree.Walk(d.x.Position, d.vals); err != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "resume execution %s: it can't go on at %s: %w; nothing was changed", d.x.ID, positionText(d.x.Position), err)
+	}
+	d.plan.Position = d.x.Position
+	for i := d.x.Position.Step; i < d.now.Tree.Len(); i++ {
+		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) {
+			d.plan.Steps = append(d.plan.Steps, Step{i, s.ID, s.Type, slices.Contains(d.done, i)})
+		}
+	}
+	if d.x.FailedItems > 0 && d.plan.Failed == nil && d.opt.From == "" {
+		left, err := d.history.Failures(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+		}
+		d.plan.Failed = left
+	}
+	return &d.plan, ctx.Err()
+}
+
+func positionText(p courier.Position) string {
+	b, _ := json.Marshal(p)
+	return string(b)
+}
+
+// items chooses failed items.
+func (d *draft) items(ctx context.Context) error {
+	if len(d.opt.Items) == 0 {
+		return nil
+	}
+	if d.x.FailedItems == 0 {
+		d.problem("Items: no item of the execution has failed")
+		return nil
+	}
+	left, err := d.history.Failures(ctx)
+	if err != nil {
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
+	for i, item := range d.opt.Items {
+		if !slices.ContainsFunc(left, func(f Failure) bool { return SameItem(f.Item, item) }) {
+			d.problem("Items[%d]: item %v of the loop of step %d has not failed; %s", i, item.Iteration, item.Loop, someItems(left))
+		}
+	}
+	if len(d.problems) > 0 {
+		return nil
+	}
+	repairs, pass, err := d.history.Begin(ctx, d.opt.Items, d.x.Seq, d.x.Position)
+	if err != nil || pass == nil {
+		return errors.Join(err, errNothing)
+	}
+	_, accepted := d.history.Count(left)
+	attempts := 0
+	if f := &pass.Targets[0]; f.Position.Step == f.Record.Step {
+		attempts = f.Record.Attempt
+	}
+	d.x.Repairs, d.plan.Failed = repairs, pass.Targets
+	d.move(pass.Position(0, d.x.Position), attempts, int(d.x.Seq))
+	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: 1}
+	d.note("%d of %d failed items", len(d.opt.Items), d.x.FailedItems)
+	return d.read(ctx)
+}
+
+var errNothing = errors.New("there is nothing to execute again")
+
+// someItems names the first failed items.
+func someItems(left []Failure) string {
+	const most = 10
+	var names []string
+	for i := range left {
+		if i > 0 && SameItem(left[i-1].Item, left[i].Item) {
+			continue
+		}
+		if len(names) == most {
+			names = append(names, "...")
+			break
+		}
+		names = append(names, fmt.Sprint(left[i].Item.Iteration))
+	}
+	return "failed are " + strings.Join(names, ", ")
+}

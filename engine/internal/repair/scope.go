@@ -1,0 +1,136 @@
+package repair
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// Restore sets values to those at a position. Latest is the latest record of each step;
+// nil has them read.
+func (h *History) Restore(ctx context.Context, vals *program.Values, latest []courier.StepExecution, pos courier.Position) (err error) {
+	if latest == nil {
+		if latest, err = h.latest(ctx, 0); err != nil {
+			return err
+		}
+	}
+	records, err := h.Records(ctx, latest, pos)
+	if err != nil {
+		return err
+	}
+	if h.Execution.Repairs != nil {
+		vals.SetChanges(h.Execution.Repairs.Values)
+	}
+	vals.Restore(records, pos)
+	return nil
+}
+
+// latest reads the latest record of each step before a number; 0 means of all.
+func (h *History) latest(ctx context.Context, before int64) ([]courier.StepExecution, error) {
+	return read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
+		return h.Archive.Latest(ctx, store.LatestFilter{Execution: h.Execution.ID, Before: before})
+	})
+}
+
+// maxReading is how long a read may take, with its repetitions.
+const maxReading = time.Minute
+
+// read reads records, and repeats that while the store fails.
+func read(ctx context.Context, f func(context.Context) ([]courier.StepExecution, error)) (list []courier.StepExecution, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxReading)
+	defer cancel()
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+		list, err = f(ctx)
+		return err
+	})
+	return list, err
+}
+
+// Records returns the records from which the values at a position follow, in no order.
+// Latest is the latest record of each step. Without repairs they are all that is
+// needed. Otherwise a step may have been executed later in another iteration than that
+// of the position, or a record of another version may have its index, so that the
+// latest ones before certain records count too.
+func (h *History) Records(ctx context.Context, latest []courier.StepExecution, pos courier.Position) ([]courier.StepExecution, error) {
+	if h.Execution.Repairs == nil || h.Tree == nil {
+		return latest, nil
+	}
+	records := h.mapped(nil, latest)
+	bounds, err := h.bounds(ctx, pos)
+	if err != nil {
+		return nil, err
+	}
+	for _, before := range bounds {
+		list, err := h.latest(ctx, before)
+		if err != nil {
+			return nil, err
+		}
+		records = h.mapped(records, list)
+	}
+	return h.newest(records, pos), nil
+}
+
+// mapped appends records as they are in the present version.
+func (h *History) mapped(to, list []courier.StepExecution) []courier.StepExecution {
+	for i := range list {
+		if r, ok := flow.MapRecord(&list[i], h.changes()); ok {
+			to = append(to, r)
+		}
+	}
+	return to
+}
+
+// bounds are the numbers of records before which the latest ones may be needed at a
+// position: where a version ended, where a pass began, and where the item at the
+// position failed.
+func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, error) {
+	var bounds []int64
+	for _, v := range h.changes() {
+		bounds = append(bounds, v.Seq+1)
+	}
+	if len(h.passes()) == 0 {
+		return bounds, nil
+	}
+	for _, p := range h.passes() {
+		bounds = append(bounds, p.Seq+1)
+	}
+	all, err := h.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if within(pos, &all[i]) {
+			bounds = append(bounds, all[i].Record.Seq)
+		}
+	}
+	slices.Sort(bounds)
+	return slices.Compact(bounds), nil
+}
+
+// newest returns the newest of the records of each step that are in scope at a
+// position, and those of the steps that have none in scope.
+func (h *History) newest(records []courier.StepExecution, pos courier.Position) []courier.StepExecution {
+	best := make(map[int]*courier.StepExecution)
+	for i := range records {
+		r := &records[i]
+		if !h.Tree.InScope(pos, r) {
+			continue
+		}
+		if b := best[r.Step]; b == nil || b.Seq < r.Seq {
+			best[r.Step] = r
+		}
+	}
+	list := make([]courier.StepExecution, 0, len(best))
+	for _, r := range best {
+		list = append(list, *r)
+	}
+	return list
+}

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// history reads the records of the execution.
+func (r *run) history() *repair.History {
+	return &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &r.x}
+}
+
+// failItem ends the present item of a loop as failed, if one around a step goes on after
+// a failure of the class, and returns the loop.
+func (r *run) failItem(step int, class courier.Reason) (*int, bool) {
+	loop, ok := r.program.Tree.ContinuingLoop(step, class)
+	if !ok {
+		return nil, false
+	}
+	r.walk.FailItem(loop)
+	r.marks = r.passed()
+	r.countItems()
+	return &loop, true
+}
+
+// countItems takes note of items that have failed since it was last called. What fails
+// in an item that is executed again was counted when it failed first.
+func (r *run) countItems() {
+	failed, accepted := r.walk.TakeFailures()
+	switch {
+	case failed == 0 && accepted == 0:
+	case r.marks.Target > 0:
+		r.marks.TargetFailed = true
+	default:
+		r.items += failed
+		r.marks.AcceptedItems += accepted
+	}
+}
+
+// rejected is how many items have failed that fail the execution.
+func (r *run) rejected() int { return r.items - r.marks.AcceptedItems }
+
+// itemsFailure is the failure of an execution of which items have failed; nil if none
+// has.
+func (r *run) itemsFailure() *courier.Failure {
+	if r.items == 0 {
+		return nil
+	}
+	what := "items failed"
+	if r.items == 1 {
+		what = "item failed"
+	}
+	message := fmt.Sprintf("%d %s", r.items, what)
+	switch {
+	case r.rejected() == 0:
+		message += ", which the job accepts"
+	default:
+		message += "; Resume executes the failed items again, and Executions().FailedItems lists them"
+	}
+	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
+}
+
+// complete ends the execution, as failed if items have failed that the job does not
+// accept. It reports false if the execution goes on.
+func (r *run) complete() bool {
+	r.countItems()
+	if r.rejected() > 0 {
+		if r.beginRepair() {
+			return r.over || r.lease.Err() != nil
+		}
+		return r.endFailed(r.itemsFailure(), r.walk.Position())
+	}
+	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: r.itemsFailure(), DiskBytes: r.diskBytes()}
+	r.slot.SetEnding(true)
+	err := r.apply(t)
+	if err == nil {
+		r.removeWorkspace()
+	}
+	if errors.Is(err, courier.ErrConflict) {
+		r.slot.SetEnding(false)
+		return false
+	}
+	return true
+}
+
+// endFailed ends the execution as failed with the items. It reports false if an operator
+// was faster.
+func (r *run) endFailed(f *courier.Failure, pos courier.Position) bool {
+	r.err = &courier.StepError{Execution: r.x.ID, Job: r.x.Job, Step: f.Step, ID: f.ID, Type: f.Type, Reason: f.Reason, Err: errors.New(f.Message)}
+	r.marks.Target = 0
+	err := r.apply(&store.Transition{To: courier.Failed, Position: pos, Failure: f, DiskBytes: r.diskBytes()})
+	return !errors.Is(err, courier.ErrConflict) || r.lease.Err() != nil
+}
+
+// loopFailed handles a loop of which too many items have failed: the item of a loop
+// around it fails, or the execution.
+func (r *run) loopFailed(e *flow.LoopError) bool {
+	r.countItems()
+	spec := r.program.Tree.Spec(e.Step)
+	outer := len(r.program.Tree.Loops(e.Step))
+	rec := courier.StepExecution{
+		Step: e.Step, ID: spec.ID, Type: strings.ToLower(spec.Type), Attempt: 1, ExecutionAttempt: r.x.Attempt,
+		State: courier.StepFailed, Reason: courier.ReasonItems, Error: e.Error(),
+	}
+	if outer > 0 {
+		rec.Iteration, rec.Total = r.walk.Iteration()[:outer], r.walk.Total()[:outer]
+	}
+	at := r.walk.Position()
+	if loop, ok := r.failItem(e.Step, courier.ReasonItems); ok {
+		rec.FailedLoop = loop
+		r.ended = append(r.ended, rec)
+		return true
+	}
+	if r.beginRepair() {
+		return !r.over && r.lease.Err() == nil
+	}
+	r.ended = append(r.ended, rec)
+	return !r.endFailed(&courier.Failure{
+		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
+	}, at)
+}
+
+// beginRepair executes the failed items again if an operator has resumed the execution
+// after it had failed because of them. It reports false if that is not so.
+func (r *run) beginRepair() bool {
+	if r.marks.Resumed != courier.Failed || r.marks.Target > 0 || r.repaired {
+		return false
+	}
+	r.repaired = true
+	repairs, pass, err := r.history().Begin(r.lease, nil, r.seq, r.walk.Position())
+	if err != nil {
+		r.log.Error("read the failed items", "error", r.secrets.Message(err))
+		return false
+	}
+	if pass == nil {
+		return false
+	}
+	r.x.Repairs, r.repairs, r.pass = repairs, repairs, pass
+	r.marks.Base = int(r.seq)
+	r.goTo(0, r.walk.Position())
+	return true
+}
+
+// itemRepaired takes note that the item that is executed again is over, and goes to the
+// next one, or behind them all.
+func (r *run) itemRepaired() bool {
+	r.countItems()
+	// What has ended is written first, since the values at the next item are read from
+	// the store.
+	if len(r.ended) > 0 {
+		if r.apply(&store.Transition{To: courier.Running, Position: r.walk.Position()}) != nil {
+			return false
+		}
+	}
+	i := r.marks.Target - 1
+	last, carried := r.pass.Last(i), false
+	if last && !r.marks.TargetFailed {
+		r.items--
+		carried = true
+		if r.program.Tree.ItemPolicy(r.pass.Targets[i].Item.Loop).Complete {
+			r.marks.AcceptedItems--
+		}
+	}
+	at := r.walk.Position()
+	if c := r.pass.Carried(at); c >= 0 && carried {
+		at.Loops[c].Failed = max(0, at.Loops[c].Failed-1)
+	}
+	r.marks.TargetFailed = r.marks.TargetFailed && !last
+	return r.goTo(i+1, at)
+}
+
+// goTo goes to an item to execute it again, or behind all of them, from a position. It
+// reports false if the execution has ended, because where it was to go can't be reached.
+func (r *run) goTo(target int, from courier.Position) bool {
+	pos := r.pass.Position(target, from)
+	r.marks = r.passed()
+	if r.marks.Target = target + 1; target == len(r.pass.Targets) {
+		r.marks.Target = 0
+	}
+	r.walk.SetBound(-1)
+	r.vals.Forget(0, r.program.Tree.Len()-1)
+	err := r.restore(pos, nil)
+	if err == nil {
+		err = r.walk.Seek(pos)
+	}
+	if err != nil {
+		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, from)
+		return false
+	}
+	r.bindTarget()
+	if r.marks.Target > 0 {
+		if f := &r.pass.Targets[target]; f.Position.Step == f.Record.Step {
+			r.marks.Attempts = f.Record.Attempt
+		}
+	}
+	return true
+}
+
+// loseItem ends the present item as failed after too many workers were lost in it. It
+// returns false if no loop goes on then.
+func (r *run) loseItem(lost *courier.StepExecution) bool {
+	pos, iteration, total := r.walk.Position(), r.walk.Iteration(), r.walk.Total()
+	attempt := max(1, r.marks.Attempts)
+	loop, ok := r.failItem(pos.Step, courier.ReasonWorkerLost)
+	if !ok {
+		return false
+	}
+	if lost == nil {
+		spec := r.program.Tree.Spec(pos.Step)
+		r.ended = append(r.ended, courier.StepExecution{
+			Step: pos.Step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: iteration, Total: total, Attempt: attempt,
+			ExecutionAttempt: r.x.Attempt, State: courier.StepFailed, Reason: courier.ReasonWorkerLost,
+			Error: fmt.Sprintf("%d workers were lost here, one after the other", maxReclaims),
+		})
+	}
+	r.ended[len(r.ended)-1].FailedLoop = loop
+	return true
+}
+
+// forgetItems takes note that the items that failed at or after a position are executed
+// again, because a loop around them starts again.
+func (r *run) forgetItems(from courier.Position) {
+	repairs, failed, accepted, err := r.history().Back(r.lease, r.seq, from)
+	if err != nil {
+		r.log.Error("read the failed items of a loop that starts again", "error", r.secrets.Message(err))
+		return // they are counted twice
+	}
+	r.x.Repairs, r.repairs, r.items, r.marks.AcceptedItems = repairs, repairs, failed, accepted
+}
+
+// bindTarget has the walk end with the item that is executed again.
+func (r *run) bindTarget() {
+	if r.marks.Target > 0 {
+		r.walk.SetBound(r.pass.Targets[r.marks.Target-1].Loop())
+	}
+}
+
+// resumePass reads the pass in which the execution stands.
+func (r *run) resumePass() error {
+	if r.marks.Target == 0 {
+		return nil
+	}
+	pass, err := r.history().Current(r.lease)
+	if err == nil && (pass == nil || r.marks.Target > len(pass.Targets)) {
+		err = fmt.Errorf("failed item number %d, which is executed again, has no record", r.marks.Target)
+	}
+	r.pass = pass
+	return err
+}
+
+// restore sets the values to those at a position. A nil list of the latest records has
+// them read.
+func (r *run) restore(pos courier.Position, latest []courier.StepExecution) error {
+	return r.history().Restore(r.lease, r.vals, latest, pos)
+}

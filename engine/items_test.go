@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+)
+
+// filesJob decrypts and sends four files, and reports which failed.
+const filesJob = `{"name": "files", "steps": [
+	{"id": "each", "type": "flow.foreach", "config": {"source": ["a", "b", "c", "d"], "on_item_failure": "continue"MORE}},
+	{"id": "decrypt", "type": "demo.decrypt", "config": {"name": "context:loop.current_item"}},
+	{"id": "send", "type": "demo.send", "config": {"name": "context:loop.current_item", "file": "context:decrypt.file"}},
+	{"type": "flow.end"},
+	{"id": "report", "type": "demo.report", "config": {"failed": "context:each.failed", "count": "context:each.failed_count", "of": "context:each.count", "last": "context:decrypt.file"}}]}`
+
+// files has the stubs of filesJob; bad are the names that can't be handled, with the
+// step and the class, such as "b decrypt integrity".
+func files(h *couriertest.Harness, bad map[string]bool) map[string]*couriertest.Stub {
+	stub := func(step string) couriertest.StubFunc {
+		return func(_ context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
+			for key := range bad {
+				name, where, _ := strings.Cut(key, " ")
+				where, class, _ := strings.Cut(where, " ")
+				if bad[key] && where == step && config["name"] == name {
+					return nil, courier.WithClass(fmt.Errorf("%s of %s is broken", step, name), courier.Reason(class))
+				}
+			}
+			return m{"file": fmt.Sprintf("%s of %v", step, config["name"])}, nil
+		}
+	}
+	return map[string]*couriertest.Stub{
+		"decrypt": h.Stub("demo.decrypt", stub("decrypt")), "send": h.Stub("demo.send", stub("send")), "report": h.Stub("demo.report", stub("report")),
+	}
+}
+
+// TestFailedItems lets files of a list fail in several ways.
+func TestFailedItems(t *testing.T) {
+	for _, test := range []struct {
+		name, more string
+		bad        []string
+		state      courier.State
+		reason     courier.Reason
+		failed     int
+		trace      string
+	}{
+		{"none", ``, nil, courier.Completed, "", 0, "0.1 0.2 1.1 1.2 2.1 2.2 3.1 3.2 4"},
+		{"one", ``, []string{"b decrypt integrity"}, courier.Failed, courier.ReasonItems, 1, "0.1 0.2 1.1! 2.1 2.2 3.1 3.2 4"},
+		{"the last", ``, []string{"d send exists"}, courier.Failed, courier.ReasonItems, 1, "0.1 0.2 1.1 1.2 2.1 2.2 3.1 3.2! 4"},
+		{"all", ``, []string{"a send error", "b send error", "c send error", "d decrypt error"}, courier.Failed, courier.ReasonItems, 4, "0.1 0.2! 1.1 1.2! 2.1 2.2! 3.1! 4"},
+		{"accepted", `, "then": "complete"`, []string{"b decrypt integrity"}, courier.Completed, courier.ReasonItems, 1, "0.1 0.2 1.1! 2.1 2.2 3.1 3.2 4"},
+		{"the partner", ``, []string{"b send connection"}, courier.Failed, courier.ReasonConnection, 0, "0.1 0.2 1.1 1.2!"},
+		{"the partner, but it is meant", `, "continue_on": ["connection"]`, []string{"b send connection"}, courier.Failed, courier.ReasonItems, 1, "0.1 0.2 1.1 1.2! 2.1 2.2 3.1 3.2 4"},
+		{"as many as may", `, "max_failures": 1`, []string{"b decrypt error"}, courier.Failed, courier.ReasonItems, 1, "0.1 0.2 1.1! 2.1 2.2 3.1 3.2 4"},
+		{"more than may", `, "max_failures": 1`, []string{"a decrypt error", "b decrypt error"}, courier.Failed, courier.ReasonItems, 2, "0.1! 1.1!"},
+		{"no more than a share", `, "max_failures": "25%"`, []string{"b decrypt error"}, courier.Failed, courier.ReasonItems, 1, "0.1 0.2 1.1! 2.1 2.2 3.1 3.2 4"},
+		{"more than a share", `, "max_failures": "49%"`, []string{"a decrypt error", "b decrypt error"}, courier.Failed, courier.ReasonItems, 2, "0.1! 1.1! 2.1 2.2 3.1 3.2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var events []courier.Event
+			opt := &engine.Options{Observers: []func(courier.Event){func(e courier.Event) { events = append(events, e) }}}
+			couriertest.Virtual(t, opt, func(t *testing.T, h *couriertest.Harness) {
+				bad := make(map[string]bool)
+				for _, key := range test.bad {
+					bad[key] = true
+				}
+				stubs := files(h, bad)
+				job := strings.ReplaceAll(filesJob, "MORE", test.more)
+				r := h.Run(h.Job(job), nil)
+				if r.RequireState(test.state); r.FailedItems != test.failed || r.Failure == nil != (test.reason == "") || r.Failure != nil && r.Failure.Reason != test.reason {
+					t.Errorf("%d failed items, failure %+v, want %d and %q", r.FailedItems, r.Failure, test.failed, test.reason)
+				}
+				if got := visits(r.Steps); got != test.trace {
+					t.Errorf("steps %s, want %s", got, test.trace)
+				}
+				requireAudit(t, r)
+				if calls := stubs["report"].Calls(); len(calls) > 0 && test.failed > 0 {
+					list, _ := calls[0].Config["failed"].([]any)
+					if len(list) != test.failed || fmt.Sprint(calls[0].Config["count"]) != fmt.Sprint(test.failed) || fmt.Sprint(calls[0].Config["of"]) != "4" {
+						t.Errorf("the report was given %v", calls[0].Config)
+					}
+					if first, _ := list[0].(map[string]any); first["step"] == nil || first["class"] == nil || !strings.Contains(fmt.Sprint(first["message"]), "is broken") {
+						t.Errorf("the first failed item is %v", list[0])
+					}
+					if last := calls[0].Config["last"]; (last == nil) != strings.HasSuffix(strings.TrimSuffix(test.trace, " 4"), "!") {
+						t.Errorf("after the loop, the output of the last item is %v", last)
+					}
+				}
+				end := slices.IndexFunc(events, func(e courier.Event) bool {
+					return e.Type == courier.EventJobCompleted || e.Type == courier.EventJobFailed
+				})
+				if end < 0 || events[end].Reason != test.reason {
+					t.Errorf("the last event has the reason %q, want %q", events[end].Reason, test.reason)
+				}
+			})
+		})
+	}
+}
+
+// visits writes the records of steps, such as "0.1" for a completed step 1 in iteration
+// 0 and "0.1!" for one that failed.
+func visits(steps []courier.StepExecution) string {
+	var list []string
+	for _, s := range steps {
+		v := ""
+		for _, i := range s.Iteration {
+			v += fmt.Sprint(i) + "."
+		}
+		v += fmt.Sprint(s.Step)
+		if s.State == courier.StepFailed {
+			v += "!"
+		} else if s.State == courier.StepSkipped {
+			v += "-"
+		}
+		list = append(list, v)
+	}
+	return strings.Join(list, " ")
+}
+
+// TestRepairItems resumes an execution of which items have failed.
+func TestRepairItems(t *testing.T) {
+	for _, test := range []struct {
+		name, more string
+		bad        []string
+		mended     []string // before the first resume
+		items      []int    // that are resumed; nil means all
+		state      courier.State
+		failed     int
+		trace      string // of the records after the resume
+	}{
+		{"all are good now", ``, []string{"b decrypt error", "d send error"}, []string{"b decrypt error", "d send error"}, nil, courier.Completed, 0, "1.1 1.2 3.2"},
+		{"one is good", ``, []string{"b decrypt error", "d send error"}, []string{"d send error"}, nil, courier.Failed, 1, "1.1! 3.2"},
+		{"only one is tried", ``, []string{"b decrypt error", "d send error"}, []string{"b decrypt error", "d send error"}, []int{3}, courier.Failed, 1, "3.2"},
+		{"what is behind runs again", `, "after_repair": "rerun"`, []string{"b decrypt error"}, []string{"b decrypt error"}, nil, courier.Completed, 0, "1.1 1.2 4"},
+		{"the loop goes on where it was given up", `, "max_failures": 0`, []string{"b decrypt error"}, []string{"b decrypt error"}, nil, courier.Completed, 0, "1.1 1.2 2.1 2.2 3.1 3.2 4"},
+		{"and is given up again", `, "max_failures": 0`, []string{"b decrypt error"}, nil, nil, courier.Failed, 1, "1.1!"},
+		{"and later", `, "max_failures": 1`, []string{"a decrypt error", "b decrypt error", "c decrypt error", "d decrypt error"}, []string{"a decrypt error", "b decrypt error"}, nil, courier.Failed, 2, "0.1 0.2 1.1 1.2 2.1! 3.1!"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				bad := make(map[string]bool)
+				for _, key := range test.bad {
+					bad[key] = true
+				}
+				files(h, bad)
+				r := h.Run(h.Job(strings.ReplaceAll(filesJob, "MORE", test.more)), nil)
+				before := len(r.RequireState(courier.Failed).Steps)
+				for _, key := range test.mended {
+					bad[key] = false
+				}
+				var items []courier.ItemPath
+				for _, i := range test.items {
+					items = append(items, courier.ItemPath{Loop: 0, Iteration: []int{i}})
+				}
+				if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}, Items: items}); err != nil {
+					t.Fatal(err)
+				}
+				r = h.Wait(r.ID)
+				if r.State != test.state || r.FailedItems != test.failed {
+					t.Errorf("%s with %d failed items (%+v), want %s with %d", r.State, r.FailedItems, r.Failure, test.state, test.failed)
+				}
+				if got := visits(r.Steps[before:]); got != test.trace {
+					t.Errorf("steps after the resume %s, want %s", got, test.trace)
+				}
+				list, err := h.Engine.Executions().FailedItems(t.Context(), r.ID)
+				if err != nil || len(list) != test.failed {
+					t.Errorf("failed items %+v, %v", list, err)
+				}
+				requireAudit(t, r)
+			})
+		})
+	}
+}
+
+// TestUnknownItems asks for items that have not failed.
+func TestUnknownItems(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		files(h, map[string]bool{"b decrypt error": true})
+		r := h.Run(h.Job(strings.ReplaceAll(filesJob, "MORE", "")), nil)
+		_, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Items: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}})
+		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "item [2] of the loop of step 0 has not failed; failed are [1]") {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/store"
+)
+
+// ResumeOptions says who resumes an execution, why, and what changes. The zero value
+// changes nothing: the execution goes on where it stands. One that failed because of
+// items of a loop executes these items again, from the step that failed in each.
+//
+// What is given must fit the execution: the error matches [courier.ErrInvalid], has all
+// reasons, and nothing was changed. [Engine.DryRunResume] says beforehand what a resume
+// would do.
+type ResumeOptions struct {
+	By courier.By // who requests it, and why
+
+	// Version is another version of the job that the execution goes on with; 0 keeps
+	// the present one. Every step with a record that the position depends on must be in
+	// it, by its id or at the same index; the blocks around the position must be the
+	// same, and the recorded outputs must fit the types. Records stay as they are.
+	Version int
+	// From is an earlier step, by id or index, at which the execution goes on: one of the
+	// same nesting, or of the same iteration of the loop. Completed steps from there
+	// on run again. It is refused if one of them took away a file that may be needed,
+	// unless Force is set.
+	From  string
+	Force bool
+	// Set changes values: parameters ("params.day") and outputs of steps before the
+	// position ("list.file_list"), of the types that are declared. The parameters of
+	// the execution stay on record as they were. Refused are values that limit keys, the
+	// list of an open loop or the chosen branch depend on.
+	Set map[string]any
+	// Skip marks the step that failed as skipped; By.Reason is required. Its outputs
+	// read null, or are Outputs.
+	Skip    bool
+	Outputs map[string]any
+	// Items chooses the failed items that are executed again; nil means all. Those of
+	// [Executions.FailedItems] have them.
+	Items []courier.ItemPath
+
+	// Elsewhere goes on without the files in the execution's workspace, on any worker:
+	// they were in a workspace that is gone for good. The execution goes back to the
+	// first step from which no lost file is needed, and to the first step of all if
+	// every later one needs some; then it is a new attempt of the execution, as with the
+	// policy retry_job. What completed steps have delivered stays, and what runs again
+	// is delivered again; a step that consumed its source, such as a move, may find
+	// nothing any more. It is also the way on for a running execution that is lost.
+	//
+	// An execution without files in a workspace is refused, and so is one that a
+	// worker still has or that is queued; the error matches [courier.ErrConflict] and
+	// says what to do instead. Nobody can check that the files are gone: a host that
+	// comes back has its files removed when they are as old as Options.Orphans and the
+	// execution has ended.
+	Elsewhere bool
+}
+
+func (o *ResumeOptions) plan() *repair.Options {
+	return &repair.Options{
+		Version: o.Version, From: o.From, Force: o.Force, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items,
+		Elsewhere: o.Elsewhere, Reason: o.By.Reason,
+	}
+}
+
+// Resume puts a paused or failed execution back into the queue, with a fresh
+// budget of retries; a failed one goes on from the step that failed. Where the
+// files of the execution are within reach, Resume first checks that those which
+// completed steps left are still there; otherwise the worker that claims it
+// does, and puts it back. A pause that has not taken effect yet is withdrawn. Nil
+// options are the zero ones.
+//
+// A resume with changes takes effect once, however often it is sent: if the execution
+// has changed since the plan was made, the error matches [courier.ErrConflict].
+func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) (courier.Execution, error) {
+	if opt == nil {
+		opt = &ResumeOptions{}
+	}
+	x, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return x, e.requestError(courier.RequestResume, id, err)
+	}
+	waits := x.State == courier.Paused || x.State == courier.Failed
+	options := opt.plan()
+	switch {
+	case options.Changes() || opt.Elsewhere && waits && x.Workspace != "":
+		return e.resumeChanged(ctx, &x, opt, options)
+	case opt.Elsewhere:
+		return e.request(ctx, id, courier.RequestRestart, opt.By)
+	case waits && x.Workspace == e.opt.WorkspaceID:
+		if err := e.checkMissing(ctx, &x); err != nil {
+			return x, err
+		}
+	}
+	return e.request(ctx, id, courier.RequestResume, opt.By)
+}
+
+// resumeChanged resumes an execution that goes on in another way.
+func (e *Engine) resumeChanged(ctx context.Context, x *courier.Execution, opt *ResumeOptions, options *repair.Options) (courier.Execution, error) {
+	plan, err := e.repairs.Plan(ctx, x, options)
+	if err != nil {
+		return *x, e.requestError(courier.RequestResume, x.ID, err)
+	}
+	if opt.Elsewhere && plan.Restarts() {
+		return e.request(ctx, x.ID, courier.RequestRestart, opt.By)
+	}
+	if !opt.Elsewhere && opt.From == "" && x.Workspace == e.opt.WorkspaceID {
+		if err := e.checkMissing(ctx, x); err != nil {
+			return *x, err
+		}
+	}
+	return e.requestChange(ctx, x.ID, courier.RequestResume, opt.By, &plan.Change)
+}
+
+// checkMissing returns an error if files that completed steps left are gone.
+func (e *Engine) checkMissing(ctx context.Context, x *courier.Execution) error {
+	missing, err := e.missingFiles(ctx, x)
+	if err != nil {
+		return e.requestError(courier.RequestResume, x.ID, err)
+	}
+	if len(missing) > 0 {
+		return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", x.ID, missingFailure(missing).Message, x.State)
+	}
+	return nil
+}
+
+// A ResumeReport says what a resume would do.
+type ResumeReport struct {
+	Execution courier.ExecutionID `json:"execution_id"`
+	Version   int                 `json:"version"`
+	Position  courier.Position    `json:"position"`
+	// Note describes what changes, as the audit will.
+	Note string `json:"note,omitempty"`
+	// Steps are those that may run from there on, in the order of the list.
+	Steps []ResumedStep `json:"steps"`
+	// Config is the configuration of the step at the position, with its references
+	// replaced and without secrets; nil where some of them have no value yet.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Values are those in scope at the position, by key.
+	Values map[string]any `json:"values,omitempty"`
+	// Consumed are completed steps that took away files which steps that run again
+	// may need.
+	Consumed []ConsumedFile `json:"consumed,omitempty"`
+	// FailedItems are the items that are executed again; at most 1,000 of them.
+	FailedItems []FailedItem `json:"failed_items,omitempty"`
+}
+
+// A ResumedStep is a step that may run after a resume.
+type ResumedStep struct {
+	Step int    `json:"step"`
+	ID   string `json:"id,omitempty"`
+	Type string `json:"type"`
+	// Again says that the step has a completed record at the position.
+	Again bool `json:"again,omitempty"`
+}
+
+// A ConsumedFile is a file that a completed step took away.
+type ConsumedFile struct {
+	Step int    `json:"step"`
+	Path string `json:"path"`
+}
+
+// DryRunResume says what [Engine.Resume] would do with the options, and changes nothing.
+// Its error is the one of Resume, but that From before a step that took files away is
+// reported and not refused.
+func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *ResumeOptions) (ResumeReport, error) {
+	if opt == nil {
+		opt = &ResumeOptions{}
+	}
+	x, err := e.store.Execution(ctx, id)
+	if err != nil {
+		return ResumeReport{}, e.requestError(courier.RequestResume, id, err)
+	}
+	options := opt.plan()
+	options.Force = true
+	plan, err := e.repairs.Plan(ctx, &x, options)
+	if err != nil {
+		return ResumeReport{}, e.requestError(courier.RequestResume, id, err)
+	}
+	r := ResumeReport{Execution: id, Version: plan.Program.Version, Position: plan.Position, Note: plan.Change.Note, Values: plan.Values.Snapshot()}
+	for _, c := range plan.Consumed {
+		r.Consumed = append(r.Consumed, ConsumedFile(c))
+	}
+	for _, s := range plan.Steps {
+		r.Steps = append(r.Steps, ResumedStep(s))
+	}
+	r.Config, r.FailedItems = plan.Config(), failedItems(plan.Failed, plan.Program)
+	return r, nil
+}
+
+// A FailedItem is an item of a loop that failed and was not repaired.
+type FailedItem struct {
+	courier.ItemPath
+	// The step that failed, with its iteration, and why.
+	Step      int            `json:"step"`
+	ID        string         `json:"id,omitempty"`
+	Type      string         `json:"type"`
+	Attempt   int            `json:"attempt"`
+	Reason    courier.Reason `json:"reason"`
+	Error     string         `json:"error"`
+	FailedSeq int64          `json:"seq"` // of the record
+}
+
+// FailedItems returns the items of an execution's loops that failed and were not
+// repaired, in the order of the list: the outermost ones, each with its first failure.
+func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]FailedItem, error) {
+	x, err := h.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
+	if err != nil {
+		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
+	}
+	if p.Tree == nil {
+		return nil, nil
+	}
+	left, err := (&repair.History{Archive: h.e.store, Tree: p.Tree, Execution: &x}).Failures(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
+	}
+	return failedItems(left, p), nil
+}
+
+func failedItems(left []repair.Failure, p *program.Program) []FailedItem {
+	var list []FailedItem
+	for i, f := range left {
+		if i > 0 && repair.SameItem(left[i-1].Item, f.Item) {
+			continue
+		}
+		r := &f.Record
+		list = append(list, FailedItem{
+			ItemPath: f.Item, Step: r.Step, ID: p.Tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
+		})
+	}
+	return list
+}
+
+// RerunOptions are the settings of [Engine.Rerun].
+type RerunOptions struct {
+	By courier.By
+	// Params replace parameters of the former execution by name.
+	Params map[string]any
+	// Version is that of the job; 0 means the latest.
+	Version        int
+	IdempotencyKey string // empty means none
+}
+
+// Rerun enqueues a new execution of the job of another one, with its parameters, priority
+// and timeout, whatever the state of that one. The new execution names the former one
+// in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
+func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOptions) (courier.Execution, error) {
+	if opt == nil {
+		opt = &RerunOptions{}
+	}
+	x, err := e.Executions().Get(ctx, id)
+	if err != nil {
+		return x, fmt.Errorf("rerun: %w", err)
+	}
+	params := program.Object(x.Params)
+	maps.Copy(params, opt.Params)
+	if len(params) == 0 {
+		params = nil
+	}
+	n, err := e.prepare(ctx, x.Job, &program.Options{
+		Params: params, Priority: x.Priority, Version: opt.Version, Timeout: &x.Timeout, IdempotencyKey: opt.IdempotencyKey, By: opt.By,
+	}, false)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
+	}
+	n.RerunOf = id
+	got, err := e.create(ctx, []store.NewExecution{n})
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
+	}
+	e.unserved.Created(ctx, e.served(), got...)
+	return got[0], nil
+}
