@@ -199,6 +199,7 @@ func (c *checker) checkEntry(i int) {
 		c.stepProblem(i, "stall_timeout_seconds", "%v is negative; 0 means none", s.StallTimeout.Seconds())
 	}
 	c.checkStepPolicy(i, s)
+	c.checkItemPolicy(i, s)
 	c.checkAlmost(i)
 	c.used.note(c.tree, c.tree.Template(i).refs)
 	if c.tree.entries[i].kind != work {

@@ -41,6 +41,18 @@ func (c *checker) checkStepPolicy(i int, s *courier.StepSpec) {
 	checkPolicy(p, allowed, problem)
 }
 
+// checkItemPolicy checks that a step in a loop with on_item_failure: continue does not
+// start the whole job again when it fails.
+func (c *checker) checkItemPolicy(i int, s *courier.StepSpec) {
+	if c.broken || c.tree.entries[i].kind != work || !s.FailurePolicy.IsZero() || c.job.FailurePolicy.Type != courier.RetryJob {
+		return
+	}
+	if marker, ok := c.tree.CountingLoop(i); ok {
+		c.stepProblem(i, "failure_policy", "is %q, that of the job, but the step lies in the loop of %s, where a failure is that of the item (on_item_failure: %q); give the step a policy of its own, such as %q",
+			courier.RetryJob, c.label(marker), "continue", courier.RetryStep)
+	}
+}
+
 // checkPolicy checks a failure policy whose type is one of those that are allowed.
 func checkPolicy(p courier.FailurePolicy, allowed []courier.Policy, problem func(field, format string, args ...any)) {
 	const field = "failure_policy"

@@ -158,11 +158,12 @@ type block struct {
 	open, end  int  // indexes of the markers
 	els        int  // index of the flow.else, or -1
 	parent     int32
-	loop       int32 // the innermost loop that its steps lie in; -1 for none
-	depth      int   // how many loops its steps lie in
-	works      bool  // whether there is a step in it
-	restart    bool  // on_resume: restart
-	iterations int   // max_iterations; 0 means the walk's limit
+	loop       int32       // the innermost loop that its steps lie in; -1 for none
+	depth      int         // how many loops its steps lie in
+	works      bool        // whether there is a step in it
+	restart    bool        // on_resume: restart
+	iterations int         // max_iterations; 0 means the walk's limit
+	policy     *ItemPolicy // of a loop with on_item_failure: continue; nil for all others
 	source     operand
 	cond       condition
 	loops      atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for
@@ -318,32 +319,6 @@ func (t *Tree) Resume(p courier.Position) courier.Position {
 		}
 	}
 	return p
-}
-
-// InScope reports whether the outputs that s records can be referred to at p:
-// s is the latest record of its step, the step lies before p, and s belongs to
-// the present iteration of the loops that are open at p and to the last one of
-// the loops that are over. It is what remains of an execution's values when it
-// is taken up at p.
-func (t *Tree) InScope(p courier.Position, s *courier.StepExecution) bool {
-	if s.Step < 0 || s.Step >= len(t.steps) || s.Step >= p.Step {
-		return false
-	}
-	loops := t.Loops(s.Step)
-	if len(s.Iteration) != len(loops) {
-		return false
-	}
-	for n, marker := range loops {
-		switch {
-		case n < len(p.Loops) && p.Loops[n].Step == marker:
-			if s.Iteration[n] != p.Loops[n].Index {
-				return false
-			}
-		case n < len(s.Total) && s.Iteration[n] != s.Total[n]-1:
-			return false
-		}
-	}
-	return true
 }
 
 // maxDrawn is how many blocks in blocks String draws.

@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -392,8 +393,13 @@ func TestTemplateOfATree(t *testing.T) {
 // values is the simplest store of values for walks.
 type values courier.Values
 
-func (v values) Value(head, name string) (any, bool) { return courier.Values(v).Value(head, name) }
-func (v values) Keys() []string                      { return courier.Values(v).Keys() }
+func (v values) Value(head, name string) (any, bool) {
+	if _, null := v[head+".*"]; null {
+		return nil, true
+	}
+	return courier.Values(v).Value(head, name)
+}
+func (v values) Keys() []string { return courier.Values(v).Keys() }
 
 func (v values) Forget(first, last int) {
 	for key := range v {
@@ -401,6 +407,18 @@ func (v values) Forget(first, last int) {
 			delete(v, key)
 		}
 	}
+}
+
+// SetNull has a key "3.*" stand for all names.
+func (v values) SetNull(first, last int) {
+	v.Forget(first, last)
+	for i := first; i <= last; i++ {
+		v[fmt.Sprintf("%d.*", i)] = nil
+	}
+}
+
+func (v values) LoopEnded(marker, count, failed int) {
+	v[fmt.Sprintf("%d.count", marker)], v[fmt.Sprintf("%d.failed_count", marker)] = num(count), num(failed)
 }
 
 // stepOf is the step that a key like "3.file" belongs to, or -1.

@@ -1,11 +1,9 @@
 package flow
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +21,14 @@ type Values interface {
 	// Forget drops the outputs of the entries first to last of the flat list:
 	// the iteration that they belong to is over.
 	Forget(first, last int)
+	// SetNull makes the outputs of the entries first to last read null, whatever their
+	// name, until they are forgotten: the item that they belong to has failed.
+	SetNull(first, last int)
+	// LoopEnded says that a loop with on_item_failure: continue is over, which had
+	// count items, of which failed have failed. The references to the marker's failed,
+	// failed_count and count have their values from now on, until the marker is among
+	// the entries that are forgotten.
+	LoopEnded(marker, count, failed int)
 }
 
 // An EvalError says that a marker could not be evaluated: a reference has no
@@ -55,6 +61,9 @@ type Walk struct {
 	match  matcher
 	stop   func() error
 	limit  int // of iterations; 0 means defaultIterations
+	bound  int // the number of loops down to the one whose item is the last; 0 for none
+	// failures and accepted are what TakeFailures returns.
+	failures, accepted int
 }
 
 // A frame is an open loop.
@@ -64,6 +73,9 @@ type frame struct {
 	index int
 	total int            // iterations of the loop, times those of the loops around it
 	outer map[string]any // what loop.<depth> is; made when first asked for
+	// failed is how many items have failed, and itemFailed whether the present one has.
+	failed     int
+	itemFailed bool
 }
 
 // Walk returns a walk that stands at p. Loops that are open at p are entered
@@ -74,31 +86,75 @@ type frame struct {
 // What v holds must be what was in scope at p; see [Tree.InScope]. Outputs of
 // steps that the present iteration has not reached are dropped.
 func (t *Tree) Walk(p courier.Position, v Values) (*Walk, error) {
-	loops := t.Loops(p.Step)
-	if p.Step < 0 || p.Step > len(t.steps) || len(p.Loops) != len(loops) {
-		return nil, misfit(p)
-	}
-	w := &Walk{tree: t, values: v, step: p.Step}
-	for i, l := range p.Loops {
-		b := t.blocks[t.entries[loops[i]].block]
-		if l.Step != b.open || l.Index < 0 {
-			return nil, misfit(p)
-		}
-		list, err := w.source(b)
-		if err != nil {
-			return nil, err
-		}
-		if l.Index >= len(list) {
-			return nil, fmt.Errorf("%w: the loop of step %d has %d iterations", misfit(p), b.open, len(list))
-		}
-		w.open(b, list, l.Index)
-	}
-	if len(w.loops) > 0 {
-		if last := w.loops[0].block.end - 1; p.Step <= last {
-			v.Forget(p.Step, last)
-		}
+	w := &Walk{tree: t, values: v}
+	if err := w.Seek(p); err != nil {
+		return nil, err
 	}
 	return w, nil
+}
+
+// Seek moves the walk to p, as if it were returned by [Tree.Walk]. A loop that is open
+// at p and where the walk stands, in the same iterations of the loops around it, keeps
+// its list, whatever its own iteration is. The values must be those of p. The bound is
+// removed. After an error the walk stands where it stood.
+func (w *Walk) Seek(p courier.Position) error {
+	t := w.tree
+	loops := t.Loops(p.Step)
+	if p.Step < 0 || p.Step > len(t.steps) || len(p.Loops) != len(loops) {
+		return misfit(p)
+	}
+	former, kept := w.loops, w.shared(p)
+	w.loops = make([]frame, 0, len(loops))
+	for i, l := range p.Loops {
+		b := t.blocks[t.entries[loops[i]].block]
+		err := w.reopen(b, p, i, former[:kept])
+		if err != nil {
+			w.loops = former
+			return err
+		}
+		f := &w.loops[i]
+		f.failed, f.itemFailed = l.Failed, l.ItemFailed
+	}
+	w.step, w.bound = p.Step, 0
+	if len(w.loops) > 0 {
+		if last := w.loops[0].block.end - 1; p.Step <= last {
+			w.values.Forget(p.Step, last)
+		}
+	}
+	return nil
+}
+
+// shared is the number of open loops whose lists are the same at p.
+func (w *Walk) shared(p courier.Position) int {
+	for i := range min(len(w.loops), len(p.Loops)) {
+		if w.loops[i].block.open != p.Loops[i].Step {
+			return i
+		}
+		if w.loops[i].index != p.Loops[i].Index {
+			return i + 1
+		}
+	}
+	return min(len(w.loops), len(p.Loops))
+}
+
+// reopen enters loop i of a position. Kept are frames whose lists are those of the
+// position.
+func (w *Walk) reopen(b *block, p courier.Position, i int, kept []frame) (err error) {
+	l := p.Loops[i]
+	if l.Step != b.open || l.Index < 0 || l.Failed < 0 {
+		return misfit(p)
+	}
+	var list []any
+	if i < len(kept) {
+		list = kept[i].items
+	} else if list, err = w.source(b); err != nil {
+		return err
+	}
+	if l.Index >= len(list) {
+		return fmt.Errorf("%w: the loop of step %d has %d iterations", misfit(p), b.open, len(list))
+	}
+	w.open(b, list, l.Index)
+	return nil
 }
 
 func misfit(p courier.Position) error {
@@ -115,8 +171,8 @@ func (w *Walk) Watch(stop func() error) { w.stop = stop }
 // Next goes from the current position to the next step that does work,
 // evaluating the markers on the way, and returns its index, or the length of
 // the list at the end. At a step it stays where it is. The error is an
-// *[EvalError] if a marker can't be evaluated; the walk then stays at that
-// marker.
+// *[EvalError] if a marker can't be evaluated, a *[LoopError] if too many items
+// of a loop have failed, or [ErrItemEnded]; the walk then stays at that marker.
 func (w *Walk) Next() (int, error) {
 	const often = 1 << 10
 	for n := 1; w.step < len(w.tree.entries); n++ {
@@ -145,7 +201,7 @@ func (w *Walk) pass(k kind, b *block) error {
 	case k == openIf:
 		return w.choose(b)
 	case k == end && b.kind == openForEach:
-		w.repeat(b)
+		return w.repeat(b)
 	default:
 		w.step = b.end + 1 // the branch that was chosen is over
 	}
@@ -160,6 +216,9 @@ func (w *Walk) enter(b *block) error {
 	if len(list) == 0 || !b.works {
 		w.forget(b)
 		w.step = b.end + 1
+		if b.policy != nil {
+			w.values.LoopEnded(b.open, len(list), 0)
+		}
 		return nil
 	}
 	if err := w.checkIterations(b, len(list)); err != nil {
@@ -172,17 +231,30 @@ func (w *Walk) enter(b *block) error {
 }
 
 // repeat goes to the next iteration of the innermost loop, or out of it.
-func (w *Walk) repeat(b *block) {
+func (w *Walk) repeat(b *block) error {
+	if len(w.loops) <= w.bound {
+		return ErrItemEnded
+	}
 	top := &w.loops[len(w.loops)-1]
+	if b.policy != nil {
+		if err := top.exceeded(); err != nil {
+			return err
+		}
+	}
 	if top.index+1 < len(top.items) {
-		top.index, top.outer = top.index+1, nil
+		top.index, top.outer, top.itemFailed = top.index+1, nil, false
 		w.forget(b)
 		w.step = b.open + 1
-		return
+		return nil
 	}
-	w.loops[len(w.loops)-1] = frame{}
+	over := *top
+	*top = frame{}
 	w.loops = w.loops[:len(w.loops)-1]
 	w.step = b.end + 1
+	if b.policy != nil {
+		w.leave(over)
+	}
+	return nil
 }
 
 // forget puts the outputs of a loop's body out of scope.
@@ -279,7 +351,8 @@ func (w *Walk) Position() courier.Position {
 	if len(w.loops) > 0 {
 		p.Loops = make([]courier.LoopPosition, len(w.loops))
 		for i := range w.loops {
-			p.Loops[i] = courier.LoopPosition{Step: w.loops[i].block.open, Index: w.loops[i].index}
+			f := &w.loops[i]
+			p.Loops[i] = courier.LoopPosition{Step: f.block.open, Index: f.index, Failed: f.failed, ItemFailed: f.itemFailed}
 		}
 	}
 	return p
@@ -316,6 +389,11 @@ const (
 
 	loopItem  = "current_item"
 	loopIndex = "index"
+
+	// The values of a loop with on_item_failure: continue, once it is over.
+	loopFailed      = "failed"
+	loopFailedCount = "failed_count"
+	loopCount       = "count"
 )
 
 // Value returns the value called head.name: a loop variable, or one of the
@@ -386,73 +464,4 @@ func (w *Walk) Keys() []string {
 		}
 	}
 	return keys
-}
-
-// Next is a walk of one step as a pure function: it returns the position of
-// the next step that does work, at or after p, and whether there is one; if
-// not, the position is the end. It evaluates the sources of the loops that are
-// open at p each time, so following an execution is better done by a [Walk].
-// On the way into an iteration, earlier outputs of its steps are out of scope
-// for the conditions; taking them out of v for good is left to the caller; see
-// [Tree.InScope].
-func (t *Tree) Next(p courier.Position, v courier.Scope) (courier.Position, bool, error) {
-	w, err := t.Walk(p, &masked{Scope: v})
-	if err != nil {
-		return p, false, err
-	}
-	step, err := w.Next()
-	return w.Position(), err == nil && step < t.Len(), err
-}
-
-// masked is a scope in which the outputs of some steps can't be seen.
-type masked struct {
-	courier.Scope
-	spans []span // in order, without overlaps
-}
-
-// A span is the entries first to last.
-type span struct{ first, last int }
-
-// find returns the place of the first span that does not end before i.
-func (m *masked) find(i int) (at int) {
-	at, _ = slices.BinarySearchFunc(m.spans, i, func(s span, i int) int { return cmp.Compare(s.last, i) })
-	return at
-}
-
-// Forget hides outputs.
-func (m *masked) Forget(first, last int) {
-	from := m.find(first)
-	if from < len(m.spans) && m.spans[from].first <= first && last <= m.spans[from].last {
-		return
-	}
-	to := from
-	for ; to < len(m.spans) && m.spans[to].first <= last; to++ {
-		first, last = min(first, m.spans[to].first), max(last, m.spans[to].last)
-	}
-	m.spans = slices.Replace(m.spans, from, to, span{first, last})
-}
-
-func (m *masked) hides(head string) bool {
-	i, ok := parseIndex(head)
-	if !ok {
-		return false
-	}
-	at := m.find(i)
-	return at < len(m.spans) && m.spans[at].first <= i
-}
-
-// Value returns what is not hidden.
-func (m *masked) Value(head, name string) (any, bool) {
-	if m.hides(head) {
-		return nil, false
-	}
-	return m.Scope.Value(head, name)
-}
-
-// Keys returns what is not hidden.
-func (m *masked) Keys() []string {
-	return slices.DeleteFunc(slices.Clone(m.Scope.Keys()), func(key string) bool {
-		head, _, _ := strings.Cut(key, ".")
-		return m.hides(head)
-	})
 }

@@ -161,6 +161,16 @@ func (r *recorder) Forget(first, last int) {
 	r.values.Forget(first, last)
 }
 
+func (r *recorder) SetNull(first, last int) {
+	r.forgotten = append(r.forgotten, fmt.Sprintf("null %d-%d", first, last))
+	r.values.SetNull(first, last)
+}
+
+func (r *recorder) LoopEnded(marker, count, failed int) {
+	r.forgotten = append(r.forgotten, fmt.Sprintf("loop %d: %d of %d", marker, failed, count))
+	r.values.LoopEnded(marker, count, failed)
+}
+
 func TestValuesSeeIndexes(t *testing.T) {
 	tree := parse(t, named("get", do("a.b")), named("get-2", do("a.b")))
 	r := &recorder{values: values{"1.x": "y"}}

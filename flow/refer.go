@@ -180,9 +180,11 @@ func (u *use) output() *courier.Schema {
 		u.problem("refers to the step itself, which has no outputs before it is done")
 	case j > u.step:
 		u.problem("refers to a later step, %s; references can only look back", u.label(j))
+	case u.tree.loopAt(j) != nil && u.tree.loopAt(j).policy != nil:
+		return u.loopResult(j)
 	case u.tree.entries[j].kind != work:
 		u.problem("refers to %s, a marker, which has no outputs; a loop's variables are loop.current_item and loop.index", u.label(j))
-	case !u.reaches(j):
+	case !u.reaches(j, u.tree.entries[j].block):
 	default:
 		if typ, ok := u.registry.Lookup(u.tree.Spec(j).Type); ok {
 			return u.outputOf(j, typ.Output())
@@ -202,13 +204,13 @@ func (u *use) heads() []string {
 	return append(slices.Clone(ids), headParams, headJob, headLoop)
 }
 
-// reaches reports whether step j, which is earlier, can have outputs in scope.
-func (u *use) reaches(j int) bool {
+// reaches reports whether entry j, which is earlier and lies in a block, can have
+// outputs in scope.
+func (u *use) reaches(j int, in int32) bool {
 	if u.broken {
 		return true
 	}
 	doubt := "" // why there may be none
-	in := u.tree.entries[j].block
 	for hops := 0; in >= 0 && hops < maxHops; hops++ {
 		b := u.tree.blocks[in]
 		switch {

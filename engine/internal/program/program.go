@@ -25,6 +25,7 @@ type Program struct {
 	Keys        []string            // of all step types, in order
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
+	failed      map[int]bool        // the loops to whose failed items something refers, by marker; nil for most
 }
 
 // Definition returns the job with its version.
@@ -67,6 +68,7 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 			p.Members = append(p.Members, r.Name)
 		}
 	}
+	p.noteFailed()
 	return p
 }
 

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,12 +22,19 @@ type Values struct {
 	params  map[string]any
 	raw     json.RawMessage // params as they were stored
 	steps   []*outputs
+	loops   map[int]*loopResult // of loops that are over, by marker; nil for most
+	failed  func(marker int) []FailedItem
+	changes []courier.ValueChange
+	of      *courier.Execution
 }
 
-// outputs are what a step's latest completed attempt left.
+// outputs are what a step's latest completed attempt left, with what operators have
+// changed of them.
 type outputs struct {
 	raw     json.RawMessage
-	decoded map[string]any // made when first asked for
+	changed map[string]json.RawMessage // nil for most
+	null    bool                       // what has no value reads null, whatever its name
+	decoded map[string]any             // made when first asked for
 }
 
 // NewValues returns the values of an execution whose workspace is a directory; no
@@ -34,6 +42,7 @@ type outputs struct {
 func NewValues(p *Program, x *courier.Execution, workspace string) *Values {
 	return &Values{
 		program: p,
+		of:      x,
 		raw:     x.Params,
 		steps:   make([]*outputs, len(p.Types)),
 		job: map[string]any{
@@ -62,10 +71,13 @@ func (v *Values) Value(head, name string) (any, bool) {
 		return x, ok
 	}
 	i, err := strconv.Atoi(head)
-	if err != nil || i < 0 || i >= len(v.steps) || v.steps[i] == nil {
+	if err != nil || i < 0 || i >= len(v.steps) {
 		return nil, false
 	}
-	if x, ok := v.steps[i].object()[name]; ok {
+	if v.steps[i] == nil {
+		return v.loops[i].value(name)
+	}
+	if x, ok := v.steps[i].object()[name]; ok || v.steps[i].null {
 		return x, true
 	}
 	if t := v.program.Types[i]; t != nil {
@@ -99,12 +111,20 @@ func (v *Values) Keys() []string {
 			}
 		}
 	}
+	for marker := range v.loops {
+		for _, name := range resultNames {
+			keys = append(keys, strconv.Itoa(marker)+"."+name)
+		}
+	}
 	slices.Sort(keys)
 	return keys
 }
 
-// Forget drops the outputs of the steps first to last.
-func (v *Values) Forget(first, last int) { clear(v.steps[first : last+1]) }
+// Forget drops the outputs of the entries first to last.
+func (v *Values) Forget(first, last int) {
+	clear(v.steps[first : last+1])
+	maps.DeleteFunc(v.loops, func(marker int, _ *loopResult) bool { return first <= marker && marker <= last })
+}
 
 // Set sets the outputs of a step.
 func (v *Values) Set(step int, raw json.RawMessage) { v.steps[step] = &outputs{raw: raw} }
@@ -124,6 +144,11 @@ func (v *Values) Unset(names ...string) {
 func (v *Values) Params() map[string]any {
 	if v.params == nil {
 		v.params = Object(v.raw)
+		for _, c := range v.changes {
+			if c.Step < 0 {
+				v.params[c.Name] = decoded(c.Value)
+			}
+		}
 	}
 	return v.params
 }
@@ -131,8 +156,20 @@ func (v *Values) Params() map[string]any {
 func (o *outputs) object() map[string]any {
 	if o.decoded == nil {
 		o.decoded = Object(o.raw)
+		for name, raw := range o.changed {
+			o.decoded[name] = decoded(raw)
+		}
 	}
 	return o.decoded
+}
+
+// decoded returns a value that was stored as JSON; nil if it is none.
+func decoded(raw json.RawMessage) any {
+	x, err := jsontext.Parse(raw)
+	if err != nil {
+		return nil
+	}
+	return x
 }
 
 // Object decodes what was stored as a JSON object. It returns an empty one if raw is
@@ -171,26 +208,17 @@ func (v *Values) Snapshot() map[string]any {
 			}
 		}
 	}
-	return all
-}
-
-// Restore sets the outputs of the records that are in scope at a position. Latest is in
-// the order of the steps, which is also the order in which they ended. A record that
-// is older than one before it was written in the first pass of a loop that was
-// started again, and took another branch. If the blocks of the job are broken, it
-// can't have run further, and all records are in scope.
-func (v *Values) Restore(latest []courier.StepExecution, pos courier.Position) {
-	newest := int64(0)
-	for i := range latest {
-		r := &latest[i]
-		if t := v.program.Tree; t != nil && !t.InScope(pos, r) || r.Seq < newest {
-			continue
-		}
-		newest = r.Seq
-		if r.State == courier.StepCompleted {
-			v.Set(r.Step, r.Outputs)
+	for marker, l := range v.loops {
+		id := v.program.Job.Steps[marker].ID
+		for _, name := range resultNames {
+			x, _ := l.value(name)
+			all[strconv.Itoa(marker)+"."+name] = x
+			if id != "" {
+				all[id+"."+name] = x
+			}
 		}
 	}
+	return all
 }
 
 // A Scope gives an attempt access to values until it is closed, when the attempt is

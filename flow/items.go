@@ -1,0 +1,328 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier/internal/nearest"
+
+	"github.com/courierhq/courier"
+)
+
+// An ItemPolicy says what a failed item of a flow.foreach leads to. The zero policy is
+// that of a loop without on_item_failure: the failure is that of the execution.
+type ItemPolicy struct {
+	Continue    bool // the loop goes on with the next item
+	MaxFailures int  // the most failed items; -1 means any number
+	// MaxPercent is the highest percentage of the list that may fail, rounded down to
+	// whole items; -1 means any. It is looked at when the loop ends.
+	MaxPercent int
+	// Complete says that failed items are accepted: neither the execution nor the item
+	// of a loop around this one fails because of them.
+	Complete   bool
+	ContinueOn []courier.Reason // classes that end the item alone, besides the usual ones; shared, not to be changed
+	Rerun      bool             // after a repair of items, what follows the loop is executed again
+}
+
+// stopping are the classes that end a loop unless its continue_on names them: they
+// concern the partner or the machine, not the item.
+var stopping = []courier.Reason{
+	courier.ReasonConnection, courier.ReasonLogin, courier.ReasonQuota, courier.ReasonSpace, courier.ReasonSecret,
+}
+
+// Continues reports whether the loop goes on after an item that failed for a reason.
+func (p ItemPolicy) Continues(class courier.Reason) bool {
+	return p.Continue && (!slices.Contains(stopping, class) || slices.Contains(p.ContinueOn, class))
+}
+
+// ItemPolicy returns the policy of the flow.foreach at an index. For anything else it
+// is the zero policy.
+func (t *Tree) ItemPolicy(marker int) ItemPolicy {
+	if b := t.loopAt(marker); b != nil && b.policy != nil {
+		return *b.policy
+	}
+	return ItemPolicy{}
+}
+
+// HasItemPolicies reports whether a loop has on_item_failure: continue.
+func (t *Tree) HasItemPolicies() bool {
+	return slices.ContainsFunc(t.blocks, func(b *block) bool { return b.policy != nil })
+}
+
+// loopAt is the loop whose flow.foreach stands at an index, or nil.
+func (t *Tree) loopAt(marker int) *block {
+	if marker < 0 || marker >= len(t.entries) || t.entries[marker].kind != openForEach {
+		return nil
+	}
+	return t.blocks[t.entries[marker].block]
+}
+
+// End returns the index of the flow.end of the flow.if or flow.foreach at an index; -1
+// if there is none.
+func (t *Tree) End(marker int) int {
+	if marker < 0 || marker >= len(t.entries) || t.entries[marker].kind != openIf && t.entries[marker].kind != openForEach {
+		return -1
+	}
+	return t.blocks[t.entries[marker].block].end
+}
+
+// ContinuingLoop returns the loop that goes on when entry i has failed for a reason:
+// the innermost one around it whose policy continues then. A flow.foreach lies outside
+// its own loop. If ok is false, the execution fails.
+func (t *Tree) ContinuingLoop(i int, class courier.Reason) (marker int, ok bool) {
+	for at := t.loopOf(i); at >= 0; at = t.loopAround(t.blocks[at]) {
+		if b := t.blocks[at]; b.policy != nil && b.policy.Continues(class) {
+			return b.open, true
+		}
+	}
+	return 0, false
+}
+
+// CountingLoop returns the loop whose items count as the failed items of an execution,
+// for entry i: the outermost one around it that continues after failures of any class.
+func (t *Tree) CountingLoop(i int) (marker int, ok bool) {
+	for at := t.loopOf(i); at >= 0; at = t.loopAround(t.blocks[at]) {
+		if b := t.blocks[at]; b.policy != nil {
+			marker, ok = b.open, true
+		}
+	}
+	return marker, ok
+}
+
+// ErrItemEnded is returned by [Walk.Next] at the end of the item that [Walk.SetBound]
+// has set as the bound.
+var ErrItemEnded = errors.New("the item of the loop has ended")
+
+// A LoopError says that more items of a loop have failed than its max_failures permits.
+type LoopError struct {
+	Step    int // index of the flow.foreach
+	Failed  int // how many items have failed
+	Count   int // how many items the list has
+	Max     int // how many may fail
+	Percent int // the percentage that Max is of the list; -1 if max_failures is a number
+	Index   int // of the item with which the loop was given up
+}
+
+// Error names the figures, and what to do.
+func (e *LoopError) Error() string {
+	verb := "have"
+	if e.Failed == 1 {
+		verb = "has"
+	}
+	s := fmt.Sprintf("%s: %d of %d items %s failed, and max_failures is ", TypeForEach, e.Failed, e.Count, verb)
+	if e.Percent >= 0 {
+		s += fmt.Sprintf("%d%%, which is %d", e.Percent, e.Max)
+	} else {
+		s += strconv.Itoa(e.Max)
+	}
+	if left := e.Count - 1 - e.Index; left > 0 {
+		s += fmt.Sprintf("; the loop was given up at index %d, with %d items left", e.Index, left)
+	}
+	return s + "; when the cause is gone, resume the execution, which executes the failed items again first"
+}
+
+// exceeded returns a *[LoopError] if too many items of the innermost loop, which
+// stands at its flow.end, have failed.
+func (f *frame) exceeded() error {
+	p, count := f.block.policy, len(f.items)
+	e := LoopError{Step: f.block.open, Failed: f.failed, Count: count, Max: p.MaxFailures, Percent: -1, Index: f.index}
+	switch {
+	case p.MaxFailures >= 0 && f.failed > p.MaxFailures:
+		return &e
+	case p.MaxPercent >= 0 && f.index == count-1:
+		e.Percent, e.Max = p.MaxPercent, int(int64(count)*int64(p.MaxPercent)/100)
+		if f.failed > e.Max {
+			return &e
+		}
+	}
+	return nil
+}
+
+// FailItem ends the present item of an open loop as failed. The blocks in the item are
+// left, the outputs of its steps read null, and the walk stands at the flow.end of the
+// loop, from which [Walk.Next] goes on. If the loop is not open, it does nothing.
+func (w *Walk) FailItem(marker int) {
+	at := slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
+	if at < 0 {
+		return
+	}
+	clear(w.loops[at+1:])
+	w.loops = w.loops[:at+1]
+	f := &w.loops[at]
+	w.step = f.block.end
+	w.failed(f)
+	if first, last := f.block.open+1, f.block.end-1; first <= last {
+		w.values.SetNull(first, last)
+	}
+}
+
+// failed counts the present item of a loop as failed, once.
+func (w *Walk) failed(f *frame) {
+	if f.itemFailed {
+		return
+	}
+	f.itemFailed = true
+	f.failed++
+	if at, ok := w.tree.CountingLoop(f.block.open); ok && at != f.block.open {
+		return
+	}
+	w.failures++
+	if f.block.policy != nil && f.block.policy.Complete {
+		w.accepted++
+	}
+}
+
+// leave ends a loop with a policy, which is the innermost one: its values are set, and
+// if its failed items are not accepted, the item around it has failed too. The steps
+// behind the loop run even so.
+func (w *Walk) leave(f frame) {
+	w.values.LoopEnded(f.block.open, len(f.items), f.failed)
+	if f.failed == 0 || f.block.policy.Complete {
+		return
+	}
+	for i := len(w.loops) - 1; i >= 0; i-- {
+		if outer := &w.loops[i]; outer.block.policy != nil {
+			w.failed(outer)
+			return
+		}
+	}
+}
+
+// TakeFailures returns how many items have failed since it was last called, and how
+// many of these are accepted. In loops within loops, an item of the outermost loop with
+// a policy counts, once.
+func (w *Walk) TakeFailures() (failed, accepted int) {
+	failed, accepted = w.failures, w.accepted
+	w.failures, w.accepted = 0, 0
+	return failed, accepted
+}
+
+// SetBound has the walk end with the present item of an open loop: at its flow.end, and
+// at that of a loop around it, [Walk.Next] returns [ErrItemEnded] and stays there. A
+// marker that is -1, or that of no open loop, removes the bound, and so does
+// [Walk.Seek].
+func (w *Walk) SetBound(marker int) {
+	w.bound = 1 + slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
+}
+
+// Count returns how many items a loop had that is over, by evaluating its source. The
+// loops around it must be open.
+func (w *Walk) Count(marker int) (int, error) {
+	b := w.tree.loopAt(marker)
+	if b == nil {
+		return 0, fmt.Errorf("step %d is no %s", marker, TypeForEach)
+	}
+	around := w.tree.Loops(marker)
+	if len(around) > len(w.loops) {
+		return 0, fmt.Errorf("the loops around step %d are not open", marker)
+	}
+	for i, m := range around {
+		if w.loops[i].block.open != m {
+			return 0, fmt.Errorf("the loops around step %d are not open", marker)
+		}
+	}
+	open := w.loops
+	defer func() { w.loops = open }()
+	w.loops = open[:len(around)]
+	list, err := w.source(b)
+	return len(list), err
+}
+
+// The fields of a flow.foreach that are about failed items, and what they may be.
+const (
+	fieldOnItem      = "on_item_failure"
+	fieldMaxFailures = "max_failures"
+	fieldThen        = "then"
+	fieldContinueOn  = "continue_on"
+	fieldAfterRepair = "after_repair"
+)
+
+// itemFields are those that need on_item_failure: continue.
+var itemFields = []string{fieldMaxFailures, fieldThen, fieldContinueOn, fieldAfterRepair}
+
+// itemPolicy reads what the configuration of a flow.foreach says of failed items.
+func (p *parser) itemPolicy(i int, t *Template, b *block) {
+	goesOn := p.choice(i, t, fieldOnItem, "stop", "continue")
+	policy := ItemPolicy{Continue: true, MaxFailures: -1, MaxPercent: -1}
+	policy.Complete = p.choice(i, t, fieldThen, "fail", "complete")
+	policy.Rerun = p.choice(i, t, fieldAfterRepair, "continue", "rerun")
+	p.maxFailures(i, t, &policy)
+	p.continueOn(i, t, &policy)
+	if goesOn {
+		b.policy = &policy
+		return
+	}
+	if text, given := t.config[fieldOnItem].(string); given && text != "stop" {
+		return // it is unknown what was meant
+	}
+	for _, name := range itemFields {
+		if v, given := t.config[name]; given && v != nil {
+			p.problem(i, "config."+name, `has no effect without "on_item_failure": "continue"; add that, or remove it`)
+		}
+	}
+}
+
+// choice reads a field that has one of two values, of which usual is the default, and
+// reports whether it is the other one.
+func (p *parser) choice(i int, t *Template, name, usual, other string) bool {
+	v := t.config[name]
+	text, isText := v.(string)
+	switch {
+	case v == nil || isText && text == usual:
+	case isText && text == other:
+		return true
+	case isText && strings.Contains(text, contextPrefix):
+		p.problem(i, "config."+name, "can't be a reference; it is %q, which is the default, or %q", usual, other)
+	case isText && nearest.Name(text, []string{usual, other}) != "":
+		p.problem(i, "config."+name, "unknown value %q; %s", shorten(text), nearest.DidYouMean(text, []string{usual, other}))
+	default:
+		p.problem(i, "config."+name, "must be %q, which is the default, or %q", usual, other)
+	}
+	return false
+}
+
+// maxFailures reads a number, or a percentage as text.
+func (p *parser) maxFailures(i int, t *Template, policy *ItemPolicy) {
+	switch v := t.config[fieldMaxFailures].(type) {
+	case nil:
+		return
+	case json.Number:
+		if n, ok := parseIndex(v.String()); ok {
+			policy.MaxFailures = n
+			return
+		}
+	case string:
+		if digits, ok := strings.CutSuffix(v, "%"); ok {
+			if n, ok := parseIndex(digits); ok && n <= 100 {
+				policy.MaxPercent = n
+				return
+			}
+		}
+	}
+	p.problem(i, "config."+fieldMaxFailures, `must be a whole number from 0, or a percentage of the list from "0%%" to "100%%", and no reference`)
+}
+
+// continueOn reads a list of error classes.
+func (p *parser) continueOn(i int, t *Template, policy *ItemPolicy) {
+	v := t.config[fieldContinueOn]
+	list, ok := v.([]any)
+	if v != nil && !ok {
+		p.problem(i, "config."+fieldContinueOn, `must be a list of error classes, such as ["connection"]`)
+	}
+	known := courier.ErrorClasses()
+	for n, x := range list {
+		class, ok := x.(string)
+		switch {
+		case !ok:
+			p.problem(i, fmt.Sprintf("config.%s[%d]", fieldContinueOn, n), `must be the name of an error class, such as "connection"`)
+		case !slices.Contains(known, courier.Reason(class)):
+			p.problem(i, fmt.Sprintf("config.%s[%d]", fieldContinueOn, n), "unknown error class %q; %s", shorten(class), nearest.DidYouMean(class, known))
+		default:
+			policy.ContinueOn = append(policy.ContinueOn, courier.Reason(class))
+		}
+	}
+}

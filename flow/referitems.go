@@ -1,0 +1,40 @@
+package flow
+
+import (
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/nearest"
+)
+
+// loopResults are the values that a loop with on_item_failure: continue has when it is
+// over.
+var loopResults = []string{loopFailed, loopFailedCount, loopCount}
+
+// failedItem is what is known of an element of a loop's failed.
+var failedItem = &courier.Schema{Type: "object", Properties: []courier.Property{
+	{Name: "index", Schema: &courier.Schema{Type: "integer"}},
+	{Name: "step", Schema: &courier.Schema{Type: "string"}},
+	{Name: "class", Schema: &courier.Schema{Type: "string"}},
+	{Name: "message", Schema: &courier.Schema{Type: "string"}},
+}}
+
+// loopResult checks a reference to a value of a loop with on_item_failure: continue.
+func (u *use) loopResult(j int) *courier.Schema {
+	b := u.tree.loopAt(j)
+	switch {
+	case !slices.Contains(loopResults, u.Ref.Name):
+		u.problem("has no value: %s has no %q; %s", u.label(j), shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, loopResults))
+		return nil
+	case !u.broken && u.step < b.end:
+		u.problem("has a value only when the loop of %s is over, which is behind its flow.end, step %d", u.label(j), b.end)
+		return nil
+	case !u.reaches(j, b.parent):
+		return nil
+	}
+	s := &courier.Schema{Type: "integer"}
+	if u.Ref.Name == loopFailed {
+		s = &courier.Schema{Type: "array", Items: failedItem}
+	}
+	return u.path(s, u.Ref.Name, u.Ref.Path)
+}
