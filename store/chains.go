@@ -53,7 +53,7 @@ type NewMember struct {
 	Name      string
 	DependsOn []courier.Dependency
 	// Execution is created when the member is released, as by Enqueue. A store ignores
-	// its Hold, Delay, IdempotencyKey and Latest, lets it wait for dependencies that
+	// its Hold, Delay, IdempotencyKey, Latest and RerunOf, lets it wait for dependencies that
 	// refuse, and sets Chain and Member.
 	Execution NewExecution
 }
@@ -81,6 +81,8 @@ type ChainRequest struct {
 type ChainFilter struct {
 	Chain  string
 	States []courier.ChainState
+	// RerunOf selects those that are reruns of a chain execution.
+	RerunOf courier.ChainExecutionID
 	// Before selects those with a smaller id.
 	Before courier.ChainExecutionID
 	Limit  int // 0 means 100, the most is 1000
@@ -101,7 +103,7 @@ func (n *NewChainExecution) Plan() (*ChainPlan, error) {
 func (n *NewChainExecution) Prepared(i int) NewExecution {
 	x := n.Members[i].Execution
 	x.Chain, x.Member = n.ID, n.Members[i].Name
-	x.Hold, x.Delay, x.IdempotencyKey, x.Latest = false, 0, "", false
+	x.Hold, x.Delay, x.IdempotencyKey, x.Latest, x.RerunOf = false, 0, "", false, ""
 	x.DependsOn = Holding(x.DependsOn)
 	return x
 }

@@ -49,7 +49,8 @@ type Transition struct {
 	// clears it.
 	Failure *courier.Failure
 	// RetryJob begins the next attempt of the execution: Attempt is raised, and neither
-	// earlier records nor those of Ended are the latest any more.
+	// earlier records nor those of Ended are the latest any more. FailedItems becomes 0,
+	// the counters are [Counters.NextAttempt], and the Repairs those of [NextRepairs].
 	RetryJob bool
 	// Workspace is the id of the worker's directory tree if the execution has
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
@@ -185,6 +186,8 @@ func (t *Transition) Check() error {
 		return courier.Errorf(courier.ErrInvalid, "transition of %s: a step starts, but the execution becomes %s", t.Execution, t.To)
 	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s changes nothing", t.Execution)
+	case t.FailedItems != nil && *t.FailedItems < 0:
+		return courier.Errorf(courier.ErrInvalid, "transition of %s: %d failed items", t.Execution, *t.FailedItems)
 	}
 	return nil
 }
@@ -240,8 +243,8 @@ type Decision struct {
 // A restart is for an execution that has files in a workspace which is gone: any
 // worker can claim it afterwards. It does everything that a resume does, and also
 // begins the next attempt of the execution: Attempt is raised, the position is the
-// beginning, all counters, Workspace and DiskBytes are cleared, and earlier records
-// are not the latest any more. The error of a restart that is refused matches
+// beginning, all counters, FailedItems, Workspace and DiskBytes are cleared, the
+// Repairs are those of [NextRepairs], and earlier records are not the latest any more. The error of a restart that is refused matches
 // [courier.ErrConflict] and says what to do instead.
 //
 // An execution that leaves running has no pending request and no current step.
@@ -334,13 +337,19 @@ func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 }
 
 // RequestEntries returns the audit entries of a request that moves e to another
-// state at once. A step that a lost worker was executing goes back to pending. The
-// error of the last entry is the operator's reason.
+// state at once. A step that a lost worker was executing goes back to pending; a step
+// that the request's change skips becomes skipped. The error of the last entry is
+// [Request.Text].
 func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
 	var entries []courier.AuditEntry
 	if e.Current != nil {
 		s := stepEntry(e.Current, courier.StepRunning, courier.StepPending)
 		s.Execution, s.Reason = e.ID, courier.ReasonWorkerLost
+		entries = append(entries, s)
+	}
+	if c := r.Change; c != nil && c.Skipped != nil {
+		s := stepEntry(c.Skipped, courier.StepPending, courier.StepSkipped)
+		s.Execution, s.Bytes, s.Reason, s.Error = e.ID, c.Skipped.Bytes, c.Skipped.Reason, c.Skipped.Error
 		entries = append(entries, s)
 	}
 	return append(entries, courier.AuditEntry{

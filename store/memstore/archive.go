@@ -33,6 +33,7 @@ type note struct {
 func (x *execution) log(now time.Time, e entry) {
 	e.at, e.elapsed = now, max(0, e.elapsed)
 	x.audit = append(x.audit, e)
+	x.Seq = int64(len(x.audit))
 }
 
 // auditEntry returns the entry with the given number.
@@ -54,13 +55,25 @@ func (x *execution) auditEntry(seq int64) courier.AuditEntry {
 	return a
 }
 
-// latestSteps returns copies of the latest record of each step, in their order.
-func (x *execution) latestSteps() []courier.StepExecution {
-	list := make([]courier.StepExecution, 0, len(x.latest))
-	for _, i := range slices.Sorted(maps.Keys(x.latest)) {
-		list = append(list, *x.latest[i])
+// latestSteps returns copies of the latest record of each step, in their order: of those
+// with a lower number than before, unless that is 0.
+func (x *execution) latestSteps(before int64) []courier.StepExecution {
+	list := make([]courier.StepExecution, 0, len(x.present))
+	for _, i := range slices.Sorted(maps.Keys(x.present)) {
+		records := x.present[i]
+		if before > 0 {
+			records = records[:firstFrom(records, before)]
+		}
+		if n := len(records); n > 0 {
+			list = append(list, *records[n-1])
+		}
 	}
 	return list
+}
+
+// firstFrom returns the index of the first record with the number or a higher one.
+func firstFrom(records []*courier.StepExecution, seq int64) int {
+	return sort.Search(len(records), func(i int) bool { return records[i].Seq >= seq })
 }
 
 // Execution returns an execution.
@@ -96,7 +109,8 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		x := s.executions[s.ids[i]]
 		if (f.Job == "" || x.Job == f.Job) && (f.Queue == "" || x.Queue == f.Queue) &&
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
-			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) {
+			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
+			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
 			list = append(list, s.view(x))
 		}
 	}
@@ -117,12 +131,32 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 	if x == nil {
 		return nil, nil
 	}
-	from := sort.Search(len(x.steps), func(i int) bool { return x.steps[i].Seq > f.After })
+	records := x.recordsOf(&f)
 	var list []courier.StepExecution
-	for i := from; i < len(x.steps) && len(list) < f.Limit; i++ {
-		list = append(list, *x.steps[i])
+	for i := firstFrom(records, f.After+1); i < len(records) && len(list) < f.Limit; i++ {
+		r := records[i]
+		if f.Attempt != 0 && r.ExecutionAttempt > f.Attempt {
+			break
+		}
+		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
+			(len(f.States) == 0 || slices.Contains(f.States, r.State)) {
+			list = append(list, *r)
+		}
 	}
 	return list, nil
+}
+
+// recordsOf returns the fewest records among which those of a filter are.
+func (x *execution) recordsOf(f *store.StepFilter) []*courier.StepExecution {
+	switch {
+	case f.FailedItems:
+		return x.failed
+	case f.Step != nil && f.Attempt == x.Attempt:
+		return x.present[*f.Step]
+	case f.Attempt != 0:
+		return x.steps[sort.Search(len(x.steps), func(i int) bool { return x.steps[i].ExecutionAttempt >= f.Attempt }):]
+	}
+	return x.steps
 }
 
 // Latest returns the latest record of each step of the present attempt.
@@ -133,7 +167,7 @@ func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.Ste
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := s.executions[f.Execution]; x != nil {
-		return x.latestSteps(), nil
+		return x.latestSteps(f.Before), nil
 	}
 	return nil, nil
 }

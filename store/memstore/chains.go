@@ -105,7 +105,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	c = &chain{
 		ChainExecution: courier.ChainExecution{
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
-			IdempotencyKey: n.IdempotencyKey, By: n.By,
+			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf,
 		},
 		ChainProgress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
@@ -253,7 +253,8 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 	var list []courier.ChainExecution
 	for i--; i >= 0 && len(list) < limit; i-- {
 		c := s.chains.all[s.chains.ids[i]]
-		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainProgress.State)) {
+		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainProgress.State)) &&
+			(f.RerunOf == "" || c.RerunOf == f.RerunOf) {
 			list = append(list, c.view())
 		}
 	}

@@ -42,11 +42,17 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}
-	if t.RetryJob {
-		x.Attempt++
-		clear(x.latest)
-	}
 	x.Position, x.counters = t.Position, t.Counters
+	if t.FailedItems != nil {
+		x.FailedItems = *t.FailedItems
+	}
+	if t.Repairs != nil {
+		x.Repairs = t.Repairs
+	}
+	if t.RetryJob {
+		x.counters = x.counters.NextAttempt()
+		x.nextAttempt()
+	}
 	if t.Workspace != "" {
 		x.Workspace = t.Workspace
 	}
@@ -75,6 +81,13 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	x.last = x.seq()
 }
 
+// nextAttempt begins the next attempt of the execution.
+func (x *execution) nextAttempt() {
+	x.Attempt++
+	clear(x.present)
+	x.FailedItems, x.Repairs = 0, store.NextRepairs(x.Repairs)
+}
+
 // end records an attempt that ended.
 func (x *execution) end(ended *courier.StepExecution, now time.Time) {
 	e := entry{from: string(courier.StepPending), to: string(ended.State), worker: x.Worker}
@@ -93,11 +106,27 @@ func (x *execution) end(ended *courier.StepExecution, now time.Time) {
 	}
 	*e.step = *ended
 	e.step.Execution, e.step.ExecutionAttempt, e.step.Worker = x.ID, x.Attempt, cmp.Or(ended.Worker, x.Worker)
-	e.step.StartedAt, e.step.EndedAt = started, now
+	e.step.StartedAt = started
+	x.record(e, now)
+}
+
+// skip records that an operator skipped a step.
+func (x *execution) skip(s *courier.StepExecution, now time.Time) {
+	skipped := *s
+	skipped.Execution, skipped.ExecutionAttempt, skipped.Worker, skipped.StartedAt = x.ID, x.Attempt, "", now
+	x.record(entry{from: string(courier.StepPending), to: string(courier.StepSkipped), step: &skipped}, now)
+}
+
+// record logs an entry that ends an attempt, and keeps the record of that.
+func (x *execution) record(e entry, now time.Time) {
 	x.log(now, e)
-	e.step.Seq = x.seq()
-	x.steps = append(x.steps, e.step)
-	x.latest[e.step.Step] = e.step
+	r := e.step
+	r.Seq, r.EndedAt, r.Version = x.seq(), now, 0
+	x.steps = append(x.steps, r)
+	x.present[r.Step] = append(x.present[r.Step], r)
+	if r.FailedLoop != nil {
+		x.failed = append(x.failed, r)
+	}
 }
 
 // interrupt records that the present step, if any, went back to pending.
@@ -170,9 +199,12 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 
 // ask carries out an operator's request to x.
 func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
-	d, err := store.Decide(&x.Execution, x.expired(now), r.Kind)
+	d, err := r.Decide(&x.Execution, x.expired(now))
 	if err != nil {
 		return err
+	}
+	if c := r.Change; c != nil && c.Version != nil && s.definition(store.Job, x.Job, c.Version.Version) == nil {
+		return noVersion(x.Job, c.Version.Version)
 	}
 	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
 		c.ChainProgress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
@@ -201,13 +233,37 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
 		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
-		x.counters = x.counters.AfterResume(x.State)
+		x.counters = r.Change.Counters(x.counters, x.State)
 	}
 	if r.Kind == courier.RequestRestart {
-		x.Attempt++
-		clear(x.latest)
+		x.nextAttempt()
 		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
 	}
-	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Reason}})
+	if r.Change != nil {
+		x.change(r.Change, now)
+	}
+	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
+}
+
+// change makes the change of a resume, but for the counters.
+func (x *execution) change(c *store.Change, now time.Time) {
+	if v := c.Version; v != nil {
+		x.Version, x.types, x.jobLimit = v.Version, v.StepTypes, v.JobLimit
+	}
+	if c.Move != nil {
+		x.Position = c.Move.Position
+	}
+	if c.Items != nil {
+		x.FailedItems = c.Items.Failed
+	}
+	if c.Repairs != nil {
+		x.Repairs = c.Repairs
+	}
+	if c.Elsewhere {
+		x.Workspace, x.DiskBytes = "", 0
+	}
+	if c.Skipped != nil {
+		x.skip(c.Skipped, now)
+	}
 }

@@ -91,11 +91,14 @@ type execution struct {
 	// A record of a step is made when it starts and filled in when it ends, so
 	// that the audit can refer to it. One that was interrupted is only there.
 	steps  []*courier.StepExecution // that ended, by Seq
-	latest map[int]*courier.StepExecution
-	audit  []entry // number n at n-1
+	failed []*courier.StepExecution // those with a FailedLoop
+	// those of the present attempt of the execution, by step
+	present map[int][]*courier.StepExecution
+	audit   []entry // number n at n-1
 }
 
-// view returns the execution as callers see it.
+// view returns the execution as callers see it. What Repairs and slices refer to is never
+// changed, only replaced.
 func (s *Store) view(x *execution) courier.Execution {
 	e := x.Execution
 	if x.State == courier.Queued && len(x.waitsFor) > 0 {
@@ -109,7 +112,7 @@ func (s *Store) view(x *execution) courier.Execution {
 	return e
 }
 
-func (x *execution) seq() int64 { return int64(len(x.audit)) }
+func (x *execution) seq() int64 { return x.Seq }
 
 // expired reports whether its lease has ended without being given back.
 func (x *execution) expired(now time.Time) bool {

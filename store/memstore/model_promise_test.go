@@ -61,7 +61,7 @@ func kept(before, x *execution) error {
 		return err
 	}
 	if !latestOnly(x) {
-		return fmt.Errorf("its latest records are %+v", x.latestSteps())
+		return fmt.Errorf("its latest records are %+v", x.latestSteps(0))
 	}
 	if x.State == courier.Running && before.State == courier.Running && x.token != before.token && x.seq() != before.seq()+2 {
 		return errors.New("its lease was taken over without a reclaim in the audit")
@@ -124,12 +124,17 @@ func latestOnly(x *execution) bool {
 		}
 		if newest {
 			n++
-			if x.latest[s.Step] != s {
+			if records := x.present[s.Step]; records[len(records)-1] != s {
 				return false
 			}
 		}
 	}
-	return n == len(x.latest)
+	for _, records := range x.present {
+		if len(records) > 0 {
+			n--
+		}
+	}
+	return n == 0
 }
 
 // lostWorkers counts the workers that were lost since a step last ended, and

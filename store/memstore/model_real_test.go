@@ -84,8 +84,8 @@ func newRig(setting, value string, hold bool) (*rig, error) {
 // which records are the latest follows from the rest.
 func freeze(x *execution) *execution {
 	f := *x
-	f.class, f.in, f.latest = nil, nil, nil
-	f.audit, f.steps = slices.Clone(x.audit), slices.Clone(x.steps)
+	f.class, f.in, f.present = nil, nil, nil
+	f.audit, f.steps, f.failed = slices.Clone(x.audit), slices.Clone(x.steps), slices.Clone(x.failed)
 	return &f
 }
 
@@ -116,13 +116,16 @@ func (r *rig) thaw(n *node) {
 
 // restore makes x what it was when f was made of it.
 func restore(x, f *execution) {
-	audit, steps, latest := append(x.audit[:0], f.audit...), append(x.steps[:0], f.steps...), x.latest
+	audit, steps, present := append(x.audit[:0], f.audit...), append(x.steps[:0], f.steps...), x.present
+	failed := append(x.failed[:0], f.failed...)
 	*x = *f
-	x.audit, x.steps, x.latest = audit, steps, latest
-	clear(latest)
+	x.audit, x.steps, x.failed, x.present = audit, steps, failed, present
+	for step, records := range present {
+		present[step] = records[:0] // most nodes have records of the same steps
+	}
 	for _, s := range steps {
 		if s.ExecutionAttempt == x.Attempt {
-			latest[s.Step] = s
+			present[s.Step] = append(present[s.Step], s)
 		}
 	}
 	if f.Current == nil {
@@ -265,7 +268,7 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 			return fmt.Errorf("claimed was execution %d with number %d, counters %+v, request %q", i+1, c.Seq, c.Counters, c.Execution.Request)
 		case (c.Lost != nil) != (m.current != 0) || c.First == n.model.x[i].started:
 			return fmt.Errorf("claimed was execution %d, for the first time: %v, with a lost step: %v", i+1, c.First, c.Lost != nil)
-		case !slices.EqualFunc(c.Latest, x.latestSteps(), func(a, b courier.StepExecution) bool { return a.Seq == b.Seq && a.Step == b.Step }):
+		case !slices.EqualFunc(c.Latest, x.latestSteps(0), func(a, b courier.StepExecution) bool { return a.Seq == b.Seq && a.Step == b.Step }):
 			return fmt.Errorf("the latest records are %+v", c.Latest)
 		case c.Execution.Worker != q.Worker || !c.Execution.LeaseExpiresAt.Equal(r.now.Add(modelTerm)):
 			return fmt.Errorf("leased to %s until %v", c.Execution.Worker, c.Execution.LeaseExpiresAt)

@@ -98,9 +98,13 @@ func (s *Store) find(n *store.NewExecution) (x *execution, existed bool, err err
 	case x != nil && x.Job != n.Job:
 		return nil, true, courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
 	case x == nil && s.definition(store.Job, n.Job, n.Version) == nil:
-		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
+		return nil, false, noVersion(n.Job, n.Version)
 	}
 	return x, x != nil, nil
+}
+
+func noVersion(job string, version int) error {
+	return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", job, version)
 }
 
 // create creates an execution. It stands in no queue yet.
@@ -110,10 +114,10 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 			ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
-			Chain: n.Chain, Member: n.Member,
+			Chain: n.Chain, Member: n.Member, RerunOf: n.RerunOf,
 		},
 		types: n.StepTypes, jobLimit: n.JobLimit, since: now, waitsFor: store.Waiting(n.DependsOn),
-		latest: make(map[int]*courier.StepExecution),
+		present: make(map[int][]*courier.StepExecution),
 	}
 	if n.Hold {
 		x.State = courier.Created

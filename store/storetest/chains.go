@@ -153,6 +153,7 @@ var chainStartCases = []testCase{
 		n := k.newChain("a b<a c<a!,b?")
 		n.Params = json.RawMessage(`{"n": 1.10}`)
 		n.IdempotencyKey = "key"
+		n.RerunOf = courier.ChainExecutionID(k.ids.New())
 		n.Members[0].Execution.Params = json.RawMessage(`{"x": 1}`)
 		n.Members[0].Execution.Priority = 7
 		n.Members[0].Execution.LimitKeys = []string{"k"}
@@ -163,7 +164,7 @@ var chainStartCases = []testCase{
 		}
 		want := courier.ChainExecution{
 			ID: n.ID, Chain: "chain", Version: 1, State: courier.ChainRunning, Params: n.Params, IdempotencyKey: "key", By: "ann",
-			CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt,
+			CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt, RerunOf: n.RerunOf,
 			Members: []courier.MemberExecution{
 				{Name: "a", Job: "job", Version: 1, State: "queued", Execution: n.Members[0].Execution.ID},
 				{Name: "b", Job: "job", Version: 1, State: courier.MemberPending, Reason: "waits for a", DependsOn: n.Members[1].DependsOn},
@@ -174,7 +175,7 @@ var chainStartCases = []testCase{
 		a := k.get(n.Members[0].Execution.ID)
 		wantA := courier.Execution{
 			ID: n.Members[0].Execution.ID, Job: "job", Version: 1, State: courier.Queued, Queue: courier.DefaultQueue, Priority: 7, Attempt: 1,
-			Params: n.Members[0].Execution.Params, LimitKeys: []string{"k"}, By: "ann", Chain: n.ID, Member: "a", CreatedAt: c.CreatedAt, DueAt: c.CreatedAt,
+			Params: n.Members[0].Execution.Params, LimitKeys: []string{"k"}, By: "ann", Chain: n.ID, Member: "a", CreatedAt: c.CreatedAt, DueAt: c.CreatedAt, Seq: 1,
 		}
 		k.same("execution", a, wantA)
 		k.same("audit", k.audit(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})

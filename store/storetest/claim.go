@@ -19,7 +19,7 @@ var claimCases = []testCase{
 		x := c.Execution
 		k.same("as claimed and as stored", k.get(n.ID), x)
 		k.same("lease", x.LeaseExpiresAt.Sub(x.StartedAt), long)
-		e.State, e.Worker, e.StartedAt, e.LeaseExpiresAt = courier.Running, "worker", x.StartedAt, x.LeaseExpiresAt
+		e.State, e.Worker, e.StartedAt, e.LeaseExpiresAt, e.Seq = courier.Running, "worker", x.StartedAt, x.LeaseExpiresAt, c.Seq
 		k.same("execution", x, e)
 		k.same("audit", moves(k.audit(n.ID)), ">queued queued>running")
 		k.same("worker in the audit", k.audit(n.ID)[1].Worker, "worker")

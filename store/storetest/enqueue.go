@@ -17,7 +17,7 @@ var enqueueCases = []testCase{
 			ID: courier.ExecutionID(k.ids.New()), Job: "job", Version: 2, StepTypes: []string{"a"},
 			Queue: "night", Priority: -3, Delay: long, IdempotencyKey: "key",
 			Params: json.RawMessage(`{ "n": 1.0 }`), LimitKeys: []string{"p", "q"}, JobLimit: 2,
-			Timeout: 90 * time.Second, By: "ann",
+			Timeout: 90 * time.Second, By: "ann", RerunOf: courier.ExecutionID(k.ids.New()),
 		}
 		e := k.add(n)[0]
 		k.same("as returned and as stored", k.get(n.ID), e)
@@ -27,6 +27,7 @@ var enqueueCases = []testCase{
 		k.same("execution", e, courier.Execution{
 			ID: n.ID, Job: "job", Version: 2, State: courier.Queued, Queue: "night", Priority: -3, Attempt: 1,
 			Params: n.Params, Timeout: n.Timeout, IdempotencyKey: "key", LimitKeys: n.LimitKeys, By: "ann",
+			RerunOf: n.RerunOf, Seq: 1,
 		})
 	}},
 	{"no_params_no_keys", func(k *kit) {

@@ -1,0 +1,151 @@
+package store
+
+import "github.com/courierhq/courier"
+
+// A Request is an operator's request to an execution.
+type Request struct {
+	Execution courier.ExecutionID
+	Kind      courier.RequestKind
+	By        string
+	Reason    string // for the audit; may be empty
+	// Change is what a resume changes besides the state; nil if nothing.
+	Change *Change
+}
+
+// A Change is what a resume changes of an execution besides its state, in the same
+// write. It is for a paused or failed execution.
+type Change struct {
+	// Seq is the number of the last audit entry of the execution that the change was
+	// made for. If the execution has another one, nothing is written, and the error
+	// matches [courier.ErrConflict] and is [Change.Outdated].
+	Seq int64
+	// Version pins another version of the job; nil leaves it. If there is no such
+	// version, nothing is written, and the error is ErrNotFound.
+	Version *PinnedVersion
+	// Move says where the execution goes on; nil leaves its position and its counters
+	// of attempts.
+	Move *Move
+	// Items replaces what is counted of failed items; nil leaves it.
+	Items *ItemCount
+	// Repairs replaces that of the execution; nil leaves it.
+	Repairs *courier.Repairs
+	// Elsewhere clears the execution's Workspace and DiskBytes: its files are gone, and
+	// any worker can claim it.
+	Elsewhere bool
+	// Skipped is the record of the step that is skipped, if any: its audit entry, from
+	// pending to skipped, comes before that of the resume. The store sets its
+	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt; no worker is named.
+	Skipped *courier.StepExecution
+	// Note describes the change for the audit; the Error of the entry is Reason and
+	// Note, see [Request.Text].
+	Note string
+}
+
+// A Move is the position at which an execution goes on.
+type Move struct {
+	Position courier.Position
+	Attempts int // what Counters.Attempts becomes
+	Base     int // what Counters.Base becomes
+}
+
+// An ItemCount is what is counted of failed items.
+type ItemCount struct {
+	Failed   int // what Execution.FailedItems becomes
+	Accepted int // what Counters.AcceptedItems becomes
+	Target   int // what Counters.Target becomes; Counters.TargetFailed becomes false
+}
+
+// Counters returns the counters after a resume with the change, of an execution that
+// had the given ones and was in a state. A nil change is a plain resume.
+func (c *Change) Counters(old Counters, from courier.State) Counters {
+	now := old.AfterResume(from)
+	if c == nil {
+		return now
+	}
+	if m := c.Move; m != nil {
+		now.Attempts, now.Interrupted, now.Base = m.Attempts, false, m.Base
+	}
+	if n := c.Items; n != nil {
+		now.AcceptedItems, now.Target, now.TargetFailed = n.Accepted, n.Target, false
+	}
+	return now
+}
+
+// A PinnedVersion is a version of the job of an execution, with what the store keeps of
+// a version for claims; see [NewExecution].
+type PinnedVersion struct {
+	Version   int
+	StepTypes []string
+	JobLimit  int
+}
+
+// Outdated returns the error of a change that was made for another state of an
+// execution, whose last audit entry is now seq.
+func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
+	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
+}
+
+// Text is the text of the request in the audit.
+func (r *Request) Text() string {
+	switch {
+	case r.Change == nil || r.Change.Note == "":
+		return r.Reason
+	case r.Reason == "":
+		return r.Change.Note
+	}
+	return r.Reason + " (" + r.Change.Note + ")"
+}
+
+// Decide returns the effect of the request on an execution, as the function [Decide]
+// does, and why its Change can't be made: it is ErrInvalid for anything but a resume,
+// [Change.Outdated] if the execution has changed, and a *courier.TransitionError in any
+// state but paused and failed. That the version exists is left to the store.
+func (r *Request) Decide(e *courier.Execution, expired bool) (Decision, error) {
+	c := r.Change
+	if c != nil {
+		if err := r.checkChange(); err != nil {
+			return Decision{}, err
+		}
+		if c.Seq != e.Seq {
+			return Decision{}, c.Outdated(e.ID, e.Seq)
+		}
+	}
+	d, err := Decide(e, expired, r.Kind)
+	if err == nil && c != nil && d.To == "" {
+		err = &courier.TransitionError{Execution: e.ID, From: e.State, To: courier.Queued}
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// checkChange reports what is wrong with the change itself.
+func (r *Request) checkChange() error {
+	c := r.Change
+	switch {
+	case r.Kind != courier.RequestResume:
+		return courier.Errorf(courier.ErrInvalid, "%s execution %s: only a resume can change an execution", r.Kind, r.Execution)
+	case c.Skipped != nil && c.Skipped.State != courier.StepSkipped:
+		return courier.Errorf(courier.ErrInvalid, "%s execution %s: step %d was skipped as %q", r.Kind, r.Execution, c.Skipped.Step, c.Skipped.State)
+	case c.Items != nil && c.Items.Failed < 0:
+		return courier.Errorf(courier.ErrInvalid, "%s execution %s: %d failed items", r.Kind, r.Execution, c.Items.Failed)
+	}
+	return nil
+}
+
+// NextAttempt returns the counters with which the next attempt of an execution begins:
+// no items have failed in it.
+func (c Counters) NextAttempt() Counters {
+	c.AcceptedItems, c.Target, c.TargetFailed = 0, 0, false
+	return c
+}
+
+// NextRepairs returns what is left of the repairs of an execution when its next attempt
+// begins: all but the passes, and nil if there is nothing else.
+func NextRepairs(r *courier.Repairs) *courier.Repairs {
+	if r == nil || len(r.Versions) == 0 && len(r.Values) == 0 {
+		return nil
+	}
+	return &courier.Repairs{Versions: r.Versions, Values: r.Values}
+}
