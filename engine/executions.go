@@ -127,9 +127,24 @@ func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Ex
 	if err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Restore(ctx, vals, nil, x.Position); err != nil {
 		return nil, err
 	}
+	if err := e.restoreLoops(ctx, p, x, vals); err != nil {
+		return nil, err
+	}
 	members, err := e.chains.Values(ctx, p, x)
 	vals.SetMembers(members)
 	return vals, err
+}
+
+// restoreLoops sets the values of loops that are over, as far as they can be known.
+func (e *Engine) restoreLoops(ctx context.Context, p *program.Program, x *courier.Execution, vals *program.Values) error {
+	if p.Tree == nil || !p.Tree.HasItemPolicies() {
+		return nil
+	}
+	walk, err := p.Tree.Walk(x.Position, vals)
+	if err != nil {
+		return nil
+	}
+	return (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).RestoreLoops(ctx, walk, vals)
 }
 
 // loadMembers loads the outputs of members of the chain that the steps refer to.

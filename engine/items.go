@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
@@ -192,6 +190,9 @@ func (r *run) goTo(target int, from courier.Position) bool {
 	if err == nil {
 		err = r.walk.Seek(pos)
 	}
+	if err == nil {
+		err = r.history().RestoreLoops(r.lease, r.walk, r.vals)
+	}
 	if err != nil {
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, from)
 		return false
@@ -255,6 +256,16 @@ func (r *run) resumePass() error {
 	}
 	r.pass = pass
 	return err
+}
+
+// failedItems lists the failed items of a loop that is over, for a step that refers to
+// them.
+func (r *run) failedItems(marker int) []program.FailedItem {
+	list, err := r.history().FailedItems(r.lease, marker, r.walk.Iteration())
+	if err != nil {
+		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
+	}
+	return list
 }
 
 // restore sets the values to those at a position. A nil list of the latest records has

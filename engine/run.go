@@ -262,6 +262,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 			pos = r.restart(pos)
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
+		r.vals.SetFailedItems(r.failedItems)
 		if err = r.resumePass(); err == nil {
 			err = r.restore(pos, c.Latest)
 		}
@@ -271,6 +272,9 @@ func (r *run) prepare(c *store.Claimed) bool {
 	}
 	if err == nil {
 		r.walk, err = r.program.Tree.Walk(pos, r.vals)
+	}
+	if err == nil {
+		err = r.history().RestoreLoops(r.lease, r.walk, r.vals)
 	}
 	if err == nil {
 		r.walk.Limit(r.e.opt.MaxIterations)

@@ -2,13 +2,12 @@ package chains
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/store"
 )
 

@@ -185,6 +185,23 @@ func Object(raw json.RawMessage) map[string]any {
 	return map[string]any{}
 }
 
+// HasAny reports whether one of the entries first to last has outputs.
+func (v *Values) HasAny(first, last int) bool {
+	return slices.ContainsFunc(v.steps[first:last+1], func(o *outputs) bool { return o != nil })
+}
+
+// Outputs returns the outputs of all steps by name. Of steps that have an output of the
+// same name, it is that of the last one.
+func (v *Values) Outputs() map[string]any {
+	all := make(map[string]any)
+	for _, o := range v.steps {
+		if o != nil {
+			maps.Copy(all, o.object())
+		}
+	}
+	return all
+}
+
 // Snapshot returns all values by key; the outputs of steps with an id also by that.
 func (v *Values) Snapshot() map[string]any {
 	all := make(map[string]any)

@@ -13,8 +13,6 @@ import (
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
-	"github.com/courierhq/courier/internal/reference"
-	"github.com/courierhq/courier/store"
 )
 
 // set changes values.
