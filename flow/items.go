@@ -216,20 +216,82 @@ func (w *Walk) Count(marker int) (int, error) {
 	if b == nil {
 		return 0, fmt.Errorf("step %d is no %s", marker, TypeForEach)
 	}
-	around := w.tree.Loops(marker)
-	if len(around) > len(w.loops) {
+	before, ok := w.before(b)
+	if !ok {
 		return 0, fmt.Errorf("the loops around step %d are not open", marker)
 	}
-	for i, m := range around {
+	list, err := before.source(b)
+	return len(list), err
+}
+
+// before returns a walk that sees what the marker of a block saw when it was evaluated.
+// It has no other use. If ok is false, the loops around the block are not open.
+func (w *Walk) before(b *block) (before *Walk, ok bool) {
+	markers := w.tree.Loops(b.open)
+	if len(markers) > len(w.loops) {
+		return nil, false
+	}
+	for i, m := range markers {
 		if w.loops[i].block.open != m {
-			return 0, fmt.Errorf("the loops around step %d are not open", marker)
+			return nil, false
 		}
 	}
-	open := w.loops
-	defer func() { w.loops = open }()
-	w.loops = open[:len(around)]
-	list, err := w.source(b)
-	return len(list), err
+	before = &Walk{tree: w.tree, values: w.values, step: b.open, loops: w.loops[:len(markers):len(markers)]}
+	return before, true
+}
+
+// result returns a value of a loop with a policy. There is none before the loop is over,
+// nor in another iteration of the loops around it. A walk that was taken up behind the
+// loop counts the items when their number is first needed.
+func (w *Walk) result(b *block, head, name string) (any, bool) {
+	before, ok := w.before(b)
+	if !ok || w.step <= b.end {
+		return nil, false
+	}
+	if v, ok := w.values.Value(head, name); ok || !slices.Contains(loopResults, name) {
+		return v, ok
+	}
+	list, err := before.source(b)
+	if err != nil || !w.hasRun(b) {
+		return nil, false
+	}
+	w.values.LoopEnded(b.open, len(list), -1)
+	return w.values.Value(head, name)
+}
+
+// hasRun reports whether a block that lies before the walk, in the same iteration of the
+// same loops, has run: all conditions around it led to it. The conditions still come to
+// the same, since values don't change.
+func (w *Walk) hasRun(b *block) bool {
+	for ; b.parent >= 0; b = w.tree.blocks[b.parent] {
+		outer := w.tree.blocks[b.parent]
+		if outer.kind != openIf {
+			return true // an open loop
+		}
+		inElse := outer.inElse(b.open)
+		if outer.open < w.step && w.step < outer.end {
+			return inElse == outer.inElse(w.step)
+		}
+		before, ok := w.before(outer)
+		if !ok {
+			return false
+		}
+		if holds, _, err := outer.cond.eval(before, &before.match); err != nil || holds == inElse {
+			return false
+		}
+	}
+	return true
+}
+
+// EndLoops tells the values of all loops with on_item_failure: continue that are over
+// and whose values can be referred to where the walk stands. A walk that was taken up
+// behind them does so only when a reference needs it.
+func (w *Walk) EndLoops() {
+	for _, b := range w.tree.blocks {
+		if b.policy != nil {
+			w.result(b, strconv.Itoa(b.open), loopCount)
+		}
+	}
 }
 
 // The fields of a flow.foreach that are about failed items, and what they may be.

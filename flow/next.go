@@ -25,9 +25,10 @@ type Values interface {
 	// name, until they are forgotten: the item that they belong to has failed.
 	SetNull(first, last int)
 	// LoopEnded says that a loop with on_item_failure: continue is over, which had
-	// count items, of which failed have failed. The references to the marker's failed,
-	// failed_count and count have their values from now on, until the marker is among
-	// the entries that are forgotten.
+	// count items, of which failed have failed; -1 if the walk was taken up behind the
+	// loop, so that their number follows from the records. The values failed,
+	// failed_count and count of the marker are there from now on, until the marker is
+	// among the entries that are forgotten.
 	LoopEnded(marker, count, failed int)
 }
 
@@ -409,14 +410,17 @@ func (w *Walk) Value(head, name string) (any, bool) {
 		return w.loop(name)
 	case headParams, headJob, headChain, headMonitor:
 	default:
-		if _, ok := parseIndex(head); ok {
-			break
-		}
-		p, ok := w.tree.placeOf(head)
+		i, ok := parseIndex(head)
 		if !ok {
-			return nil, false
+			p, ok := w.tree.placeOf(head)
+			if !ok {
+				return nil, false
+			}
+			i, head = p.index, p.text
 		}
-		head = p.text
+		if b := w.tree.loopAt(i); b != nil && b.policy != nil {
+			return w.result(b, head, name)
+		}
 	}
 	return w.values.Value(head, name)
 }

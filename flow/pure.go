@@ -63,7 +63,10 @@ func (m *masked) LoopEnded(marker, count, failed int) {
 	if m.loops == nil {
 		m.loops = make(map[int]map[string]any)
 	}
-	m.loops[marker] = map[string]any{loopCount: number(count), loopFailedCount: number(failed)}
+	m.loops[marker] = map[string]any{loopCount: number(count)}
+	if failed >= 0 {
+		m.loops[marker][loopFailedCount] = number(failed)
+	}
 }
 
 func (m *masked) hides(head string) bool {

@@ -34,9 +34,11 @@ type FailedItem struct {
 
 // A loopResult is what a loop that is over has as values.
 type loopResult struct {
-	count, failedCount int
-	failed             func() []FailedItem // nil if it has none
-	list               []any               // made when first asked for
+	count       int
+	failedCount int // -1 if it is not known yet
+	// failed lists the failed items, and says how many there are; nil if there are none.
+	failed func() ([]FailedItem, int)
+	list   []any // made when first asked for
 }
 
 // value returns a value of the loop; l may be nil.
@@ -47,29 +49,36 @@ func (l *loopResult) value(name string) (any, bool) {
 	case name == resultCount:
 		return number(l.count), true
 	case name == resultFailedCount:
+		if l.failedCount < 0 {
+			l.load()
+		}
 		return number(l.failedCount), true
 	case name == resultFailed:
-		return l.items(), true
+		l.load()
+		return l.list, true
 	}
 	return nil, false
 }
 
-// items returns the failed items as JSON values.
-func (l *loopResult) items() []any {
+// load lists the failed items as JSON values.
+func (l *loopResult) load() {
 	if l.list != nil {
-		return l.list
+		return
 	}
 	l.list = []any{}
 	if l.failed == nil || l.failedCount == 0 {
-		return l.list
+		l.failedCount = max(0, l.failedCount)
+		return
 	}
-	all := l.failed()
+	all, n := l.failed()
+	if l.failedCount < 0 {
+		l.failedCount = n
+	}
 	for _, f := range all[:min(len(all), maxFailedItems)] {
 		l.list = append(l.list, map[string]any{
 			"index": number(f.Index), "step": f.Step, "class": string(f.Class), "message": cut(f.Message),
 		})
 	}
-	return l.list
 }
 
 // cut shortens a message.
@@ -91,29 +100,57 @@ func (v *Values) SetNull(first, last int) {
 	}
 }
 
-// SetFailedItems sets the function that lists the failed items of a loop which has
-// ended in this process, at most 1,000. It is called when a reference needs the list,
-// once for each loop that has ended, and not for those without failed items.
-func (v *Values) SetFailedItems(list func(marker int) []FailedItem) { v.failed = list }
+// SetFailedItems sets the function that lists the failed items of a loop that is over,
+// in the present iterations of the loops around it: the first 1,000, and how many there
+// are. It is called when a reference needs them, once for each time that the loop has
+// ended, and not if none has failed. It may be called while a step's configuration is
+// made, in the goroutine of that.
+func (v *Values) SetFailedItems(list func(marker int) (first []FailedItem, count int)) {
+	v.failed = list
+}
 
-// LoopEnded sets the values of a loop that is over. Its list of failed items comes from
-// the function of SetFailedItems.
+// LoopEnded sets the values of a loop that is over. Its failed items are listed by the
+// function of SetFailedItems; a number of -1 is the one that it returns.
 func (v *Values) LoopEnded(marker, count, failed int) {
-	var list func() []FailedItem
+	var list func() ([]FailedItem, int)
 	if v.failed != nil {
-		list = func() []FailedItem { return v.failed(marker) }
+		list = func() ([]FailedItem, int) { return v.failed(marker) }
 	}
-	v.SetLoop(marker, count, failed, list)
+	v.setLoop(marker, &loopResult{count: count, failedCount: failed, failed: list})
 }
 
 // SetLoop sets the values of a loop that is over. Failed lists its failed items; it is
 // called when a reference needs them, once, and not if none has failed. Of the list the
 // first 1,000 count.
 func (v *Values) SetLoop(marker, count, failedCount int, failed func() []FailedItem) {
+	l := &loopResult{count: count, failedCount: failedCount}
+	if failed != nil {
+		l.failed = func() ([]FailedItem, int) { return failed(), failedCount }
+	}
+	v.setLoop(marker, l)
+}
+
+func (v *Values) setLoop(marker int, l *loopResult) {
 	if v.loops == nil {
 		v.loops = make(map[int]*loopResult)
 	}
-	v.loops[marker] = &loopResult{count: count, failedCount: failedCount, failed: failed}
+	v.loops[marker] = l
+}
+
+// FailedItems returns the first 1,000 failed items of a loop in some iterations of the
+// loops around it, and how many there are. Failures are the records with which items
+// failed that were not executed again since.
+func (p *Program) FailedItems(marker int, outer []int, failures []courier.StepExecution) (first []FailedItem, count int) {
+	records := p.Tree.FailedItems(marker, outer, failures)
+	for i := range records[:min(len(records), maxFailedItems)] {
+		r := &records[i]
+		step := r.ID
+		if step == "" {
+			step = strconv.Itoa(r.Step)
+		}
+		first = append(first, FailedItem{Index: r.Iteration[len(outer)], Step: step, Class: r.Reason, Message: r.Error})
+	}
+	return first, len(records)
 }
 
 // SetChanges sets what operators have changed: parameters, and outputs of records that

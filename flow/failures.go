@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/courierhq/courier"
+)
+
+// FailedItems returns the failed items of a loop, in order: for each the record of the
+// attempt with which it failed, or if it failed because of an inner loop, the first one
+// that failed an item of that. Outer are the iterations of the loops around the loop.
+// Failures are records with a FailedLoop, in any order.
+func (t *Tree) FailedItems(marker int, outer []int, failures []courier.StepExecution) []courier.StepExecution {
+	items := make(map[int]*courier.StepExecution)
+	for i := range failures {
+		r := &failures[i]
+		if !startsWith(r.Iteration, outer) || !t.fails(r, marker, nil) {
+			continue
+		}
+		index := r.Iteration[len(outer)]
+		if b := items[index]; b == nil || t.tells(r, b, marker) {
+			items[index] = r
+		}
+	}
+	list := make([]courier.StepExecution, 0, len(items))
+	for _, r := range items {
+		list = append(list, *r)
+	}
+	slices.SortFunc(list, func(a, b courier.StepExecution) int {
+		return cmp.Compare(a.Iteration[len(outer)], b.Iteration[len(outer)])
+	})
+	return list
+}
+
+// startsWith reports whether a path leads into an item of a loop in the iterations outer
+// of the loops around it.
+func startsWith(path, outer []int) bool {
+	return len(path) > len(outer) && slices.Equal(path[:len(outer)], outer)
+}
+
+// tells reports whether a failure says more of a failed item than another one: that of
+// the item itself, the last one, before those of inner loops, the first one.
+func (t *Tree) tells(r, than *courier.StepExecution, marker int) bool {
+	own, other := *r.FailedLoop == marker, *than.FailedLoop == marker
+	if own != other {
+		return own
+	}
+	return own == (r.Seq > than.Seq)
+}
+
+// fails reports whether a failure makes an item of a loop fail: it is that of the item
+// itself, or of an item of an inner loop that does not accept failed items. Open
+// reports whether a loop of that kind around the failure is not over yet; nil if all
+// are.
+func (t *Tree) fails(r *courier.StepExecution, marker int, open func(marker int) bool) bool {
+	if r.FailedLoop == nil || len(r.Iteration) != len(t.Loops(r.Step)) {
+		return false
+	}
+	at, ok := *r.FailedLoop, true
+	for ok && at > marker {
+		b := t.loopAt(at)
+		if b == nil || b.policy == nil || b.policy.Complete || open != nil && open(at) {
+			return false
+		}
+		at, ok = t.policyAround(at)
+	}
+	return ok && at == marker && slices.Contains(t.Loops(r.Step), marker)
+}
+
+// policyAround returns the innermost loop with a policy around entry i.
+func (t *Tree) policyAround(i int) (marker int, ok bool) {
+	for at := t.loopOf(i); at >= 0; at = t.loopAround(t.blocks[at]) {
+		if b := t.blocks[at]; b.policy != nil {
+			return b.open, true
+		}
+	}
+	return 0, false
+}
+
+// Recount returns p with the numbers of failed items of its open loops as they follow
+// from the failures that are left after repairs: records with a FailedLoop, in any
+// order.
+func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) courier.Position {
+	p.Loops = slices.Clone(p.Loops)
+	path := p.Iteration()
+	for n := range p.Loops {
+		l := &p.Loops[n]
+		l.Failed, l.ItemFailed = 0, false
+		if !t.ItemPolicy(l.Step).Continue {
+			continue
+		}
+		failed := make(map[int]bool)
+		for i := range failures {
+			r := &failures[i]
+			open := func(marker int) bool { return t.isOpen(p, r, marker) }
+			if startsWith(r.Iteration, path[:n]) && r.Iteration[n] <= l.Index && t.fails(r, l.Step, open) {
+				failed[r.Iteration[n]] = true
+			}
+		}
+		l.Failed, l.ItemFailed = len(failed), failed[l.Index]
+	}
+	return p
+}
+
+// isOpen reports whether the loop with a marker in which a record was written is open
+// at p.
+func (t *Tree) isOpen(p courier.Position, r *courier.StepExecution, marker int) bool {
+	n := slices.IndexFunc(p.Loops, func(l courier.LoopPosition) bool { return l.Step == marker })
+	return n >= 0 && len(r.Iteration) >= n && slices.Equal(p.Iteration()[:n], r.Iteration[:n])
+}
