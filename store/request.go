@@ -27,7 +27,8 @@ type Change struct {
 	Move *Move
 	// Items replaces what is counted of failed items; nil leaves it.
 	Items *ItemCount
-	// Repairs replaces that of the execution; nil leaves it.
+	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
+	// it. A store may leave out white space in the values.
 	Repairs *courier.Repairs
 	// Elsewhere clears the execution's Workspace and DiskBytes: its files are gone, and
 	// any worker can claim it.
@@ -144,8 +145,16 @@ func (c Counters) NextAttempt() Counters {
 // NextRepairs returns what is left of the repairs of an execution when its next attempt
 // begins: all but the passes, and nil if there is nothing else.
 func NextRepairs(r *courier.Repairs) *courier.Repairs {
-	if r == nil || len(r.Versions) == 0 && len(r.Values) == 0 {
+	if r == nil {
 		return nil
 	}
-	return &courier.Repairs{Versions: r.Versions, Values: r.Values}
+	return RepairsOrNil(&courier.Repairs{Versions: r.Versions, Values: r.Values})
+}
+
+// RepairsOrNil returns repairs as an execution has them: nil if there is nothing in them.
+func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
+	if r == nil || len(r.Versions) == 0 && len(r.Values) == 0 && len(r.Passes) == 0 {
+		return nil
+	}
+	return r
 }

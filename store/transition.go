@@ -58,7 +58,7 @@ type Transition struct {
 	DiskBytes int64
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
 	FailedItems *int
-	// Repairs replace those of the execution; nil leaves them.
+	// Repairs replace those of the execution, as [Change.Repairs] do; nil leaves them.
 	Repairs *courier.Repairs
 }
 

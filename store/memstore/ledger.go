@@ -47,7 +47,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 		x.FailedItems = *t.FailedItems
 	}
 	if t.Repairs != nil {
-		x.Repairs = t.Repairs
+		x.Repairs = store.RepairsOrNil(t.Repairs)
 	}
 	if t.RetryJob {
 		x.counters = x.counters.NextAttempt()
@@ -258,7 +258,7 @@ func (x *execution) change(c *store.Change, now time.Time) {
 		x.FailedItems = c.Items.Failed
 	}
 	if c.Repairs != nil {
-		x.Repairs = c.Repairs
+		x.Repairs = store.RepairsOrNil(c.Repairs)
 	}
 	if c.Elsewhere {
 		x.Workspace, x.DiskBytes = "", 0

@@ -84,6 +84,9 @@ func transitionBytes(t *store.Transition) int {
 	if f := t.Failure; f != nil {
 		n += len(f.Message)
 	}
+	if t.Repairs != nil {
+		n += len(encode(t.Repairs))
+	}
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
 // A textColumn is a parameter that is an array of n texts. If all of them are empty, the
@@ -174,9 +175,12 @@ func (a *applyCall) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil {
 			return false
 		}
+	}
+	if t.FailedItems != nil || t.Repairs != nil {
+		return false
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
 		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
@@ -231,21 +235,32 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		pause, cancel, interrupt, retry       = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
 		none                                  = textColumn{n: n}
 		counters, resumed, request, workspace = none, none, none, none
-		failure, reason, message              = none, none, none
+		failure, reason, message, repairs     = none, none, none, none
+		failedItems                           = []int32{}
 		startID, startType, startTotal        = none, none, none
 
 		ended                                                            = newEndedColumns(sum)
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
 		some                                                             = textColumn{n: sum}
 		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
-		endWorker                                                        = some
+		endWorker, failedLoop                                            = some, []int32{}
 	)
 	k := 0
 	for i, a := range batch {
 		t := a.t
 		state[i], delay[i], interrupt[i], retry[i] = string(t.To), micros(t.Delay), t.Interrupt, t.RetryJob
 		pause[i], cancel[i] = t.Answers(courier.RequestPause), t.Answers(courier.RequestCancel)
-		counters.set(i, encodeCounters(t.Counters))
+		marks, changes := t.Counters, t.Repairs
+		if t.RetryJob {
+			marks, changes = marks.NextAttempt(), store.NextRepairs(changes)
+		}
+		counters.set(i, encodeCounters(marks))
+		if t.FailedItems != nil {
+			set(&failedItems, n, i, int32(*t.FailedItems)+1)
+		}
+		if t.Repairs != nil {
+			repairs.set(i, encodeRepairs(changes))
+		}
 		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
@@ -270,6 +285,9 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 			endReason.set(k, string(e.Reason))
 			endError.set(k, e.Error)
 			endWorker.set(k, e.Worker)
+			if e.FailedLoop != nil {
+				set(&failedLoop, sum, k, int32(*e.FailedLoop)+1)
+			}
 			if !e.StartedAt.IsZero() {
 				started.set(k, e.StartedAt.UTC().Format(time.RFC3339Nano))
 			}
@@ -282,6 +300,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
-		endWorker.arg(),
+		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
 	}
 }

@@ -189,13 +189,15 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 		return cmp.Or(cmp.Compare(list[a].Chain, list[b].Chain), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	ids, chains, params, bys, keys, texts, standings := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	reruns := textColumn{n: n}
 	versions := make([]int32, n)
 	for k, i := range order {
 		c := &list[i]
 		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
+		reruns.set(k, optionalUUID(string(c.RerunOf)))
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings)
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.arg())
 	if err != nil {
 		return nil, "", err
 	}
@@ -346,6 +348,9 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 	if len(f.States) > 0 {
 		add("c.state = any($%d::text[])", asStrings(f.States))
 	}
+	if f.RerunOf != "" {
+		add("c.rerun_of = $%d::text::uuid", uuid(string(f.RerunOf)))
+	}
 	if f.Before != "" {
 		add("c.id < $%d::text::uuid", uuid(string(f.Before)))
 	}
@@ -422,7 +427,7 @@ func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	var params *string
 	var started, ended *time.Time
 	x := &c.execution
-	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan)
+	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf)
 	if err == nil {
 		c.id, x.ID = courier.ChainExecutionID(id), courier.ChainExecutionID(id)
 		x.Params, x.CreatedAt, x.StartedAt, x.EndedAt = raw(params), x.CreatedAt.UTC(), instant(started), instant(ended)

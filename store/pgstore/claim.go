@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -293,7 +294,7 @@ func (s *Store) claimed(ctx context.Context, c *claim) ([]store.Claimed, error) 
 	}
 	latest := make(map[courier.ExecutionID][]courier.StepExecution)
 	if len(again) > 0 {
-		records, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), again)
+		records, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), again, int64(math.MaxInt64))
 		if err != nil {
 			return nil, failed("read the latest steps of claimed executions", err)
 		}

@@ -211,7 +211,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *notify.Inline) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		inline.Channel, inline.Payload,
+		inline.Channel, inline.Payload, optionalUUID(string(e.RerunOf)),
 	}
 }
 
@@ -232,7 +232,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
 	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
-	waits := textColumn{n: n}
+	waits, reruns := textColumn{n: n}, textColumn{n: n}
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
@@ -240,6 +240,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
 		latest[i] = e.Latest
+		reruns.set(i, optionalUUID(string(e.RerunOf)))
 		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
 			waits.set(i, texts(terms))
 		}
@@ -251,7 +252,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg()}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg(), reruns.arg()}
 }
 
 // texts returns a list as JSON.
@@ -268,6 +269,7 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 		Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 		IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+		RerunOf: n.RerunOf, Seq: 1,
 	}
 	if n.Hold {
 		x.State = courier.Created

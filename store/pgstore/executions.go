@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -26,6 +27,14 @@ func uuid(s string) string {
 		return nilUUID
 	}
 	return s
+}
+
+// optionalUUID is uuid for text that may be empty.
+func optionalUUID(s string) string {
+	if s == "" {
+		return ""
+	}
+	return uuid(s)
 }
 
 // uuidBytes is uuid in binary.
@@ -101,6 +110,12 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if f.Waiting {
 		filter += " and e.state = 'queued' and e.waits_for is not null"
 	}
+	if f.FailedItems {
+		filter += " and e.failed_items > 0"
+	}
+	if f.RerunOf != "" {
+		add("e.rerun_of = $%d::text::uuid", uuid(string(f.RerunOf)))
+	}
 	if f.Queue != "" {
 		add("e.queue = $%d::text", f.Queue)
 	}
@@ -131,7 +146,28 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_steps"), uuid(string(f.Execution)), f.After, int64(f.Limit))
+	filter, args := "", []any{uuid(string(f.Execution)), f.After, int64(f.Limit)}
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		filter += fmt.Sprintf(" and "+condition, len(args))
+	}
+	if f.Attempt != 0 {
+		add("s.execution_attempt = $%d::int", int32(f.Attempt))
+	}
+	if f.Step != nil {
+		add("s.step = $%d::int", int32(*f.Step))
+	}
+	if len(f.States) > 0 {
+		add("s.state = any($%d::text[])", asStrings(f.States))
+	}
+	if f.FailedItems {
+		filter += " and s.failed_loop is not null"
+	}
+	sql := s.sqlFiltered("execution/list_steps", filter)
+	if f.FailedItems || f.Step != nil && f.Attempt != 0 {
+		sql = s.sqlFiltered("execution/list_steps_by_index", filter)
+	}
+	list, err := query(ctx, s.pool, scanStep, sql, args...)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the steps of execution %s", f.Execution), err)
 	}
@@ -143,7 +179,11 @@ func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.Ste
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(f.Execution))})
+	before := f.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(f.Execution))}, before)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", f.Execution), err)
 	}

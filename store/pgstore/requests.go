@@ -66,7 +66,7 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 	if unless != nil && unless(x.State) {
 		return requested{x: x}, nil
 	}
-	d, err := store.Decide(&x, expired, r.Kind)
+	d, err := r.Decide(&x, expired)
 	if err != nil {
 		return requested{}, contractError{err}
 	}
@@ -75,7 +75,11 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 		return requested{}, err
 	}
 	var after row
-	if err := tx.QueryRow(ctx, s.sql("request/carry_out"), args...).Scan(after.fields()...); err != nil {
+	err = tx.QueryRow(ctx, s.sql("request/carry_out"), args...).Scan(after.fields()...)
+	if c := r.Change; c != nil && c.Version != nil && errors.Is(err, pgx.ErrNoRows) {
+		err = contractError{courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", x.Job, c.Version.Version)}
+	}
+	if err != nil {
 		return requested{}, err
 	}
 	got := requested{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
@@ -132,12 +136,100 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 		if err != nil {
 			return nil, err
 		}
-		counters = encodeCounters(m.AfterResume(""))
+		counters = encodeCounters(r.Change.Counters(m, ""))
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{
 			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
 		})
 	}
-	return []any{string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Reason}, nil
+	var changed change
+	switch {
+	case restart:
+		changed = changeOfRestart(x)
+	case r.Change != nil:
+		changed = changeOf(r.Change)
+	}
+	return []any{
+		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
+		encode(changed), encode(skipOf(r.Change)),
+	}, nil
+}
+
+// A change is what a request changes besides the state, for sql/request/carry_out.sql.
+// A field that is not in the JSON leaves what there is.
+type change struct {
+	Version          *int     `json:"version,omitempty"`
+	StepTypes        []string `json:"step_types,omitempty"`
+	ConcurrencyLimit *int     `json:"concurrency_limit,omitempty"`
+	Step             *int     `json:"step,omitempty"`
+	Loops            string   `json:"loops,omitempty"` // with Step
+	FailedItems      *int     `json:"failed_items,omitempty"`
+	Repairs          string   `json:"repairs,omitempty"`
+	Elsewhere        bool     `json:"elsewhere,omitempty"`
+}
+
+// changeOfRestart is what a restart changes.
+func changeOfRestart(x *courier.Execution) change {
+	return change{Step: new(int), FailedItems: new(int), Repairs: encodeRepairs(store.NextRepairs(x.Repairs)), Elsewhere: true}
+}
+
+func changeOf(c *store.Change) change {
+	to := change{Elsewhere: c.Elsewhere}
+	if v := c.Version; v != nil {
+		to.Version, to.StepTypes, to.ConcurrencyLimit = &v.Version, v.StepTypes, &v.JobLimit
+	}
+	if m := c.Move; m != nil {
+		to.Step = &m.Position.Step
+		if len(m.Position.Loops) > 0 {
+			to.Loops = encode(m.Position.Loops)
+		}
+	}
+	if c.Items != nil {
+		to.FailedItems = &c.Items.Failed
+	}
+	if c.Repairs != nil {
+		to.Repairs = encodeRepairs(c.Repairs)
+	}
+	return to
+}
+
+// A skip is a step that was skipped, for sql/request/carry_out.sql.
+type skip struct {
+	Step           *int    `json:"step,omitempty"` // nil: none
+	Attempt        int     `json:"attempt"`
+	Type           string  `json:"step_type"`
+	ID             *string `json:"step_id,omitempty"`
+	Iteration      *string `json:"iteration,omitempty"`
+	IterationTotal *string `json:"iteration_total,omitempty"`
+	Bytes          int64   `json:"bytes,omitempty"`
+	Outputs        *string `json:"outputs,omitempty"`
+	Files          *string `json:"files,omitempty"`
+	Reason         *string `json:"reason,omitempty"`
+	Error          *string `json:"error,omitempty"`
+	FailedLoop     *int    `json:"failed_loop,omitempty"`
+}
+
+func skipOf(c *store.Change) skip {
+	if c == nil || c.Skipped == nil {
+		return skip{}
+	}
+	s := c.Skipped
+	to := skip{
+		Step: &s.Step, Attempt: s.Attempt, Type: s.Type, ID: orNull(s.ID), Iteration: orNull(numbers(s.Iteration)),
+		IterationTotal: orNull(numbers(s.Total)), Bytes: s.Bytes, Outputs: orNull(string(s.Outputs)), Reason: orNull(string(s.Reason)),
+		Error: orNull(s.Error), FailedLoop: s.FailedLoop,
+	}
+	if s.Files != nil {
+		to.Files = orNull(encode(s.Files))
+	}
+	return to
+}
+
+// orNull returns nil for an empty text.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

@@ -31,6 +31,8 @@ type row struct {
 	params                                        *string
 	created, due                                  time.Time
 	started, ended                                *time.Time
+	failedItems                                   int32
+	repairs, rerunOf                              *string
 	failure, request                              *string
 	resumed                                       bool
 	key                                           *string
@@ -50,6 +52,7 @@ func (r *row) fields() []any {
 		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.counters,
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
+		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
 	}
@@ -65,6 +68,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
 		LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
 		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),
+		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Seq: r.seq,
 	}
 	if len(r.limitKeys) > 0 {
 		x.LimitKeys = r.limitKeys
@@ -80,6 +84,10 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if err := decode(r.failure, &x.Failure); err != nil {
 		return x, err
 	}
+	if err := decode(r.repairs, &x.Repairs); err != nil {
+		return x, err
+	}
+	x.Repairs = store.RepairsOrNil(x.Repairs)
 	x.Current, err = r.current()
 	return x, err
 }
@@ -125,6 +133,14 @@ func encodeCounters(m store.Counters) string {
 	return encode(m)
 }
 
+// encodeRepairs returns repairs as they are kept, "{}" for none.
+func encodeRepairs(r *courier.Repairs) string {
+	if r == nil {
+		return "{}"
+	}
+	return encode(r)
+}
+
 // numbers returns a list as JSON, "" for none.
 func numbers(list []int) string {
 	if list == nil {
@@ -148,7 +164,7 @@ func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
 	var execution string
 	var iteration, total, outputs, files *string
 	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop)
 	if err != nil {
 		return s, err
 	}

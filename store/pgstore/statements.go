@@ -79,7 +79,7 @@ func (v variant) compose() string {
 	}
 	vars := map[string]string{
 		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
-		"ended_steps": "false", "failures": "false",
+		"ended_steps": "false", "failures": "false", "changes_version": "false",
 	}
 	return "/* courier: " + title + " */ " + sqltext.Compose(sqlFiles, v.name+".sql", vars)
 }

@@ -61,6 +61,7 @@ create table courier.job_executions (
 	idempotency_key   text collate "C",
 	chain_execution_id uuid,           -- null: the execution is no member of a chain
 	chain_member      text,             -- the name of the member
+	rerun_of          uuid,             -- the execution that is run again; null for most
 	has_dependents    boolean,          -- other jobs depend on the job; null: no
 
 	-- Columns that change with the state.
@@ -71,6 +72,8 @@ create table courier.job_executions (
 	attempt            integer not null, -- of the whole job
 	resumed            boolean not null default false, -- at least once
 	resumed_from_state text,        -- null once a step has started since
+	failed_items       integer not null default 0, -- items of loops that failed and were not repaired
+	repairs            text,        -- JSON: what operators have changed; null for most
 	first_step_type    text,        -- the step that the first claim starts; null after that
 	first_step_id      text,
 	started_at         timestamptz,
@@ -117,6 +120,8 @@ create index job_executions_queued on courier.job_executions
 -- jobs are in it because an index of their own would cost every statement.
 create index job_executions_state on courier.job_executions
 	(state, id) where state in ('created', 'running', 'paused', 'failed', 'cancelled') or waits_for is not null;
+create index job_executions_failed_items on courier.job_executions (id) where failed_items > 0;
+create index job_executions_rerun_of on courier.job_executions (rerun_of, id) where rerun_of is not null;
 create index job_executions_job on courier.job_executions (definition_id, id);
 create index job_executions_dependents on courier.job_executions (definition_id, created_at, id) where has_dependents;
 create unique index job_executions_idempotency on courier.job_executions
@@ -143,8 +148,12 @@ create table courier.step_executions (
 	files             text, -- JSON
 	reason            text,
 	error             text,
+	failed_loop       integer, -- the flow.foreach whose item failed with this attempt; null for most
 	primary key (execution_id, execution_attempt, step, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
+
+create index step_executions_failed_items on courier.step_executions
+	(execution_id, execution_attempt, seq) where failed_loop is not null;
 
 -- The audit: a row for each write to an execution. A row has one to three entries,
 -- numbered from seq: the step attempt that ended, the step that was interrupted, the
@@ -235,6 +244,7 @@ create table courier.chain_executions (
 	created_by      text not null,
 	idempotency_key text collate "C",
 	plan            text not null,    -- JSON: the members and their dependencies; it never changes
+	rerun_of        uuid,             -- the chain execution that is run again; null for most
 
 	-- Columns that change when a member ends.
 	state         text not null,
@@ -248,6 +258,7 @@ create table courier.chain_executions (
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 
 create index chain_executions_chain on courier.chain_executions (definition_id, id);
+create index chain_executions_rerun_of on courier.chain_executions (rerun_of, id) where rerun_of is not null;
 create unique index chain_executions_idempotency on courier.chain_executions
 	(definition_id, idempotency_key) where idempotency_key is not null;
 

@@ -25,8 +25,9 @@
 -- $36 iteration, $37 totals, $38 started (empty: as the store knows), $39 bytes,
 -- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
--- attempt (empty: the holder of the lease). Empty text is null; an array
--- in which all would be, or 0, may be empty.
+-- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
+-- none). Of transitions: $46 failed items, plus 1 (0: unchanged), $47 repairs (empty:
+-- unchanged). Empty text is null; an array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + ($6::bigint[])[old.ord] * interval '1 microsecond' else e.due_at end,
@@ -34,6 +35,11 @@ with u as (
 		state_since = case when old.state_to = 'running' then e.state_since else old.now end,
 		attempt = case when ($19::bool[])[old.ord] then e.attempt + 1 else e.attempt end,
 		resumed_from_state = nullif(($11::text[])[old.ord], ''),
+		failed_items = case when ($19::bool[])[old.ord] then 0 else coalesce(nullif(($46::int[])[old.ord], 0) - 1, e.failed_items) end,
+		repairs = case when ($47::text[])[old.ord] <> '' then nullif(($47::text[])[old.ord], '{}')
+			when ($19::bool[])[old.ord] and e.repairs is not null then
+				json_build_object('versions', (e.repairs::json) -> 'versions', 'values', (e.repairs::json) -> 'values')::text
+			else e.repairs end,
 		ended_at = case when old.state_to in ('completed', 'failed', 'cancelled') then old.now end,
 		failure = case when ($16::text[])[old.ord] <> '' then ($16::text[])[old.ord] when old.state_to in ('running', 'queued') then e.failure end,
 		workspace = case when ($20::text[])[old.ord] <> '' then ($20::text[])[old.ord] else e.workspace end,
@@ -86,12 +92,13 @@ with u as (
 	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error)
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop)
 	select w.id, ($30::bigint[])[w.n],
 		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
 		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
 		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
-		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], '')
+		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], ''),
+		nullif(($48::int[])[w.n], 0) - 1
 	from w where w.n is not null
 \if :subscribed
 	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error

@@ -92,6 +92,7 @@ union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
 	null, null, null, null, clock_timestamp(), clock_timestamp(), null, null,
+	0, null, null,
 	null, null, false, null, null, 0, '', '', '',
 	null, 0, 0, null, null, null, null,
 	false, 0, false,

@@ -118,6 +118,7 @@ union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
 	null, null, null, null, arg.now, arg.now, null, null,
+	0, null, null,
 	null, null, false, null, null, 0, '', '', '',
 	null, 0, 0, null, null, null, null,
 	remains.any, 0, false,

@@ -1,7 +1,8 @@
 -- Keeps the events of a statement for each subscription that wants them. It is a part of
 -- the statements that insert rows of the audit as "audit": claims, checkpoints and
 -- requests. In those where steps end (ended_steps), "ended" has the inserted step
--- executions; failures says that parameter 16 has failures, whose step the event names.
+-- executions; failures says that parameter 16 has failures, whose step the event names;
+-- changes_version that "after" has the execution with the version of the events.
 --
 -- An audit row has up to three entries here: the step attempt that ended, the change of
 -- the execution's state, the step attempt that started. An interrupted step comes after
@@ -51,7 +52,13 @@
 	) v
 	join courier.subscriptions s on not s.disabled and v.event = any(s.events)
 	cross join lateral (
-		select d.name as job, e.version, e.started_at, coalesce((
+		select d.name as job,
+\if :changes_version
+			(select after.version from after) as version,
+\else
+			e.version,
+\endif
+			e.started_at, coalesce((
 			select cd.name from courier.chain_executions c join courier.job_definitions cd on cd.id = c.definition_id where c.id = e.chain_execution_id
 		), '') as chain
 		from courier.job_executions e join courier.job_definitions d on d.id = e.definition_id

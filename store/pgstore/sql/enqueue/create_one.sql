@@ -4,16 +4,17 @@
 -- $7 step types, $8 limit keys, $9 timeout in nanoseconds, $10 params, $11 created by,
 -- $12 idempotency key, $13 delay in microseconds, $14 held, $15 type and $16 id of the
 -- first step, $17 whether the version must be the latest, $18 dependencies, $19 channel
--- (empty: none) and $20 payload of a notification if the execution may be claimed.
+-- (empty: none) and $20 payload of a notification if the execution may be claimed, $21 the
+-- execution that is run again (empty: none).
 with created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
-		waits_for, has_dependents)
+		waits_for, has_dependents, rerun_of)
 	select $1::text::uuid, clock.now, d.id, v.version, $4::int, $5::int, $6::text, $7::text[], $8::text[],
 		$9::bigint, nullif($10::text, ''), $11::text, nullif($12::text, ''), clock.now + $13::bigint * interval '1 microsecond',
 		case when $14::bool then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif($15::text, ''), case when $15::text <> '' then nullif($16::text, '') end,
-		nullif($18::text[], '{}'), nullif(d.dependents > 0, false)
+		nullif($18::text[], '{}'), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid
 	from (select clock_timestamp() as now offset 0) clock
 	join courier.job_definitions d on d.kind = 'job' and d.name = $2::text and (not $17::bool or d.latest_version = $3::int)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = $3::int

@@ -1,9 +1,9 @@
 -- The step executions of an execution, in the order of the audit. $1 execution, $2 the
--- number before the first, $3 at most how many.
+-- number before the first, $3 at most how many; the filter has the rest.
 select
 \ir step_columns.inc.sql
 from courier.job_audit_log a
 join courier.step_executions s on s.execution_id = a.execution_id and s.execution_attempt = a.ended_attempt and s.step = a.ended_step and s.seq = a.seq
-where a.execution_id = $1::text::uuid and a.seq > $2::bigint and a.ended_step is not null
+where a.execution_id = $1::text::uuid and a.seq > $2::bigint and a.ended_step is not null :filter
 order by a.seq
 limit $3::bigint

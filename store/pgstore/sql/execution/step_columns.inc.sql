@@ -1,3 +1,3 @@
 -- The columns of a step execution s, in the order in which scanStep reads them.
 s.execution_id::text, s.seq, s.step, coalesce(s.step_id, ''), s.step_type, s.iteration, s.iteration_total, s.attempt, s.execution_attempt,
-s.state, s.started_at, s.ended_at, s.bytes, s.outputs, s.files, coalesce(s.reason, ''), coalesce(s.error, ''), s.worker
+s.state, s.started_at, s.ended_at, s.bytes, s.outputs, s.files, coalesce(s.reason, ''), coalesce(s.error, ''), s.worker, s.failed_loop

@@ -1,13 +1,23 @@
 -- Carries out a request on an execution that sql/request/lock.sql has locked, and writes
--- the audit. $1 execution, $2 its new state (empty: unchanged), $3 the request that its
+-- the audit. Nothing is returned if the version that it changes to does not exist.
+-- $1 execution, $2 its new state (empty: unchanged), $3 the request that its
 -- worker has to carry out (empty: none), $4 who asked, $5 whether it is a resume,
 -- $6 retry_state after a resume, $7 the current step as JSON if it goes back to pending,
--- $8 now, if an earlier statement has asked for it, $9 whether the execution restarts
--- without its files, $10 the class of the reason for the audit, $11 the reason.
+-- $8 now, if an earlier statement has asked for it, $9 whether the next attempt of the
+-- execution begins, $10 the class of the reason for the audit, $11 the reason, $12 what
+-- else changes, as JSON, $13 the step that was skipped, as JSON. A field that is not in the
+-- JSON is unchanged or null.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
+), change as materialized (
+	select c.* from json_to_record($12::text::json) as c (version int, step_types json, concurrency_limit int, step int, loops text,
+		failed_items int, repairs text, elsewhere bool)
+), skip as materialized (
+	select s.* from json_to_record($13::text::json) as s (step int, attempt int, step_type text, step_id text, iteration text, iteration_total text,
+		bytes bigint, outputs text, files text, reason text, error text, failed_loop int)
+	where s.step is not null
 ), before as materialized (
-	select e.id, e.state, e.state_since, e.last_audit_seq, e.current_started_at from courier.job_executions e where e.id = $1::text::uuid
+	select e.id, e.state, e.state_since, e.last_audit_seq, e.current_started_at, e.attempt from courier.job_executions e where e.id = $1::text::uuid
 ), after as (
 	update courier.job_executions e set
 		request = case when $2::text = '' then nullif($3::text, '') end,
@@ -22,10 +32,15 @@ with clock as materialized (
 		retry_state = case when $5::bool then nullif($6::text, '') else e.retry_state end,
 		reclaims = case when $5::bool then 0 else e.reclaims end,
 		attempt = case when $9::bool then e.attempt + 1 else e.attempt end,
-		step = case when $9::bool then 0 else e.step end,
-		loops = case when not $9::bool then e.loops end,
-		workspace = case when $9::bool then '' else e.workspace end,
-		disk_bytes = case when $9::bool then 0 else e.disk_bytes end,
+		version = coalesce(change.version, e.version),
+		step_types = case when change.version is null then e.step_types else array(select json_array_elements_text(change.step_types)) end,
+		concurrency_limit = coalesce(change.concurrency_limit, e.concurrency_limit),
+		step = coalesce(change.step, e.step),
+		loops = case when change.step is null then e.loops else change.loops end,
+		failed_items = coalesce(change.failed_items, e.failed_items),
+		repairs = nullif(coalesce(change.repairs, e.repairs), '{}'),
+		workspace = case when change.elsewhere then '' else e.workspace end,
+		disk_bytes = case when change.elsewhere then 0 else e.disk_bytes end,
 		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
 		lease_last_seq = case when $2::text <> '' and e.state = 'running' then e.last_audit_seq else e.lease_last_seq end,
 		lease_expires_at = case when $2::text = '' then e.lease_expires_at end,
@@ -39,20 +54,33 @@ with clock as materialized (
 		current_iteration = case when $2::text = '' then e.current_iteration end,
 		current_iteration_total = case when $2::text = '' then e.current_iteration_total end,
 		current_lost_worker = case when $2::text = '' then e.current_lost_worker end,
-		last_audit_seq = case when $2::text = '' then e.last_audit_seq when $7::text = '' then e.last_audit_seq + 1 else e.last_audit_seq + 2 end
-	from clock
-	where e.id = $1::text::uuid
+		last_audit_seq = case when $2::text = '' then e.last_audit_seq
+			else e.last_audit_seq + 1 + ($7::text <> '')::int + (select count(*) from skip) end
+	from clock, change
+	where e.id = $1::text::uuid and (change.version is null or exists (
+		select from courier.job_definition_versions v where v.definition_id = e.definition_id and v.version = change.version
+	))
 	returning e.*
+), ended as (
+	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop)
+	select b.id, b.last_audit_seq + 1, clock.now, clock.now, coalesce(skip.bytes, 0), b.attempt, skip.step, skip.attempt, 'skipped',
+		skip.step_type, skip.step_id, '', skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop
+	from skip, clock, before b
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, interrupted, state_from, state_to, state_elapsed_us, reason, error, by)
-	select b.id, b.last_audit_seq + 1, clock.now,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, interrupted, state_from, state_to, state_elapsed_us,
+		reason, error, by)
+	select b.id, b.last_audit_seq + 1, clock.now, skip.step, case when skip.step is not null then b.attempt end, case when skip.step is not null then false end,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
 			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end,
 		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
 		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, '')
-	from clock, before b where $2::text <> ''
+	from clock cross join before b left join skip on true where $2::text <> ''
 	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
 )
+\set ended_steps true
+\set changes_version true
 \ir ../delivery/keep_events.inc.sql
 select
 \ir ../execution/columns.inc.sql

@@ -1,0 +1,10 @@
+-- The step executions of an execution that an index of step_executions finds: those of a
+-- step in an attempt of the execution, or those with which an item failed. They are in
+-- the order of the audit, because the attempts of the execution are. $1 execution, $2 the
+-- number before the first, $3 at most how many; the filter has the rest.
+select
+\ir step_columns.inc.sql
+from courier.step_executions s
+where s.execution_id = $1::text::uuid and s.seq > $2::bigint :filter
+order by s.execution_attempt, s.seq
+limit $3::bigint
