@@ -127,7 +127,7 @@ func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Ex
 	if err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Restore(ctx, vals, nil, x.Position); err != nil {
 		return nil, err
 	}
-	if err := e.restoreLoops(ctx, p, x, vals); err != nil {
+	if err := e.endLoops(ctx, p, x, vals); err != nil {
 		return nil, err
 	}
 	members, err := e.chains.Values(ctx, p, x)
@@ -135,16 +135,22 @@ func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Ex
 	return vals, err
 }
 
-// restoreLoops sets the values of loops that are over, as far as they can be known.
-func (e *Engine) restoreLoops(ctx context.Context, p *program.Program, x *courier.Execution, vals *program.Values) error {
+// endLoops sets the values of loops that are over, as far as they can be known.
+func (e *Engine) endLoops(ctx context.Context, p *program.Program, x *courier.Execution, vals *program.Values) error {
 	if p.Tree == nil || !p.Tree.HasItemPolicies() {
 		return nil
 	}
-	walk, err := p.Tree.Walk(x.Position, vals)
+	left, err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Records(ctx)
 	if err != nil {
-		return nil
+		return err
 	}
-	return (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).RestoreLoops(ctx, walk, vals)
+	if walk, err := p.Tree.Walk(x.Position, vals); err == nil {
+		vals.SetFailedItems(func(marker int) ([]program.FailedItem, int) {
+			return p.FailedItems(marker, walk.Iteration()[:len(p.Tree.Loops(marker))], left)
+		})
+		walk.EndLoops()
+	}
+	return nil
 }
 
 // loadMembers loads the outputs of members of the chain that the steps refer to.

@@ -190,9 +190,6 @@ func (r *run) goTo(target int, from courier.Position) bool {
 	if err == nil {
 		err = r.walk.Seek(pos)
 	}
-	if err == nil {
-		err = r.history().RestoreLoops(r.lease, r.walk, r.vals)
-	}
 	if err != nil {
 		r.fail(&courier.StepError{Step: -1, Reason: courier.ReasonDefinition, Err: err}, from)
 		return false
@@ -259,13 +256,13 @@ func (r *run) resumePass() error {
 }
 
 // failedItems lists the failed items of a loop that is over, for a step that refers to
-// them.
-func (r *run) failedItems(marker int) []program.FailedItem {
-	list, err := r.history().FailedItems(r.lease, marker, r.walk.Iteration())
+// them, and says how many there are.
+func (r *run) failedItems(marker int) ([]program.FailedItem, int) {
+	left, err := r.history().Records(r.lease)
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
-	return list
+	return r.program.FailedItems(marker, r.walk.Iteration()[:len(r.program.Tree.Loops(marker))], left)
 }
 
 // restore sets the values to those at a position. A nil list of the latest records has

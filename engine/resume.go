@@ -46,13 +46,13 @@ type ResumeOptions struct {
 	// [Executions.FailedItems] have them.
 	Items []courier.ItemPath
 
-	// Elsewhere goes on without the files in the execution's workspace, on any worker:
-	// they were in a workspace that is gone for good. The execution goes back to the
-	// first step from which no lost file is needed, and to the first step of all if
-	// every later one needs some; then it is a new attempt of the execution, as with the
-	// policy retry_job. What completed steps have delivered stays, and what runs again
-	// is delivered again; a step that consumed its source, such as a move, may find
-	// nothing any more. It is also the way on for a running execution that is lost.
+	// Elsewhere begins the execution again from its first step, on any worker, as
+	// the policy retry_job does: for one whose files were in a workspace that is
+	// gone for good. It is the way on for a paused or failed execution with files in a
+	// workspace, and for a running one that is lost. The records of its earlier
+	// attempts stay. What these delivered stays too, and is delivered again; a step
+	// that consumed its source, such as a move, may find nothing any more. No other
+	// change can be given with it.
 	//
 	// An execution without files in a workspace is refused, and so is one that a
 	// worker still has or that is queued; the error matches [courier.ErrConflict] and
@@ -65,7 +65,7 @@ type ResumeOptions struct {
 func (o *ResumeOptions) plan() *repair.Options {
 	return &repair.Options{
 		Version: o.Version, From: o.From, Force: o.Force, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items,
-		Elsewhere: o.Elsewhere, Reason: o.By.Reason,
+		Reason: o.By.Reason,
 	}
 }
 
@@ -82,18 +82,22 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 	if opt == nil {
 		opt = &ResumeOptions{}
 	}
+	options := opt.plan()
+	switch {
+	case opt.Elsewhere && options.Changes():
+		return courier.Execution{}, courier.Errorf(courier.ErrInvalid, "resume execution %s: Elsewhere begins again from the first step, so no other change can be given with it; nothing was changed", id)
+	case opt.Elsewhere:
+		return e.request(ctx, id, courier.RequestRestart, opt.By)
+	}
 	x, err := e.store.Execution(ctx, id)
 	if err != nil {
 		return x, e.requestError(courier.RequestResume, id, err)
 	}
 	waits := x.State == courier.Paused || x.State == courier.Failed
-	options := opt.plan()
-	switch {
-	case options.Changes() || opt.Elsewhere && waits && x.Workspace != "":
+	if options.Changes() {
 		return e.resumeChanged(ctx, &x, opt, options)
-	case opt.Elsewhere:
-		return e.request(ctx, id, courier.RequestRestart, opt.By)
-	case waits && x.Workspace == e.opt.WorkspaceID:
+	}
+	if waits && x.Workspace == e.opt.WorkspaceID {
 		if err := e.checkMissing(ctx, &x); err != nil {
 			return x, err
 		}
@@ -107,10 +111,7 @@ func (e *Engine) resumeChanged(ctx context.Context, x *courier.Execution, opt *R
 	if err != nil {
 		return *x, e.requestError(courier.RequestResume, x.ID, err)
 	}
-	if opt.Elsewhere && plan.Restarts() {
-		return e.request(ctx, x.ID, courier.RequestRestart, opt.By)
-	}
-	if !opt.Elsewhere && opt.From == "" && x.Workspace == e.opt.WorkspaceID {
+	if opt.From == "" && x.Workspace == e.opt.WorkspaceID {
 		if err := e.checkMissing(ctx, x); err != nil {
 			return *x, err
 		}

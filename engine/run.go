@@ -274,9 +274,6 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.walk, err = r.program.Tree.Walk(pos, r.vals)
 	}
 	if err == nil {
-		err = r.history().RestoreLoops(r.lease, r.walk, r.vals)
-	}
-	if err == nil {
 		r.walk.Limit(r.e.opt.MaxIterations)
 		r.walk.Watch(func() error { return context.Cause(r.steps) })
 		r.bindTarget()

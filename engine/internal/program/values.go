@@ -185,11 +185,6 @@ func Object(raw json.RawMessage) map[string]any {
 	return map[string]any{}
 }
 
-// HasAny reports whether one of the entries first to last has outputs.
-func (v *Values) HasAny(first, last int) bool {
-	return slices.ContainsFunc(v.steps[first:last+1], func(o *outputs) bool { return o != nil })
-}
-
 // Outputs returns the outputs of all steps by name. Of steps that have an output of the
 // same name, it is that of the last one.
 func (v *Values) Outputs() map[string]any {

@@ -62,6 +62,16 @@ func (h *History) Failures(ctx context.Context) ([]Failure, error) {
 	return h.sorted(all), nil
 }
 
+// Records returns the records of the failures that are left.
+func (h *History) Records(ctx context.Context) ([]courier.StepExecution, error) {
+	left, err := h.Failures(ctx)
+	records := make([]courier.StepExecution, len(left))
+	for i := range left {
+		records[i] = left[i].Record
+	}
+	return records, err
+}
+
 // Targets returns the failures that the last pass executes again, in order. They are
 // the same however far the pass has come.
 func (h *History) Targets(ctx context.Context) ([]Failure, error) {

@@ -26,15 +26,14 @@ func New(c core.Core) *Planner { return &Planner{c} }
 
 // Options say what a resume changes. The zero value changes nothing.
 type Options struct {
-	Version   int                // another version of the job
-	From      string             // an earlier step, by id or index
-	Force     bool               // allows From before a step that consumed its source
-	Set       map[string]any     // values by key, such as "params.day" or "list.file_list"
-	Skip      bool               // skips the step that failed
-	Outputs   map[string]any     // of the skipped step; nil means that all read null
-	Items     []courier.ItemPath // the failed items that are executed again
-	Elsewhere bool               // goes on without the files in the workspace
-	Reason    string             // of the operator
+	Version int                // another version of the job
+	From    string             // an earlier step, by id or index
+	Force   bool               // allows From before a step that consumed its source
+	Set     map[string]any     // values by key, such as "params.day" or "list.file_list"
+	Skip    bool               // skips the step that failed
+	Outputs map[string]any     // of the skipped step; nil means that all read null
+	Items   []courier.ItemPath // the failed items that are executed again
+	Reason  string             // of the operator
 }
 
 // Changes reports whether the options need a plan.
@@ -59,11 +58,6 @@ type Step struct {
 	ID    string
 	Type  string
 	Again bool // it has a completed record at the position where the execution stood
-}
-
-// Restarts reports whether the execution begins again from its first step.
-func (p *Plan) Restarts() bool {
-	return p.Change.Move != nil && p.Position.Step == 0 && len(p.Position.Loops) == 0
 }
 
 // Config returns the configuration of the step at the position, without secrets; nil if
@@ -125,7 +119,7 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) 
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context) error{d.version, d.elsewhere, d.from, d.set, d.skip, d.items} {
+	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -149,7 +143,7 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 		return courier.Errorf(courier.ErrInvalid, "resume execution %s: the blocks of version %d of job %q are broken: %w", d.x.ID, d.x.Version, d.x.Job, d.old.NotRunnable)
 	}
 	d.now = d.old
-	d.plan.Change = store.Change{Seq: d.x.Seq, Elsewhere: d.opt.Elsewhere}
+	d.plan.Change = store.Change{Seq: d.x.Seq}
 	return d.read(ctx)
 }
 
@@ -160,7 +154,7 @@ func (d *draft) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
 	}
-	if latest, err = d.history.Records(ctx, latest, d.x.Position); err != nil {
+	if latest, err = d.history.inScope(ctx, latest, d.x.Position); err != nil {
 		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
 	}
 	d.latest = nil

@@ -20,7 +20,7 @@ func (h *History) Restore(ctx context.Context, vals *program.Values, latest []co
 			return err
 		}
 	}
-	records, err := h.Records(ctx, latest, pos)
+	records, err := h.inScope(ctx, latest, pos)
 	if err != nil {
 		return err
 	}
@@ -54,12 +54,12 @@ func read(ctx context.Context, f func(context.Context) ([]courier.StepExecution,
 	return list, err
 }
 
-// Records returns the records from which the values at a position follow, in no order.
+// inScope returns the records from which the values at a position follow, in no order.
 // Latest is the latest record of each step. Without repairs they are all that is
 // needed. Otherwise a step may have been executed later in another iteration than that
 // of the position, or a record of another version may have its index, so that the
 // latest ones before certain records count too.
-func (h *History) Records(ctx context.Context, latest []courier.StepExecution, pos courier.Position) ([]courier.StepExecution, error) {
+func (h *History) inScope(ctx context.Context, latest []courier.StepExecution, pos courier.Position) ([]courier.StepExecution, error) {
 	if h.Execution.Repairs == nil || h.Tree == nil {
 		return latest, nil
 	}
