@@ -180,7 +180,7 @@ func (w *Walk) failed(f *frame) {
 // if its failed items are not accepted, the item around it has failed too. The steps
 // behind the loop run even so.
 func (w *Walk) leave(f frame) {
-	w.values.LoopEnded(f.block.open, len(f.items), f.failed)
+	w.values.LoopEnded(f.block.open, w.Iteration(), len(f.items), f.failed)
 	if f.failed == 0 || f.block.policy.Complete {
 		return
 	}
@@ -255,32 +255,34 @@ func (w *Walk) result(b *block, head, name string) (any, bool) {
 	if err != nil || !w.hasRun(b) {
 		return nil, false
 	}
-	w.values.LoopEnded(b.open, len(list), -1)
+	w.values.LoopEnded(b.open, before.Iteration(), len(list), -1)
 	return w.values.Value(head, name)
 }
 
 // hasRun reports whether a block that lies before the walk, in the same iteration of the
 // same loops, has run: all conditions around it led to it. The conditions still come to
-// the same, since values don't change.
+// the same, since values don't change. Those further out are asked first, because the
+// ones in a branch that was not taken may refer to what has not run either.
 func (w *Walk) hasRun(b *block) bool {
-	for ; b.parent >= 0; b = w.tree.blocks[b.parent] {
-		outer := w.tree.blocks[b.parent]
-		if outer.kind != openIf {
-			return true // an open loop
-		}
-		inElse := outer.inElse(b.open)
-		if outer.open < w.step && w.step < outer.end {
-			return inElse == outer.inElse(w.step)
-		}
-		before, ok := w.before(outer)
-		if !ok {
-			return false
-		}
-		if holds, _, err := outer.cond.eval(before, &before.match); err != nil || holds == inElse {
-			return false
-		}
+	if b.parent < 0 {
+		return true
 	}
-	return true
+	outer := w.tree.blocks[b.parent]
+	inElse := outer.inElse(b.open)
+	switch {
+	case outer.kind != openIf: // a loop that is open
+		return true
+	case outer.open < w.step && w.step < outer.end:
+		return inElse == outer.inElse(w.step)
+	case !w.hasRun(outer):
+		return false
+	}
+	before, ok := w.before(outer)
+	if !ok {
+		return false
+	}
+	holds, _, err := outer.cond.eval(before, &before.match)
+	return err == nil && holds != inElse
 }
 
 // EndLoops tells the values of all loops with on_item_failure: continue that are over

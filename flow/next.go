@@ -24,12 +24,12 @@ type Values interface {
 	// SetNull makes the outputs of the entries first to last read null, whatever their
 	// name, until they are forgotten: the item that they belong to has failed.
 	SetNull(first, last int)
-	// LoopEnded says that a loop with on_item_failure: continue is over, which had
-	// count items, of which failed have failed; -1 if the walk was taken up behind the
-	// loop, so that their number follows from the records. The values failed,
-	// failed_count and count of the marker are there from now on, until the marker is
-	// among the entries that are forgotten.
-	LoopEnded(marker, count, failed int)
+	// LoopEnded says that a loop with on_item_failure: continue is over, in the
+	// iterations outer of the loops around it. It had count items, of which failed have
+	// failed; -1 if the walk was taken up behind the loop, so that their number follows
+	// from the records. The values failed, failed_count and count of the marker are there
+	// from now on, until the marker is among the entries that are forgotten.
+	LoopEnded(marker int, outer []int, count, failed int)
 }
 
 // An EvalError says that a marker could not be evaluated: a reference has no
@@ -218,7 +218,7 @@ func (w *Walk) enter(b *block) error {
 		w.forget(b)
 		w.step = b.end + 1
 		if b.policy != nil {
-			w.values.LoopEnded(b.open, len(list), 0)
+			w.values.LoopEnded(b.open, w.Iteration(), len(list), 0)
 		}
 		return nil
 	}

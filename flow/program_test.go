@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -26,19 +27,29 @@ type statement struct {
 	op        string
 	right     any
 	restart   bool
+	policy    *policy // of a loop that goes on after failed items
 	body, els program
 	hasElse   bool
 	bodyFrom  int
 	bodyTo    int
 }
 
+// policy is what a loop says of its failed items.
+type policy struct {
+	most, percent int // -1 for any
+	complete      bool
+	on            []courier.Reason
+}
+
 // maker makes a random program and its flat list.
 type maker struct {
 	*rand.Rand
-	flat []courier.StepSpec
+	flat    []courier.StepSpec
+	failed  bool  // whether steps fail
+	markers []int // of the loops with a policy
 }
 
-func (g *maker) program(depth, loops int, before []int) program {
+func (g *maker) program(depth, loops int, before, over []int) program {
 	var p program
 	for range 1 + g.IntN(3) {
 		s := statement{index: len(g.flat)}
@@ -46,19 +57,25 @@ func (g *maker) program(depth, loops int, before []int) program {
 		case n < 3 && depth > 0:
 			s.kind = "loop"
 			g.source(&s, loops, before)
-			g.flat = append(g.flat, with("flow.foreach", m{"source": s.list, "on_resume": map[bool]string{true: "restart", false: "continue"}[s.restart]}))
+			config := m{"source": s.list, "on_resume": map[bool]string{true: "restart", false: "continue"}[s.restart]}
+			g.policy(&s, config)
+			g.flat = append(g.flat, with("flow.foreach", config))
 			s.bodyFrom = len(g.flat)
-			s.body = g.program(depth-1, loops+1, before)
+			s.body = g.program(depth-1, loops+1, before, over)
 			s.bodyTo = len(g.flat)
 			g.flat = append(g.flat, end)
+			if s.policy != nil {
+				g.markers = append(g.markers, s.index)
+				over = append(slices.Clip(over), s.index)
+			}
 		case n < 6 && depth > 0:
 			s.kind = "if"
-			g.condition(&s, loops, before)
+			g.condition(&s, loops, before, over)
 			g.flat = append(g.flat, when(s.left, s.op, s.right))
-			s.body = g.program(depth-1, loops, before)
+			s.body = g.program(depth-1, loops, before, over)
 			if s.hasElse = g.IntN(2) == 0; s.hasElse {
 				g.flat = append(g.flat, otherwise)
-				s.els = g.program(depth-1, loops, before)
+				s.els = g.program(depth-1, loops, before, over)
 			}
 			g.flat = append(g.flat, end)
 		default:
@@ -69,6 +86,30 @@ func (g *maker) program(depth, loops int, before []int) program {
 		p = append(p, s)
 	}
 	return p
+}
+
+// policy gives a loop a policy, or none.
+func (g *maker) policy(s *statement, config m) {
+	if !g.failed || g.IntN(4) == 0 {
+		return
+	}
+	s.policy = &policy{most: -1, percent: -1}
+	config["on_item_failure"] = "continue"
+	switch g.IntN(4) {
+	case 0:
+		s.policy.most = g.IntN(3)
+		config["max_failures"] = s.policy.most
+	case 1:
+		s.policy.percent = []int{0, 30, 50, 70, 100}[g.IntN(5)]
+		config["max_failures"] = fmt.Sprintf("%d%%", s.policy.percent)
+	}
+	if s.policy.complete = g.IntN(3) == 0; s.policy.complete {
+		config["then"] = "complete"
+	}
+	if g.IntN(3) == 0 {
+		s.policy.on = []courier.Reason{courier.ReasonConnection}
+		config["continue_on"] = []any{"connection"}
+	}
 }
 
 // key is a reference to an output of a step, by index or id.
@@ -82,6 +123,8 @@ func (g *maker) key(step int, name string) string {
 func (g *maker) source(s *statement, loops int, before []int) {
 	s.restart = g.IntN(6) == 0
 	switch n := g.IntN(6); {
+	case g.failed && g.IntN(2) == 0:
+		s.list = []any{json.Number("1"), "x", json.Number("3"), nil, "y"}[:g.IntN(6)]
 	case n < 2 && len(before) > 0:
 		s.list = g.key(before[g.IntN(len(before))], []string{"list", "text"}[g.IntN(2)])
 	case n == 2:
@@ -91,9 +134,13 @@ func (g *maker) source(s *statement, loops int, before []int) {
 	}
 }
 
-func (g *maker) condition(s *statement, loops int, before []int) {
+func (g *maker) condition(s *statement, loops int, before, over []int) {
 	any := g.IntN(len(g.flat) + 2) // may be later, a marker, out of scope or nothing
 	switch n := g.IntN(8); {
+	case len(g.markers) > 0 && n < 2: // perhaps of a loop elsewhere
+		s.left, s.op = fmt.Sprintf("context:%d.%s", g.markers[g.IntN(len(g.markers))], []string{"count", "failed_count"}[g.IntN(2)]), "exists"
+	case len(over) > 0 && n < 4:
+		s.left, s.op, s.right = fmt.Sprintf("context:%d.%s", over[g.IntN(len(over))], []string{"count", "failed_count"}[g.IntN(2)]), "greater_than", "0"
 	case n < 3:
 		s.left, s.op = g.key(any, "n"), "exists"
 	case n < 5 && loops > 0:
@@ -120,62 +167,180 @@ func outputs(step int, iteration []int) m {
 	return m{"n": num(h % 4), "list": list, "text": string(raw)}
 }
 
+// failing says for what reason a step fails in an iteration, if it does.
+func failing(step int, iteration []int) courier.Reason {
+	h := step*13 + 7
+	for _, n := range iteration {
+		h = (h*37 + n*29 + 11) % 2003
+	}
+	switch {
+	case len(iteration) == 0:
+		return ""
+	case h%9 == 0:
+		return courier.ReasonInvalid
+	case h%31 == 1:
+		return courier.ReasonConnection
+	}
+	return ""
+}
+
 // A moment is a step that is about to run.
 type moment struct {
 	step      int
 	iteration string
 	total     string
 	keys      string // in scope
+	results   string // values of the loops with a policy
 }
 
-func keysOf(env map[string]any) string { return strings.Join(slices.Sorted(maps.Keys(env)), " ") }
+// keysOf lists the keys of outputs.
+func keysOf(env map[string]any) string {
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(env)), func(key string) bool { return strings.HasSuffix(key, "count") })
+	return strings.Join(keys, " ")
+}
 
 // interpreter runs programs by recursion.
 type interpreter struct {
-	trace []moment
-	items [][]any // of the open loops
-	at    []int
+	fails    bool // whether steps fail
+	markers  []int
+	trace    []moment
+	items    [][]any // of the open loops
+	at       []int
+	open     []*openLoop // those with a policy
+	failed   int
+	accepted int
 }
 
-func (in *interpreter) run(p program, env map[string]any) map[string]any {
+// openLoop is what an open loop with a policy has of failed items.
+type openLoop struct {
+	*policy
+	failed int
+	bad    bool // the present item has failed
+}
+
+// A broken statement has failed for a reason.
+type broken struct{ class courier.Reason }
+
+func (in *interpreter) run(p program, env map[string]any) (map[string]any, *broken) {
 	for _, s := range p {
+		var why *broken
 		switch s.kind {
 		case "step":
-			total := make([]int, len(in.items))
-			for i := range in.items {
-				total[i] = len(in.items[i])
-			}
-			in.trace = append(in.trace, moment{s.index, fmt.Sprint(in.at), fmt.Sprint(total), keysOf(env)})
-			env = maps.Clone(env)
-			for name, v := range outputs(s.index, in.at) {
-				env[fmt.Sprintf("%d.%s", s.index, name)] = v
-			}
+			env, why = in.step(s, env)
 		case "if":
 			if in.holds(s, env) {
-				env = in.run(s.body, env)
+				env, why = in.run(s.body, env)
 			} else {
-				env = in.run(s.els, env)
+				env, why = in.run(s.els, env)
 			}
 		case "loop":
-			list := in.value(s.list, env)
-			if text, ok := list.(string); ok {
-				var l []any
-				_ = json.Unmarshal([]byte(text), &l)
-				list = l
-			}
-			outside := maps.Clone(env)
-			maps.DeleteFunc(outside, func(key string, _ any) bool {
-				return s.bodyFrom <= stepOf(key) && stepOf(key) < s.bodyTo
-			})
-			env = outside
-			for i := range list.([]any) {
-				in.items, in.at = append(in.items, list.([]any)), append(in.at, i)
-				env = in.run(s.body, outside)
-				in.items, in.at = in.items[:len(in.items)-1], in.at[:len(in.at)-1]
-			}
+			env, why = in.loop(s, env)
+		}
+		if why != nil {
+			return env, why
 		}
 	}
-	return env
+	return env, nil
+}
+
+func (in *interpreter) step(s statement, env map[string]any) (map[string]any, *broken) {
+	total := make([]int, len(in.items))
+	for i := range in.items {
+		total[i] = len(in.items[i])
+	}
+	in.trace = append(in.trace, moment{s.index, fmt.Sprint(in.at), fmt.Sprint(total), keysOf(env), in.results(env)})
+	if class := failing(s.index, in.at); in.fails && class != "" {
+		return env, &broken{class}
+	}
+	env = maps.Clone(env)
+	for name, v := range outputs(s.index, in.at) {
+		env[fmt.Sprintf("%d.%s", s.index, name)] = v
+	}
+	return env, nil
+}
+
+// results lists the values of loops with a policy.
+func (in *interpreter) results(env map[string]any) (list string) {
+	for _, marker := range in.markers {
+		if n, ok := env[fmt.Sprintf("%d.count", marker)]; ok {
+			list += fmt.Sprintf("%d: %v of %v ", marker, env[fmt.Sprintf("%d.failed_count", marker)], n)
+		}
+	}
+	return list
+}
+
+func (in *interpreter) loop(s statement, env map[string]any) (map[string]any, *broken) {
+	list := in.value(s.list, env)
+	if text, ok := list.(string); ok {
+		var l []any
+		_ = json.Unmarshal([]byte(text), &l)
+		list = l
+	}
+	outside := maps.Clone(env)
+	maps.DeleteFunc(outside, func(key string, _ any) bool {
+		return s.bodyFrom <= stepOf(key) && stepOf(key) < s.bodyTo
+	})
+	env = outside
+	self := &openLoop{policy: s.policy}
+	defer func(open []*openLoop) { in.open = open }(in.open)
+	if s.policy != nil {
+		in.open = append(slices.Clip(in.open), self)
+	}
+	for i := range list.([]any) {
+		self.bad = false
+		in.items, in.at = append(in.items, list.([]any)), append(in.at, i)
+		after, why := in.run(s.body, outside)
+		in.items, in.at = in.items[:len(in.items)-1], in.at[:len(in.at)-1]
+		switch {
+		case why != nil && (s.policy == nil || why.class == courier.ReasonConnection && len(s.policy.on) == 0):
+			return env, why
+		case why != nil:
+			in.bad(self)
+			after = maps.Clone(outside)
+			for j := s.bodyFrom; j < s.bodyTo; j++ {
+				after[fmt.Sprintf("%d.*", j)] = nil
+			}
+		}
+		env = after
+		if s.policy != nil && s.policy.most >= 0 && self.failed > s.policy.most {
+			return env, &broken{courier.ReasonItems}
+		}
+	}
+	if s.policy != nil {
+		if n := len(list.([]any)); s.policy.percent >= 0 && self.failed*100 > n*s.policy.percent && self.failed > n*s.policy.percent/100 {
+			return env, &broken{courier.ReasonItems}
+		}
+		in.open = in.open[:len(in.open)-1]
+		if self.failed > 0 && !s.policy.complete && len(in.open) > 0 {
+			in.bad(in.open[len(in.open)-1])
+		}
+	}
+	env = maps.Clone(env)
+	for _, marker := range in.markers {
+		if s.bodyFrom <= marker && marker < s.bodyTo {
+			delete(env, fmt.Sprintf("%d.count", marker))
+			delete(env, fmt.Sprintf("%d.failed_count", marker))
+		}
+	}
+	if s.policy != nil {
+		env[fmt.Sprintf("%d.count", s.index)], env[fmt.Sprintf("%d.failed_count", s.index)] = len(list.([]any)), self.failed
+	}
+	return env, nil
+}
+
+// bad counts the present item of a loop as failed.
+func (in *interpreter) bad(l *openLoop) {
+	if l.bad {
+		return
+	}
+	l.bad = true
+	l.failed++
+	if l == in.open[0] {
+		in.failed++
+		if l.complete {
+			in.accepted++
+		}
+	}
 }
 
 func (in *interpreter) holds(s statement, env map[string]any) bool {
@@ -218,50 +383,174 @@ func (in *interpreter) value(v any, env map[string]any) any {
 	}
 }
 
-// follow walks from p, with what the records leave in scope, and compares what
-// it sees with the moments.
-func follow(tree *flow.Tree, p courier.Position, records []courier.StepExecution, want []moment, each func(w *flow.Walk, s courier.StepExecution)) error {
-	v := values{}
-	put := func(s courier.StepExecution) {
-		for name, x := range outputs(s.Step, s.Iteration) {
-			v[fmt.Sprintf("%d.%s", s.Step, name)] = x
+// A history is what an execution has left in a store.
+type history struct {
+	tree    *flow.Tree
+	fails   bool
+	markers []int
+	records []courier.StepExecution
+	passes  []courier.RepairPass
+}
+
+// failures are the records with which items failed.
+func (h *history) failures() []courier.StepExecution {
+	return slices.DeleteFunc(slices.Clone(h.records), func(s courier.StepExecution) bool {
+		p := courier.Position{Step: s.Step}
+		for n, marker := range h.tree.Loops(s.Step) {
+			p.Loops = append(p.Loops, courier.LoopPosition{Step: marker, Index: s.Iteration[n]})
 		}
+		return s.FailedLoop == nil || slices.ContainsFunc(h.passes, func(pass courier.RepairPass) bool {
+			return s.Seq <= pass.Seq && flow.Compare(h.tree, p, *pass.From) >= 0
+		})
+	})
+}
+
+// scoped are the values of an execution, as an engine keeps them.
+type scoped struct {
+	values
+	*history
+	wrong error
+}
+
+func (s *scoped) LoopEnded(marker int, outer []int, count, failed int) {
+	n := len(s.tree.FailedItems(marker, outer, s.failures()))
+	if failed >= 0 && failed != n && s.wrong == nil {
+		s.wrong = fmt.Errorf("loop %d%v ended with %d failed items, the records tell %d", marker, outer, failed, n)
 	}
+	s.values.LoopEnded(marker, outer, count, n)
+}
+
+// restore sets the values to those at a position: the latest record of each step tells.
+func (s *scoped) restore(p courier.Position) {
+	clear(s.values)
 	latest := map[int]courier.StepExecution{}
-	for _, s := range records {
-		latest[s.Step] = s
+	for _, r := range s.records {
+		latest[r.Step] = r
 	}
-	for _, s := range latest {
-		if tree.InScope(p, &s) {
-			put(s)
+	inScope, null := s.tree.Scope(p, slices.Collect(maps.Values(latest)), s.passes)
+	for _, r := range inScope {
+		if r.State == courier.StepCompleted {
+			s.put(r)
 		}
 	}
-	w, err := tree.Walk(p, v)
-	if err != nil {
-		return err
+	for _, marker := range null {
+		s.SetNull(marker+1, s.tree.End(marker)-1)
 	}
-	for i := 0; ; i++ {
-		step, err := w.Next()
+}
+
+func (s *scoped) put(r *courier.StepExecution) {
+	for name, x := range outputs(r.Step, r.Iteration) {
+		s.values[fmt.Sprintf("%d.%s", r.Step, name)] = x
+	}
+}
+
+// A cut is a place where an execution can be interrupted.
+type cut struct {
+	p                courier.Position
+	records, moments int // before it
+	failed, accepted int
+}
+
+// A walker follows an execution and compares what it sees with the moments.
+type walker struct {
+	*history
+	vals             *scoped
+	walk             *flow.Walk
+	want             []moment
+	moments          int
+	failed, accepted int
+	cuts             []cut
+	class            courier.Reason // with which the execution failed
+}
+
+// walker returns one that stands at a cut.
+func (h *history) walker(c cut, want []moment) (*walker, error) {
+	of := &history{h.tree, h.fails, h.markers, slices.Clone(h.records[:c.records]), h.passes}
+	w := &walker{history: of, vals: &scoped{values: values{}, history: of}, want: want, moments: c.moments, failed: c.failed, accepted: c.accepted}
+	w.vals.restore(c.p)
+	var err error
+	w.walk, err = h.tree.Walk(c.p, w.vals)
+	if err == nil && !w.walk.Position().Equal(c.p) {
+		err = fmt.Errorf("the walk stands at %v", w.walk.Position())
+	}
+	return w, err
+}
+
+func (w *walker) cut() {
+	failed, accepted := w.walk.TakeFailures()
+	w.failed, w.accepted = w.failed+failed, w.accepted+accepted
+	w.cuts = append(w.cuts, cut{stored(w.walk.Position()), len(w.records), w.moments, w.failed, w.accepted})
+}
+
+// run walks to the end, or to the end of the item that is the bound.
+func (w *walker) run() error {
+	for w.class == "" {
+		step, err := w.walk.Next()
+		if w.vals.wrong != nil {
+			return w.vals.wrong
+		}
+		w.cut()
+		if e, ok := errors.AsType[*flow.LoopError](err); ok {
+			n := len(w.tree.Loops(e.Step))
+			w.fail(courier.StepExecution{Step: e.Step, Iteration: w.walk.Iteration()[:n], Total: w.walk.Total()[:n]}, courier.ReasonItems)
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if step == tree.Len() {
-			if i != len(want) {
-				return fmt.Errorf("the walk ends after %d steps, want %d", i, len(want))
-			}
-			return nil
+		if step == w.tree.Len() {
+			break
 		}
-		got := moment{step, fmt.Sprint(w.Iteration()), fmt.Sprint(w.Total()), keysOf(v)}
-		if i >= len(want) || got != want[i] {
-			return fmt.Errorf("moment %d from %v is %+v, want %+v", i, p, got, want[min(i, len(want)-1)])
+		got := moment{step, fmt.Sprint(w.walk.Iteration()), fmt.Sprint(w.walk.Total()), keysOf(w.vals.values), w.results()}
+		if w.moments >= len(w.want) || got != w.want[w.moments] {
+			return fmt.Errorf("moment %d is %+v, want %+v", w.moments, got, w.want[min(w.moments, len(w.want)-1)])
 		}
-		s := courier.StepExecution{Step: step, Iteration: w.Iteration(), Total: w.Total()}
-		if each != nil {
-			each(w, s)
+		w.moments++
+		r := courier.StepExecution{Step: step, Iteration: w.walk.Iteration(), Total: w.walk.Total()}
+		if class := failing(step, r.Iteration); w.fails && class != "" {
+			w.fail(r, class)
+		} else {
+			r.State = courier.StepCompleted
+			w.record(r)
+			w.vals.put(&r)
+			w.walk.Advance()
 		}
-		put(s)
-		w.Advance()
+		w.cut()
 	}
+	if w.moments != len(w.want) {
+		return fmt.Errorf("the walk ends after %d steps, want %d", w.moments, len(w.want))
+	}
+	return nil
+}
+
+// results lists the values of loops with a policy.
+func (w *walker) results() (list string) {
+	for _, marker := range w.markers {
+		if n, ok := w.walk.Value(fmt.Sprint(marker), "count"); ok {
+			failed, _ := w.walk.Value(fmt.Sprint(marker), "failed_count")
+			list += fmt.Sprintf("%d: %v of %v ", marker, failed, n)
+		}
+	}
+	return list
+}
+
+func (w *walker) record(r courier.StepExecution) {
+	r.Seq = int64(len(w.records) + 1)
+	w.records = append(w.records, r)
+}
+
+// fail ends the present item of the loop that goes on then, or the execution.
+func (w *walker) fail(r courier.StepExecution, class courier.Reason) {
+	r.State, r.Reason = courier.StepFailed, class
+	loop, ok := w.tree.ContinuingLoop(r.Step, class)
+	if ok {
+		r.FailedLoop = &loop
+		w.walk.FailItem(loop)
+	} else {
+		w.class = class
+	}
+	w.record(r)
+	w.cut()
 }
 
 // stored is a position after a round trip through its stored form.
@@ -273,67 +562,184 @@ func stored(p courier.Position) courier.Position {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	programs := 500
+	programs := 800
 	if testing.Short() {
-		programs = 100
+		programs = 150
 	}
-	steps, resumes := 0, 0
+	var sum struct{ steps, resumes, failed, given int }
 	for seed := range uint64(programs) {
-		g := &maker{Rand: rand.New(rand.NewPCG(seed, 1))}
-		p := g.program(1+int(seed%6), 0, nil)
+		g := &maker{Rand: rand.New(rand.NewPCG(seed, 1)), failed: seed%2 == 1}
+		p := g.program(1+int(seed/2%6), 0, nil, nil)
 		if len(g.flat) > 100 {
 			continue
 		}
-		fail := func(err error) {
-			tree, _ := flow.Parse(g.flat)
-			t.Fatalf("seed %d: %v\n%v\n%v", seed, err, tree, g.flat)
-		}
-		in := &interpreter{}
-		in.run(p, map[string]any{})
-		want := in.trace
-		if len(want) > 200 {
+		in := &interpreter{fails: g.failed, markers: g.markers}
+		_, why := in.run(p, map[string]any{})
+		if len(in.trace) > 200 {
 			continue
 		}
 		tree, err := flow.Parse(g.flat)
+		fail := func(err error) { t.Fatalf("seed %d: %v\n%v%s", seed, err, tree, configs(g.flat)) }
 		if err != nil {
 			fail(err)
 		}
-		var records []courier.StepExecution
-		var at []courier.Position
-		err = follow(tree, courier.Position{}, nil, want, func(w *flow.Walk, s courier.StepExecution) {
-			at = append(at, stored(w.Position()))
-			records = append(records, s)
-		})
+		h := &history{tree: tree, fails: g.failed, markers: g.markers}
+		w, err := h.walker(cut{}, in.trace)
+		if err == nil {
+			err = w.run()
+		}
+		if err == nil {
+			err = in.ended(w, why)
+		}
 		if err != nil {
 			fail(err)
 		}
-		for i := 0; i < len(at); i += 1 + len(at)/30 {
-			p := at[i]
-			after := courier.Position{Step: p.Step + 1, Loops: p.Loops} // may be a marker
-			for n, from := range []courier.Position{p, after} {
-				if err := follow(tree, from, records[:i+n], want[i+n:], nil); err != nil {
-					fail(fmt.Errorf("resumed: %w", err))
-				}
-				resumes++
+		h.records = w.records
+		for i := 0; i < len(w.cuts); i += 1 + len(w.cuts)/25 {
+			if err := in.interrupted(h, w, i, why, g.IntN(len(w.cuts))); err != nil {
+				fail(fmt.Errorf("cut %d at %v: %w", i, w.cuts[i].p, err))
 			}
-			if from := tree.Resume(p); !from.Equal(p) {
-				// The first moment of the loop that is restarted.
-				first := slices.IndexFunc(at, func(q courier.Position) bool {
-					n := len(from.Loops)
-					return len(q.Loops) > n && slices.Equal(q.Loops[:n], from.Loops) && q.Loops[n].Step == from.Step
-				})
-				if err := follow(tree, from, records[:i], want[first:], nil); err != nil {
-					fail(fmt.Errorf("restarted: %w", err))
-				}
-				resumes++
-			}
-			if err := pure(tree, p, records[:i], at[i:]); err != nil {
-				fail(err)
-			}
+			sum.resumes++
 		}
-		steps += len(want)
+		if !g.failed {
+			err = allPure(w)
+		}
+		if err != nil {
+			fail(err)
+		}
+		sum.steps, sum.failed = sum.steps+len(in.trace), sum.failed+in.failed
+		if why != nil {
+			sum.given++
+		}
 	}
-	t.Logf("%d steps, %d resumes", steps, resumes)
+	t.Logf("%+v", sum)
+}
+
+// configs lists the configurations of markers.
+func configs(flat []courier.StepSpec) (list string) {
+	for i, s := range flat {
+		if s.Config != nil {
+			list += fmt.Sprintf("%d %s %v\n", i, s.Type, s.Config)
+		}
+	}
+	return list
+}
+
+// ended compares how an execution ended.
+func (in *interpreter) ended(w *walker, why *broken) error {
+	want := walker{failed: in.failed, accepted: in.accepted}
+	if why != nil {
+		want.class = why.class
+	}
+	if w.failed != want.failed || w.accepted != want.accepted || w.class != want.class {
+		return fmt.Errorf("the walk ends with %q, %d failed items, %d accepted; want %q, %d, %d", w.class, w.failed, w.accepted, want.class, want.failed, want.accepted)
+	}
+	return nil
+}
+
+// interrupted takes an execution up at a cut, in several ways.
+func (in *interpreter) interrupted(h *history, first *walker, i int, why *broken, other int) error {
+	c := first.cuts[i]
+	if first.class != "" && c.records == len(first.records) {
+		return nil // it has failed there
+	}
+	w, err := h.walker(c, in.trace)
+	if err != nil {
+		return err
+	}
+	plain := stored(c.p)
+	for n := range plain.Loops {
+		plain.Loops[n].Failed, plain.Loops[n].ItemFailed = 0, false
+	}
+	if got := h.tree.Recount(plain, w.failures()); !got.Equal(c.p) {
+		return fmt.Errorf("Recount() = %v", got)
+	}
+	if err := errors.Join(w.run(), in.ended(w, why)); err != nil {
+		return err
+	}
+	if w, err = h.walker(first.cuts[other], in.trace); err != nil {
+		return err
+	}
+	// From elsewhere.
+	*w.history = history{h.tree, h.fails, h.markers, slices.Clone(h.records[:c.records]), nil}
+	w.vals.restore(c.p)
+	w.moments, w.failed, w.accepted = c.moments, c.failed, c.accepted
+	if err := w.walk.Seek(c.p); err != nil {
+		return fmt.Errorf("Seek from %v: %w", first.cuts[other].p, err)
+	}
+	if got := w.walk.Position(); !got.Equal(c.p) {
+		return fmt.Errorf("Seek from %v goes to %v", first.cuts[other].p, got)
+	}
+	if len(c.p.Loops) > 0 {
+		if err := w.bound(c, other%len(c.p.Loops)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(w.run(), in.ended(w, why)); err != nil {
+		return fmt.Errorf("after Seek from %v: %w", first.cuts[other].p, err)
+	}
+	return in.restarted(h, first, c, why)
+}
+
+// bound walks to the end of an item of an open loop.
+func (w *walker) bound(c cut, depth int) error {
+	within := func(p courier.Position) bool {
+		return len(p.Loops) > depth && slices.Equal(p.Iteration()[:depth+1], c.p.Iteration()[:depth+1]) && p.Loops[depth].Step == c.p.Loops[depth].Step
+	}
+	w.walk.SetBound(c.p.Loops[depth].Step)
+	err := w.run()
+	switch p := w.walk.Position(); {
+	case err == nil && w.class != "": // the execution failed in the item
+		if p := w.cuts[len(w.cuts)-1].p; !within(p) {
+			return fmt.Errorf("the walk went on to %v", p)
+		}
+	case !errors.Is(err, flow.ErrItemEnded):
+		return fmt.Errorf("with a bound at loop %d, Next() = %v at %v", depth, err, p)
+	case !within(p) && len(p.Loops) > depth || p.Step != w.tree.End(p.Loops[len(p.Loops)-1].Step):
+		return fmt.Errorf("with a bound at loop %d, the walk ends at %v", depth, p)
+	}
+	w.walk.SetBound(-1)
+	return nil
+}
+
+// restarted takes an execution up in a loop that starts again.
+func (in *interpreter) restarted(h *history, first *walker, c cut, why *broken) error {
+	from := h.tree.Resume(c.p)
+	if from.Equal(c.p) {
+		return nil
+	}
+	again := slices.IndexFunc(first.cuts, func(d cut) bool {
+		n := len(from.Loops)
+		return d.p.Step == from.Step && slices.Equal(d.p.Iteration(), from.Iteration()) ||
+			len(d.p.Loops) > n && slices.Equal(d.p.Iteration()[:n], from.Iteration()) && d.p.Loops[n].Step == from.Step
+	})
+	d := first.cuts[again]
+	anew := history{h.tree, h.fails, h.markers, h.records[:c.records], []courier.RepairPass{{Seq: int64(c.records), From: &from, Then: from}}}
+	from = h.tree.Recount(from, anew.failures())
+	w, err := anew.walker(cut{from, c.records, d.moments, d.failed, d.accepted}, in.trace)
+	if err == nil {
+		err = errors.Join(w.run(), in.ended(w, why))
+	}
+	if err != nil {
+		return fmt.Errorf("restarted: %w", err)
+	}
+	return nil
+}
+
+// allPure checks Tree.Next at each step.
+func allPure(w *walker) error {
+	var at []courier.Position
+	for _, c := range w.cuts {
+		if w.tree.Works(min(c.p.Step, w.tree.Len()-1)) && c.p.Step < w.tree.Len() && c.moments == len(at) {
+			at = append(at, c.p)
+		}
+	}
+	for i := range at {
+		if err := pure(w.tree, at[i], w.records[:i], at[i:]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pure checks Tree.Next at a step and after it.

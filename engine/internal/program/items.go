@@ -101,20 +101,20 @@ func (v *Values) SetNull(first, last int) {
 }
 
 // SetFailedItems sets the function that lists the failed items of a loop that is over,
-// in the present iterations of the loops around it: the first 1,000, and how many there
+// in the iterations outer of the loops around it: the first 1,000, and how many there
 // are. It is called when a reference needs them, once for each time that the loop has
 // ended, and not if none has failed. It may be called while a step's configuration is
 // made, in the goroutine of that.
-func (v *Values) SetFailedItems(list func(marker int) (first []FailedItem, count int)) {
+func (v *Values) SetFailedItems(list func(marker int, outer []int) (first []FailedItem, count int)) {
 	v.failed = list
 }
 
 // LoopEnded sets the values of a loop that is over. Its failed items are listed by the
 // function of SetFailedItems; a number of -1 is the one that it returns.
-func (v *Values) LoopEnded(marker, count, failed int) {
+func (v *Values) LoopEnded(marker int, outer []int, count, failed int) {
 	var list func() ([]FailedItem, int)
 	if v.failed != nil {
-		list = func() ([]FailedItem, int) { return v.failed(marker) }
+		list = func() ([]FailedItem, int) { return v.failed(marker, outer) }
 	}
 	v.setLoop(marker, &loopResult{count: count, failedCount: failed, failed: list})
 }
