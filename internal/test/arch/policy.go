@@ -124,7 +124,7 @@ var Rooms = []Room{
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{xCrypto}},
-	{Dir: "internal/transfer", Imports: []string{".", "internal/filesync", "internal/safename"}},
+	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/filesync", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 	{Dir: "internal/wildcard"},
 
