@@ -27,7 +27,7 @@ func TestCorpora(t *testing.T) {
 		{"zip archives", 20, elements(t, "file/hostile_test.go", "[]hostileArchive")},
 		{"tar archives", 20, elements(t, "file/hostiletar_test.go", "[]hostileArchive")},
 		{"trees that only names imply", 4, calls(t, "file/implied_test.go", "hostile.Trees") * len(hostile.Trees(1))},
-		{"OpenPGP messages", 40, elements(t, "pgp/hostile_test.go", "[]hostileMessage")},
+		{"OpenPGP messages", 40, elements(t, "../internal/pgpstream/hostile_test.go", "[]hostileMessage")},
 		{"FTP servers", 30, elements(t, "ftp/hostile_test.go", "map[string]lie")},
 		{"SFTP servers", 30, elements(t, "sftp/hostile_test.go", "map[string]func(r sftpserver.Request) []byte") + elements(t, "sftp/hostile_test.go", "map[string]sftpserver.Script")},
 		{"HTTP servers", 20, elements(t, "httpreq/hostile_test.go", "[]struct{name string; serve func(c net.Conn); permanent bool; want string}")},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -25,6 +25,6 @@ func ErrExists(name string) error {
 	if name != "" {
 		name = safename.Quote(name) + " "
 	}
-	return courier.Permanent(fmt.Errorf("%sexists, and if_exists is %q; remove it, name another path, or set if_exists to %q: %w",
+	return failure.Permanent(fmt.Errorf("%sexists, and if_exists is %q; remove it, name another path, or set if_exists to %q: %w",
 		name, IfExistsFail, IfExistsOverwrite, fs.ErrExist))
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/failure"
 )
 
 // Limits bound what moving one file may cost where the other side decides how
@@ -146,7 +146,7 @@ func (g *Guard) Allows(size int64) error {
 		return nil
 	}
 	most := g.limits.MaxBytes
-	return courier.Permanent(fmt.Errorf("has %d bytes, and max_bytes allows %d; raise max_bytes, of the step and of the connection, if the file is as large as it should be", size, most))
+	return failure.Permanent(fmt.Errorf("has %d bytes, and max_bytes allows %d; raise max_bytes, of the step and of the connection, if the file is as large as it should be", size, most))
 }
 
 // room reports whether the disk has room for so many more bytes.
