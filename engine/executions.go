@@ -145,9 +145,7 @@ func (e *Engine) endLoops(ctx context.Context, p *program.Program, x *courier.Ex
 		return err
 	}
 	if walk, err := p.Tree.Walk(x.Position, vals); err == nil {
-		vals.SetFailedItems(func(marker int) ([]program.FailedItem, int) {
-			return p.FailedItems(marker, walk.Iteration()[:len(p.Tree.Loops(marker))], left)
-		})
+		vals.SetFailedItems(func(marker int, outer []int) ([]program.FailedItem, int) { return p.FailedItems(marker, outer, left) })
 		walk.EndLoops()
 	}
 	return nil

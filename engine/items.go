@@ -257,12 +257,12 @@ func (r *run) resumePass() error {
 
 // failedItems lists the failed items of a loop that is over, for a step that refers to
 // them, and says how many there are.
-func (r *run) failedItems(marker int) ([]program.FailedItem, int) {
+func (r *run) failedItems(marker int, outer []int) ([]program.FailedItem, int) {
 	left, err := r.history().Records(r.lease)
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
-	return r.program.FailedItems(marker, r.walk.Iteration()[:len(r.program.Tree.Loops(marker))], left)
+	return r.program.FailedItems(marker, outer, left)
 }
 
 // restore sets the values to those at a position. A nil list of the latest records has

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,5 +151,73 @@ func TestNoJSON(t *testing.T) {
 	var got told
 	if found, err := note.Read(at(t, dir, 1, 2), "sent", &got); !found || err != nil || got.Text != "whole" {
 		t.Errorf("%v, %v, %v", got, found, err)
+	}
+}
+
+// Each gives the notes whose names begin with a prefix, and no unfinished ones.
+func TestEach(t *testing.T) {
+	dir := t.TempDir()
+	job := at(t, dir, 1, 1)
+	each := func(dir string) (texts []string, err error) {
+		err = note.Each(job, dir, "file-", func(text []byte) error { texts = append(texts, string(text)); return nil })
+		return texts, err
+	}
+	for _, where := range []string{"", job.StepDir()} {
+		if texts, err := each(where); len(texts) > 0 || err != nil {
+			t.Errorf("nothing was written to %q: %q, %v", where, texts, err)
+		}
+	}
+	for _, name := range []string{"file-1", "file-2", "sent"} {
+		if err := note.Write(job, name, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, rel, err := job.Root(job.StepDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := root.WriteFile(filepath.Join(rel, "file-3-note.courier-tmp.new1"), []byte("unfinished"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	texts, err := each(job.StepDir())
+	slices.Sort(texts)
+	if want := []string{`"file-1"`, `"file-2"`}; err != nil || !slices.Equal(texts, want) {
+		t.Errorf("notes %q, %v; want %q", texts, err, want)
+	}
+	refused := errors.New("refused")
+	if err := note.Each(job, job.StepDir(), "file-", func([]byte) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("an error of f: %v", err)
+	}
+}
+
+// TestReplaceFails: whatever prevents the new content is an error, and the old one
+// stays.
+func TestReplaceFails(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, name := range []string{"side/below", "target/below"} {
+		if err := root.MkdirAll(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := root.WriteFile("file", []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string][2]string{
+		"the directory is a file":       {"file/note", "file/note.new"},
+		"the side file is a directory":  {"file", "side"},
+		"the target is a directory":     {"target", "new"},
+		"the side file is in no folder": {"file", "missing/new"},
+	} {
+		if err := note.Replace(root, c[0], c[1], []byte("new")); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if text, err := root.ReadFile("file"); string(text) != "old" || err != nil {
+			t.Errorf("%s: the file has %q, %v", name, text, err)
+		}
 	}
 }

@@ -132,6 +132,7 @@ var Rooms = []Room{
 	// What only tests use.
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
+	{Dir: "internal/test/corpus", Outside: true},
 	{Dir: "internal/test/ftpdtest", Imports: []string{"internal/test/ftpserver", "internal/test/inetd"}, Outside: true},
 	{Dir: "internal/test/ftpserver", Imports: []string{"internal/test/memnet"}, Outside: true},
 	{Dir: "internal/test/hostile", Outside: true},

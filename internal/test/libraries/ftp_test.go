@@ -3,6 +3,7 @@ package libraries
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -171,6 +173,88 @@ func TestFTPNoActiveMode(t *testing.T) {
 	})
 	if ours(t, p.addr, "ada", "x", true).Retrieve(t.Context(), "f", 0, func(io.Reader) error { return nil }); !slices.ContainsFunc(p.commands(), isPort) {
 		t.Errorf("our client retrieves by %q", p.commands())
+	}
+}
+
+// contentServer starts a server that sends content to whoever lists or retrieves, and
+// then says how the transfer has ended.
+func contentServer(t *testing.T, content, end string) *partner {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return newPartner(t, func(command string) string {
+		switch verb, _, _ := strings.Cut(command, " "); verb {
+		case "EPSV":
+			return fmt.Sprintf("229 here (|||%d|)\r\n", l.Addr().(*net.TCPAddr).Port)
+		case "LIST", "RETR":
+			conn, err := l.Accept()
+			if err != nil {
+				return "425 no connection\r\n"
+			}
+			io.WriteString(conn, content)
+			conn.Close()
+			return "150 here\r\n" + end + "\r\n"
+		}
+		return ""
+	})
+}
+
+// TestFTPUnreadableLines: List leaves out the lines of a listing that the library
+// cannot read, and says nothing about them.
+func TestFTPUnreadableLines(t *testing.T) {
+	const listing = "-rw-r--r-- 1 ada ada 5 Jan 1 2020 a\r\nthis is no entry\r\n"
+	entries, err := library(t, contentServer(t, listing, "226 done").addr, "ada", "x").List("")
+	if err != nil || len(entries) != 1 {
+		t.Errorf("jlaffaye/ftp lists %d entries, %v, for a listing with a line that it cannot read: %s", len(entries), err, again)
+	}
+	var names []string
+	unknown, err := ours(t, contentServer(t, listing, "226 done").addr, "ada", "x", false).List(t.Context(), "", false,
+		func(e ftpclient.Entry) error { names = append(names, e.Name); return nil })
+	if err != nil || unknown != 1 || len(names) != 1 {
+		t.Errorf("our client lists %q and %d unknown lines, %v", names, unknown, err)
+	}
+}
+
+// TestFTPCutTransfer: reading a file that the server has cut off ends without an
+// error. Only Close returns it.
+func TestFTPCutTransfer(t *testing.T) {
+	r, err := library(t, contentServer(t, "half", "426 cut off").addr, "ada", "x").Retr("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, readErr := io.ReadAll(r)
+	if closeErr := r.Close(); string(content) != "half" || readErr != nil || closeErr == nil {
+		t.Errorf("jlaffaye/ftp reads %q, %v, and closes with %v, of a file that was cut off: %s", content, readErr, closeErr, again)
+	}
+	err = ours(t, contentServer(t, "half", "426 cut off").addr, "ada", "x", false).Retrieve(t.Context(), "f", 0,
+		func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+	if err == nil {
+		t.Error("our client retrieves a file that was cut off without an error")
+	}
+}
+
+// TestFTPNoContext: no method of a connection takes a context, so nothing ends a call
+// to a server that does not answer.
+func TestFTPNoContext(t *testing.T) {
+	ctx := reflect.TypeFor[context.Context]()
+	takesContext := func(typ reflect.Type) (names []string) {
+		for m := range typ.Methods() {
+			for in := range m.Type.Ins() {
+				if in == ctx {
+					names = append(names, m.Name)
+				}
+			}
+		}
+		return names
+	}
+	if names := takesContext(reflect.TypeFor[*ftp.ServerConn]()); len(names) > 0 {
+		t.Errorf("jlaffaye/ftp takes a context in %q: %s", names, again)
+	}
+	if names := takesContext(reflect.TypeFor[*ftpclient.Conn]()); !slices.Contains(names, "Retrieve") || !slices.Contains(names, "List") {
+		t.Errorf("our client takes a context in %q only", names)
 	}
 }
 

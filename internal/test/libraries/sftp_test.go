@@ -295,20 +295,33 @@ func FuzzSFTPRequests(f *testing.F) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, string(typ)+string(body))
-			if typ == typeStat || typ == typeLstat {
+			switch typ {
+			case typeStat, typeLstat:
 				return typeAttrs, u32(0)
+			case typeOpen:
+				return typeHandle, text("h")
+			case typeRealpath:
+				return typeName, append(append(append(u32(1), text("/r")...), text("")...), u32(0)...)
 			}
 			return typeStatus, status(statusOK)
 		}
 		library, client := pipes(t, record)
 		ctx := t.Context()
 		for name, calls := range map[string][2]func() error{
-			"stat":   {func() error { _, err := library.Stat(from); return err }, func() error { _, err := client.Stat(ctx, from); return err }},
-			"lstat":  {func() error { _, err := library.Lstat(from); return err }, func() error { _, err := client.Lstat(ctx, from); return err }},
-			"remove": {func() error { return library.Remove(from) }, func() error { return client.Remove(ctx, from) }},
-			"mkdir":  {func() error { return library.Mkdir(from) }, func() error { return client.Mkdir(ctx, from) }},
-			"rmdir":  {func() error { return library.RemoveDirectory(from) }, func() error { return client.Rmdir(ctx, from) }},
-			"rename": {func() error { return library.Rename(from, to) }, func() error { return client.Rename(ctx, from, to) }},
+			"stat":     {func() error { _, err := library.Stat(from); return err }, func() error { _, err := client.Stat(ctx, from); return err }},
+			"lstat":    {func() error { _, err := library.Lstat(from); return err }, func() error { _, err := client.Lstat(ctx, from); return err }},
+			"remove":   {func() error { return library.Remove(from) }, func() error { return client.Remove(ctx, from) }},
+			"mkdir":    {func() error { return library.Mkdir(from) }, func() error { return client.Mkdir(ctx, from) }},
+			"rmdir":    {func() error { return library.RemoveDirectory(from) }, func() error { return client.Rmdir(ctx, from) }},
+			"rename":   {func() error { return library.Rename(from, to) }, func() error { return client.Rename(ctx, from, to) }},
+			"open":     {func() error { _, err := library.Open(from); return err }, func() error { _, err := client.Open(ctx, from, sftpclient.FlagRead); return err }},
+			"realpath": {func() error { _, err := library.RealPath(from); return err }, func() error { _, err := client.Realpath(ctx, from); return err }},
+			"mode": {func() error { return library.Chmod(from, 0o640) }, func() error {
+				return client.SetAttrs(ctx, from, sftpclient.Attrs{Flags: sftpclient.AttrPermissions, Mode: 0o640})
+			}},
+			"times": {func() error { return library.Chtimes(from, time.Unix(7, 0), time.Unix(7, 0)) }, func() error {
+				return client.SetAttrs(ctx, from, sftpclient.Attrs{Flags: sftpclient.AttrTimes, Mtime: 7})
+			}},
 		} {
 			got = nil
 			for i, call := range calls {

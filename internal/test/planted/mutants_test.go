@@ -227,11 +227,11 @@ func covered(profile, path string) (func(mutant) bool, error) {
 	}, nil
 }
 
-// exports returns an importer of what the go command has compiled for a package.
-func exports(t *testing.T, root, pkg string) types.Importer {
+// exports returns an importer of what the go command has compiled for packages.
+func exports(t *testing.T, root string, packages ...string) types.Importer {
 	t.Helper()
 	files := make(map[string]string)
-	for line := range strings.Lines(string(goList(t, root, "-export", "-deps", "-f={{.ImportPath}} {{.Export}}", pkg))) {
+	for line := range strings.Lines(string(goList(t, root, append([]string{"-export", "-deps", "-f={{.ImportPath}} {{.Export}}"}, packages...)...))) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		files[path] = file
 	}

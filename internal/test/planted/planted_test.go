@@ -68,11 +68,18 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestBugsFit requires that each bug can be planted, also those that are not tried.
+// TestBugsFit requires that each bug can be planted and that its package compiles
+// with it, also of those that are not tried.
 func TestBugsFit(t *testing.T) {
 	root := module(t)
-	for _, b := range bugs(t) {
-		if _, err := b.plant(root); err != nil {
+	list := bugs(t)
+	c := newCompiler(t, root, list)
+	for _, b := range list {
+		changed, err := b.plant(root)
+		if err == nil {
+			err = c.compile(changed)
+		}
+		if err != nil {
 			t.Errorf("%s: %v", b.name, err)
 		}
 	}
