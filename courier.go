@@ -201,55 +201,6 @@ type Execution struct {
 	Seq int64 `json:"seq"`
 }
 
-// Repairs are what operators have changed for an execution that stood still. The
-// engine applies them to what it reads; the records of steps are never rewritten.
-type Repairs struct {
-	Versions []VersionChange `json:"versions,omitempty"` // in order
-	Values   []ValueChange   `json:"values,omitempty"`   // in order; a later one of the same value counts
-	Passes   []RepairPass    `json:"passes,omitempty"`   // in order; those of the present attempt of the execution
-}
-
-// A VersionChange says that an execution went on with another version of its job.
-type VersionChange struct {
-	Seq  int64 `json:"seq"` // the records up to this one are of version From
-	From int   `json:"from"`
-	To   int   `json:"to"`
-	// Steps has, for each step of version From by index, its index in version To, or
-	// -1 if it is not there. Nil means that no index has changed.
-	Steps []int `json:"steps,omitempty"`
-}
-
-// A ValueChange is a value that an operator has set. It holds for records up to Seq:
-// the step that runs again gives its own outputs.
-type ValueChange struct {
-	Seq       int64           `json:"seq"`
-	Step      int             `json:"step"` // in the version that is pinned now; -1 for a parameter
-	Iteration []int           `json:"iteration,omitempty"`
-	Name      string          `json:"name"`
-	Value     json.RawMessage `json:"value"`
-}
-
-// A RepairPass is a resume that has run failed items again, or has gone back to an
-// earlier step. Of the failures of items that are recorded up to Seq, those that it
-// covers no longer count: their items were executed again.
-type RepairPass struct {
-	Seq int64 `json:"seq"`
-	// Items are the items that are executed again. None, with a nil From, means all
-	// that had failed.
-	Items []ItemPath `json:"items,omitempty"`
-	// From is where the execution went back to: failures at or after that position
-	// are covered. Nil for a repair of items.
-	From *Position `json:"from,omitempty"`
-	// Then is where the execution goes on after the items.
-	Then Position `json:"then"`
-}
-
-// An ItemPath names an item of a loop.
-type ItemPath struct {
-	Loop      int   `json:"loop"`      // index of the flow.foreach
-	Iteration []int `json:"iteration"` // of each loop around the item, the loop itself last
-}
-
 // Status is the state as shown to people: the state itself, or "waiting" for a
 // queued execution that is held by dependencies of its job, "scheduled" for one
 // whose due time lies after now, "lost" for a running one
