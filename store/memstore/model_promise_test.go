@@ -48,7 +48,7 @@ func same(a, b *execution) bool {
 		a.token == b.token && a.first == b.first && a.last == b.last && a.requestBy == b.requestBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
 		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
-		a.Resumed == b.Resumed && a.Workspace == b.Workspace && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
+		a.Resumed == b.Resumed && a.Workspace == b.Workspace && a.FailedItems == b.FailedItems && a.Repairs == b.Repairs && a.Version == b.Version && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
 }
 
 func sameCurrent(a, b *courier.StepExecution) bool {
@@ -86,11 +86,17 @@ func kept(before, x *execution) error {
 }
 
 // finalSteps checks that the steps before the position have ended once in this
-// attempt of the execution, and none of those behind.
+// attempt of the execution, and none of those behind. Those before an operator went back to
+// the first step do not count.
 func finalSteps(x *execution) error {
 	var ended [len(modelPositions)]int
+	var back int64
+	if x.Repairs != nil {
+		back = x.Repairs.Passes[0].Seq
+	}
 	for _, s := range x.steps {
-		if s.ExecutionAttempt == x.Attempt && (s.State == courier.StepCompleted || s.State == courier.StepSkipped) {
+		passed := s.State == courier.StepCompleted || s.State == courier.StepSkipped || s.FailedLoop != nil
+		if passed && s.ExecutionAttempt == x.Attempt && s.Seq > back {
 			i := positionOf(s.Step, s.Iteration)
 			if i >= modelEnd {
 				return fmt.Errorf("step %d iteration %v is none of the job", s.Step, s.Iteration)
@@ -149,7 +155,7 @@ func lostWorkers(x *execution) error {
 			if n >= 3 {
 				return fmt.Errorf("audit entry %d starts a step after %d workers were lost there", i+1, n)
 			}
-		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped)),
+		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped) || e.to == string(courier.StepFailed) && e.step.FailedLoop != nil),
 			e.step == nil && (e.to == string(courier.Failed) || e.to == string(courier.Queued) && e.note != nil):
 			n = 0
 		}

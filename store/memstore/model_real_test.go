@@ -227,7 +227,7 @@ func (r *rig) call(n, next *node, o operation, p *prediction) error {
 	case writeLate:
 		return r.late(n, o, p)
 	case ask:
-		e, err := r.s.Request(ctx, store.Request{Execution: x.ID, Kind: modelAsks[o.ask], By: modelOperator})
+		e, err := r.s.Request(ctx, store.Request{Execution: x.ID, Kind: modelAsks[o.ask], By: modelOperator, Change: changeOf(x, o.ask)})
 		if err == nil && e.State != modelStates[p.next.x[o.x].state] {
 			return fmt.Errorf("the answer says %s", e.State)
 		}
@@ -240,6 +240,27 @@ func (r *rig) call(n, next *node, o operation, p *prediction) error {
 		x.in.fix(x.index)
 	}
 	return nil
+}
+
+// changeOf is the change of a request; nil for most.
+func changeOf(x *execution, ask uint8) *store.Change {
+	c := &store.Change{Seq: x.seq()}
+	switch ask {
+	case askSkip:
+		pos := positionOf(x.Position.Step, x.Position.Iteration())
+		c.Skipped = &courier.StepExecution{
+			Step: x.Position.Step, Type: modelTypes[0], Iteration: modelIterations[pos], Attempt: x.counters.Attempts + 1, State: courier.StepSkipped,
+		}
+		c.Move = &store.Move{Position: modelPositions[pos+1]}
+	case askBack:
+		c.Move, c.Items = &store.Move{}, new(store.ItemCount)
+		c.Repairs = &courier.Repairs{Passes: []courier.RepairPass{{Seq: x.seq(), From: new(courier.Position)}}}
+	case askStale:
+		c.Seq--
+	default:
+		return nil
+	}
+	return c
 }
 
 // claim has a worker claim, and compares what it is given.
@@ -270,6 +291,8 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 			return fmt.Errorf("claimed was execution %d, for the first time: %v, with a lost step: %v", i+1, c.First, c.Lost != nil)
 		case !slices.EqualFunc(c.Latest, x.latestSteps(0), func(a, b courier.StepExecution) bool { return a.Seq == b.Seq && a.Step == b.Step }):
 			return fmt.Errorf("the latest records are %+v", c.Latest)
+		case c.Execution.FailedItems != int(m.failedItems) || c.Execution.Repairs != x.Repairs || c.Execution.Seq != c.Seq:
+			return fmt.Errorf("claimed was execution %d with %d failed items, repairs %+v, number %d", i+1, c.Execution.FailedItems, c.Execution.Repairs, c.Execution.Seq)
 		case c.Execution.Worker != q.Worker || !c.Execution.LeaseExpiresAt.Equal(r.now.Add(modelTerm)):
 			return fmt.Errorf("leased to %s until %v", c.Execution.Worker, c.Execution.LeaseExpiresAt)
 		}
@@ -325,9 +348,12 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 	if state, reason := modelEnds[o.outcome].state, modelEnds[o.outcome].reason; state != "" {
 		e := *x.Current
 		e.State, e.Reason, e.Error = state, reason, string(reason)
+		if o.outcome == itemFailed {
+			e.FailedLoop, t.FailedItems = new(modelPositions[before.pos].Loops[0].Step), new(int(after.failedItems))
+		}
 		t.Ended = []courier.StepExecution{e}
 	}
-	if o.outcome == completed || o.outcome == skipped {
+	if o.outcome.passes() {
 		t.Workspace = modelWorkspace
 	}
 	t.Interrupt = o.outcome == interrupted
@@ -361,6 +387,7 @@ var modelEnds = [...]struct {
 }{
 	lost: {courier.StepFailed, courier.ReasonWorkerLost}, completed: {courier.StepCompleted, ""},
 	skipped: {courier.StepSkipped, courier.ReasonError}, broken: {courier.StepFailed, courier.ReasonError}, interrupted: {},
+	itemFailed: {courier.StepFailed, courier.ReasonError},
 }
 
 // late writes under a lease that is gone: what its run would write, and what
@@ -438,7 +465,7 @@ func modelOf(x *execution, now time.Time) modelExecution {
 
 		expired: x.expired(now), waiting: x.State == courier.Queued && x.DueAt.After(now), failure: x.Failure != nil,
 		wasResumed: x.Resumed, started: !x.StartedAt.IsZero(),
-		files: x.Workspace != "",
+		files: x.Workspace != "", failedItems: uint8(x.FailedItems),
 	}
 	if c := x.Current; c != nil {
 		m.current, m.currentAttempt = positionOf(c.Step, c.Iteration)+1, uint8(c.Attempt)

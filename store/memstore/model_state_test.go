@@ -48,9 +48,16 @@ var modelStates = [...]courier.State{
 	"", courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Failed, courier.Completed, courier.Cancelled,
 }
 
-// modelAsks are the requests of operators, by number; 0 is none.
+// modelAsks are the requests of operators, by number; 0 is none. The last three are
+// resumes with a change.
 var modelAsks = [...]courier.RequestKind{
 	"", courier.RequestPause, courier.RequestCancel, courier.RequestResume, courier.RequestRelease, courier.RequestRestart,
+	courier.RequestResume, courier.RequestResume, courier.RequestResume,
+}
+
+// modelChanges are the changes of requests.
+var modelChanges = [len(modelAsks)]string{
+	askSkip: ", with the step skipped,", askBack: ", from the first step on,", askStale: ", with a change for another state,",
 }
 
 const (
@@ -59,6 +66,9 @@ const (
 	askResume
 	askRelease
 	askRestart
+	askSkip  // a resume that skips the step at the position
+	askBack  // a resume that goes back to the first step
+	askStale // a resume whose change was made for another state
 )
 
 // modelPositions are the places in the job: a step, a loop of two iterations of
@@ -101,6 +111,8 @@ type modelExecution struct {
 	started    bool // was claimed before
 	files      bool // has files in a workspace
 	cancelled  bool // an operator's cancel was acknowledged
+
+	failedItems uint8
 }
 
 // String shows all of it.
@@ -111,6 +123,9 @@ func (x modelExecution) String() string {
 	}
 	if x.request != 0 {
 		s += fmt.Sprintf(", asked to %s", modelAsks[min(x.request, askRestart)])
+	}
+	if x.failedItems != 0 {
+		s += fmt.Sprintf(", with %d failed items", x.failedItems)
 	}
 	for _, is := range []struct {
 		so   bool
@@ -153,9 +168,15 @@ const (
 	skipped                  // it failed, and the policy goes on
 	broken                   // it failed
 	interrupted              // it was stopped half-way
+	itemFailed               // it failed, and the loop goes on with the next item
 )
 
-var modelOutcomes = [...]string{"", "the lost attempt, ", "", "the completed step, ", "the skipped step, ", "the failed step, ", "the interrupted step, "}
+var modelOutcomes = [...]string{
+	"", "the lost attempt, ", "", "the completed step, ", "the skipped step, ", "the failed step, ", "the interrupted step, ", "the failed item, ",
+}
+
+// passes reports whether an execution goes on behind the step after the outcome.
+func (o modelOutcome) passes() bool { return o == completed || o == skipped || o == itemFailed }
 
 // A modelAction is what a run does next.
 type modelAction uint8
@@ -243,11 +264,15 @@ func (x modelExecution) after(o modelOutcome, a modelAction, log *modelLog) mode
 	switch o {
 	case lost:
 		log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepFailed, courier.ReasonWorkerLost)
-	case completed, skipped:
-		if o == completed {
+	case completed, skipped, itemFailed:
+		switch o {
+		case completed:
 			log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepCompleted, "")
-		} else {
+		case skipped:
 			log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepSkipped, reason)
+		default:
+			log.step(x.current, x.currentAttempt, courier.StepRunning, courier.StepFailed, reason)
+			x.failedItems++
 		}
 		x.pos, x.files = x.pos+1, true
 		x.attempts, x.failures, x.reclaims, x.interrupted, x.resumed = 0, 0, 0, false, noState
@@ -280,7 +305,7 @@ func (x modelExecution) after(o modelOutcome, a modelAction, log *modelLog) mode
 	case retry:
 		x.failures, x.reclaims, x.waiting, x.failure = x.failures+1, 0, true, true
 	case retryJob:
-		x.pos, x.attempts, x.failures, x.reclaims, x.interrupted, x.resumed = 0, 0, 0, 0, false, noState
+		x.pos, x.attempts, x.failures, x.reclaims, x.interrupted, x.resumed, x.failedItems = 0, 0, 0, 0, false, noState, 0
 		x.jobFailures, x.attempt, x.waiting, x.failure = x.jobFailures+1, x.attempt+1, true, true
 	case pause:
 		to, x.failure, reason, by = isPaused, false, "", modelOperator
@@ -309,7 +334,7 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 	switch {
 	case kind == askRelease && x.state == isCreated:
 		to = isQueued
-	case kind == askResume && (x.state == isPaused || x.state == isFailed):
+	case (kind == askResume || kind == askSkip || kind == askBack) && (x.state == isPaused || x.state == isFailed):
 		to = isQueued
 	case kind == askRestart && x.files && (x.state == isPaused || x.state == isFailed || x.state == isRunning && x.expired && x.request != askCancel):
 		to = isQueued
@@ -334,9 +359,16 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 	}
 	var reason courier.Reason
 	switch kind {
-	case askResume:
+	case askResume, askSkip, askBack:
 		x.failures, x.jobFailures, x.reclaims, x.resumed = 0, 0, 0, x.state
 		x.failure, x.wasResumed = false, true
+		switch kind {
+		case askSkip:
+			log.step(x.pos+1, x.attempts+1, courier.StepPending, courier.StepSkipped, "")
+			x.pos, x.attempts, x.interrupted = x.pos+1, 0, false
+		case askBack:
+			x.pos, x.attempts, x.interrupted, x.failedItems = 0, 0, false, 0
+		}
 	case askRestart:
 		reason = courier.ReasonElsewhere
 	}

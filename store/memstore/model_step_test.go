@@ -55,7 +55,7 @@ func (o operation) String() string {
 	case writeLate:
 		s = fmt.Sprintf("%s, whose lease is gone, writes to %s", w, x)
 	case ask:
-		s = fmt.Sprintf("an operator asks for a %s of %s", modelAsks[o.ask], x)
+		s = fmt.Sprintf("an operator asks for a %s%s of %s", modelAsks[o.ask], modelChanges[o.ask], x)
 	case expire:
 		s = "the lease of " + x + " ends"
 	case becomeDue:
@@ -107,7 +107,10 @@ func (m *model) operations(list []operation) []operation {
 		if m.stray[i].lease != noLease {
 			list = append(list, operation{kind: strayed, x: i})
 		}
-		for kind := askPause; m.left.asks > 0 && kind <= askRestart; kind++ {
+		for kind := askPause; m.left.asks > 0 && kind <= askStale; kind++ {
+			if kind == askSkip && x.pos == modelEnd {
+				continue
+			}
 			list = append(list, operation{kind: ask, x: i, ask: kind})
 		}
 	}
@@ -142,6 +145,9 @@ func (m *model) writes(list []operation, w, i uint8) []operation {
 		outcomes = []modelOutcome{completed}
 		if m.left.failures > 0 {
 			outcomes = append(outcomes, broken, skipped)
+			if modelIterations[x.pos] != nil {
+				outcomes = append(outcomes, itemFailed)
+			}
 		}
 		if m.left.stops > 0 || r.known == askCancel {
 			outcomes = append(outcomes, interrupted)
@@ -149,7 +155,7 @@ func (m *model) writes(list []operation, w, i uint8) []operation {
 	}
 	for _, o := range outcomes {
 		next := x.pos
-		if o == completed || o == skipped {
+		if o.passes() {
 			next++
 		}
 		switch {
@@ -302,7 +308,7 @@ func (p *prediction) spend(o operation) {
 	left := &p.next.left
 	chosen := p.next.run[o.w][o.x].outcome != o.outcome
 	switch {
-	case chosen && (o.outcome == broken || o.outcome == skipped), o.action == putBack:
+	case chosen && (o.outcome == broken || o.outcome == skipped || o.outcome == itemFailed), o.action == putBack:
 		left.failures--
 	case (chosen && o.outcome == interrupted || o.action == handOver) && left.stops > 0:
 		left.stops--

@@ -13,13 +13,17 @@ import (
 // one execution: numbers that are not 1, 2, 3 ..., instants that go back, a
 // state that is not the one left before, an illegal move, a step that changes
 // while no worker holds the execution or is left running by one that gave it
-// back, or an elapsed time that is not that between the entries.
+// back, or an elapsed time that is not that between the entries. A step that an
+// operator skipped comes right before the resume.
 func CheckAudit(entries []courier.AuditEntry) error {
 	c := auditor{steps: make(map[string]*lastMove)}
 	for i := range entries {
 		if err := c.add(&entries[i]); err != nil {
 			return fmt.Errorf("audit entry %d of %s (%s > %s): %w", i+1, entries[i].Execution, entries[i].From, entries[i].To, err)
 		}
+	}
+	if c.skipped {
+		return fmt.Errorf("audit entry %d of %s skips a step, and no resume follows", c.seq, c.execution)
 	}
 	return nil
 }
@@ -31,6 +35,7 @@ type auditor struct {
 	at        time.Time
 	own       lastMove
 	steps     map[string]*lastMove // by step, iteration and attempt
+	skipped   bool                 // an operator has skipped a step, and the resume follows
 }
 
 // A lastMove is the last change of something.
@@ -50,8 +55,10 @@ func (c *auditor) add(e *courier.AuditEntry) error {
 		return fmt.Errorf("at %v, after one at %v", e.At, c.at)
 	case e.At.Location() != time.UTC || !e.At.Equal(e.At.Truncate(time.Microsecond)):
 		return fmt.Errorf("the instant %v is not in UTC or not cut to microseconds", e.At)
+	case c.skipped && (e.Step != nil || e.To != string(courier.Queued) || !e.At.Equal(c.at)):
+		return fmt.Errorf("the entry before skips a step, and this is not the resume")
 	}
-	c.execution, c.at = e.Execution, e.At
+	c.execution, c.at, c.skipped = e.Execution, e.At, false
 	if e.Step != nil {
 		return c.step(e)
 	}
@@ -69,7 +76,9 @@ func (c *auditor) add(e *courier.AuditEntry) error {
 }
 
 func (c *auditor) step(e *courier.AuditEntry) error {
-	if c.own.to != string(courier.Running) {
+	stands := c.own.to == string(courier.Paused) || c.own.to == string(courier.Failed)
+	c.skipped = stands && e.From == string(courier.StepPending) && e.To == string(courier.StepSkipped)
+	if c.own.to != string(courier.Running) && !c.skipped {
 		return fmt.Errorf("step %d changes while the execution is %s", *e.Step, c.own.to)
 	}
 	key := fmt.Sprintf("%d iteration %v attempt %d", *e.Step, e.Iteration, e.Attempt)
@@ -177,6 +186,8 @@ func checkRecords(x *courier.Execution, entries []courier.AuditEntry, records []
 		return fmt.Errorf("execution %s: record %d has no audit entry", x.ID, records[0].Seq)
 	case state != string(x.State):
 		return fmt.Errorf("execution %s is %s, but its audit ends with %q", x.ID, x.State, state)
+	case len(entries) > 0 && x.Seq != entries[len(entries)-1].Seq:
+		return fmt.Errorf("execution %s has the number %d, and the last audit entry %d", x.ID, x.Seq, entries[len(entries)-1].Seq)
 	case (running == nil) != (x.Current == nil):
 		return fmt.Errorf("execution %s: its present step is %s, but the audit's is %s", x.ID, text(x.Current), text(running))
 	case running != nil && (*running.Step != x.Current.Step || running.Attempt != x.Current.Attempt || !running.At.Equal(x.Current.StartedAt)):

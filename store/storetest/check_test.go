@@ -33,6 +33,37 @@ func history() []courier.AuditEntry {
 	return list
 }
 
+// repaired is a correct audit of an execution whose step an operator skipped.
+func repaired() []courier.AuditEntry {
+	list := history()[:2]
+	one, at := 1, list[1].At.Add(time.Second)
+	return append(list,
+		courier.AuditEntry{Execution: "x", Seq: 3, At: at, From: "running", To: "failed", Elapsed: time.Second},
+		courier.AuditEntry{Execution: "x", Seq: 4, At: at.Add(time.Second), Step: &one, Attempt: 1, From: "pending", To: "skipped"},
+		courier.AuditEntry{Execution: "x", Seq: 5, At: at.Add(time.Second), From: "failed", To: "queued", Elapsed: time.Second},
+	)
+}
+
+func TestCheckAuditOfASkippedStep(t *testing.T) {
+	if err := CheckAudit(repaired()); err != nil {
+		t.Errorf("a correct audit: %v", err)
+	}
+	for _, c := range []struct {
+		want   string
+		change func(list []courier.AuditEntry) []courier.AuditEntry
+	}{
+		{"no resume follows", func(l []courier.AuditEntry) []courier.AuditEntry { return l[:4] }},
+		{"is not the resume", func(l []courier.AuditEntry) []courier.AuditEntry { l[4].To = "cancelled"; return l }},
+		{"is not the resume", func(l []courier.AuditEntry) []courier.AuditEntry { l[4].At = l[4].At.Add(time.Second); return l }},
+		{"changes while the execution is failed", func(l []courier.AuditEntry) []courier.AuditEntry { l[3].To = "completed"; return l }},
+	} {
+		err := CheckAudit(c.change(repaired()))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want one with %q", err, c.want)
+		}
+	}
+}
+
 func TestCheckAudit(t *testing.T) {
 	if err := CheckAudit(history()); err != nil {
 		t.Errorf("a correct audit: %v", err)

@@ -215,6 +215,7 @@ func (d *differ) enqueue() error {
 			Params:    pick(d.rand, nil, json.RawMessage(`{"a": 1}`), json.RawMessage(`{"a":1}`)),
 			LimitKeys: pick(d.rand, nil, nil, []string{"p"}, []string{"q", "p"}),
 			JobLimit:  pick(d.rand, 0, 0, 2), By: pick(d.rand, "", "ann"), Timeout: pick(d.rand, 0, long),
+			RerunOf: pick(d.rand, "", "", "", pick(d.rand, d.ids...)),
 		}
 		if n.Job == "two" && d.chance(2) {
 			on := courier.JobDependency{Job: "one", RunOnFailure: d.chance(2), OnUnmet: pick(d.rand, "", "", courier.HoldUnmet, courier.RefuseUnmet)}
@@ -296,6 +297,12 @@ func (d *differ) ask() error {
 		Reason:    pick(d.rand, "", "the disk is gone"),
 		By:        pick(d.rand, "ann", "bob"),
 	}
+	if d.chance(2) {
+		if x, err := d.stores[0].Execution(d.ctx, r.Execution); err == nil {
+			r.Change = d.change(&x)
+			r.Kind = pick(d.rand, r.Kind, courier.RequestResume, courier.RequestResume)
+		}
+	}
 	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Request(d.ctx, r) })
 	return errors.Join(err, d.look(r.Execution))
 }
@@ -353,6 +360,15 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	if d.chance(5) {
 		t.Failure = &courier.Failure{Step: 1, Reason: courier.ReasonError, Message: "it failed"}
 	}
+	if d.chance(5) {
+		n := d.rand.IntN(4)
+		t.FailedItems = &n
+		t.Counters.AcceptedItems, t.Counters.Target = d.rand.IntN(n+1), d.rand.IntN(3)
+		for i := range t.Ended {
+			t.Ended[i].FailedLoop = pick(d.rand, nil, new(int), &n)
+		}
+	}
+	t.Repairs = d.repairs(8)
 	t.RetryJob = d.chance(12)
 	if d.chance(10) {
 		t.Workspace, t.DiskBytes = pick(d.rand, "here", "there"), 5
@@ -366,6 +382,9 @@ func (d *differ) look(id courier.ExecutionID) error {
 		d.both("execution "+string(id), func(s store.Store, _ int) (any, error) { return s.Execution(d.ctx, id) }),
 		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, store.StepFilter{Execution: id}) }),
 		d.both("latest of "+string(id), func(s store.Store, _ int) (any, error) { return s.Latest(d.ctx, store.LatestFilter{Execution: id}) }),
+		d.both("failed items of "+string(id), func(s store.Store, _ int) (any, error) {
+			return s.Steps(d.ctx, store.StepFilter{Execution: id, FailedItems: true})
+		}),
 		d.both("audit of "+string(id), func(s store.Store, _ int) (any, error) { return s.Audit(d.ctx, store.AuditFilter{Execution: id}) }))
 }
 
@@ -379,11 +398,24 @@ func (d *differ) list() error {
 	if d.chance(3) {
 		f.Before = id
 	}
+	f.FailedItems = d.chance(5)
+	if d.chance(5) {
+		f.RerunOf = pick(d.rand, d.ids...)
+	}
+	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))
+	if d.chance(2) {
+		steps.Step = new(int)
+		*steps.Step = d.rand.IntN(4)
+	}
+	if d.chance(3) {
+		steps.States = []courier.StepState{courier.StepFailed, courier.StepSkipped}
+	}
 	version := d.rand.IntN(4)
 	return errors.Join(
 		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
-		d.both("a page of steps", func(s store.Store, _ int) (any, error) {
-			return s.Steps(d.ctx, store.StepFilter{Execution: id, After: after, Limit: limit})
+		d.both("a page of steps "+text(steps), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, steps) }),
+		d.both("the latest steps before", func(s store.Store, _ int) (any, error) {
+			return s.Latest(d.ctx, store.LatestFilter{Execution: id, Before: before})
 		}),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) {
 			return s.Audit(d.ctx, store.AuditFilter{Execution: id, After: after, Limit: limit})
