@@ -74,7 +74,7 @@ func TestResumeWithChanges(t *testing.T) {
 		{"skip", engine.ResumeOptions{Skip: true, By: courier.By{Actor: "ann", Reason: "sent by hand"}}, true, "end(<nil>) #1", `sent by hand (step 2 "send" (demo.send) was skipped)`},
 		{"skip with outputs", engine.ResumeOptions{Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Reason: "sent by hand"}}, true, "end(by hand) #1", "was skipped"},
 		{"another version", engine.ResumeOptions{Version: 2}, false,
-			"end(X) #1", "version 2 in place of 1"},
+			"end(X) #2", "version 2 in place of 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
@@ -143,7 +143,7 @@ func TestResumeRefusesChanges(t *testing.T) {
 			{engine.ResumeOptions{From: "nobody"}, []string{`there is no step "nobody"`}},
 			{engine.ResumeOptions{Skip: true}, []string{"By.Reason is required"}},
 			{engine.ResumeOptions{Skip: true, From: "read"}, []string{"exclude each other"}},
-			{engine.ResumeOptions{Outputs: m{"a": 1}}, nil},
+			{engine.ResumeOptions{Outputs: m{"a": 1}}, []string{"set Skip too"}},
 			{engine.ResumeOptions{Skip: true, Outputs: m{"text": 1}, By: courier.By{Reason: "x"}}, []string{"text"}},
 			{engine.ResumeOptions{Elsewhere: true, From: "read"}, []string{"no other change"}},
 		} {

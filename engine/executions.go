@@ -54,11 +54,22 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
 		if len(page) == 0 {
-			return all, e.there(ctx, id, len(all))
+			return all, e.setVersions(ctx, id, all)
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].Seq
 	}
+}
+
+// setVersions sets the versions of records where the execution had several.
+func (e *Engine) setVersions(ctx context.Context, id courier.ExecutionID, list []courier.StepExecution) error {
+	x, err := e.Executions().Get(ctx, id)
+	if err == nil && x.Repairs != nil && len(x.Repairs.Versions) > 0 {
+		for i := range list {
+			list[i].Version = repair.VersionAt(&x, list[i].Seq)
+		}
+	}
+	return err
 }
 
 // StepsPage returns a page of the records of an execution, of those that the filter
@@ -69,7 +80,10 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 	if err != nil {
 		return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
 	}
-	return list, nil
+	if len(list) > 0 {
+		err = h.e.setVersions(ctx, f.Execution, list)
+	}
+	return list, err
 }
 
 // AuditPage returns a page of the audit of an execution, in order. Of an execution that

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/slots"
@@ -52,6 +53,7 @@ type run struct {
 	items     int              // failed ones, as courier.Execution.FailedItems
 	pass      *repair.Pass     // in which items are executed again; nil if none are
 	repaired  bool             // a pass was begun since the claim
+	earlier   map[string]int   // attempts of steps before the execution went back, by place
 	repairs   *courier.Repairs // to be written with the next transition; nil if they have not changed
 	before    chan struct{}    // closed when an earlier run of this engine's has ended; nil if there is none
 	slot      *slots.Slot      // nil if it needs none
@@ -263,6 +265,9 @@ func (r *run) prepare(c *store.Claimed) bool {
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
 		r.vals.SetFailedItems(r.failedItems)
+		if r.x.Repairs != nil {
+			r.earlier = r.history().Attempts(c.Latest)
+		}
 		if err = r.resumePass(); err == nil {
 			err = r.restore(pos, c.Latest)
 		}
@@ -441,6 +446,9 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 func (r *run) count() {
 	if len(r.walk.Iteration()) == 0 && r.x.Repairs == nil {
 		r.marks.Base = 0 // the loop that was restarted is over
+	}
+	if r.marks.Attempts == 0 && r.earlier != nil {
+		r.marks.Attempts = r.earlier[history.Place(r.walk.Position().Step, r.walk.Iteration())]
 	}
 	r.marks.Attempts++
 }

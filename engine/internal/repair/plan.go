@@ -38,7 +38,7 @@ type Options struct {
 
 // Changes reports whether the options need a plan.
 func (o *Options) Changes() bool {
-	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || len(o.Items) > 0
+	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0
 }
 
 // A Plan is what a resume will do.
@@ -240,11 +240,22 @@ func (d *draft) retyped(steps []int) (reasons []string) {
 		if to < 0 || to >= len(d.now.Types) || d.now.Types[to] == nil || r.State != courier.StepCompleted {
 			continue
 		}
-		for _, p := range d.now.Types[to].Output().Check("outputs", program.Object(r.Outputs)) {
-			reasons = append(reasons, fmt.Sprintf("%s: its recorded %s %s", d.label(d.now, to), p.Field, p.Message))
+		for _, p := range checkOutputs(d.now.Types[to], program.Object(r.Outputs)) {
+			reasons = append(reasons, fmt.Sprintf("%s: its recorded output %s %s", d.label(d.now, to), p.Field, p.Message))
 		}
 	}
 	return reasons
+}
+
+// checkOutputs compares outputs with the type of a step.
+func checkOutputs(typ *courier.StepType, outputs map[string]any) (problems []courier.Problem) {
+	out := typ.Output()
+	for _, name := range slices.Sorted(maps.Keys(outputs)) {
+		if p, ok := out.Property(name); ok {
+			problems = append(problems, p.Schema.Check(name, outputs[name])...)
+		}
+	}
+	return problems
 }
 
 // addParams gives parameters that the new version declares, and the execution does not

@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -52,6 +53,29 @@ func read(ctx context.Context, f func(context.Context) ([]courier.StepExecution,
 		return err
 	})
 	return list, err
+}
+
+// Attempts returns the numbers of the last attempts of steps, by place, from their latest
+// records. Attempts after a return to an earlier step count on from them.
+func (h *History) Attempts(latest []courier.StepExecution) map[string]int {
+	attempts := make(map[string]int)
+	for _, r := range h.mapped(nil, latest) {
+		attempts[history.Place(r.Step, r.Iteration)] = r.Attempt
+	}
+	return attempts
+}
+
+// VersionAt returns the version of the job that an execution had when a record was
+// written.
+func VersionAt(x *courier.Execution, seq int64) int {
+	if x.Repairs != nil {
+		for _, v := range x.Repairs.Versions {
+			if seq <= v.Seq {
+				return v.From
+			}
+		}
+	}
+	return x.Version
 }
 
 // inScope returns the records from which the values at a position follow, in no order.

@@ -136,8 +136,8 @@ func (d *draft) skip(context.Context) error {
 		}
 		outputs = raw
 		if typ != nil {
-			for _, p := range typ.Output().Check("Outputs", program.Object(raw)) {
-				d.problem("%s %s", p.Field, p.Message)
+			for _, p := range checkOutputs(typ, program.Object(raw)) {
+				d.problem("Outputs: %s %s", p.Field, p.Message)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
-	{Dir: "engine/internal/repair", Imports: subsystem},
+	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/schedules", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{"."}},
