@@ -298,6 +298,61 @@ func TestCheckLoops(t *testing.T) {
 	})
 }
 
+func TestCheckLoopResults(t *testing.T) {
+	loop := each("[1,2]", nil)
+	problems, warnings := check(t, courier.Job{Steps: []courier.StepSpec{
+		named("plain", forEach("[1]")), end, // 0, 1
+		named("each", loop), // 2
+		del(m{"a": "context:each.failed_count", "b": "context:inner.count", "c": "context:2.failed[0].class"}), // 3
+		named("inner", loop), end, // 4, 5
+		del(m{"a": "context:inner.failed"}), // 6
+		end,                                 // 7
+		when("context:each.failed_count", "greater_than", 0), // 8
+		named("maybe", loop), end, // 9, 10
+		otherwise,                          // 11
+		del(m{"a": "context:maybe.count"}), // 12
+		end,                                // 13
+		del(m{
+			"a": "context:each.failed", "b": "context:each.failed[0].index", "c": "context:each.failed[0].clas", "d": "context:each.fialed", "e": "context:each.count.x",
+			"f": "context:plain.count", "g": "context:inner.count", "h": "context:maybe.count", "i": "${context:each.failed_count} of ${context:each.count}",
+		}), // 14
+		named("again", forEach("context:each.failed")),                                          // 15
+		del(m{"a": "context:loop.current_item.message", "b": "context:loop.current_item.file"}), // 16
+		end,                                // 17
+		forEach("context:each.count"), end, // 18, 19
+		get("context:each.count"), // 20
+	}})
+	expect(t, "problems", problems, []string{
+		`step 3 (file.delete): config.a: "each.failed_count" has a value only when the loop of step 2 "each" (flow.foreach) is over, which is behind its flow.end, step 7`,
+		`config.b: "inner.count" refers to a later step`,
+		`config.c: "2.failed[0].class" has a value only when the loop of step 2 "each" (flow.foreach) is over`,
+		`step 12 (file.delete): config.a: "maybe.count" refers to step 9 "maybe" (flow.foreach), in the other branch of step 8 (flow.if); only one of them runs`,
+		`step 14 (file.delete): config.c: "each.failed[0].clas" has no value: failed[0] has no .clas; did you mean "class"?`,
+		`config.d: "each.fialed" has no value: step 2 "each" (flow.foreach) has no "fialed"; did you mean "failed"?`,
+		`config.e: "each.count.x" has no value: count is a whole number, and has no .x`,
+		`config.f: "plain.count" refers to step 0 "plain" (flow.foreach), a marker, which has no outputs; a loop's variables are loop.current_item and loop.index`,
+		`config.g: "inner.count" has a value only in the present iteration of the loop of step 2 "each" (flow.foreach), in which step 4 "inner" (flow.foreach) lies; step 14 (file.delete) lies behind that`,
+		`step 16 (file.delete): config.b: "loop.current_item.file" has no value: current_item has no .file`,
+		`step 18 (flow.foreach): config.source: "each.count" is a whole number, not a list`,
+		`step 20 (sftp.download): config.remote_path: "each.count" is a whole number, but remote_path must be a string`,
+	})
+	expect(t, "warnings", warnings, []string{
+		`step 14 (file.delete): config.h: "maybe.count" has a value only if step 9 "maybe" (flow.foreach) has run, which depends on the condition of step 8 (flow.if)`,
+	})
+}
+
+func TestCheckRetryJobInLoops(t *testing.T) {
+	own := del(nil)
+	own.FailurePolicy = courier.FailurePolicy{Type: courier.RetryStep}
+	steps := []courier.StepSpec{del(nil), each("[1]", nil), when(1, "equals", 1), del(nil), own, end, end, forEach("[1]"), del(nil), end}
+	problems, _ := check(t, courier.Job{Steps: steps, FailurePolicy: courier.FailurePolicy{Type: courier.RetryJob}})
+	expect(t, "problems", problems, []string{
+		`step 3 (file.delete): failure_policy: is "retry_job", that of the job, but the step lies in the loop of step 1 (flow.foreach), where a failure is that of the item (on_item_failure: "continue"); give the step a policy of its own, such as "retry_step"`,
+	})
+	problems, _ = check(t, courier.Job{Steps: steps, FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep}})
+	expect(t, "problems", problems, nil)
+}
+
 func TestCheckBranches(t *testing.T) {
 	problems, warnings := check(t, courier.Job{Steps: []courier.StepSpec{
 		list(),                                 // 0

@@ -79,11 +79,17 @@ func (t *Tree) policyAround(i int) (marker int, ok bool) {
 }
 
 // Recount returns p with the numbers of failed items of its open loops as they follow
-// from the failures that are left after repairs: records with a FailedLoop, in any
-// order.
+// from the failures before p that are left after repairs: records with a FailedLoop, in
+// any order.
 func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) courier.Position {
 	p.Loops = slices.Clone(p.Loops)
 	path := p.Iteration()
+	var before []*courier.StepExecution
+	for i := range failures {
+		if at, ok := t.positionOf(&failures[i]); ok && len(p.Loops) > 0 && Compare(t, at, p) <= 0 {
+			before = append(before, &failures[i])
+		}
+	}
 	for n := range p.Loops {
 		l := &p.Loops[n]
 		l.Failed, l.ItemFailed = 0, false
@@ -91,10 +97,9 @@ func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) cou
 			continue
 		}
 		failed := make(map[int]bool)
-		for i := range failures {
-			r := &failures[i]
+		for _, r := range before {
 			open := func(marker int) bool { return t.isOpen(p, r, marker) }
-			if startsWith(r.Iteration, path[:n]) && r.Iteration[n] <= l.Index && t.fails(r, l.Step, open) {
+			if startsWith(r.Iteration, path[:n]) && t.fails(r, l.Step, open) {
 				failed[r.Iteration[n]] = true
 			}
 		}

@@ -19,6 +19,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("F.I.ED.D", "[1,2]")
 	f.Add("ffffd.ddd", "[[1],[2,3]]")
 	f.Add("iiieeedddxX", "context:0.x")
+	f.Add("c.c.d.d.", "1")
+	f.Add("cc.dd.C.d", "50%")
+	f.Add("c.C.d.d", "continue")
 	f.Add("fI.dd", "${context:loop.current_item}")
 	f.Fuzz(func(t *testing.T, program, text string) {
 		if len(program) > 200 {
@@ -31,6 +34,10 @@ func FuzzParse(f *testing.F) {
 				steps = append(steps, forEach([]any{text, "y"}))
 			case 'F':
 				steps = append(steps, forEach(text))
+			case 'c':
+				steps = append(steps, each([]any{text, "y", "z"}, m{"max_failures": len(text) % 3}))
+			case 'C':
+				steps = append(steps, with("flow.foreach", m{"source": "[1]", "on_item_failure": text, "max_failures": text, "then": text, "continue_on": []any{text}, "after_repair": text}))
 			case 'i':
 				steps = append(steps, when(text, "exists", nil))
 			case 'I':
@@ -69,6 +76,21 @@ func FuzzParse(f *testing.F) {
 			}
 			if _, err := tree.Walk(p, values{}); err != nil {
 				t.Errorf("Walk(%v) = %v at a position of a walk", p, err)
+			}
+			if e, ok := errors.AsType[*flow.LoopError](err); ok {
+				loop, ok := tree.ContinuingLoop(e.Step, courier.ReasonItems)
+				if !ok {
+					return
+				}
+				w.FailItem(loop)
+				continue
+			}
+			if loop, ok := tree.ContinuingLoop(step, courier.ReasonInvalid); ok && (step+len(p.Loops))%3 == 0 {
+				w.FailItem(loop)
+				if p := w.Position(); !p.Loops[len(p.Loops)-1].ItemFailed || p.Step != tree.End(loop) {
+					t.Errorf("after the failure of an item of loop %d, the walk stands at %+v", loop, p)
+				}
+				continue
 			}
 			w.Advance()
 		}

@@ -19,6 +19,12 @@ var failedItem = &courier.Schema{Type: "object", Properties: []courier.Property{
 	{Name: "message", Schema: &courier.Schema{Type: "string"}},
 }}
 
+// sameIteration reports whether all loops around a loop are around the reference too.
+func (u *use) sameIteration(b *block) bool {
+	at := u.tree.loopAround(b)
+	return at < 0 || u.tree.blocks[at].open < u.step && u.step < u.tree.blocks[at].end
+}
+
 // loopResult checks a reference to a value of a loop with on_item_failure: continue.
 func (u *use) loopResult(j int) *courier.Schema {
 	b := u.tree.loopAt(j)
@@ -28,6 +34,10 @@ func (u *use) loopResult(j int) *courier.Schema {
 		return nil
 	case !u.broken && u.step < b.end:
 		u.problem("has a value only when the loop of %s is over, which is behind its flow.end, step %d", u.label(j), b.end)
+		return nil
+	case !u.broken && !u.sameIteration(b):
+		around := u.tree.blocks[u.tree.loopAround(b)]
+		u.problem("has a value only in the present iteration of the loop of %s, in which %s lies; %s lies behind that", u.label(around.open), u.label(j), u.label(u.step))
 		return nil
 	case !u.reaches(j, b.parent):
 		return nil
