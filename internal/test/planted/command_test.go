@@ -57,7 +57,7 @@ func commandLine(overlay string, args []string) []string {
 	if len(args) > 2 && args[0] == "-C" {
 		line, args = args[:2:2], args[2:]
 	}
-	line = append(line, "test", "-json", "-vet=off", "-buildvcs=false", "-timeout=1m", "-ldflags=-s -w")
+	line = append(line, "test", "-json", "-vet=off", "-buildvcs=false", "-timeout=5m", "-ldflags=-s -w")
 	if overlay != "" {
 		line = append(line, "-count=1", "-overlay="+overlay)
 	}
@@ -156,8 +156,8 @@ func module(t *testing.T) string {
 
 func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
-		"./a -run ^TestA$":        "test -json -vet=off -buildvcs=false -timeout=1m -ldflags=-s -w -count=1 -overlay=x ./a -run ^TestA$",
-		"-C chaos . -run ^TestA$": "-C chaos test -json -vet=off -buildvcs=false -timeout=1m -ldflags=-s -w -count=1 -overlay=x . -run ^TestA$",
+		"./a -run ^TestA$":        "test -json -vet=off -buildvcs=false -timeout=5m -ldflags=-s -w -count=1 -overlay=x ./a -run ^TestA$",
+		"-C chaos . -run ^TestA$": "-C chaos test -json -vet=off -buildvcs=false -timeout=5m -ldflags=-s -w -count=1 -overlay=x . -run ^TestA$",
 	} {
 		if got := strings.Join(commandLine("x", strings.Fields(args)), " "); got != want {
 			t.Errorf("%s\n%s\nwant\n%s", args, got, want)
