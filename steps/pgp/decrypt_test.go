@@ -3,6 +3,7 @@ package pgp_test
 import (
 	"bytes"
 	"crypto"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -23,18 +25,18 @@ import (
 func TestDamage(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	data := noise(40_000)
+	data := pgptest.Noise(40_000)
 	copy(data[20_000:], bytes.Repeat([]byte("compressible "), 1000))
 	params := func(algo packet.CompressionAlgo, signers ...*openpgp.Entity) *openpgp.EncryptParams {
 		return &openpgp.EncryptParams{Signers: signers, Config: &packet.Config{DefaultCipher: packet.CipherAES256, DefaultCompressionAlgo: algo}}
 	}
-	zlib := newEntity(t, "zlib", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
+	zlib := pgptest.NewEntity(t, "zlib", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
 	b.add("zlib", zlib)
 	for name, message := range map[string][]byte{
-		"plain":      seal(t, data, us, nil),
-		"signed":     seal(t, data, us, params(0, us)),
-		"compressed": seal(t, data, zlib, params(packet.CompressionZLIB, us)),
-		"armored":    armored(t, seal(t, data, us, params(0, us))),
+		"plain":      pgptest.Seal(t, data, us, nil),
+		"signed":     pgptest.Seal(t, data, us, params(0, us)),
+		"compressed": pgptest.Seal(t, data, zlib, params(packet.CompressionZLIB, us)),
+		"armored":    pgptest.Armor(t, pgptest.Seal(t, data, us, params(0, us))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer os.Remove(filepath.Join(b.dir, "final"))
@@ -98,7 +100,7 @@ func step(i int) int {
 
 func TestDamageKeepsWhatWasThere(t *testing.T) {
 	b := newBench(t)
-	message := seal(t, noise(5000), b.key("us"), nil)
+	message := pgptest.Seal(t, pgptest.Noise(5000), b.key("us"), nil)
 	message[len(message)-1]++
 	b.write("in.pgp", message)
 	b.write("final", []byte("before"))
@@ -112,10 +114,10 @@ func TestDamageKeepsWhatWasThere(t *testing.T) {
 
 func TestDecryptKeys(t *testing.T) {
 	b := newBench(t)
-	us, them := b.key("us"), newEntity(t, "them", nil)
+	us, them := b.key("us"), pgptest.NewEntity(t, "them", nil)
 	b.key("other")
-	b.write("ours.pgp", seal(t, []byte("x"), us, nil))
-	b.write("theirs.pgp", seal(t, []byte("x"), them, nil))
+	b.write("ours.pgp", pgptest.Seal(t, []byte("x"), us, nil))
+	b.write("theirs.pgp", pgptest.Seal(t, []byte("x"), them, nil))
 	var hidden bytes.Buffer
 	w, err := openpgp.EncryptWithParams(&hidden, nil, []*openpgp.Entity{us}, nil)
 	if err != nil {
@@ -134,13 +136,13 @@ func TestDecryptKeys(t *testing.T) {
 	}{
 		{"found by message", "ours.pgp", nil, ""},
 		{"by name", "ours.pgp", []string{"us"}, ""},
-		{"by fingerprint", "ours.pgp", []string{strings.ToLower(fpr(us))}, ""},
+		{"by fingerprint", "ours.pgp", []string{strings.ToLower(pgptest.Fingerprint(us))}, ""},
 		{"by key id", "ours.pgp", []string{fmt.Sprintf("0x%016x", us.PrimaryKey.KeyId)}, ""},
-		{"by subkey", "ours.pgp", []string{hexOf(us.Subkeys[0].PublicKey.Fingerprint)}, ""},
+		{"by subkey", "ours.pgp", []string{hex.EncodeToString(us.Subkeys[0].PublicKey.Fingerprint)}, ""},
 		{"among others", "ours.pgp", []string{"other", "us", "us"}, ""},
 		{"hidden", "hidden.pgp", []string{"other", "us"}, ""},
 		{"not there", "theirs.pgp", nil, "no private key opens it: it is encrypted to " + wants + "; none of these keys is there"},
-		{"wrong", "theirs.pgp", []string{"us"}, "it is encrypted to " + wants + `; key "us" (` + fpr(us) + ") has "},
+		{"wrong", "theirs.pgp", []string{"us"}, "it is encrypted to " + wants + `; key "us" (` + pgptest.Fingerprint(us) + ") has "},
 		{"wrong lists subkeys", "theirs.pgp", []string{"us"}, usSub},
 		{"unknown", "ours.pgp", []string{"oter"}, `there is no key "oter"; did you mean "other"?`},
 		{"hidden without ids", "hidden.pgp", nil, "to keys that it does not name; give the keys to try in private_key_ids"},
@@ -159,20 +161,20 @@ func TestDecryptKeys(t *testing.T) {
 		})
 	}
 
-	if err := b.keys.Add("", pgp.Key{Data: public(t, them)}); err != nil {
+	if err := b.keys.Add("", pgp.Key{Data: pgptest.Public(t, them)}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.decrypt(map[string]any{"source_path": "theirs.pgp"})
-	wantFailure(t, err, "("+fpr(them)+") is there without its private part")
-	err = b.validate("pgp.decrypt", map[string]any{"source_path": "theirs.pgp", "private_key_ids": []string{fpr(them), "nobody"}})
-	wantFailure(t, err, "key "+fpr(them)+" is there without its private part", `there is no key "nobody"`)
+	wantFailure(t, err, "("+pgptest.Fingerprint(them)+") is there without its private part")
+	err = b.validate("pgp.decrypt", map[string]any{"source_path": "theirs.pgp", "private_key_ids": []string{pgptest.Fingerprint(them), "nobody"}})
+	wantFailure(t, err, "key "+pgptest.Fingerprint(them)+" is there without its private part", `there is no key "nobody"`)
 }
 
 // TestManyTrials is a message that would keep the processor busy.
 func TestManyTrials(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	message := seal(t, []byte("x"), us, nil)
+	message := pgptest.Seal(t, []byte("x"), us, nil)
 	length := 2 + int(message[1]) // of the first packet: the session key
 	for n, want := range map[int]string{60: "would take 122 attempts", 1200: "names more than 1000 recipients"} {
 		hidden := bytes.Clone(message[:length])
@@ -185,14 +187,14 @@ func TestManyTrials(t *testing.T) {
 
 func TestPassphrases(t *testing.T) {
 	b := newBench(t)
-	e := newEntity(t, "us", nil)
-	data := private(t, e)
+	e := pgptest.NewEntity(t, "us", nil)
+	data := pgptest.Private(t, e)
 	b.write("a.txt", []byte("a"))
-	b.write("in.pgp", seal(t, []byte("x"), e, nil))
+	b.write("in.pgp", pgptest.Seal(t, []byte("x"), e, nil))
 	if err := e.EncryptPrivateKeys([]byte("correct horse"), nil); err != nil {
 		t.Fatal(err)
 	}
-	locked := private(t, e)
+	locked := pgptest.Private(t, e)
 	if bytes.Equal(data, locked) {
 		t.Fatal("the key is not locked")
 	}
@@ -232,11 +234,11 @@ func TestPassphrases(t *testing.T) {
 // TestBomb is a small message with much content.
 func TestBomb(t *testing.T) {
 	b := newBench(t)
-	us := newEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
+	us := pgptest.NewEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
 	b.add("us", us)
 	conf := &packet.Config{DefaultCipher: packet.CipherAES256, DefaultCompressionAlgo: packet.CompressionZLIB}
 	const size = 16 << 20
-	message := seal(t, make([]byte, size), us, &openpgp.EncryptParams{Config: conf})
+	message := pgptest.Seal(t, make([]byte, size), us, &openpgp.EncryptParams{Config: conf})
 	if len(message) > size/100 {
 		t.Fatalf("the message has %d bytes", len(message))
 	}
@@ -266,16 +268,16 @@ func TestManySignatures(t *testing.T) {
 	for i := range signers {
 		signers[i] = us
 	}
-	b.write("in.pgp", signedBy(t, us, nil, signers[:32]...))
+	b.write("in.pgp", pgptest.SignedBy(t, us, nil, signers[:32]...))
 	if out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final"}); err != nil || len(out.SignerFingerprints) != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	b.remove("final")
-	b.write("in.pgp", signedBy(t, us, nil, signers...))
+	b.write("in.pgp", pgptest.SignedBy(t, us, nil, signers...))
 	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "off"})
 	wantFailure(t, err, "has more than 32 signatures")
 
-	key := noise(32)
+	key := pgptest.Noise(32)
 	sub, _ := us.EncryptionKey(time.Now(), nil)
 	ops := &packet.OnePassSignature{Version: 3, Hash: crypto.SHA256, PubKeyAlgo: packet.PubKeyAlgoEdDSA, KeyId: us.PrimaryKey.KeyId}
 	var one, out bytes.Buffer
@@ -305,7 +307,7 @@ func TestManySignatures(t *testing.T) {
 func TestDecryptPlaces(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	message := seal(t, []byte("x"), us, nil)
+	message := pgptest.Seal(t, []byte("x"), us, nil)
 	b.write("there/x", nil)
 	for _, c := range []struct{ input, output, want string }{
 		{"a.txt.pgp", "", "2/1/a.txt"},
@@ -337,7 +339,7 @@ func TestOriginalName(t *testing.T) {
 		"": "", "../../etc/passwd": "", "/etc/passwd": "", `..\x`: "", "..": "", ".ssh": "", "C:x": "",
 		"a\x00b": "", "a\nb": "", "_CONSOLE": "", "nul": "", "LPT1.txt": "", "a\u202Efdp.exe": "", "x\xff": "",
 	} {
-		b.write("in.pgp", seal(t, []byte("x"), us, &openpgp.EncryptParams{Hints: &openpgp.FileHints{FileName: name}}))
+		b.write("in.pgp", pgptest.Seal(t, []byte("x"), us, &openpgp.EncryptParams{Hints: &openpgp.FileHints{FileName: name}}))
 		out, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 		if err != nil || out.OriginalName != want || out.DecryptedFile != "2/1/in" {
 			t.Errorf("%q: %+v, %v, want %q", name, out, err, want)
@@ -350,7 +352,7 @@ func TestNoKeys(t *testing.T) {
 	b := newBench(t)
 	b.reg = courier.Registry{}
 	pgp.Register(&b.reg, nil)
-	b.write("in.pgp", seal(t, []byte("x"), newEntity(t, "x", nil), nil))
+	b.write("in.pgp", pgptest.Seal(t, []byte("x"), pgptest.NewEntity(t, "x", nil), nil))
 	_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "no keys are configured")
 	_, err = b.encrypt(map[string]any{"source_path": "in.pgp", "recipient_key_ids": []string{"x"}})

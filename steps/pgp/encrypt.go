@@ -1,13 +1,12 @@
 package pgp
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgpstream"
 )
 
 // Encrypt is the step pgp.encrypt: it encrypts one file to all of the
@@ -82,17 +81,22 @@ func (e *Encrypt) Execute(ctx context.Context, job *courier.Context, cfg Encrypt
 	if err != nil {
 		return out, err
 	}
-	out.EncryptedFile, out.Size, err = produce(job, cfg.SourcePath, target, func(w io.Writer, in *os.File) error {
-		return write(ctx, job, cfg, w, in, to, key)
+	options := pgpstream.EncryptOptions{
+		Recipients: to, Signer: key, Armor: cfg.OutputFormat == Armored, NoAEAD: cfg.AEAD == AEADOff,
+		Compression: map[Compression]pgpstream.Compression{CompressionZip: pgpstream.ZIP, CompressionZlib: pgpstream.ZLIB}[cfg.Compression],
+	}
+	out.EncryptedFile, out.Size, err = produce(job, cfg.SourcePath, target, func(w io.Writer, in *inputFile) error {
+		options.Progress = in.progress
+		return pgpstream.Encrypt(ctx, w, in, options)
 	})
 	if err != nil {
 		return EncryptOutput{}, err
 	}
 	for _, k := range to {
-		out.Recipients = append(out.Recipients, fingerprint(k.PrimaryKey))
+		out.Recipients = append(out.Recipients, k.Fingerprint())
 	}
 	if key != nil {
-		out.SignerFingerprint = fingerprint(key.PrimaryKey)
+		out.SignerFingerprint = key.Fingerprint()
 	}
 	return out, nil
 }
@@ -119,9 +123,9 @@ func (e *Encrypt) Validate(ctx context.Context, job *courier.Context, cfg Encryp
 	if len(errs) > 0 {
 		return joined(errs)
 	}
-	l.report("encryption", to...)
+	l.report(ctx, "encryption", to...)
 	if key != nil {
-		l.report("signature", key)
+		l.report(ctx, "signature", key)
 	}
 	return nil
 }
@@ -132,13 +136,13 @@ func (e *Encrypt) Cleanup(_ context.Context, job *courier.Context, cfg EncryptCo
 }
 
 // load finds the keys; key is nil if nobody signs.
-func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to []*loaded, key *loaded, err error) {
+func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to []*pgpstream.Key, key *pgpstream.Key, err error) {
 	var errs []error
-	if to, err = l.loadAll(ctx, cfg.RecipientKeyIDs, toEncrypt); err != nil {
+	if to, err = l.loadAll(ctx, cfg.RecipientKeyIDs, pgpstream.ForEncryption); err != nil {
 		errs = append(errs, fmt.Errorf("recipients: %w", err))
 	}
 	if cfg.SigningKeyID != "" {
-		signers, err := l.loadAll(ctx, []string{cfg.SigningKeyID}, toSign)
+		signers, err := l.loadAll(ctx, []string{cfg.SigningKeyID}, pgpstream.ForSigning)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("signing key: %w", err))
 		} else {
@@ -150,34 +154,3 @@ func (e *Encrypt) load(ctx context.Context, l *loader, cfg EncryptConfig) (to []
 	}
 	return to, key, nil
 }
-
-// write encrypts in to w.
-func write(ctx context.Context, job *courier.Context, cfg EncryptConfig, w io.Writer, in *os.File, to []*loaded, key *loaded) error {
-	buffered := bufio.NewWriterSize(w, bufSize)
-	var text io.WriteCloser = nopCloser{buffered}
-	if cfg.OutputFormat == Armored {
-		text = newArmorWriter(buffered, armorMessage)
-	}
-	m, err := newOutgoing(cfg, to, key)
-	if err != nil {
-		return err
-	}
-	defer m.abandon()
-	if err := m.open(text); err != nil {
-		return outputError(err)
-	}
-	if err := copyInput(ctx, job, cfg.SourcePath, m.content, in); err != nil {
-		return err
-	}
-	if err := m.close(); err != nil {
-		return outputError(err)
-	}
-	if err := text.Close(); err != nil {
-		return outputError(err)
-	}
-	return outputError(buffered.Flush())
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

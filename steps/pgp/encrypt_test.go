@@ -13,6 +13,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -24,7 +25,7 @@ func TestRoundTrip(t *testing.T) {
 			for _, compression := range []string{"none", "zip", "zlib"} {
 				for _, signer := range []string{"", "us"} {
 					t.Run(fmt.Sprintf("%d %s %s %s", size, format, compression, signer), func(t *testing.T) {
-						data := noise(size)
+						data := pgptest.Noise(size)
 						copy(data[size/2:], bytes.Repeat([]byte("same "), size/10))
 						b.write("in/report.csv", data)
 						sealed, err := b.encrypt(map[string]any{
@@ -35,7 +36,7 @@ func TestRoundTrip(t *testing.T) {
 							t.Fatal(err)
 						}
 						message := b.read("out/report.csv.pgp")
-						if sealed.EncryptedFile != "out/report.csv.pgp" || sealed.Size != int64(len(message)) || fmt.Sprint(sealed.Recipients) != "["+fpr(them)+"]" {
+						if sealed.EncryptedFile != "out/report.csv.pgp" || sealed.Size != int64(len(message)) || fmt.Sprint(sealed.Recipients) != "["+pgptest.Fingerprint(them)+"]" {
 							t.Errorf("output = %+v", sealed)
 						}
 						if text := strings.HasPrefix(string(message), "-----BEGIN PGP MESSAGE-----\n\n"); text != (format == "armored") {
@@ -54,8 +55,8 @@ func TestRoundTrip(t *testing.T) {
 						if signer == "" && (out.VerifyStatus != pgp.StatusUnsigned || out.SignedAt != nil || out.SignerFingerprint != "") {
 							t.Errorf("output = %+v, want unsigned", out)
 						}
-						if signer != "" && (out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != fpr(us) || time.Since(*out.SignedAt) > time.Minute || sealed.SignerFingerprint != fpr(us)) {
-							t.Errorf("output = %+v, want a valid signature by %s", out, fpr(us))
+						if signer != "" && (out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != pgptest.Fingerprint(us) || time.Since(*out.SignedAt) > time.Minute || sealed.SignerFingerprint != pgptest.Fingerprint(us)) {
+							t.Errorf("output = %+v, want a valid signature by %s", out, pgptest.Fingerprint(us))
 						}
 					})
 				}
@@ -67,13 +68,13 @@ func TestRoundTrip(t *testing.T) {
 
 func TestManyRecipients(t *testing.T) {
 	b := newBench(t)
-	data := noise(10_000)
+	data := pgptest.Noise(10_000)
 	b.write("a.txt", data)
 	var ids, prints []string
 	for i := range 5 {
 		e := b.key(fmt.Sprintf("partner-%d", i))
-		ids = append(ids, fmt.Sprintf("partner-%d", i), fpr(e)) // each under two of its ids
-		prints = append(prints, fpr(e))
+		ids = append(ids, fmt.Sprintf("partner-%d", i), pgptest.Fingerprint(e)) // each under two of its ids
+		prints = append(prints, pgptest.Fingerprint(e))
 	}
 	out, err := b.encrypt(map[string]any{"source_path": "a.txt", "recipient_key_ids": ids})
 	if err != nil {
@@ -99,30 +100,30 @@ func TestUnfitRecipients(t *testing.T) {
 	b := newBench(t)
 	b.write("a.txt", []byte("a"))
 	good := b.key("good")
-	expired := b.add("expired", newEntity(t, "expired", func(c *packet.Config) {
-		c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600
+	expired := b.add("expired", pgptest.NewEntity(t, "expired", func(c *packet.Config) {
+		c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600
 	}))
-	revoked := newEntity(t, "revoked", nil)
+	revoked := pgptest.NewEntity(t, "revoked", nil)
 	if err := revoked.Revoke(packet.KeyCompromised, "lost", nil); err != nil {
 		t.Fatal(err)
 	}
 	b.add("revoked", revoked)
-	weak := b.add("weak", sha1Key(t))
-	signOnly := newEntity(t, "sign-only", nil)
+	weak := b.add("weak", pgptest.SHA1Key(t))
+	signOnly := pgptest.NewEntity(t, "sign-only", nil)
 	signOnly.Subkeys = nil
 	b.add("sign-only", signOnly)
-	sub := newEntity(t, "sub", nil)
+	sub := pgptest.NewEntity(t, "sub", nil)
 	if err := sub.Subkeys[0].Revoke(packet.KeyRetired, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	b.add("sub", sub)
-	small := newEntity(t, "small", nil)
+	small := pgptest.NewEntity(t, "small", nil)
 	small.Subkeys = nil
 	if err := small.AddEncryptionSubkey(&packet.Config{Algorithm: packet.PubKeyAlgoRSA, RSABits: 1024}); err != nil {
 		t.Fatal(err)
 	}
 	b.add("small", small)
-	ahead := b.add("ahead", newEntity(t, "ahead", func(c *packet.Config) { c.Time = past(-48 * time.Hour) }))
+	ahead := b.add("ahead", pgptest.NewEntity(t, "ahead", func(c *packet.Config) { c.Time = pgptest.Past(-48 * time.Hour) }))
 
 	cfg := map[string]any{"source_path": "a.txt", "recipient_key_ids": []string{
 		"good", "expired", "revoked", "weak", "sign-only", "sub", "small", "ahead", "godo",
@@ -133,15 +134,15 @@ func TestUnfitRecipients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantFailure(t, err,
-				`key "expired" (`+fpr(expired)+`) expired on `,
-				`key "revoked" (`+fpr(revoked)+`) is revoked`,
-				`key "weak" (`+fpr(weak)+`) is held together by SHA-1`,
-				`key "sign-only" (`+fpr(signOnly)+`) has no subkey for encryption`,
-				`key "sub" (`+fpr(sub)+`) has no usable subkey for encryption: its subkey `,
-				`key "small" (`+fpr(small)+`) has no subkey for encryption, or one of a kind or size that is not safe any more`,
-				`key "ahead" (`+fpr(ahead)+`) was made on `,
+				`key "expired" (`+pgptest.Fingerprint(expired)+`) expired on `,
+				`key "revoked" (`+pgptest.Fingerprint(revoked)+`) is revoked`,
+				`key "weak" (`+pgptest.Fingerprint(weak)+`) is held together by SHA-1`,
+				`key "sign-only" (`+pgptest.Fingerprint(signOnly)+`) has no subkey for encryption`,
+				`key "sub" (`+pgptest.Fingerprint(sub)+`) has no usable subkey for encryption: its subkey `,
+				`key "small" (`+pgptest.Fingerprint(small)+`) has no subkey for encryption, or one of a kind or size that is not safe any more`,
+				`key "ahead" (`+pgptest.Fingerprint(ahead)+`) was made on `,
 				`did you mean "good"?`)
-			if strings.Contains(err.Error(), fpr(good)) || strings.Contains(err.Error(), "\n") {
+			if strings.Contains(err.Error(), pgptest.Fingerprint(good)) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error = %q", err)
 			}
 		})
@@ -151,21 +152,6 @@ func TestUnfitRecipients(t *testing.T) {
 
 // second drops the output of a step.
 func second[O any](_ O, err error) error { return err }
-
-// sha1Key is a key of 2015, made for this test alone: GnuPG bound it together
-// with SHA-1. The library doesn't write such signatures.
-func sha1Key(t *testing.T) *openpgp.Entity {
-	t.Helper()
-	data, err := os.ReadFile("testdata/sha1.asc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list[0]
-}
 
 func TestEncryptPlaces(t *testing.T) {
 	b := newBench(t)
@@ -206,7 +192,7 @@ func TestInputByAnotherName(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
 	b.write("a.txt", []byte("a"))
-	b.write("m.pgp", seal(t, []byte("x"), us, nil))
+	b.write("m.pgp", pgptest.Seal(t, []byte("x"), us, nil))
 	for link, to := range map[string]string{"link.txt": "a.txt", "link.pgp": "m.pgp"} {
 		if err := os.Symlink(to, filepath.Join(b.dir, link)); err != nil {
 			t.Fatal(err)
@@ -240,7 +226,7 @@ func TestForm(t *testing.T) {
 		"v6":     {func(c *packet.Config) { c.V6Keys, c.Algorithm = true, packet.PubKeyAlgoEd25519 }, packet.CipherAES256},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := b.add(name, newEntity(t, name, c.change))
+			e := b.add(name, pgptest.NewEntity(t, name, c.change))
 			for i, compression := range []string{"none", "zip", "none", "zip"} {
 				aead, version := "auto", 1
 				if i >= 2 {
@@ -288,8 +274,8 @@ func TestForm(t *testing.T) {
 func TestEncryptRefuses(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
-	pub := newEntity(t, "pub", nil)
-	if err := b.keys.Add("pub", pgp.Key{Data: public(t, pub)}); err != nil {
+	pub := pgptest.NewEntity(t, "pub", nil)
+	if err := b.keys.Add("pub", pgp.Key{Data: pgptest.Public(t, pub)}); err != nil {
 		t.Fatal(err)
 	}
 	b.write("a.txt", []byte("a"))
@@ -301,7 +287,7 @@ func TestEncryptRefuses(t *testing.T) {
 		{"no recipient", map[string]any{"recipient_key_ids": []string{}}, "recipient_key_ids: is required"},
 		{"format", map[string]any{"output_format": "ascii"}, `output_format: "ascii" is none of the possible values`},
 		{"compression", map[string]any{"compression": "gzip"}, `compression: "gzip" is none of the possible values`},
-		{"public key signs", map[string]any{"signing_key_id": "pub"}, "signing key: key \"pub\" (" + fpr(pub) + ") is a public key"},
+		{"public key signs", map[string]any{"signing_key_id": "pub"}, "signing key: key \"pub\" (" + pgptest.Fingerprint(pub) + ") is a public key"},
 		{"unknown signer", map[string]any{"signing_key_id": "su"}, `did you mean "us"?`},
 		{"unknown field", map[string]any{"recipients": "x"}, `unknown field "recipients"`},
 		{"directory", map[string]any{"source_path": "."}, "is a directory"},

@@ -3,25 +3,20 @@ package pgp_test
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -165,92 +160,15 @@ func (b *bench) wantFiles(want ...string) {
 // key makes a key and adds it under a name.
 func (b *bench) key(name string) *openpgp.Entity {
 	b.Helper()
-	return b.add(name, newEntity(b, name, nil))
+	return b.add(name, pgptest.NewEntity(b, name, nil))
 }
 
 func (b *bench) add(name string, e *openpgp.Entity) *openpgp.Entity {
 	b.Helper()
-	if err := b.keys.Add(name, pgp.Key{Data: private(b, e)}); err != nil {
+	if err := b.keys.Add(name, pgp.Key{Data: pgptest.Private(b, e)}); err != nil {
 		b.Fatal(err)
 	}
 	return e
-}
-
-// newEntity makes a key with some of the configuration changed.
-func newEntity(t testing.TB, name string, change func(*packet.Config)) *openpgp.Entity {
-	t.Helper()
-	conf := &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519, DefaultCipher: packet.CipherAES256}
-	if change != nil {
-		change(conf)
-	}
-	e, err := openpgp.NewEntity(name, "", name+"@example.com", conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func private(t testing.TB, e *openpgp.Entity) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	if err := e.SerializePrivateWithoutSigning(&buf, nil); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
-func public(t testing.TB, e *openpgp.Entity) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	if err := e.Serialize(&buf); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
-// fpr is the fingerprint as outputs show it.
-func fpr(e *openpgp.Entity) string {
-	return strings.ToUpper(hexOf(e.PrimaryKey.Fingerprint))
-}
-
-func hexOf(b []byte) string {
-	const digits = "0123456789abcdef"
-	var s strings.Builder
-	for _, c := range b {
-		s.WriteByte(digits[c>>4])
-		s.WriteByte(digits[c&15])
-	}
-	return s.String()
-}
-
-// seal encrypts with the library alone.
-func seal(t testing.TB, data []byte, to *openpgp.Entity, params *openpgp.EncryptParams) []byte {
-	t.Helper()
-	if params == nil {
-		params = &openpgp.EncryptParams{}
-	}
-	if params.Config == nil {
-		params.Config = &packet.Config{DefaultCipher: packet.CipherAES256}
-	}
-	var buf bytes.Buffer
-	w, err := openpgp.EncryptWithParams(&buf, []*openpgp.Entity{to}, nil, params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(w, bytes.NewReader(data)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
-// noise returns bytes that do not compress, the same ones for the same n.
-func noise(n int) []byte {
-	data := make([]byte, n)
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(data)
-	return data
 }
 
 // wantFailure fails unless err is permanent and says all of texts.
@@ -267,20 +185,6 @@ func wantFailure(t testing.TB, err error, texts ...string) {
 			t.Errorf("error = %q, want %q in it", err, s)
 		}
 	}
-}
-
-// past is the clock of somebody who works at another time.
-func past(d time.Duration) func() time.Time {
-	return func() time.Time { return time.Now().Add(-d) }
-}
-
-func aesBlock(t testing.TB, key []byte) cipher.Block {
-	t.Helper()
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return block
 }
 
 func (b *bench) remove(name string) {

@@ -1,23 +1,19 @@
 package pgp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/courierhq/courier/internal/nearest"
-
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/pgpstream"
 )
 
 // A Keyring is [Keys] in memory. The zero value is empty and ready to use. It
@@ -38,35 +34,20 @@ type entry struct {
 
 var _ Keys = (*Keyring)(nil)
 
-// idForm is what can be a key id or fingerprint, short ids included.
-var idForm = regexp.MustCompile(`^(?:[0-9A-F]{8}|[0-9A-F]{16}|[0-9A-F]{40}|[0-9A-F]{64})$`)
-
-// normalID brings a key id or fingerprint into one form, or returns "" for
-// anything else. The blanks and the 0x with which people write them are
-// allowed.
-func normalID(id string) string {
-	id = strings.ToUpper(strings.NewReplacer(" ", "", ":", "").Replace(id))
-	id = strings.TrimPrefix(id, "0X")
-	if !idForm.MatchString(id) {
-		return ""
-	}
-	return id
-}
-
 // Add adds a key under a name, or without one if name is empty; its
 // fingerprints and key ids always lead to it. A name must not look like a
 // fingerprint or a key id. A key that is already there gets the further name
 // and what is new in k: its private part, later ends, revocations. The error
 // of a name that belongs to another key matches [courier.ErrConflict].
 func (r *Keyring) Add(name string, k Key) error {
-	e, err := parseKey(k.Data)
+	parsed, err := pgpstream.ParseKey(name, k.Data)
 	if err != nil {
 		return fmt.Errorf("add key %q: %w", name, err)
 	}
-	if normalID(name) != "" {
+	if pgpstream.NormalizeID(name) != "" {
 		return fmt.Errorf("add key %q: the name looks like a key id; fingerprints and key ids need no name", name)
 	}
-	print := fingerprint(e.PrimaryKey)
+	print := parsed.Fingerprint()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.names[name]; other != nil && other.print != print {
@@ -79,17 +60,13 @@ func (r *Keyring) Add(name string, k Key) error {
 	if ent == nil {
 		ent = &entry{print: print, key: k}
 		r.prints[print] = ent
-	} else {
-		merged, all, err := merge(ent.key, k, e)
-		if err != nil {
-			return fmt.Errorf("add key %q: %w", name, err)
-		}
-		ent.key, e = merged, all
+	} else if ent.key, parsed, err = merge(ent.key, k, parsed); err != nil {
+		return fmt.Errorf("add key %q: %w", name, err)
 	}
-	r.index(ent, keyID(e.PrimaryKey.KeyId))
-	for _, s := range e.Subkeys {
-		r.index(ent, keyID(s.PublicKey.KeyId))
-		r.index(ent, fingerprint(s.PublicKey))
+	for _, id := range parsed.IDs() {
+		if !slices.Contains(r.ids[id], ent) {
+			r.ids[id] = append(r.ids[id], ent)
+		}
 	}
 	if name != "" {
 		r.names[name] = ent
@@ -97,59 +74,26 @@ func (r *Keyring) Add(name string, k Key) error {
 	return nil
 }
 
-func (r *Keyring) index(ent *entry, id string) {
-	if !slices.Contains(r.ids[id], ent) {
-		r.ids[id] = append(r.ids[id], ent)
-	}
-}
-
-// merge joins two forms of the same key; e is the second, parsed. Where both
-// have a private part the second one's counts.
-func merge(old, k Key, e *openpgp.Entity) (Key, *openpgp.Entity, error) {
-	was, err := parseKey(old.Data)
+// merge joins two forms of the same key; parsed is the second one. Where both have a
+// private part the second one's counts. After an error it returns old.
+func merge(old, k Key, parsed *pgpstream.Key) (Key, *pgpstream.Key, error) {
+	was, err := pgpstream.ParseKey(parsed.Name(), old.Data)
 	if err != nil {
-		return Key{}, nil, err
+		return old, nil, err
 	}
-	first, second, passphrase := e, was, k.Passphrase
-	if !hasPrivate(e) && hasPrivate(was) {
-		first, second, passphrase = was, e, old.Passphrase
+	first, second, passphrase := parsed, was, k.Passphrase
+	if !parsed.HasPrivate() && was.HasPrivate() {
+		first, second, passphrase = was, parsed, old.Passphrase
 	}
-	join(first, second)
-	var buf bytes.Buffer
-	if err := serialize(&buf, first, hasPrivate(first)); err != nil {
-		return Key{}, nil, err
+	merged, err := first.Merge(second)
+	if err != nil {
+		return old, nil, err
 	}
-	return Key{Data: buf.Bytes(), Passphrase: passphrase}, first, nil
-}
-
-// join adds the signatures and subkeys of from to those of to. A signature
-// that is there twice is verified twice, which does no harm.
-func join(to, from *openpgp.Entity) {
-	to.Revocations = append(to.Revocations, from.Revocations...)
-	to.DirectSignatures = append(to.DirectSignatures, from.DirectSignatures...)
-	for name, id := range from.Identities {
-		mine := to.Identities[name]
-		if mine == nil {
-			id.Primary = to
-			to.Identities[name] = id
-			continue
-		}
-		mine.SelfCertifications = append(mine.SelfCertifications, id.SelfCertifications...)
-		mine.Revocations = append(mine.Revocations, id.Revocations...)
+	data, err := merged.Serialize()
+	if err != nil {
+		return old, nil, err
 	}
-	for _, sub := range from.Subkeys {
-		i := slices.IndexFunc(to.Subkeys, func(s openpgp.Subkey) bool {
-			return bytes.Equal(s.PublicKey.Fingerprint, sub.PublicKey.Fingerprint)
-		})
-		if i < 0 {
-			sub.Primary = to
-			to.Subkeys = append(to.Subkeys, sub)
-			continue
-		}
-		mine := &to.Subkeys[i]
-		mine.Bindings = append(mine.Bindings, sub.Bindings...)
-		mine.Revocations = append(mine.Revocations, sub.Revocations...)
-	}
+	return Key{Data: data, Passphrase: passphrase}, merged, nil
 }
 
 // Key implements [Keys].
@@ -159,7 +103,7 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 	if ent := r.names[id]; ent != nil {
 		return ent.key, nil
 	}
-	n := normalID(id)
+	n := pgpstream.NormalizeID(id)
 	if ent := r.prints[n]; ent != nil {
 		return ent.key, nil
 	}
@@ -176,7 +120,7 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 	case len(n) == shortID:
 		return Key{}, courier.Permanent(courier.Errorf(courier.ErrNotFound, "key %q: ids of 8 digits are easily forged and not looked for; give the fingerprint", id))
 	}
-	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", plain(id, 100), nearest.DidYouMean(id, r.known()))
+	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", pgpstream.Printable(id, 100), nearest.DidYouMean(id, r.known()))
 }
 
 // known lists what keys are called, names first.
@@ -250,20 +194,20 @@ func (r *Keyring) readFile(file string) error {
 	if err != nil {
 		return err
 	}
-	list, err := parseKeys(data)
+	list, err := pgpstream.ParseKeys(data)
 	if err != nil {
 		return err
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	if len(list) > 1 || normalID(name) != "" {
+	if len(list) > 1 || pgpstream.NormalizeID(name) != "" {
 		name = ""
 	}
-	for _, e := range list {
-		var buf bytes.Buffer
-		if err := serialize(&buf, e, hasPrivate(e)); err != nil {
+	for _, k := range list {
+		data, err := k.Serialize()
+		if err != nil {
 			return err
 		}
-		if err := r.Add(name, Key{Data: buf.Bytes()}); err != nil {
+		if err := r.Add(name, Key{Data: data}); err != nil {
 			return err
 		}
 	}
@@ -275,15 +219,15 @@ func (r *Keyring) setPassphrase(id, secret string) error {
 	if err != nil {
 		return err
 	}
-	e, err := parseKey(k.Data)
+	parsed, err := pgpstream.ParseKey(id, k.Data)
 	if err != nil {
 		return err
 	}
-	if !locked(e) {
+	if !parsed.Locked() {
 		return fmt.Errorf("key %q: the key is not locked", id)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.prints[fingerprint(e.PrimaryKey)].key.Passphrase = secret
+	r.prints[parsed.Fingerprint()].key.Passphrase = secret
 	return nil
 }

@@ -2,6 +2,7 @@ package pgp_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -48,18 +50,18 @@ func ExampleGenerateKey() {
 
 func TestKeyringFindsKeys(t *testing.T) {
 	var r pgp.Keyring
-	e := newEntity(t, "acme", nil)
-	if err := r.Add("acme-prod", pgp.Key{Data: private(t, e)}); err != nil {
+	e := pgptest.NewEntity(t, "acme", nil)
+	if err := r.Add("acme-prod", pgp.Key{Data: pgptest.Private(t, e)}); err != nil {
 		t.Fatal(err)
 	}
-	fp := fpr(e)
+	fp := pgptest.Fingerprint(e)
 	spaced := ""
 	for i := 0; i < len(fp); i += 4 {
 		spaced += fp[i:i+4] + " "
 	}
 	for _, id := range []string{
 		"acme-prod", fp, strings.ToLower(fp), "0x" + fp, spaced, fp[24:], "0x" + strings.ToLower(fp[24:]),
-		hexOf(e.Subkeys[0].PublicKey.Fingerprint), fmt.Sprintf("%016X", e.Subkeys[0].PublicKey.KeyId),
+		hex.EncodeToString(e.Subkeys[0].PublicKey.Fingerprint), fmt.Sprintf("%016X", e.Subkeys[0].PublicKey.KeyId),
 	} {
 		k, err := r.Key(t.Context(), id)
 		if err != nil {
@@ -87,8 +89,8 @@ func TestKeyringFindsKeys(t *testing.T) {
 
 func TestKeyringRefuses(t *testing.T) {
 	var r pgp.Keyring
-	one, two := newEntity(t, "one", nil), newEntity(t, "two", nil)
-	key := func(e *openpgp.Entity) pgp.Key { return pgp.Key{Data: private(t, e)} }
+	one, two := pgptest.NewEntity(t, "one", nil), pgptest.NewEntity(t, "two", nil)
+	key := func(e *openpgp.Entity) pgp.Key { return pgp.Key{Data: pgptest.Private(t, e)} }
 	if err := r.Add("partner", key(one)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,14 +102,14 @@ func TestKeyringRefuses(t *testing.T) {
 	}
 	pub, _ := key(one).Public()
 	for name, c := range map[string]struct{ data, want string }{
-		"deadbeef":         {string(private(t, two)), "looks like a key id"},
-		"0123456789abcdef": {string(private(t, two)), "looks like a key id"},
+		"deadbeef":         {string(pgptest.Private(t, two)), "looks like a key id"},
+		"0123456789abcdef": {string(pgptest.Private(t, two)), "looks like a key id"},
 		"empty":            {"", "the key is empty"},
 		"text":             {"hello", "not an OpenPGP key"},
 		"junk":             {"\x99\x01\x0d\x04abc", "not a readable OpenPGP key"},
-		"two":              {string(private(t, one)) + string(private(t, two)), "holds 2 keys"},
+		"two":              {string(pgptest.Private(t, one)) + string(pgptest.Private(t, two)), "holds 2 keys"},
 		"twoArmored":       {string(pub.Data) + "\n" + string(pub.Data), "holds 2 keys"},
-		"message":          {string(armored(t, seal(t, nil, one, nil))), "the armor is of a PGP MESSAGE, not of a key"},
+		"message":          {string(pgptest.Armor(t, pgptest.Seal(t, nil, one, nil))), "the armor is of a PGP MESSAGE, not of a key"},
 	} {
 		if err := r.Add(name, pgp.Key{Data: []byte(c.data)}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -120,17 +122,17 @@ func TestKeyringRefuses(t *testing.T) {
 func TestAmbiguousID(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	thief := newEntity(t, "thief", nil)
+	thief := pgptest.NewEntity(t, "thief", nil)
 	stolen := us.Subkeys[0]
 	thief.Subkeys = append(thief.Subkeys, openpgp.Subkey{Primary: thief, PublicKey: stolen.PublicKey, Bindings: thief.Subkeys[0].Bindings})
-	if err := b.keys.Add("thief", pgp.Key{Data: public(t, thief)}); err != nil {
+	if err := b.keys.Add("thief", pgp.Key{Data: pgptest.Public(t, thief)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{fmt.Sprintf("%016X", stolen.PublicKey.KeyId), hexOf(stolen.PublicKey.Fingerprint)} {
+	for _, id := range []string{fmt.Sprintf("%016X", stolen.PublicKey.KeyId), hex.EncodeToString(stolen.PublicKey.Fingerprint)} {
 		_, err := b.keys.Key(t.Context(), id)
-		wantFailure(t, err, "2 keys fit this id; give the fingerprint", fpr(us), fpr(thief))
+		wantFailure(t, err, "2 keys fit this id; give the fingerprint", pgptest.Fingerprint(us), pgptest.Fingerprint(thief))
 	}
-	b.write("in.pgp", seal(t, []byte("x"), us, nil))
+	b.write("in.pgp", pgptest.Seal(t, []byte("x"), us, nil))
 	_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
 	wantFailure(t, err, "2 keys fit this id")
 	if _, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}}); err != nil {
@@ -141,18 +143,18 @@ func TestAmbiguousID(t *testing.T) {
 // TestKeyringJoins adds the public and the private form of a key, in both
 // orders; the public one is newer and revoked.
 func TestKeyringJoins(t *testing.T) {
-	e := newEntity(t, "us", nil)
+	e := pgptest.NewEntity(t, "us", nil)
 	if err := e.AddSigningSubkey(&packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}); err != nil {
 		t.Fatal(err)
 	}
 	e.Subkeys, e.Subkeys[1].Primary = e.Subkeys[:1], e
-	secret := pgp.Key{Data: private(t, e), Passphrase: "vault"}
+	secret := pgp.Key{Data: pgptest.Private(t, e), Passphrase: "vault"}
 	more := e.Subkeys[:2][1]
 	e.Subkeys = append(e.Subkeys, more)
 	if err := e.Revoke(packet.KeySuperseded, "", nil); err != nil {
 		t.Fatal(err)
 	}
-	fresh := pgp.Key{Data: public(t, e)}
+	fresh := pgp.Key{Data: pgptest.Public(t, e)}
 	for _, order := range [][]pgp.Key{{secret, fresh}, {fresh, secret}, {fresh, secret, fresh}} {
 		var r pgp.Keyring
 		for _, k := range order {
@@ -172,10 +174,10 @@ func TestKeyringJoins(t *testing.T) {
 		if got.PrivateKey == nil || !got.Revoked(time.Now()) || len(got.Subkeys) != 2 || got.Subkeys[0].PrivateKey == nil {
 			t.Errorf("joined: private %v, revoked %v, %d subkeys", got.PrivateKey != nil, got.Revoked(time.Now()), len(got.Subkeys))
 		}
-		if _, err := r.Key(t.Context(), hexOf(more.PublicKey.Fingerprint)); err != nil {
+		if _, err := r.Key(t.Context(), hex.EncodeToString(more.PublicKey.Fingerprint)); err != nil {
 			t.Errorf("the further subkey: %v", err)
 		}
-		if got := r.Fingerprints(); !slices.Equal(got, []string{fpr(e)}) {
+		if got := r.Fingerprints(); !slices.Equal(got, []string{pgptest.Fingerprint(e)}) {
 			t.Errorf("fingerprints = %q", got)
 		}
 	}
@@ -189,18 +191,18 @@ func TestReadKeyring(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	us, them, other := newEntity(t, "us", nil), newEntity(t, "them", nil), newEntity(t, "other", nil)
+	us, them, other := pgptest.NewEntity(t, "us", nil), pgptest.NewEntity(t, "them", nil), pgptest.NewEntity(t, "other", nil)
 	if err := us.EncryptPrivateKeys([]byte("secret"), nil); err != nil {
 		t.Fatal(err)
 	}
-	armor, err := pgp.Key{Data: public(t, them)}.Public()
+	armor, err := pgp.Key{Data: pgptest.Public(t, them)}.Public()
 	if err != nil {
 		t.Fatal(err)
 	}
-	save("us.sec", private(t, us))
+	save("us.sec", pgptest.Private(t, us))
 	save("them.asc", append([]byte("\uFEFFThis is our key:\r\n\r\n"), bytes.ReplaceAll(armor.Data, []byte("\n"), []byte("\r\n"))...))
-	save("all.GPG", append(public(t, other), public(t, them)...))
-	save(fpr(other)+".asc", public(t, other))
+	save("all.GPG", append(pgptest.Public(t, other), pgptest.Public(t, them)...))
+	save(pgptest.Fingerprint(other)+".asc", pgptest.Public(t, other))
 	save("notes.txt", []byte("not a key"))
 	save(".asc", []byte("not a key"))
 	if err := os.Mkdir(filepath.Join(dir, "old.asc"), 0o700); err != nil {
@@ -213,9 +215,9 @@ func TestReadKeyring(t *testing.T) {
 	if got := r.Fingerprints(); len(got) != 3 {
 		t.Errorf("fingerprints = %q", got)
 	}
-	for id, want := range map[string]*openpgp.Entity{"us": us, "them": them, fpr(other): other} {
+	for id, want := range map[string]*openpgp.Entity{"us": us, "them": them, pgptest.Fingerprint(other): other} {
 		k, err := r.Key(t.Context(), id)
-		if got, _ := k.Fingerprint(); err != nil || got != fpr(want) {
+		if got, _ := k.Fingerprint(); err != nil || got != pgptest.Fingerprint(want) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 		if secret := map[bool]string{true: "vault/us"}[id == "us"]; k.Passphrase != secret {

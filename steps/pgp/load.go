@@ -3,42 +3,22 @@ package pgp
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
-
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgpstream"
 )
 
-// A loader finds the keys of one step.
+// A loader finds the keys of one step, and unlocks them with the secrets of the engine.
 type loader struct {
 	job  *courier.Context
 	keys Keys
 }
 
-// A loaded key belongs to one attempt: the library notes in the entity what it
-// has verified.
-type loaded struct {
-	*openpgp.Entity
-	id   string // by which it was asked for
-	data []byte // in which private parts are not locked any more, if asked for
-	from Key
-}
-
-// label names the key in messages.
-func (l *loaded) label() string {
-	fp := fingerprint(l.PrimaryKey)
-	if normalID(l.id) == fp {
-		return "key " + fp
-	}
-	return fmt.Sprintf("key %q (%s)", plain(l.id, 100), fp)
-}
+var _ pgpstream.KeySource = (*loader)(nil)
 
 // A material is what the steps of an execution keep of a key between them, so
 // that a loop over thousands of files asks for it and unlocks it once.
@@ -53,9 +33,9 @@ func (m *material) Close() error {
 	return nil
 }
 
-// find returns the key called id as the host gave it out.
-func (l *loader) find(ctx context.Context, id string) (*loaded, error) {
-	m, err := courier.Keep(ctx, l.job, "pgp.key "+id, func(ctx context.Context) (*material, error) {
+// material returns the key called id as the host gave it out.
+func (l *loader) material(ctx context.Context, id string) (*material, error) {
+	return courier.Keep(ctx, l.job, "pgp.key "+id, func(ctx context.Context) (*material, error) {
 		if l.keys == nil {
 			return nil, permanentf("key %q: no keys are configured; pass them to pgp.Register", id)
 		}
@@ -65,197 +45,79 @@ func (l *loader) find(ctx context.Context, id string) (*loaded, error) {
 		}
 		return &material{data: bytes.Clone(k.Data), from: k}, nil
 	})
+}
+
+// An unknownKey is the host's error for a key that is not there.
+type unknownKey struct{ error }
+
+func (e unknownKey) Is(target error) bool { return target == pgpstream.ErrUnknownKey }
+func (e unknownKey) Unwrap() error        { return e.error }
+
+// Key implements [pgpstream.KeySource].
+func (l *loader) Key(ctx context.Context, id string) (*pgpstream.Key, error) {
+	m, err := l.material(ctx, id)
+	if errors.Is(err, courier.ErrNotFound) {
+		err = unknownKey{err}
+	}
 	if err != nil {
 		return nil, err
 	}
-	return m.load(id)
+	return m.parse(id)
 }
 
-// unlock returns a key with private parts that are ready for use.
-func (l *loader) unlock(ctx context.Context, key *loaded) (*loaded, error) {
-	if !locked(key.Entity) {
-		return key, nil
+// Unlock implements [pgpstream.KeySource].
+func (l *loader) Unlock(ctx context.Context, key *pgpstream.Key) (*pgpstream.Key, error) {
+	from, err := l.material(ctx, key.Name())
+	if err != nil {
+		return nil, err
 	}
-	m, err := courier.Keep(ctx, l.job, "pgp.unlocked "+key.id, func(ctx context.Context) (*material, error) {
-		if key.from.Passphrase == "" {
-			return nil, permanentf("%s: is locked with a passphrase, and Key.Passphrase names no secret for it", key.label())
+	m, err := courier.Keep(ctx, l.job, "pgp.unlocked "+key.Name(), func(ctx context.Context) (*material, error) {
+		reference := from.from.Passphrase
+		if reference == "" {
+			return nil, permanentf("%v: is locked with a passphrase, and Key.Passphrase names no secret for it", key)
 		}
-		passphrase, err := l.job.Secret(ctx, key.from.Passphrase)
+		passphrase, err := l.job.Secret(ctx, reference)
 		if err != nil {
-			return nil, fmt.Errorf("%s: passphrase: %w", key.label(), err)
+			return nil, fmt.Errorf("%v: passphrase: %w", key, err)
 		}
-		if err := key.DecryptPrivateKeys([]byte(passphrase)); err != nil {
-			return nil, permanentf("%s: the secret %q is not its passphrase", key.label(), key.from.Passphrase)
+		unlocked, err := key.Unlock([]byte(passphrase))
+		if errors.Is(err, pgpstream.ErrPassphrase) {
+			return nil, permanentf("%v: the secret %q is not its passphrase", key, reference)
 		}
-		var buf bytes.Buffer
-		if err := serialize(&buf, key.Entity, true); err != nil {
-			return nil, permanentf("%s: %w", key.label(), err)
+		var data []byte
+		if err == nil {
+			data, err = unlocked.Serialize()
 		}
-		return &material{data: buf.Bytes(), from: key.from}, nil
+		if err != nil {
+			return nil, permanentf("%v: %w", key, err)
+		}
+		return &material{data: data, from: from.from}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return m.load(key.id)
+	return m.parse(key.Name())
 }
 
-func (m *material) load(id string) (*loaded, error) {
-	e, err := parseKey(m.data)
+func (m *material) parse(id string) (*pgpstream.Key, error) {
+	key, err := pgpstream.ParseKey(id, m.data)
 	if err != nil {
 		return nil, permanentf("key %q: %w", id, err)
 	}
-	return &loaded{Entity: e, id: id, data: m.data, from: m.from}, nil
+	return key, nil
 }
 
-// weakHashes are the hash functions that hold nothing together.
-func weakHashes() map[crypto.Hash]bool {
-	return map[crypto.Hash]bool{crypto.SHA1: true, crypto.MD5: true, crypto.RIPEMD160: true}
-}
-
-// policy is how messages are written, and what is asked of the keys of others:
-// nothing that SHA-1 or weaker holds together.
-func policy() *packet.Config {
-	return &packet.Config{
-		DefaultCipher:        packet.CipherAES256,
-		DefaultHash:          crypto.SHA256,
-		RejectHashAlgorithms: weakHashes(),
-	}
-}
-
-// A purpose is what a key is needed for.
-type purpose int
-
-const (
-	toEncrypt purpose = iota
-	toSign
-	toVerify
-)
-
-// unfit says why a key can't be used for p at an instant; "" means that it can.
-func (l *loaded) unfit(p purpose, now time.Time) string {
-	if why := l.primaryUnfit(now); why != "" {
-		return why
-	}
-	switch p {
-	case toEncrypt:
-		if _, err := l.EncryptionKeyWithError(now, policy()); err != nil {
-			return l.subkeysUnfit(now, "encryption", packet.PublicKeyAlgorithm.CanEncrypt)
-		}
-	case toVerify:
-		_, why := l.signerUnfit(0, now)
-		return why
-	case toSign:
-		k, ok := l.SigningKey(now, policy())
-		switch {
-		case !ok:
-			return l.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
-		case k.PrivateKey == nil:
-			return "is a public key; signing takes the private one"
-		case k.PrivateKey.Dummy():
-			return "has its private part elsewhere, such as on a smart card"
-		}
-	}
-	return ""
-}
-
-const dateForm = "2006-01-02 15:04 UTC"
-
-// primaryUnfit is about the primary key, on which everything else depends.
-func (l *loaded) primaryUnfit(now time.Time) string {
-	sig, err := l.VerifyPrimaryKey(now, policy())
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, pgperrors.ErrKeyRevoked):
-		return "is revoked"
-	case l.PrimaryKey.CreationTime.After(now):
-		return "was made on " + l.PrimaryKey.CreationTime.UTC().Format(dateForm) + ", which lies ahead; compare the clocks"
-	case errors.Is(err, pgperrors.ErrKeyExpired):
-		return "expired" + onDate(l.PrimaryKey, sig)
-	}
-	lenient := policy()
-	lenient.RejectHashAlgorithms = map[crypto.Hash]bool{}
-	if e, err := parseKey(l.data); err == nil {
-		if _, err := e.VerifyPrimaryKey(now, lenient); err == nil {
-			return "is held together by SHA-1 or MD5 signatures, which can be forged; its owner must sign it again (gpg does so when the expiry date is set)"
-		}
-	}
-	return "has no valid signature of its own"
-}
-
-// signerUnfit says why signatures by the key or subkey with the given id, or
-// by any of them if it is 0, don't count now.
-func (l *loaded) signerUnfit(id uint64, now time.Time) (VerifyStatus, string) {
-	_, err := l.VerifyPrimaryKey(now, policy())
-	why := l.primaryUnfit(now)
-	if why == "" {
-		if _, ok := l.SigningKeyById(now, id, policy()); ok {
-			return StatusValid, ""
-		}
-		why = l.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
-		for _, s := range l.Subkeys {
-			if s.PublicKey.KeyId == id {
-				_, err = s.Verify(now, policy())
-			}
-		}
-	}
-	switch {
-	case errors.Is(err, pgperrors.ErrKeyRevoked):
-		return StatusRevokedKey, why
-	case errors.Is(err, pgperrors.ErrKeyExpired):
-		return StatusExpiredKey, why
-	}
-	return StatusUnsafe, why
-}
-
-// subkeysUnfit says why none of the subkeys serves a use.
-func (l *loaded) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyAlgorithm) bool) string {
-	var why []string
-	for _, s := range l.Subkeys {
-		if !can(s.PublicKey.PubKeyAlgo) {
-			continue
-		}
-		sig, err := s.Verify(now, policy())
-		if sig == nil { // expired and revoked ones come without
-			sig, _ = s.LatestValidBindingSignature(now, policy())
-		}
-		subkey := "its subkey " + keyID(s.PublicKey.KeyId)
-		switch {
-		case errors.Is(err, pgperrors.ErrKeyRevoked):
-			why = append(why, subkey+" is revoked")
-		case errors.Is(err, pgperrors.ErrKeyExpired):
-			why = append(why, subkey+" expired"+onDate(s.PublicKey, sig))
-		case err != nil:
-			why = append(why, subkey+" is not bound to it by a valid signature")
-		}
-	}
-	if len(why) == 0 {
-		return "has no subkey for " + use + ", or one of a kind or size that is not safe any more"
-	}
-	return "has no usable subkey for " + use + ": " + strings.Join(why, ", ")
-}
-
-// onDate ends "expired" with the date, if the signature tells it.
-func onDate(k *packet.PublicKey, sig *packet.Signature) string {
-	if end, ok := end(k, sig); ok {
-		return " on " + end.UTC().Format(dateForm)
-	}
-	return ""
-}
-
-// loadAll finds the keys with the given ids for a purpose, each key once. The
-// error tells all that are missing or unfit, and is permanent unless the host
-// had trouble finding one.
-func (l *loader) loadAll(ctx context.Context, ids []string, p purpose) ([]*loaded, error) {
-	var all []*loaded
+// loadAll finds the keys with the given ids for a use, each key once; those for signing
+// are unlocked. The error tells all that are missing or unfit, and is permanent unless
+// the host had trouble finding one.
+func (l *loader) loadAll(ctx context.Context, ids []string, use pgpstream.Use) ([]*pgpstream.Key, error) {
+	var all []*pgpstream.Key
 	var bad []error
 	seen := make(map[string]bool)
 	for _, id := range ids {
-		key, err := l.find(ctx, id)
-		if err == nil && p == toSign {
-			if why := key.unfit(p, time.Now()); why == "" {
-				key, err = l.unlock(ctx, key)
-			}
+		key, err := l.Key(ctx, id)
+		if err == nil && use == pgpstream.ForSigning && key.Locked() && key.CheckUse(use, time.Now()) == nil {
+			key, err = l.Unlock(ctx, key)
 		}
 		switch {
 		case err != nil && (courier.IsPermanent(err) || errors.Is(err, courier.ErrNotFound)):
@@ -264,11 +126,11 @@ func (l *loader) loadAll(ctx context.Context, ids []string, p purpose) ([]*loade
 		case err != nil:
 			return nil, err
 		}
-		if why := key.unfit(p, time.Now()); why != "" {
-			bad = append(bad, fmt.Errorf("%s %s", key.label(), why))
+		if err := key.CheckUse(use, time.Now()); err != nil {
+			bad = append(bad, err)
 			continue
 		}
-		if fp := fingerprint(key.PrimaryKey); !seen[fp] {
+		if fp := key.Fingerprint(); !seen[fp] {
 			seen[fp] = true
 			all = append(all, key)
 		}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgpstream"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -37,13 +38,11 @@ func Register(r *courier.Registry, keys Keys) {
 	courier.Register(r, "pgp.verify", &Verify{Keys: keys}, opt("verify", "Checks the OpenPGP signature of a file, and reports what it found."))
 }
 
-const (
-	// stall is how long a step may go on without moving a byte.
-	stall = 60 * time.Second
-	// bufSize is the size of the buffers below and above the OpenPGP layer,
-	// which itself reads and writes in small pieces.
-	bufSize = 128 << 10
-)
+// stall is how long a step may go on without moving a byte.
+const stall = 60 * time.Second
+
+// settings are what errors of package pgpstream call the settings of steps.
+var settings = pgpstream.SettingNames{MaxBytes: "max_bytes", PrivateKeys: "private_key_ids", Signers: "signer_key_ids"}
 
 // A disk is a writer of a file that looks at the free space after every 16 MiB.
 type disk struct {
@@ -137,25 +136,40 @@ func distinct(job *courier.Context, in *os.File, target string) error {
 	return nil
 }
 
-// copyInput copies all of the input to w, with progress.
-func copyInput(ctx context.Context, job *courier.Context, name string, w io.Writer, in *os.File) error {
-	info, err := in.Stat()
-	if err != nil {
-		return fmt.Errorf("input: %w", err)
-	}
-	read, err := transfer.Copy(ctx, w, in, func(done int64) { job.Progress(done, info.Size(), name) })
-	if err != nil {
-		return err
-	}
-	if read != info.Size() {
-		return fmt.Errorf("input %q: changed while it was read: it had %d bytes, and %d were read", name, info.Size(), read)
-	}
-	return nil
+// An inputFile is the input of a step that reads all of it once. At its end it must have
+// the size that it had at the beginning.
+type inputFile struct {
+	job  *courier.Context
+	name string
+	f    *os.File
+	size int64
+	read int64
 }
+
+func newInputFile(job *courier.Context, name string, f *os.File) (*inputFile, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	return &inputFile{job: job, name: name, f: f, size: info.Size()}, nil
+}
+
+// Read implements io.Reader.
+func (s *inputFile) Read(p []byte) (int, error) {
+	n, err := s.f.Read(p)
+	s.read += int64(n)
+	if err == io.EOF && s.read != s.size {
+		err = fmt.Errorf("input %q: changed while it was read: it had %d bytes, and %d were read", s.name, s.size, s.read)
+	}
+	return n, err
+}
+
+// progress reports how much of the input was worked on.
+func (s *inputFile) progress(done int64) { s.job.Progress(done, s.size, s.name) }
 
 // produce has write make a file out of the input, and gives it the name target
 // when it is complete. It returns the path and the size of the file.
-func produce(job *courier.Context, input, target string, write func(w io.Writer, in *os.File) error) (name string, size int64, err error) {
+func produce(job *courier.Context, input, target string, write func(w io.Writer, in *inputFile) error) (name string, size int64, err error) {
 	in, err := job.Open(input)
 	if err != nil {
 		return "", 0, fmt.Errorf("input: %w", err)
@@ -164,12 +178,16 @@ func produce(job *courier.Context, input, target string, write func(w io.Writer,
 	if err := distinct(job, in, target); err != nil {
 		return "", 0, err
 	}
+	src, err := newInputFile(job, input, in)
+	if err != nil {
+		return "", 0, err
+	}
 	w, err := job.Create(target)
 	if err != nil {
 		return "", 0, fmt.Errorf("output: %w", err)
 	}
 	defer w.Close()
-	if err := write(w, in); err != nil {
+	if err := write(w, src); err != nil {
 		return "", 0, err
 	}
 	info, err := w.Stat()

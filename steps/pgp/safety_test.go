@@ -18,9 +18,9 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp/eddsa"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -33,7 +33,7 @@ func (b *bench) writeLarge(name string, mib int) {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	block := noise(1 << 20)
+	block := pgptest.Noise(1 << 20)
 	for i := range mib {
 		block[0] = byte(i)
 		if _, err := f.Write(block); err != nil {
@@ -110,7 +110,7 @@ func sameFiles(t *testing.T, a, b string) bool {
 // makes much output of little input.
 func TestCancel(t *testing.T) {
 	b := newBench(t)
-	us := newEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
+	us := pgptest.NewEntity(t, "us", func(c *packet.Config) { c.DefaultCompressionAlgo = packet.CompressionZLIB })
 	b.add("us", us)
 	b.writeLarge("a.bin", 8)
 	if _, err := b.encrypt(map[string]any{"source_path": "a.bin", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}}); err != nil {
@@ -161,7 +161,7 @@ func TestCancel(t *testing.T) {
 func TestCancelEmptyWork(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
-	key := noise(32)
+	key := pgptest.Noise(32)
 	sub, _ := us.EncryptionKey(time.Now(), nil)
 	var out bytes.Buffer
 	if err := packet.SerializeEncryptedKey(&out, sub.PublicKey, packet.CipherAES256, key, nil); err != nil {
@@ -198,7 +198,7 @@ func TestKilled(t *testing.T) {
 		b := newBench(t)
 		us := b.key("us")
 		b.write("a.txt", []byte("a"))
-		b.write("a.txt.pgp", seal(t, []byte("a"), us, nil))
+		b.write("a.txt.pgp", pgptest.Seal(t, []byte("a"), us, nil))
 		for key, target := range map[string]string{"pgp.encrypt": "a.txt.pgp", "pgp.decrypt": "a.txt"} {
 			dir := output
 			if output == "" {
@@ -236,7 +236,7 @@ func TestKilled(t *testing.T) {
 func TestInputGrows(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
-	b.write("a.bin", noise(1<<20))
+	b.write("a.bin", pgptest.Noise(1<<20))
 	file := filepath.Join(b.dir, "a.bin")
 	job := courier.NewContext(courier.ContextConfig{Workspace: b.dir, OnProgress: func(p courier.Progress) {
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
@@ -259,7 +259,7 @@ func TestFileSystemFails(t *testing.T) {
 	b := newBench(t)
 	us := b.key("us")
 	b.write("a.txt", []byte("a"))
-	b.write("in.pgp", seal(t, []byte("a"), us, nil))
+	b.write("in.pgp", pgptest.Seal(t, []byte("a"), us, nil))
 	b.write("dir/final/x", nil)
 	long := strings.Repeat("n", 300)
 	for _, output := range []string{"a.txt/final", long} {
@@ -280,13 +280,13 @@ func TestFileSystemFails(t *testing.T) {
 func TestSecretsStaySecret(t *testing.T) {
 	b := newBench(t)
 	const passphrase, wrong = "canary-passphrase-5317", "wrong-canary-9041"
-	e := newEntity(t, "us", nil)
+	e := pgptest.NewEntity(t, "us", nil)
 	secret := bytes.Clone(e.PrivateKey.PrivateKey.(*eddsa.PrivateKey).MarshalByteSecret())
-	message := signedBy(t, e, nil, e)
+	message := pgptest.SignedBy(t, e, nil, e)
 	if err := e.EncryptPrivateKeys([]byte(passphrase), nil); err != nil {
 		t.Fatal(err)
 	}
-	data := private(t, e)
+	data := pgptest.Private(t, e)
 	broken := bytes.Clone(data)
 	broken[len(broken)-100] ^= 1
 	for name, k := range map[string]pgp.Key{
@@ -351,12 +351,12 @@ func (o oneKey) Key(context.Context, string) (pgp.Key, error) { return o.key, ni
 // TestParallel runs steps with the same keys in one execution at a time.
 func TestParallel(t *testing.T) {
 	b := newBench(t)
-	e := newEntity(t, "us", nil)
-	message := signedBy(t, e, nil, e)
+	e := pgptest.NewEntity(t, "us", nil)
+	message := pgptest.SignedBy(t, e, nil, e)
 	if err := e.EncryptPrivateKeys([]byte("p"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.keys.Add("us", pgp.Key{Data: private(t, e), Passphrase: "p"}); err != nil {
+	if err := b.keys.Add("us", pgp.Key{Data: pgptest.Private(t, e), Passphrase: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	b.write("in.pgp", message)
@@ -381,52 +381,4 @@ func TestParallel(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// FuzzDecrypt changes messages in any way. Nothing panics, and what is
-// published was encrypted to the key by somebody, whole.
-func FuzzDecrypt(f *testing.F) {
-	data, err := os.ReadFile("testdata/fuzz.asc")
-	if err != nil {
-		f.Fatal(err)
-	}
-	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(data))
-	if err != nil {
-		f.Fatal(err)
-	}
-	us := list[0]
-	contents := []string{"", "the content", strings.Repeat("much of the same, ", 200)}
-	for _, content := range contents {
-		for _, algo := range []packet.CompressionAlgo{packet.CompressionNone, packet.CompressionZLIB} {
-			conf := &packet.Config{DefaultCipher: packet.CipherAES256, DefaultCompressionAlgo: algo}
-			plain := seal(f, []byte(content), us, &openpgp.EncryptParams{Config: conf})
-			signed := seal(f, []byte(content), us, &openpgp.EncryptParams{Config: conf, Signers: []*openpgp.Entity{us}})
-			for _, m := range [][]byte{plain, signed, armored(f, signed), withoutMDC(f, us, []byte(content))} {
-				f.Add(m)
-			}
-		}
-	}
-	b := newBench(f)
-	if err := b.keys.Add("us", pgp.Key{Data: data}); err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, message []byte) {
-		b.TB = t
-		b.write("in.pgp", message)
-		out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "output_path": "final", "private_key_ids": []string{"us"}, "verify": "optional"})
-		if err != nil {
-			if len(b.files()) != 1 {
-				t.Errorf("files = %q after %v", b.files(), err)
-			}
-			return
-		}
-		got := string(b.read("final"))
-		b.remove("final")
-		for _, c := range contents {
-			if got == c {
-				return
-			}
-		}
-		t.Errorf("published %q: %+v", got, out)
-	})
 }

@@ -1,15 +1,14 @@
 package pgp
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/pgpstream"
 )
 
 // Sign is the step pgp.sign: it signs one file, with a signature in a file of
@@ -60,17 +59,23 @@ func (s *Sign) Execute(ctx context.Context, job *courier.Context, cfg SignConfig
 	if err != nil {
 		return out, err
 	}
-	var sig *signer
-	file, size, err := produce(job, cfg.SourcePath, target, func(w io.Writer, in *os.File) (err error) {
-		if sig, err = newSigner(key, cfg.SignatureType == SignClearsign); err != nil {
-			return err
+	options := pgpstream.SignOptions{
+		Key: key, Armor: cfg.OutputFormat == Armored,
+		Form: map[SignatureType]pgpstream.SignatureForm{SignInline: pgpstream.Inline, SignClearsign: pgpstream.Clearsign}[cfg.SignatureType],
+	}
+	file, size, err := produce(job, cfg.SourcePath, target, func(w io.Writer, in *inputFile) (err error) {
+		options.Progress = in.progress
+		out.SignedAt, err = pgpstream.Sign(ctx, w, in, options)
+		if _, ok := errors.AsType[pgpstream.MessageError](err); ok {
+			err = permanentf("input %q: %w", cfg.SourcePath, err)
 		}
-		return (&signing{job: job, cfg: cfg, in: in, sig: sig}).write(ctx, w)
+		return err
 	})
 	if err != nil {
-		return out, err
+		return SignOutput{}, err
 	}
-	return SignOutput{file, size, fingerprint(key.PrimaryKey), sig.signedAt()}, nil
+	out.SignatureFile, out.Size, out.SignerFingerprint = file, size, key.Fingerprint()
+	return out, nil
 }
 
 // Validate implements [courier.Validator]: the paths are allowed, an absolute
@@ -87,7 +92,7 @@ func (s *Sign) Validate(ctx context.Context, job *courier.Context, cfg SignConfi
 		if err != nil {
 			errs = append(errs, err)
 		} else {
-			l.report("signature", key)
+			l.report(ctx, "signature", key)
 		}
 	}
 	if len(errs) == 0 {
@@ -109,110 +114,10 @@ func signedName(cfg SignConfig) string {
 	return baseName(cfg.SourcePath) + ".sig"
 }
 
-func (s *Sign) load(ctx context.Context, l *loader, cfg SignConfig) (*loaded, error) {
-	keys, err := l.loadAll(ctx, []string{cfg.SigningKeyID}, toSign)
+func (s *Sign) load(ctx context.Context, l *loader, cfg SignConfig) (*pgpstream.Key, error) {
+	keys, err := l.loadAll(ctx, []string{cfg.SigningKeyID}, pgpstream.ForSigning)
 	if err != nil {
 		return nil, fmt.Errorf("signing key: %w", err)
 	}
 	return keys[0], nil
-}
-
-// A signing is one file while it is being signed.
-type signing struct {
-	job *courier.Context
-	cfg SignConfig
-	in  *os.File
-	sig *signer
-}
-
-// write writes the whole output to w.
-func (s *signing) write(ctx context.Context, w io.Writer) error {
-	buffered := bufio.NewWriterSize(w, bufSize)
-	var err error
-	switch {
-	case s.cfg.SignatureType == SignClearsign:
-		err = s.clear(ctx, buffered)
-	case s.cfg.OutputFormat == Armored:
-		kind := armorSignature
-		if s.cfg.SignatureType == SignInline {
-			kind = armorMessage
-		}
-		text := newArmorWriter(buffered, kind)
-		if err = s.packets(ctx, text); err == nil {
-			err = outputError(text.Close())
-		}
-	default:
-		err = s.packets(ctx, buffered)
-	}
-	if err != nil {
-		return err
-	}
-	return outputError(buffered.Flush())
-}
-
-func outputError(err error) error {
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
-}
-
-// packets writes the signature, and with signature_type inline what it covers.
-func (s *signing) packets(ctx context.Context, w io.Writer) error {
-	if s.cfg.SignatureType != SignInline {
-		if err := s.copy(ctx, s.sig); err != nil {
-			return err
-		}
-		return outputError(s.sig.sign(w, nil))
-	}
-	if err := s.sig.announce(w); err != nil {
-		return outputError(err)
-	}
-	content, err := newLiteralWriter(w)
-	if err != nil {
-		return outputError(err)
-	}
-	if err := s.copy(ctx, io.MultiWriter(s.sig, content)); err != nil {
-		return err
-	}
-	if err := content.Close(); err != nil {
-		return outputError(err)
-	}
-	return outputError(s.sig.sign(w, nil))
-}
-
-// clear writes the text with the signature below.
-func (s *signing) clear(ctx context.Context, w *bufio.Writer) error {
-	text, err := newTextWriter(w, s.sig)
-	if err != nil {
-		return outputError(err)
-	}
-	if err := s.copy(ctx, text); err != nil {
-		return s.explain(err)
-	}
-	if err := text.Close(); err != nil {
-		return s.explain(err)
-	}
-	var sig bytes.Buffer
-	if err := s.sig.sign(&sig, nil); err != nil {
-		return outputError(err)
-	}
-	armor := newArmorWriter(w, armorSignature)
-	if _, err := armor.Write(sig.Bytes()); err != nil {
-		return outputError(err)
-	}
-	return outputError(armor.Close())
-}
-
-// explain tells what is wrong with the input from what is wrong with the output.
-func (s *signing) explain(err error) error {
-	if m, ok := err.(messageError); ok {
-		return permanentf("input %q: %w", s.cfg.SourcePath, m)
-	}
-	return err
-}
-
-// copy reads the whole input.
-func (s *signing) copy(ctx context.Context, w io.Writer) error {
-	return copyInput(ctx, s.job, s.cfg.SourcePath, w, s.in)
 }

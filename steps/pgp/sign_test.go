@@ -2,7 +2,6 @@ package pgp_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
 
@@ -53,7 +53,7 @@ func TestSignVerify(t *testing.T) {
 		"p521": func(c *packet.Config) { c.Algorithm, c.Curve = packet.PubKeyAlgoECDSA, packet.CurveNistP521 },
 		"v6":   func(c *packet.Config) { c.V6Keys, c.Algorithm = true, packet.PubKeyAlgoEd25519 },
 	} {
-		keys[name] = b.add(name, newEntity(t, name, change))
+		keys[name] = b.add(name, pgptest.NewEntity(t, name, change))
 	}
 	texts := map[string]string{
 		"empty": "", "one": "a", "newline": "\n", "lines": "one\ntwo\n", "open": "one\ntwo", "dashes": "-\n- a\n-----BEGIN PGP SIGNATURE-----\nFrom us\n",
@@ -72,7 +72,7 @@ func TestSignVerify(t *testing.T) {
 					cfg["output_path"] = "content"
 				}
 				out, err := b.verify(cfg)
-				if err != nil || !out.Valid || out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != fpr(e) || out.Reason != "" ||
+				if err != nil || !out.Valid || out.VerifyStatus != pgp.StatusValid || out.SignerFingerprint != pgptest.Fingerprint(e) || out.Reason != "" ||
 					out.SignedAt == nil || time.Since(*out.SignedAt) > time.Minute {
 					t.Fatalf("%s, %s, %+v: %+v, %v", name, what, f, out, err)
 				}
@@ -99,8 +99,8 @@ func TestSignNames(t *testing.T) {
 	us := b.key("us")
 	b.write("a.txt", []byte("a\n"))
 	for mode, want := range map[string]string{"detached": "2/1/a.txt.sig", "inline": "2/1/a.txt.signed", "clearsign": "2/1/a.txt.signed"} {
-		out, err := b.sign(map[string]any{"source_path": "a.txt", "signing_key_id": fpr(us), "signature_type": mode})
-		if err != nil || out.SignatureFile != want || out.SignerFingerprint != fpr(us) || out.Size != int64(len(b.read(want))) {
+		out, err := b.sign(map[string]any{"source_path": "a.txt", "signing_key_id": pgptest.Fingerprint(us), "signature_type": mode})
+		if err != nil || out.SignatureFile != want || out.SignerFingerprint != pgptest.Fingerprint(us) || out.Size != int64(len(b.read(want))) {
 			t.Errorf("%s: %+v, %v", mode, out, err)
 		}
 	}
@@ -114,10 +114,10 @@ func TestSignNames(t *testing.T) {
 func TestSignRefuses(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
-	b.add("weak", sha1Key(t))
-	expired := newEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 })
+	b.add("weak", pgptest.SHA1Key(t))
+	expired := pgptest.NewEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600 })
 	b.add("expired", expired)
-	if err := b.keys.Add("public", pgp.Key{Data: public(t, newEntity(t, "public", nil))}); err != nil {
+	if err := b.keys.Add("public", pgp.Key{Data: pgptest.Public(t, pgptest.NewEntity(t, "public", nil))}); err != nil {
 		t.Fatal(err)
 	}
 	b.write("a.txt", []byte("a\n"))
@@ -150,11 +150,11 @@ func TestSignRefuses(t *testing.T) {
 // TestSignLocked signs with a key that a passphrase unlocks.
 func TestSignLocked(t *testing.T) {
 	b := newBench(t)
-	e := newEntity(t, "us", nil)
+	e := pgptest.NewEntity(t, "us", nil)
 	if err := e.EncryptPrivateKeys([]byte("p"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.keys.Add("us", pgp.Key{Data: private(t, e), Passphrase: "vault/us"}); err != nil {
+	if err := b.keys.Add("us", pgp.Key{Data: pgptest.Private(t, e), Passphrase: "vault/us"}); err != nil {
 		t.Fatal(err)
 	}
 	b.write("a.txt", []byte("a\n"))
@@ -167,46 +167,27 @@ func TestSignLocked(t *testing.T) {
 	wantFailure(t, err, `the secret "vault/us" is not its passphrase`)
 	b.wantFiles("a.txt")
 	b.secrets["vault/us"] = "p"
-	if out, err := b.sign(cfg); err != nil || out.SignerFingerprint != fpr(e) {
+	if out, err := b.sign(cfg); err != nil || out.SignerFingerprint != pgptest.Fingerprint(e) {
 		t.Errorf("%+v, %v", out, err)
 	}
-}
-
-// libSigned makes all forms of a signed file with the library alone, by form.
-func libSigned(t testing.TB, content []byte, at func() time.Time, signers ...*openpgp.Entity) (detached, inline []byte) {
-	t.Helper()
-	conf := &packet.Config{Time: at}
-	var sig, message bytes.Buffer
-	err := openpgp.DetachSign(&sig, signers, bytes.NewReader(content), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := openpgp.Sign(&message, signers, nil, conf)
-	if err == nil {
-		_, err = w.Write(content)
-	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return sig.Bytes(), message.Bytes()
 }
 
 // TestVerifyStatus asks for all that can be found out about a signature.
 func TestVerifyStatus(t *testing.T) {
 	b := newBench(t)
 	us, partner := b.key("us"), b.key("partner")
-	stranger := newEntity(t, "stranger", nil)
-	expired := newEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 })
+	stranger := pgptest.NewEntity(t, "stranger", nil)
+	expired := pgptest.NewEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600 })
 	b.add("expired", expired)
-	revoked := newEntity(t, "revoked", func(c *packet.Config) { c.Time = past(48 * time.Hour) })
-	weak := b.add("weak", sha1Key(t))
+	revoked := pgptest.NewEntity(t, "revoked", func(c *packet.Config) { c.Time = pgptest.Past(48 * time.Hour) })
+	weak := b.add("weak", pgptest.SHA1Key(t))
 	content := []byte("signed content\n")
 	type form struct{ detached, inline []byte }
 	by := func(at func() time.Time, who ...*openpgp.Entity) form {
-		d, i := libSigned(t, content, at, who...)
+		d, i := pgptest.Signed(t, content, at, who...)
 		return form{d, i}
 	}
-	byRevoked := by(past(24*time.Hour), revoked)
+	byRevoked := by(pgptest.Past(24*time.Hour), revoked)
 	if err := revoked.Revoke(packet.KeyRetired, "", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -221,21 +202,21 @@ func TestVerifyStatus(t *testing.T) {
 		signers  []*openpgp.Entity
 	}{
 		{"valid", by(nil, partner), nil, pgp.StatusValid, "", []*openpgp.Entity{partner}},
-		{"expected", by(nil, partner), []string{"us", fpr(partner)}, pgp.StatusValid, "", []*openpgp.Entity{partner}},
+		{"expected", by(nil, partner), []string{"us", pgptest.Fingerprint(partner)}, pgp.StatusValid, "", []*openpgp.Entity{partner}},
 		{"two signers", by(nil, partner, us), nil, pgp.StatusValid, "", []*openpgp.Entity{partner, us}},
 		{"one of two is expected", by(nil, stranger, partner), []string{"partner"}, pgp.StatusValid, "", []*openpgp.Entity{partner}},
 		{"not expected", by(nil, us), []string{"partner"}, pgp.StatusUnknownSigner, "which is not among signer_key_ids (partner)", nil},
 		{"stranger", by(nil, stranger), nil, pgp.StatusUnknownSigner, fmt.Sprintf("signed by the key id %016X", stranger.PrimaryKey.KeyId), nil},
-		{"expired", by(past(47*time.Hour+30*time.Minute), expired), nil, pgp.StatusExpiredKey, fpr(expired) + ") expired on ", nil},
-		{"revoked", byRevoked, []string{"revoked"}, pgp.StatusRevokedKey, `key "revoked" (` + fpr(revoked) + ") is revoked", nil},
-		{"forged", by(nil, forgery(partner)), nil, pgp.StatusInvalid, "does not fit the content", nil},
-		{"from tomorrow", by(past(-24*time.Hour), partner), nil, pgp.StatusInvalid, "not yet valid", nil},
+		{"expired", by(pgptest.Past(47*time.Hour+30*time.Minute), expired), nil, pgp.StatusExpiredKey, pgptest.Fingerprint(expired) + ") expired on ", nil},
+		{"revoked", byRevoked, []string{"revoked"}, pgp.StatusRevokedKey, `key "revoked" (` + pgptest.Fingerprint(revoked) + ") is revoked", nil},
+		{"forged", by(nil, pgptest.Forgery(partner)), nil, pgp.StatusInvalid, "does not fit the content", nil},
+		{"from tomorrow", by(pgptest.Past(-24*time.Hour), partner), nil, pgp.StatusInvalid, "not yet valid", nil},
 		{"SHA-1 key", by(nil, weak), []string{"weak"}, pgp.StatusInvalid, "is held together by SHA-1", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.write("sig", c.form.detached)
 			b.write("message", c.form.inline)
-			b.write("sig.asc", armoredAs(t, "PGP SIGNATURE", c.form.detached))
+			b.write("sig.asc", pgptest.ArmorAs(t, "PGP SIGNATURE", c.form.detached))
 			for _, cfg := range []map[string]any{
 				{"source_path": "content", "detached_signature_path": "sig"},
 				{"source_path": "content", "detached_signature_path": "sig.asc"},
@@ -248,7 +229,7 @@ func TestVerifyStatus(t *testing.T) {
 				}
 				var want []string
 				for _, e := range c.signers {
-					want = append(want, fpr(e))
+					want = append(want, pgptest.Fingerprint(e))
 				}
 				if len(out.SignerFingerprints) != len(want) || out.Valid && out.SignerFingerprint != out.SignerFingerprints[0] || !out.Valid && (out.SignerFingerprint != "" || out.SignedAt != nil) {
 					t.Errorf("%v: signers %v, want %v", cfg, out.SignerFingerprints, want)
@@ -356,9 +337,9 @@ func TestVerifyMisleading(t *testing.T) {
 		{"two messages", inline + inline, "holds something besides one complete message"},
 		{"rest", inline + "pay 2", "is damaged or cut short"},
 		{"signature alone", detached, "holds something besides one complete message, or is cut short"},
-		{"key", string(public(t, newEntity(t, "x", nil))), ""},
+		{"key", string(pgptest.Public(t, pgptest.NewEntity(t, "x", nil))), ""},
 		{"text", "pay 1\n", "is not an OpenPGP message, neither binary nor armored"},
-		{"encrypted", string(seal(t, []byte("pay 1"), newEntity(t, "y", nil), nil)), "is encrypted; pgp.decrypt decrypts it"},
+		{"encrypted", string(pgptest.Seal(t, []byte("pay 1"), pgptest.NewEntity(t, "y", nil), nil)), "is encrypted; pgp.decrypt decrypts it"},
 		{"unsigned", "\xcb\x0cb\x00\x00\x00\x00\x00pay 1\n", "it is not signed"},
 		{"empty", "", "is empty"},
 		{"endless line", begin + "\n" + strings.Repeat("a", 200<<10), "longer than 128 KiB"},

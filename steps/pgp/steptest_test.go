@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/steptest"
@@ -14,7 +15,7 @@ import (
 
 // TestContract holds the steps against the contract for retries.
 func TestContract(t *testing.T) {
-	data := string(noise(100_000))
+	data := string(pgptest.Noise(100_000))
 	var keys []string
 	for _, c := range []struct {
 		key, format, output string
@@ -128,7 +129,7 @@ func contractOfSignatures(t *testing.T) []string {
 					defer one.Unlock()
 					b.write("signed", content)
 					out, err := b.verify(verify)
-					return fmt.Sprintf("valid %v by %s, %v", out.Valid, fpr(us), err)
+					return fmt.Sprintf("valid %v by %s, %v", out.Valid, pgptest.Fingerprint(us), err)
 				},
 				Outputs: func(_ *steptest.World, out map[string]any) {
 					if c.key == "pgp.sign" {

@@ -1,23 +1,17 @@
 package pgp
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path"
 	"strings"
 	"time"
 
-	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
-	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/internal/pgpstream"
 )
 
 // Verify is the step pgp.verify: it checks the signature of one file, which
@@ -75,13 +69,8 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 		return VerifyOutput{}, fmt.Errorf("input: %w", err)
 	}
 	defer in.Close()
-	c := &checking{job: job, cfg: cfg, in: in, signed: cfg.SourcePath, ring: new(ring)}
-	c.verifier = &verifier{keys: &loader{job: job, keys: v.Keys}, ids: cfg.SignerKeyIDs, field: "signer_key_ids", ring: c.ring}
-	if err := c.verifier.prepare(ctx); err != nil {
-		return VerifyOutput{}, err
-	}
 	if cfg.OutputPath == "" {
-		return c.outcome(ctx, io.Discard)
+		return v.check(ctx, job, cfg, io.Discard, in)
 	}
 	target, err := place(job, cfg.OutputPath, verifiedName(cfg.SourcePath))
 	if err != nil {
@@ -100,7 +89,7 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 		return VerifyOutput{}, err
 	}
 	defer to.guard.End()
-	out, err := c.outcome(ctx, to)
+	out, err := v.check(ctx, job, cfg, to, in)
 	if err != nil || !out.Valid {
 		return out, err
 	}
@@ -126,11 +115,11 @@ func (v *Verify) Validate(ctx context.Context, job *courier.Context, cfg VerifyC
 	}
 	if !job.Unresolved("signer_key_ids") {
 		l := &loader{job: job, keys: v.Keys}
-		signers, err := l.loadAll(ctx, cfg.SignerKeyIDs, toVerify)
+		signers, err := l.loadAll(ctx, cfg.SignerKeyIDs, pgpstream.ForVerification)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("signer: %w", err))
 		}
-		l.report("verification", signers...)
+		l.report(ctx, "verification", signers...)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -158,236 +147,68 @@ func verifiedName(input string) string {
 	return base + ".verified"
 }
 
-// A checking is one file while its signature is being checked.
-type checking struct {
-	job      *courier.Context
-	cfg      VerifyConfig
-	in       *os.File
-	signed   string // the file that an error is about
-	size     int64  // of in
-	ring     *ring
-	verifier *verifier
-	src      *source // may be nil
-	content  *kept   // may be nil
-	inner    *inner  // may be nil
-	packets  *toll   // may be nil
-}
-
-// A kept reader keeps its error, which the library does not always pass on.
-type kept struct {
-	r   io.Reader
-	err error
-}
-
-func (k *kept) Read(p []byte) (int, error) {
-	n, err := k.r.Read(p)
-	if err != nil && err != io.EOF {
-		k.err = err
-	}
-	return n, err
-}
-
-// outcome checks the signature, writes the content to w, and makes what was
-// found out an output or a failure.
-func (c *checking) outcome(ctx context.Context, w io.Writer) (VerifyOutput, error) {
-	found, size, err := c.verify(ctx, w)
-	switch {
-	case ctx.Err() != nil:
-		return VerifyOutput{}, context.Cause(ctx)
-	case c.verifier.hostErr != nil:
-		return VerifyOutput{}, c.verifier.hostErr
-	case err != nil && c.src != nil && c.src.err != nil:
-		err = c.src.err
-	case err != nil && c.content != nil && c.content.err != nil:
-		err = c.content.err
-	}
-	if m, ok := errors.AsType[messageError](err); ok {
-		found, err = verdict{status: StatusInvalid, why: "it " + m.Error()}, nil
+// check checks the signature, writes the content to w, and makes what was found out an
+// output or a failure.
+func (v *Verify) check(ctx context.Context, job *courier.Context, cfg VerifyConfig, w io.Writer, in *os.File) (VerifyOutput, error) {
+	found, size, err := v.find(ctx, job, cfg, w, in)
+	if message, ok := errors.AsType[pgpstream.MessageError](err); ok {
+		found, err = pgpstream.Signature{Status: pgpstream.StatusInvalid, Problem: cfg.problem(err, message)}, nil
 	}
 	if err != nil {
 		return VerifyOutput{}, err
 	}
-	out := VerifyOutput{VerifyStatus: found.status, Valid: found.status == StatusValid, Reason: found.why}
-	switch found.status {
-	case StatusValid:
-		out.SignerFingerprints, out.SignerFingerprint, out.SignedAt, out.Size = found.signers, found.signers[0], new(found.at), size
-	case StatusUnsigned, StatusUnsafe:
+	out := VerifyOutput{VerifyStatus: VerifyStatus(found.Status), Valid: found.Status == pgpstream.StatusValid, Reason: found.Problem}
+	switch found.Status {
+	case pgpstream.StatusValid:
+		out.SignerFingerprints, out.SignerFingerprint, out.SignedAt, out.Size = found.Signers, found.Signers[0], new(found.Time), size
+	case pgpstream.StatusUnsigned, pgpstream.StatusUnsafe:
 		out.VerifyStatus = StatusInvalid
 	}
-	if c.cfg.Require == RequireValid && !out.Valid {
-		return VerifyOutput{}, permanentf("signature of %q: is not accepted (%s): %s; require is \"valid\"%s", c.signed, out.VerifyStatus, found.why, c.nothing())
+	if cfg.Require == RequireValid && !out.Valid {
+		nothing := ""
+		if cfg.OutputPath != "" {
+			nothing = "; nothing was written under the output's name"
+		}
+		return VerifyOutput{}, permanentf("signature of %q: is not accepted (%s): %s; require is \"valid\"%s", cfg.SourcePath, out.VerifyStatus, found.Problem, nothing)
 	}
 	return out, nil
 }
 
-// nothing ends a failure.
-func (c *checking) nothing() string {
-	if c.cfg.OutputPath == "" {
-		return ""
+// problem is the reason in the output for a file that can't be read as a signed one.
+func (cfg *VerifyConfig) problem(err error, message pgpstream.MessageError) string {
+	switch {
+	case errors.Is(err, pgpstream.ErrInSignature):
+		return fmt.Sprintf("it has a signature (%q) that %v", cfg.DetachedSignaturePath, message)
+	case errors.Is(err, pgpstream.ErrEncrypted):
+		return "it " + message.Error() + "; pgp.decrypt decrypts it and checks its signature"
 	}
-	return "; nothing was written under the output's name"
+	return "it " + message.Error()
 }
 
-// verify reads all that is signed.
-func (c *checking) verify(ctx context.Context, w io.Writer) (verdict, int64, error) {
-	info, err := c.in.Stat()
+// find examines the signature, in a file of its own or in the input.
+func (v *Verify) find(ctx context.Context, job *courier.Context, cfg VerifyConfig, w io.Writer, in *os.File) (pgpstream.Signature, int64, error) {
+	info, err := in.Stat()
 	if err != nil {
-		return verdict{}, 0, fmt.Errorf("input: %w", err)
+		return pgpstream.Signature{}, 0, fmt.Errorf("input: %w", err)
 	}
-	c.size = info.Size()
-	defer func() { c.inner.Close() }()
-	buffered := bufio.NewWriterSize(w, bufSize)
-	var details *openpgp.MessageDetails
+	options := pgpstream.VerifyOptions{
+		Keys: &loader{job: job, keys: v.Keys}, Signers: cfg.SignerKeyIDs, MaxBytes: cfg.MaxBytes, Settings: settings,
+		Progress: func(done int64) { job.Progress(min(done, info.Size()), info.Size(), cfg.SourcePath) },
+	}
+	var found pgpstream.Signature
 	var size int64
-	err = guard(func() error {
-		content, err := c.open(ctx, buffered)
-		if err != nil {
-			return err
+	if cfg.DetachedSignaturePath == "" {
+		found, size, err = pgpstream.Verify(ctx, w, in, options)
+	} else {
+		signature, opening := job.Open(cfg.DetachedSignaturePath)
+		if opening != nil {
+			return pgpstream.Signature{}, 0, fmt.Errorf("signature: %w", opening)
 		}
-		details = content.details
-		to := &limited{w: content.to, left: c.limit()}
-		body := &toll{r: details.UnverifiedBody}
-		size, err = transfer.Copy(ctx, to, body, func(done int64) {
-			c.job.Progress(min(done, c.size), c.size, c.cfg.SourcePath)
-		})
-		switch {
-		case c.packets.failed() != nil:
-			return c.packets.err
-		case body.err != nil:
-			return body.err
-		case to.full:
-			return about("holds more than %d bytes; raise max_bytes if this is right", c.limit())
-		case to.err != nil:
-			return outputError(to.err)
-		}
-		return unreadable(err)
-	})
-	if err != nil {
-		return verdict{}, 0, err
+		defer signature.Close()
+		found, size, err = pgpstream.VerifyDetached(ctx, in, signature, options)
 	}
-	if err := buffered.Flush(); err != nil {
-		return verdict{}, 0, outputError(err)
+	if err == nil {
+		job.Progress(info.Size(), info.Size(), cfg.SourcePath)
 	}
-	c.job.Progress(c.size, c.size, c.cfg.SourcePath)
-	return c.verifier.verdict(details), size, nil
-}
-
-// limit is the largest size of the content.
-func (c *checking) limit() int64 {
-	if c.cfg.DetachedSignaturePath != "" {
-		return math.MaxInt64
-	}
-	return limitFor(c.cfg.MaxBytes, c.size)
-}
-
-// An opened file is one whose signature is checked as it is read.
-type opened struct {
-	details *openpgp.MessageDetails
-	to      io.Writer // what becomes of the content that is read
-}
-
-// open finds the signature in any of its forms.
-func (c *checking) open(ctx context.Context, w io.Writer) (opened, error) {
-	if c.cfg.DetachedSignaturePath != "" {
-		return c.detached(ctx)
-	}
-	head := make([]byte, headSize)
-	n, err := c.in.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
-		return opened{}, fmt.Errorf("input: %w", err)
-	}
-	if isClearsigned(head[:n]) {
-		return c.clearsigned(ctx, w)
-	}
-	return c.inline(ctx, w)
-}
-
-func (c *checking) detached(ctx context.Context) (opened, error) {
-	f, err := c.job.Open(c.cfg.DetachedSignaturePath)
-	if err != nil {
-		return opened{}, fmt.Errorf("signature: %w", err)
-	}
-	defer f.Close()
-	sig, err := signaturePackets(transfer.NewReader(ctx, f, nil))
-	if err != nil {
-		return opened{}, inFile("signature", c.cfg.DetachedSignaturePath, err)
-	}
-	d, err := c.withSignature(transfer.NewReader(ctx, c.in, nil), sig)
-	return opened{d, io.Discard}, inFile("signature", c.cfg.DetachedSignaturePath, err)
-}
-
-// inFile says which of two files a messageError is about.
-func inFile(what, name string, err error) error {
-	if m, ok := errors.AsType[messageError](err); ok {
-		return about("has a %s (%q) that %w", what, name, m.error)
-	}
-	return err
-}
-
-// withSignature reads content by the side of its signature.
-func (c *checking) withSignature(content io.Reader, sig []byte) (*openpgp.MessageDetails, error) {
-	c.content = &kept{r: content}
-	d, err := openpgp.VerifyDetachedSignatureReader(c.ring, c.content, bytes.NewReader(sig), reading(math.MaxInt64))
-	if errors.Is(err, pgperrors.ErrUnknownIssuer) {
-		return nil, about("holds no signature, or none of a kind that can be checked")
-	}
-	return d, unreadable(err)
-}
-
-// clearsigned reads the file twice: to find the signature, and for the text.
-func (c *checking) clearsigned(ctx context.Context, w io.Writer) (opened, error) {
-	sig, err := clearSignature(transfer.NewReader(ctx, c.in, nil))
-	if err != nil {
-		return opened{}, err
-	}
-	if _, err := c.in.Seek(0, io.SeekStart); err != nil {
-		return opened{}, fmt.Errorf("input: %w", err)
-	}
-	d, err := c.withSignature(newTextReader(transfer.NewReader(ctx, c.in, nil), w), sig)
-	return opened{d, io.Discard}, err
-}
-
-func (c *checking) inline(ctx context.Context, w io.Writer) (opened, error) {
-	src, err := newSource(transfer.NewReader(ctx, c.in, nil), armorMessage)
-	if err != nil {
-		return opened{}, err
-	}
-	c.src = src
-	// The context is looked at above the buffer as well: see message.open.
-	if c.inner, err = openPlain(src, decompressed(c.limit())); err != nil {
-		return opened{}, unreadable(err)
-	}
-	c.packets = &toll{r: transfer.NewReader(ctx, c.inner, nil)}
-	d, err := openpgp.ReadMessage(c.packets, c.ring, nil, reading(nested(c.cfg.MaxBytes, c.limit())))
-	switch {
-	case c.packets.err != nil:
-		return opened{}, c.packets.err
-	case errors.Is(err, pgperrors.ErrKeyIncorrect) || err == nil && d.IsEncrypted:
-		return opened{}, about("is encrypted; pgp.decrypt decrypts it and checks its signature")
-	case err == io.EOF:
-		return opened{}, about("holds no content")
-	case err != nil:
-		return opened{}, unreadable(err)
-	}
-	return opened{d, w}, nil
-}
-
-// unreadable tells what an error of the library means in what is not encrypted.
-func unreadable(err error) error {
-	var malformed pgperrors.ErrMalformedMessage
-	var unsupported pgperrors.UnsupportedError
-	var message messageError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &message):
-		return message
-	case errors.Is(err, pgperrors.ErrMessageTooLarge):
-		return about("unpacks to more than is allowed; raise max_bytes if this is right")
-	case errors.As(err, &malformed):
-		return about("holds something besides one complete message, or is cut short")
-	case errors.As(err, &unsupported):
-		return about("uses what is not supported: %s", plain(string(unsupported), 100))
-	}
-	return about("is damaged or cut short")
+	return found, size, err
 }

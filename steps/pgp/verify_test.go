@@ -12,18 +12,9 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/pgptest"
 	"github.com/courierhq/courier/steps/pgp"
 )
-
-// signedBy makes a message to a key, signed by others at a time.
-func signedBy(t testing.TB, to *openpgp.Entity, at func() time.Time, signers ...*openpgp.Entity) []byte {
-	t.Helper()
-	now := time.Now()
-	return seal(t, []byte("signed content"), to, &openpgp.EncryptParams{
-		Signers: signers, EncryptionTime: &now,
-		Config: &packet.Config{DefaultCipher: packet.CipherAES256, Time: at},
-	})
-}
 
 // A signatureCase is a message and what is to be found out about it.
 type signatureCase struct {
@@ -39,28 +30,28 @@ type signatureCase struct {
 func signatureCases(t *testing.T, b *bench) []signatureCase {
 	us := b.key("us")
 	partner, other := b.key("partner"), b.key("other")
-	stranger := newEntity(t, "stranger", nil)
-	expired := newEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 })
+	stranger := pgptest.NewEntity(t, "stranger", nil)
+	expired := pgptest.NewEntity(t, "expired", func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600 })
 	b.add("expired", expired)
-	revoked, retired := newEntity(t, "revoked", nil), newEntity(t, "retired", func(c *packet.Config) { c.Time = past(48 * time.Hour) })
-	byRevoked, byRetired := signedBy(t, us, nil, revoked), signedBy(t, us, past(24*time.Hour), retired)
+	revoked, retired := pgptest.NewEntity(t, "revoked", nil), pgptest.NewEntity(t, "retired", func(c *packet.Config) { c.Time = pgptest.Past(48 * time.Hour) })
+	byRevoked, byRetired := pgptest.SignedBy(t, us, nil, revoked), pgptest.SignedBy(t, us, pgptest.Past(24*time.Hour), retired)
 	if err := errors.Join(revoked.Revoke(packet.KeyCompromised, "", nil), retired.Revoke(packet.KeyRetired, "", nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.add("revoked", revoked)
 	b.add("retired", retired)
-	weak := b.add("weak", sha1Key(t))
-	sub := newEntity(t, "sub", nil)
+	weak := b.add("weak", pgptest.SHA1Key(t))
+	sub := pgptest.NewEntity(t, "sub", nil)
 	if err := sub.AddSigningSubkey(&packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}); err != nil {
 		t.Fatal(err)
 	}
-	bySub := signedBy(t, us, nil, sub)
+	bySub := pgptest.SignedBy(t, us, nil, sub)
 	b.add("sub", sub)
-	gone := newEntity(t, "gone", nil)
+	gone := pgptest.NewEntity(t, "gone", nil)
 	if err := gone.AddSigningSubkey(&packet.Config{Algorithm: packet.PubKeyAlgoEdDSA}); err != nil {
 		t.Fatal(err)
 	}
-	byGone := signedBy(t, us, nil, gone)
+	byGone := pgptest.SignedBy(t, us, nil, gone)
 	if err := gone.Subkeys[1].Revoke(packet.KeyRetired, "", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -68,27 +59,27 @@ func signatureCases(t *testing.T, b *bench) []signatureCase {
 
 	const pass = ""
 	return []signatureCase{
-		{"valid", signedBy(t, us, nil, partner), nil, pass, pass, pgp.StatusValid, partner},
-		{"valid, listed", signedBy(t, us, nil, partner), []string{"partner"}, pass, pass, pgp.StatusValid, partner},
-		{"valid, listed among others", signedBy(t, us, nil, partner), []string{"other", fpr(partner)}, pass, pass, pgp.StatusValid, partner},
-		{"by ourselves", signedBy(t, us, nil, us), nil, pass, pass, pgp.StatusValid, us},
-		{"by ourselves, not listed", signedBy(t, us, nil, us), []string{"partner"}, pass, "which is not among signer_key_ids (partner)", pgp.StatusUnknownSigner, nil},
+		{"valid", pgptest.SignedBy(t, us, nil, partner), nil, pass, pass, pgp.StatusValid, partner},
+		{"valid, listed", pgptest.SignedBy(t, us, nil, partner), []string{"partner"}, pass, pass, pgp.StatusValid, partner},
+		{"valid, listed among others", pgptest.SignedBy(t, us, nil, partner), []string{"other", pgptest.Fingerprint(partner)}, pass, pass, pgp.StatusValid, partner},
+		{"by ourselves", pgptest.SignedBy(t, us, nil, us), nil, pass, pass, pgp.StatusValid, us},
+		{"by ourselves, not listed", pgptest.SignedBy(t, us, nil, us), []string{"partner"}, pass, "which is not among signer_key_ids (partner)", pgp.StatusUnknownSigner, nil},
 		{"by a subkey", bySub, []string{"sub"}, pass, pass, pgp.StatusValid, sub},
-		{"unsigned", signedBy(t, us, nil), nil, pass, "it is not signed", pgp.StatusUnsigned, nil},
-		{"unsigned, listed", signedBy(t, us, nil), []string{"partner"}, pass, "it is not signed", pgp.StatusUnsigned, nil},
-		{"other signer", signedBy(t, us, nil, other), []string{"partner"}, pass, fmt.Sprintf("signed by the key id %016X", other.PrimaryKey.KeyId), pgp.StatusUnknownSigner, nil},
-		{"stranger", signedBy(t, us, nil, stranger), nil, pass, "which is not among the keys that are there", pgp.StatusUnknownSigner, nil},
-		{"expired since", signedBy(t, us, past(47*time.Hour+30*time.Minute), expired), nil, pass, `key "` + fmt.Sprintf("%016X", expired.PrimaryKey.KeyId) + `" (` + fpr(expired) + ") expired on ", pgp.StatusExpiredKey, nil},
-		{"revoked", byRevoked, []string{"revoked"}, pass, `key "revoked" (` + fpr(revoked) + ") is revoked", pgp.StatusRevokedKey, nil},
-		{"retired since", byRetired, []string{"retired"}, pass, `key "retired" (` + fpr(retired) + ") is revoked", pgp.StatusRevokedKey, nil},
+		{"unsigned", pgptest.SignedBy(t, us, nil), nil, pass, "it is not signed", pgp.StatusUnsigned, nil},
+		{"unsigned, listed", pgptest.SignedBy(t, us, nil), []string{"partner"}, pass, "it is not signed", pgp.StatusUnsigned, nil},
+		{"other signer", pgptest.SignedBy(t, us, nil, other), []string{"partner"}, pass, fmt.Sprintf("signed by the key id %016X", other.PrimaryKey.KeyId), pgp.StatusUnknownSigner, nil},
+		{"stranger", pgptest.SignedBy(t, us, nil, stranger), nil, pass, "which is not among the keys that are there", pgp.StatusUnknownSigner, nil},
+		{"expired since", pgptest.SignedBy(t, us, pgptest.Past(47*time.Hour+30*time.Minute), expired), nil, pass, `key "` + fmt.Sprintf("%016X", expired.PrimaryKey.KeyId) + `" (` + pgptest.Fingerprint(expired) + ") expired on ", pgp.StatusExpiredKey, nil},
+		{"revoked", byRevoked, []string{"revoked"}, pass, `key "revoked" (` + pgptest.Fingerprint(revoked) + ") is revoked", pgp.StatusRevokedKey, nil},
+		{"retired since", byRetired, []string{"retired"}, pass, `key "retired" (` + pgptest.Fingerprint(retired) + ") is revoked", pgp.StatusRevokedKey, nil},
 		{"subkey retired since", byGone, []string{"gone"}, pass, "its subkey ", pgp.StatusRevokedKey, nil},
-		{"SHA-1 key", signedBy(t, us, nil, weak), []string{"weak"}, pass, "is held together by SHA-1", pgp.StatusUnsafe, nil},
-		{"two signers", signedBy(t, us, nil, partner, other), nil, pass, pass, pgp.StatusValid, other},
-		{"two signers, one listed", signedBy(t, us, nil, partner, other), []string{"partner"}, pass, pass, pgp.StatusValid, partner},
-		{"two signers, one known", signedBy(t, us, nil, stranger, partner), nil, pass, pass, pgp.StatusValid, partner},
-		{"forged", signedBy(t, us, nil, forgery(partner)), []string{"partner"}, "does not fit the content", "does not fit the content", "", nil},
-		{"from tomorrow", signedBy(t, us, past(-24*time.Hour), partner), nil, "is no longer or not yet valid", "is no longer or not yet valid", "", nil},
-		{"clock ahead", signedBy(t, us, past(-2*time.Minute), partner), nil, pass, pass, pgp.StatusValid, partner},
+		{"SHA-1 key", pgptest.SignedBy(t, us, nil, weak), []string{"weak"}, pass, "is held together by SHA-1", pgp.StatusUnsafe, nil},
+		{"two signers", pgptest.SignedBy(t, us, nil, partner, other), nil, pass, pass, pgp.StatusValid, other},
+		{"two signers, one listed", pgptest.SignedBy(t, us, nil, partner, other), []string{"partner"}, pass, pass, pgp.StatusValid, partner},
+		{"two signers, one known", pgptest.SignedBy(t, us, nil, stranger, partner), nil, pass, pass, pgp.StatusValid, partner},
+		{"forged", pgptest.SignedBy(t, us, nil, pgptest.Forgery(partner)), []string{"partner"}, "does not fit the content", "does not fit the content", "", nil},
+		{"from tomorrow", pgptest.SignedBy(t, us, pgptest.Past(-24*time.Hour), partner), nil, "is no longer or not yet valid", "is no longer or not yet valid", "", nil},
+		{"clock ahead", pgptest.SignedBy(t, us, pgptest.Past(-2*time.Minute), partner), nil, pass, pass, pgp.StatusValid, partner},
 	}
 }
 
@@ -119,8 +110,8 @@ func TestSignatures(t *testing.T) {
 				if out.VerifyStatus != status {
 					t.Errorf("verify %q: status = %q, want %q", verify, out.VerifyStatus, status)
 				}
-				if by := c.by; by != nil && verify != "off" && (out.SignerFingerprint != fpr(by) || out.SignedAt == nil) {
-					t.Errorf("verify %q: %+v, want %s", verify, out, fpr(by))
+				if by := c.by; by != nil && verify != "off" && (out.SignerFingerprint != pgptest.Fingerprint(by) || out.SignedAt == nil) {
+					t.Errorf("verify %q: %+v, want %s", verify, out, pgptest.Fingerprint(by))
 				}
 				if (c.by == nil || verify == "off") && (out.SignerFingerprint != "" || out.SignedAt != nil || out.SignerFingerprints != nil) {
 					t.Errorf("verify %q: %+v, want no signer", verify, out)
@@ -131,21 +122,10 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// forgery is a key of somebody else that claims the id of e.
-func forgery(e *openpgp.Entity) *openpgp.Entity {
-	f, err := openpgp.NewEntity("forged", "", "", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
-	if err != nil {
-		panic(err)
-	}
-	f.PrimaryKey.KeyId, f.PrimaryKey.Fingerprint = e.PrimaryKey.KeyId, e.PrimaryKey.Fingerprint
-	f.PrivateKey.KeyId, f.PrivateKey.Fingerprint = e.PrimaryKey.KeyId, e.PrimaryKey.Fingerprint
-	return f
-}
-
 func TestTwoSignersAreListed(t *testing.T) {
 	b := newBench(t)
 	us, one, two := b.key("us"), b.key("one"), b.key("two")
-	b.write("in.pgp", signedBy(t, us, nil, one, two))
+	b.write("in.pgp", pgptest.SignedBy(t, us, nil, one, two))
 	out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "required"})
 	if err != nil || len(out.SignerFingerprints) != 2 || out.SignerFingerprints[0] != out.SignerFingerprint {
 		t.Errorf("%+v, %v", out, err)
@@ -159,7 +139,7 @@ func TestVerifyValues(t *testing.T) {
 	wantFailure(t, err, `verify: "always" is none of the possible values`)
 	for name, want := range map[string]string{"expired": "expired on ", "nobody": "there is no key", "us": ""} {
 		if name == "expired" {
-			b.add(name, newEntity(t, name, func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = past(48*time.Hour), 3600 }))
+			b.add(name, pgptest.NewEntity(t, name, func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600 }))
 		}
 		err := b.validate("pgp.decrypt", map[string]any{"source_path": "in.pgp", "signer_key_ids": []string{name}})
 		if want == "" {
@@ -193,7 +173,7 @@ func (k brokenKeys) Key(ctx context.Context, id string) (pgp.Key, error) {
 func TestVaultFails(t *testing.T) {
 	b := newBench(t)
 	us, partner := b.key("us"), b.key("partner")
-	b.write("in.pgp", signedBy(t, us, nil, partner))
+	b.write("in.pgp", pgptest.SignedBy(t, us, nil, partner))
 	b.write("a.txt", nil)
 	for _, bad := range []string{"partner", fmt.Sprintf("%016X", partner.PrimaryKey.KeyId), fmt.Sprintf("%016X", us.Subkeys[0].PublicKey.KeyId)} {
 		b.reg = courier.Registry{}
@@ -219,20 +199,20 @@ func TestKeysAreAskedOnce(t *testing.T) {
 	asked := &countedKeys{Keys: b.keys, times: map[string]int{}}
 	b.reg = courier.Registry{}
 	pgp.Register(&b.reg, asked)
-	b.write("in.pgp", signedBy(t, us, nil, us))
+	b.write("in.pgp", pgptest.SignedBy(t, us, nil, us))
 	var kept courier.Resources
 	typ, _ := b.reg.Lookup("pgp.decrypt")
 	for i := range 5 {
 		job := courier.NewContext(courier.ContextConfig{Execution: "e", Iteration: []int{i}, Workspace: b.dir, Resources: &kept})
 		defer job.Close()
-		if _, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{fpr(us)}})); err != nil {
+		if _, err := typ.Execute(t.Context(), job, mustJSON(t, map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"us"}, "signer_key_ids": []string{pgptest.Fingerprint(us)}})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := kept.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(asked.times) != 2 || asked.times["us"] != 1 || asked.times[fpr(us)] != 1 {
+	if len(asked.times) != 2 || asked.times["us"] != 1 || asked.times[pgptest.Fingerprint(us)] != 1 {
 		t.Errorf("asked for %v, want each once", asked.times)
 	}
 }

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func checkArmor(t *testing.T, size, piece int) {
 	if size == 0 {
 		return
 	}
-	src, err := newSource(&got, armorMessage)
+	src, err := newMessageReader(&got, armorMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +90,14 @@ func TestArmorWriterFails(t *testing.T) {
 	}
 }
 
-// FuzzSource reads anything as a message file. An armored form is read as the
+// FuzzMessageReader reads anything as a message file. An armored form is read as the
 // library reads it, or refused.
-func FuzzSource(f *testing.F) {
+func FuzzMessageReader(f *testing.F) {
 	f.Add([]byte("-----BEGIN PGP MESSAGE-----\n\naGVsbG8=\n=abcd\n-----END PGP MESSAGE-----\n"))
 	f.Add([]byte("\uFEFFtext\n-----BEGIN PGP MESSAGE-----\r\nComment: x\r\n\r\naGVs\r\nbG8=\r\n-----END PGP MESSAGE-----"))
 	f.Add([]byte("\xc1\x03abc"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src, err := newSource(bytes.NewReader(data), armorMessage)
+		src, err := newMessageReader(bytes.NewReader(data), armorMessage)
 		if err != nil {
 			return
 		}
@@ -133,7 +133,7 @@ func BenchmarkArmor(b *testing.B) {
 		w.Close()
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			src, err := newSource(bytes.NewReader(text.Bytes()), armorMessage)
+			src, err := newMessageReader(bytes.NewReader(text.Bytes()), armorMessage)
 			if err == nil {
 				_, err = io.Copy(io.Discard, src)
 			}

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"crypto"
@@ -10,23 +10,23 @@ import (
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
-// A signer makes one signature of the content that is written to it.
-type signer struct {
+// A signatureWriter makes one signature of the content that is written to it.
+type signatureWriter struct {
 	key     *packet.PrivateKey
 	sig     *packet.Signature
 	hash    hash.Hash
 	content io.Writer // the hash, for text with its line ends in one form
 }
 
-// newSigner returns a signer with a key that was loaded for signing. For text
-// the kind of line ends makes no difference.
-func newSigner(key *loaded, text bool) (*signer, error) {
+// newSignatureWriter returns a writer that signs with a private key. For text the kind
+// of line ends makes no difference.
+func newSignatureWriter(key *Key, text bool) (*signatureWriter, error) {
 	conf := policy()
-	k, ok := key.SigningKey(conf.Now(), conf)
+	k, ok := key.entity.SigningKey(conf.Now(), conf)
 	if !ok || k.PrivateKey == nil {
 		return nil, permanentf("%s: has no key for signatures any more", key.label())
 	}
-	s := &signer{key: k.PrivateKey, sig: &packet.Signature{
+	s := &signatureWriter{key: k.PrivateKey, sig: &packet.Signature{
 		Version: k.PrivateKey.Version, SigType: packet.SigTypeBinary, PubKeyAlgo: k.PrivateKey.PubKeyAlgo, Hash: hashFor(k.PublicKey),
 		CreationTime: conf.Now(), IssuerKeyId: &k.PrivateKey.KeyId, IssuerFingerprint: k.PrivateKey.Fingerprint,
 		IssuerKeyVersion: uint8(k.PrivateKey.Version),
@@ -63,7 +63,7 @@ func hashFor(k *packet.PublicKey) crypto.Hash {
 }
 
 // hashName is the name of the hash in the head of a clearsigned text.
-func (s *signer) hashName() string {
+func (s *signatureWriter) hashName() string {
 	switch s.sig.Hash {
 	case crypto.SHA384:
 		return "SHA384"
@@ -75,7 +75,7 @@ func (s *signer) hashName() string {
 
 // announce writes the packet that stands before content whose signature
 // follows it.
-func (s *signer) announce(w io.Writer) error {
+func (s *signatureWriter) announce(w io.Writer) error {
 	ops := &packet.OnePassSignature{
 		Version: 3, SigType: s.sig.SigType, Hash: s.sig.Hash, PubKeyAlgo: s.sig.PubKeyAlgo, KeyId: s.key.KeyId, IsLast: true,
 	}
@@ -86,11 +86,11 @@ func (s *signer) announce(w io.Writer) error {
 }
 
 // Write takes content to be signed.
-func (s *signer) Write(p []byte) (int, error) { return s.content.Write(p) }
+func (s *signatureWriter) Write(p []byte) (int, error) { return s.content.Write(p) }
 
 // sign writes the signature. It names the recipients of a message, so that none
 // of them can pass it on to others as if it had been meant for them.
-func (s *signer) sign(w io.Writer, recipients []*packet.Recipient) error {
+func (s *signatureWriter) sign(w io.Writer, recipients []*packet.Recipient) error {
 	s.sig.IntendedRecipients = recipients
 	if err := s.sig.Sign(s.hash, s.key, policy()); err != nil {
 		return err
@@ -99,4 +99,4 @@ func (s *signer) sign(w io.Writer, recipients []*packet.Recipient) error {
 }
 
 // signedAt is the time in the signature.
-func (s *signer) signedAt() time.Time { return s.sig.CreationTime.UTC().Truncate(time.Second) }
+func (s *signatureWriter) signedAt() time.Time { return s.sig.CreationTime.UTC().Truncate(time.Second) }

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"crypto/aes"
@@ -11,38 +11,38 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// An outgoing is a message while it is being written: the session key for
-// each recipient, and inside the encrypted data, perhaps compressed, the
-// content between the two halves of its signature.
-type outgoing struct {
+// A messageWriter writes an encrypted message: the session key for each recipient,
+// and inside the encrypted data, perhaps compressed, the content between the two
+// halves of its signature.
+type messageWriter struct {
 	compression Compression
 	keys        []*packet.PublicKey // of the recipients
 	recipients  []*packet.Recipient // for the signature
 	cipher      packet.CipherFunction
 	suite       packet.CipherSuite
 	aead        bool
-	sig         *signer // may be nil
+	sig         *signatureWriter // may be nil
 
 	content io.Writer // takes what is to be encrypted, after open
 	literal *packetWriter
 	layers  []io.Closer // inside first, without literal
 	inside  io.Writer   // what the literal and the signature are written to
-	sealed  *sealer
+	seipd   *seipdWriter
 }
 
-// newOutgoing chooses what all recipients can read.
-func newOutgoing(cfg EncryptConfig, to []*loaded, key *loaded) (*outgoing, error) {
+// newMessageWriter chooses what all recipients can read.
+func newMessageWriter(o EncryptOptions) (*messageWriter, error) {
 	conf := policy()
-	m := &outgoing{compression: cfg.Compression, cipher: packet.CipherAES256, aead: cfg.AEAD != AEADOff}
+	m := &messageWriter{compression: o.Compression, cipher: packet.CipherAES256, aead: !o.NoAEAD}
 	suites := slices.Clone(aeadSuites)
-	for _, k := range to {
-		sub, err := k.EncryptionKeyWithError(conf.Now(), conf)
+	for _, k := range o.Recipients {
+		sub, err := k.entity.EncryptionKeyWithError(conf.Now(), conf)
 		if err != nil {
 			return nil, permanentf("%s: has no key for encryption any more", k.label())
 		}
 		m.keys = append(m.keys, sub.PublicKey)
-		m.recipients = append(m.recipients, &packet.Recipient{KeyVersion: k.PrimaryKey.Version, Fingerprint: k.PrimaryKey.Fingerprint})
-		self, err := k.PrimarySelfSignature(conf.Now(), conf)
+		m.recipients = append(m.recipients, &packet.Recipient{KeyVersion: k.entity.PrimaryKey.Version, Fingerprint: k.entity.PrimaryKey.Fingerprint})
+		self, err := k.entity.PrimarySelfSignature(conf.Now(), conf)
 		if err != nil {
 			return nil, permanentf("%s: has no valid signature of its own", k.label())
 		}
@@ -59,9 +59,9 @@ func newOutgoing(cfg EncryptConfig, to []*loaded, key *loaded) (*outgoing, error
 		m.suite = packet.CipherSuite{Cipher: packet.CipherFunction(suites[0][0]), Mode: packet.AEADMode(suites[0][1])}
 		m.cipher = m.suite.Cipher
 	}
-	if key != nil {
+	if o.Signer != nil {
 		var err error
-		if m.sig, err = newSigner(key, false); err != nil {
+		if m.sig, err = newSignatureWriter(o.Signer, false); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +79,7 @@ var aeadSuites = [][2]uint8{
 }
 
 // open writes what stands before the content. After it abandon must be called.
-func (m *outgoing) open(w io.Writer) error {
+func (m *messageWriter) open(w io.Writer) error {
 	session := make([]byte, m.cipher.KeySize())
 	defer clear(session)
 	rand.Read(session)
@@ -108,7 +108,7 @@ func (m *outgoing) open(w io.Writer) error {
 	return err
 }
 
-func (m *outgoing) encrypt(w io.Writer, session []byte) error {
+func (m *messageWriter) encrypt(w io.Writer, session []byte) error {
 	if m.aead {
 		sealed, err := packet.SerializeSymmetricallyEncrypted(w, m.cipher, true, m.suite, session, policy())
 		m.wrap(sealed)
@@ -118,21 +118,21 @@ func (m *outgoing) encrypt(w io.Writer, session []byte) error {
 	if err != nil {
 		return err
 	}
-	m.sealed = newSealer(w, c)
-	m.wrap(m.sealed)
+	m.seipd = newSEIPDWriter(w, c)
+	m.wrap(m.seipd)
 	return nil
 }
 
 // compressionLevel is the one that GnuPG takes.
 const compressionLevel = 6
 
-func (m *outgoing) compress() error {
-	if m.compression == "" || m.compression == CompressionNone {
+func (m *messageWriter) compress() error {
+	if m.compression == Uncompressed {
 		return nil
 	}
 	m.wrap(newPacketWriter(m.inside, tagCompressed))
 	algorithm := packet.CompressionZIP
-	if m.compression == CompressionZlib {
+	if m.compression == ZLIB {
 		algorithm = packet.CompressionZLIB
 	}
 	if _, err := m.inside.Write([]byte{byte(algorithm)}); err != nil {
@@ -149,13 +149,13 @@ func (m *outgoing) compress() error {
 }
 
 // wrap makes w what is written to.
-func (m *outgoing) wrap(w io.WriteCloser) {
+func (m *messageWriter) wrap(w io.WriteCloser) {
 	m.inside = w
 	m.layers = append([]io.Closer{w}, m.layers...)
 }
 
 // close writes what stands behind the content.
-func (m *outgoing) close() error {
+func (m *messageWriter) close() error {
 	if err := m.literal.Close(); err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (m *outgoing) close() error {
 }
 
 // abandon ends the goroutines, also after close.
-func (m *outgoing) abandon() {
-	if m.sealed != nil {
-		m.sealed.abandon()
+func (m *messageWriter) abandon() {
+	if m.seipd != nil {
+		m.seipd.abandon()
 	}
 }

@@ -1,10 +1,9 @@
-package pgp
+package pgpstream
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"regexp"
 )
@@ -23,7 +22,7 @@ var (
 	armorBlank = regexp.MustCompile(`(?m)^[ \t\r]*$`)
 )
 
-// The kinds of armor that steps read and write.
+// The kinds of armor.
 const (
 	armorMessage   = "PGP MESSAGE"
 	armorSignature = "PGP SIGNATURE"
@@ -32,13 +31,13 @@ const (
 // endLine is the last line of an armor.
 func endLine(kind string) []byte { return []byte("-----END " + kind + "-----") }
 
-// A source reads the packets of the one message in a file, binary or armored.
+// A messageReader reads the packets of the one message in a file, binary or armored.
 // It ends with io.EOF only where the file ends: an armored message must have
 // its last line, and nothing may follow.
 //
-// The library answers every error below it with one that says nothing, so the
-// source keeps its own: a messageError, or an error of the reader below.
-type source struct {
+// The library replaces every error of its reader, so the messageReader keeps its own:
+// a MessageError, or an error of the reader below.
+type messageReader struct {
 	n   int64 // bytes of packets read so far
 	err error // other than io.EOF; nothing is read after it
 
@@ -52,16 +51,10 @@ type source struct {
 	ended   bool // the last line of the armor has been read
 }
 
-// A messageError is an error about a message itself. It is permanent, and its
-// text goes on after the name of the file.
-type messageError struct{ error }
-
-func about(format string, args ...any) error { return messageError{fmt.Errorf(format, args...)} }
-
-// newSource looks at the beginning of r to tell which form the message has. If
+// newMessageReader looks at the beginning of r to tell which form the message has. If
 // it is armored, the armor must be of the given kind.
-func newSource(r io.Reader, kind string) (*source, error) {
-	s := &source{r: bufio.NewReaderSize(r, bufSize), end: endLine(kind)}
+func newMessageReader(r io.Reader, kind string) (*messageReader, error) {
+	s := &messageReader{r: bufio.NewReaderSize(r, bufSize), end: endLine(kind)}
 	head, err := s.r.Peek(headSize)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -69,7 +62,7 @@ func newSource(r io.Reader, kind string) (*source, error) {
 	head = head[:min(len(head), headSize)]
 	switch {
 	case len(head) == 0:
-		return nil, about("is empty")
+		return nil, messageErrorf("is empty")
 	case bytes.HasPrefix(head, []byte(byteOrderMark)):
 	case head[0]&0x80 != 0: // the first byte of every packet
 		return s, nil
@@ -77,16 +70,16 @@ func newSource(r io.Reader, kind string) (*source, error) {
 	s.armored = true
 	begin := armorBegin.FindSubmatchIndex(bytes.TrimPrefix(head, []byte(byteOrderMark)))
 	if begin == nil {
-		return nil, about("is not an OpenPGP message, neither binary nor armored")
+		return nil, messageErrorf("is not an OpenPGP message, neither binary nor armored")
 	}
 	skip := len(head) - len(bytes.TrimPrefix(head, []byte(byteOrderMark)))
 	if found := string(head[skip+begin[2] : skip+begin[3]]); found != kind {
-		return nil, about("is a %s, not %s", found, kindName[kind])
+		return nil, messageErrorf("is a %s, not %s", found, kindName[kind])
 	}
 	body := head[min(skip+begin[1]+1, len(head)):]
 	blank := armorBlank.FindIndex(body)
 	if blank == nil || blank[0] == len(body) {
-		return nil, about("is damaged: the header of its armor does not end in the first %d KiB", headSize>>10)
+		return nil, messageErrorf("is damaged: the header of its armor does not end in the first %d KiB", headSize>>10)
 	}
 	_, err = s.r.Discard(len(head) - len(body) + blank[1])
 	s.chars, s.space = make([]byte, 0, charSize+bufSize), make([]byte, charSize)
@@ -97,7 +90,7 @@ func newSource(r io.Reader, kind string) (*source, error) {
 var kindName = map[string]string{armorMessage: "an OpenPGP message", armorSignature: "a detached signature"}
 
 // Read implements io.Reader.
-func (s *source) Read(p []byte) (int, error) {
+func (s *messageReader) Read(p []byte) (int, error) {
 	if s.err != nil || len(p) == 0 {
 		return 0, s.err
 	}
@@ -114,7 +107,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *source) readArmored(p []byte) (int, error) {
+func (s *messageReader) readArmored(p []byte) (int, error) {
 	for len(s.out) == 0 {
 		if s.ended && len(s.chars) == 0 {
 			return 0, s.rest()
@@ -133,7 +126,7 @@ func (s *source) readArmored(p []byte) (int, error) {
 
 // fill collects base64 text, line by line, until there is enough or the armor
 // ends. A line of any length will do.
-func (s *source) fill() error {
+func (s *messageReader) fill() error {
 	for !s.ended && len(s.chars) < charSize {
 		line, err := s.r.ReadSlice('\n')
 		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
@@ -148,13 +141,13 @@ func (s *source) fill() error {
 			s.padded = true
 		case len(line) == 0:
 		case s.padded && len(bytes.Trim(line, "=")) > 0:
-			return about("is damaged: text follows where its armor should end")
+			return messageErrorf("is damaged: text follows where its armor should end")
 		default:
 			s.chars = append(s.chars, line...)
 			s.padded = line[len(line)-1] == '='
 		}
 		if err == io.EOF && !s.ended {
-			return about("is cut short: the last line of its armor is missing")
+			return messageErrorf("is cut short: the last line of its armor is missing")
 		}
 	}
 	return nil
@@ -162,14 +155,14 @@ func (s *source) fill() error {
 
 // decode decodes the text collected; groups of four characters that are not
 // complete wait for the rest.
-func (s *source) decode() error {
+func (s *messageReader) decode() error {
 	whole := min(len(s.chars)&^3, charSize)
 	if whole < len(s.chars) && s.ended && whole < charSize {
-		return about("is damaged: its armor ends in the middle of a group of characters")
+		return messageErrorf("is damaged: its armor ends in the middle of a group of characters")
 	}
 	n, err := base64.StdEncoding.Decode(s.space, s.chars[:whole])
 	if err != nil {
-		return about("is damaged: its armor has characters that are not base64")
+		return messageErrorf("is damaged: its armor has characters that are not base64")
 	}
 	s.out = s.space[:n]
 	s.chars = s.chars[:copy(s.chars, s.chars[whole:])]
@@ -177,11 +170,11 @@ func (s *source) decode() error {
 }
 
 // rest makes sure that nothing but blanks follows the armor.
-func (s *source) rest() error {
+func (s *messageReader) rest() error {
 	for {
 		piece, err := s.r.ReadSlice('\n')
 		if len(bytes.TrimSpace(piece)) > 0 {
-			return about("holds something after the end of the message; a file must hold one message")
+			return messageErrorf("holds something after the end of the message; a file must hold one message")
 		}
 		if err != nil && err != bufio.ErrBufferFull {
 			return err

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"crypto/aes"
@@ -11,47 +11,47 @@ import (
 	"sync"
 )
 
-// errIntegrity is the error of a stream whose hash does not fit.
+// errIntegrity is the error of a stream whose hash differs.
 var errIntegrity = errors.New("the integrity check does not hold")
 
-// A sealedBlock is a part of the stream on its way.
-type sealedBlock struct {
-	data   []byte // of at most sealedSize bytes, and the trailer behind the last one
+// A seipdBlock is a part of the stream.
+type seipdBlock struct {
+	data   []byte // of at most seipdBlockSize bytes, and the trailer behind the last one
 	before [aes.BlockSize]byte
 	ready  chan struct{} // gets one element when data is decrypted
 	last   bool
 	err    error // of the last one
 }
 
-// An unsealer reads the plaintext of an encrypted packet with an integrity
-// check. It ends with io.EOF only if the check holds, but hands the plaintext
-// out before, so nobody may rely on it earlier. Close must be called.
+// A seipdReader reads the plaintext of a packet of the type SEIPD, version 1: encrypted
+// data with an integrity check at the end. Read returns plaintext before it is checked,
+// and io.EOF only if the check holds. Close must be called.
 //
-// One goroutine reads, several decrypt, and one hashes; they have all of the
-// blocks between them.
-type unsealer struct {
-	r    io.Reader // of the packet's content, without the version
-	free chan *sealedBlock
-	work chan *sealedBlock // to be decrypted
-	line chan *sealedBlock // the same in their order
-	out  chan *sealedBlock // with the plaintext
-	stop chan struct{}
-	once sync.Once
-	all  sync.WaitGroup
+// One goroutine reads, up to four decrypt, and one hashes. A fixed number of blocks
+// circulates between them.
+type seipdReader struct {
+	r       io.Reader // of the packet's content, without the version
+	free    chan *seipdBlock
+	work    chan *seipdBlock // to be decrypted
+	ordered chan *seipdBlock // the same blocks in their order
+	out     chan *seipdBlock // with the plaintext
+	stop    chan struct{}
+	once    sync.Once
+	all     sync.WaitGroup
 
-	now  *sealedBlock // that is being read
-	rest []byte       // of its plaintext
-	head int          // bytes that are not content
-	err  error        // once there is one
+	now  *seipdBlock // that is being read
+	rest []byte      // of its plaintext
+	head int         // bytes that are not content
+	err  error       // once there is one
 }
 
-func newUnsealer(r io.Reader, c cipher.Block) *unsealer {
-	u := &unsealer{
-		r: r, head: prefixSize, free: make(chan *sealedBlock, sealedBlocks), work: make(chan *sealedBlock, sealedBlocks),
-		line: make(chan *sealedBlock, sealedBlocks), out: make(chan *sealedBlock, sealedBlocks), stop: make(chan struct{}),
+func newSEIPDReader(r io.Reader, c cipher.Block) *seipdReader {
+	u := &seipdReader{
+		r: r, head: prefixSize, free: make(chan *seipdBlock, seipdBlocks), work: make(chan *seipdBlock, seipdBlocks),
+		ordered: make(chan *seipdBlock, seipdBlocks), out: make(chan *seipdBlock, seipdBlocks), stop: make(chan struct{}),
 	}
-	for range sealedBlocks {
-		u.free <- &sealedBlock{ready: make(chan struct{}, 1)}
+	for range seipdBlocks {
+		u.free <- &seipdBlock{ready: make(chan struct{}, 1)}
 	}
 	u.all.Go(u.fill)
 	for range min(4, runtime.GOMAXPROCS(0)) {
@@ -67,23 +67,23 @@ func newUnsealer(r io.Reader, c cipher.Block) *unsealer {
 	return u
 }
 
-// fill reads the ciphertext. It keeps a block back until it knows whether the
-// trailer has begun in it, so that the last one holds all of it.
-func (u *unsealer) fill() {
+// fill reads the ciphertext. It sends a block only after it has read the next
+// one, so that a trailer that begins in a block is wholly in it.
+func (u *seipdReader) fill() {
 	defer close(u.work)
-	defer close(u.line)
+	defer close(u.ordered)
 	var before [aes.BlockSize]byte
-	send := func(b *sealedBlock) {
+	send := func(b *seipdBlock) {
 		b.before = before
 		if n := len(b.data); n >= aes.BlockSize {
 			copy(before[:], b.data[n-aes.BlockSize:])
 		}
 		u.work <- b
-		u.line <- b
+		u.ordered <- b
 	}
-	var back *sealedBlock
+	var back *seipdBlock
 	for {
-		var b *sealedBlock
+		var b *seipdBlock
 		select {
 		case b = <-u.free:
 		case <-u.stop:
@@ -112,13 +112,13 @@ func (u *unsealer) fill() {
 }
 
 // read fills a block. Its error is nil if the block is full.
-func (b *sealedBlock) read(r io.Reader) error {
+func (b *seipdBlock) read(r io.Reader) error {
 	if b.data == nil {
-		b.data = make([]byte, 0, sealedSize+trailerSize)
+		b.data = make([]byte, 0, seipdBlockSize+trailerSize)
 	}
 	b.data, b.last, b.err = b.data[:0], false, nil
-	for len(b.data) < sealedSize {
-		n, err := r.Read(b.data[len(b.data):sealedSize])
+	for len(b.data) < seipdBlockSize {
+		n, err := r.Read(b.data[len(b.data):seipdBlockSize])
 		b.data = b.data[:len(b.data)+n]
 		if err != nil {
 			return err
@@ -127,12 +127,12 @@ func (b *sealedBlock) read(r io.Reader) error {
 	return nil
 }
 
-// hash checks the plaintext as it passes by.
-func (u *unsealer) hash() {
+// hash computes the hash of the plaintext, and compares it at the end.
+func (u *seipdReader) hash() {
 	defer close(u.out)
 	h := sha1.New()
 	size := int64(0)
-	for b := range u.line {
+	for b := range u.ordered {
 		<-b.ready
 		size += int64(len(b.data))
 		switch {
@@ -155,7 +155,7 @@ func (u *unsealer) hash() {
 }
 
 // Read implements io.Reader.
-func (u *unsealer) Read(p []byte) (int, error) {
+func (u *seipdReader) Read(p []byte) (int, error) {
 	for len(u.rest) == 0 {
 		if u.err != nil {
 			return 0, u.err
@@ -183,11 +183,11 @@ func (u *unsealer) Read(p []byte) (int, error) {
 }
 
 // checked reports whether all has been read and the check held.
-func (u *unsealer) checked() bool { return u.err == io.EOF && len(u.rest) == 0 }
+func (u *seipdReader) checked() bool { return u.err == io.EOF && len(u.rest) == 0 }
 
 // Close ends the goroutines and waits for them; nothing reads from the packet
 // after it. Nil may be closed.
-func (u *unsealer) Close() {
+func (u *seipdReader) Close() {
 	if u == nil {
 		return
 	}

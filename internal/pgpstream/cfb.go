@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"crypto/aes"
@@ -9,13 +9,13 @@ import (
 
 // The content of an encrypted packet is one stream in CFB mode that begins with
 // random bytes, the last two of them twice, and ends with a SHA-1 hash of all
-// before it. It is worked on in blocks, by several goroutines one after the
+// before it. It is processed in blocks, by several goroutines one after the
 // other, so that the speed is that of the slowest of them.
 const (
-	sealedBits = 18
-	sealedSize = 1 << sealedBits
-	// sealedBlocks is how many blocks there are for one message.
-	sealedBlocks = 8
+	seipdBlockBits = 18
+	seipdBlockSize = 1 << seipdBlockBits
+	// seipdBlocks is how many blocks there are for one message.
+	seipdBlocks = 8
 
 	prefixSize = aes.BlockSize + 2
 	// trailerSize is that of the packet with the hash: its header, and the hash.

@@ -1,38 +1,16 @@
-package pgp_test
+package pgpstream_test
 
 import (
 	"bytes"
 	"strings"
 	"testing"
 
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
-	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/internal/pgpstream"
+	"github.com/courierhq/courier/internal/test/pgptest"
 )
-
-// armored puts a message into armor, with the checksum that old programs write.
-func armored(t testing.TB, message []byte) []byte {
-	t.Helper()
-	return armoredAs(t, "PGP MESSAGE", message)
-}
-
-func armoredAs(t testing.TB, kind string, message []byte) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	w, err := armor.Encode(&buf, kind, map[string]string{"Comment": "made by hand", "Version": "1"})
-	if err == nil {
-		_, err = w.Write(message)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(buf.Bytes(), '\n')
-}
 
 // TestNotAMessage expects clear words for files of the wrong kind.
 func TestNotAMessage(t *testing.T) {
@@ -45,7 +23,7 @@ func TestNotAMessage(t *testing.T) {
 	}
 	w.Write([]byte("x"))
 	w.Close()
-	lw, err := packet.SerializeLiteral(keepOpen{&literal}, true, "", 0)
+	lw, err := packet.SerializeLiteral(nopCloser{&literal}, true, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +36,9 @@ func TestNotAMessage(t *testing.T) {
 	}
 	pw.Write([]byte("x"))
 	pw.Close()
-	pub, err := pgp.Key{Data: private(t, us)}.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed := seal(t, []byte("x"), us, nil)
-	text := string(armored(t, sealed))
+	public := pgptest.ArmorAs(t, "PGP PUBLIC KEY BLOCK", pgptest.Public(t, us))
+	sealed := pgptest.Seal(t, []byte("x"), us, nil)
+	text := string(pgptest.Armor(t, sealed))
 	for _, c := range []struct {
 		name, want string
 		data       string
@@ -75,10 +50,10 @@ func TestNotAMessage(t *testing.T) {
 		{"half a packet", "is not an OpenPGP message, or a damaged one", "\xc1\x20\x03abcdefgh\x01"},
 		{"signed", "is not encrypted", signed.String()},
 		{"literal", "is not encrypted", literal.String()},
-		{"key", "is a key, not a message", string(private(t, us))},
-		{"armored key", "is a PGP PUBLIC KEY BLOCK, not an OpenPGP message", string(pub.Data)},
-		{"password", "with a password, which pgp.decrypt does not take", password.String()},
-		{"no MDC", "is not protected against changes", string(withoutMDC(t, us, []byte("hello")))},
+		{"key", "is a key, not a message", string(pgptest.Private(t, us))},
+		{"armored key", "is a PGP PUBLIC KEY BLOCK, not an OpenPGP message", string(public)},
+		{"password", "with a password, which is not supported", password.String()},
+		{"no MDC", "is not protected against changes", string(pgptest.WithoutMDC(t, us, []byte("hello")))},
 		{"header without end", "header of its armor does not end", "-----BEGIN PGP MESSAGE-----\nComment: " + strings.Repeat("a", 1<<20)},
 		{"only a header", "header of its armor does not end", "-----BEGIN PGP MESSAGE-----\n"},
 		{"no last line", "the last line of its armor is missing", text[:strings.Index(text, "-----END")]},
@@ -91,54 +66,19 @@ func TestNotAMessage(t *testing.T) {
 		{"message and junk", "holds something besides one complete message", string(sealed) + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b.write("in.pgp", []byte(c.data))
-			_, err := b.decrypt(map[string]any{"source_path": "in.pgp"})
-			wantFailure(t, err, c.want, `input "in.pgp": `)
-			b.wantFiles("in.pgp")
+			_, _, err := b.decrypt([]byte(c.data), pgpstream.DecryptOptions{})
+			wantError(t, err, c.want)
+			isMessageError(t, err)
 		})
 	}
-}
-
-type keepOpen struct{ *bytes.Buffer }
-
-func (keepOpen) Close() error { return nil }
-
-// withoutMDC makes what PGP made before 1999: encrypted data without an
-// integrity check.
-func withoutMDC(t testing.TB, to *openpgp.Entity, data []byte) []byte {
-	t.Helper()
-	key := noise(32)
-	sub, ok := to.EncryptionKey(to.PrimaryKey.CreationTime, nil)
-	if !ok {
-		t.Fatal("no key")
-	}
-	var inner, out bytes.Buffer
-	lw, err := packet.SerializeLiteral(keepOpen{&inner}, true, "", 0)
-	if err == nil {
-		lw.Write(data)
-		err = lw.Close()
-	}
-	if err == nil {
-		err = packet.SerializeEncryptedKey(&out, sub.PublicKey, packet.CipherAES256, key, nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, prefix := packet.NewOCFBEncrypter(aesBlock(t, key), noise(16), packet.OCFBResync)
-	body := bytes.Clone(inner.Bytes())
-	stream.XORKeyStream(body, body)
-	out.Write([]byte{0xC0 | 9, 255, 0, 0, 0, byte(len(prefix) + len(body))})
-	out.Write(prefix)
-	out.Write(body)
-	return out.Bytes()
 }
 
 // TestArmorForms reads armor as people and programs send it.
 func TestArmorForms(t *testing.T) {
 	b := newBench(t)
-	data := noise(100_000)
-	message := seal(t, data, b.key("us"), nil)
-	text := string(armored(t, message))
+	data := pgptest.Noise(100_000)
+	message := pgptest.Seal(t, data, b.key("us"), nil)
+	text := string(pgptest.Armor(t, message))
 	head, body, _ := strings.Cut(text, "\n\n")
 	body, _, _ = strings.Cut(body, "\n=")
 	joined := strings.ReplaceAll(body, "\n", "")
@@ -166,14 +106,17 @@ func TestArmorForms(t *testing.T) {
 		"no headers":      "-----BEGIN PGP MESSAGE-----\n\n" + body + end,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b.write("in.asc", []byte(form))
-			out, err := b.decrypt(map[string]any{"source_path": "in.asc"})
+			got, _, err := b.decrypt([]byte(form), pgpstream.DecryptOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(b.read(out.DecryptedFile), data) {
+			if !bytes.Equal(got, data) {
 				t.Error("the content differs")
 			}
 		})
 	}
 }
+
+type nopCloser struct{ *bytes.Buffer }
+
+func (nopCloser) Close() error { return nil }

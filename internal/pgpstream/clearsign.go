@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"bufio"
@@ -24,17 +24,17 @@ const (
 // every line ends with a line feed.
 type textWriter struct {
 	w     *bufio.Writer
-	sig   *signer
+	sig   *signatureWriter
 	line  []byte // that has not ended yet
 	lines int
 }
 
-func newTextWriter(w *bufio.Writer, sig *signer) (*textWriter, error) {
+func newTextWriter(w *bufio.Writer, sig *signatureWriter) (*textWriter, error) {
 	_, err := w.WriteString(clearBegin + "\nHash: " + sig.hashName() + "\n\n")
 	return &textWriter{w: w, sig: sig}, err
 }
 
-// Write implements io.Writer. Its error is a messageError if the content is no
+// Write implements io.Writer. Its error is a MessageError if the content is no
 // text that can be signed in this way.
 func (t *textWriter) Write(p []byte) (int, error) {
 	n := len(p)
@@ -46,7 +46,7 @@ func (t *textWriter) Write(p []byte) (int, error) {
 		}
 		p = p[len(piece):]
 		if len(t.line)+len(piece) > maxClearLine {
-			return 0, about("can't be clearsigned: its line %d is longer than %d bytes, which GnuPG would cut off; use mode inline or detached", t.lines+1, maxClearLine)
+			return 0, messageErrorf("can't be clearsigned: its line %d is longer than %d bytes, which GnuPG would cut off; make an inline or detached signature", t.lines+1, maxClearLine)
 		}
 		t.line = append(t.line, piece...)
 		if end >= 0 {
@@ -62,7 +62,7 @@ func (t *textWriter) Write(p []byte) (int, error) {
 func (t *textWriter) flush() error {
 	line := bytes.TrimRight(t.line, blanks)
 	if bytes.IndexByte(line, 0) >= 0 {
-		return about("can't be clearsigned: it is not text (its line %d has a NUL byte); use mode inline or detached", t.lines+1)
+		return messageErrorf("can't be clearsigned: it is not text (its line %d has a NUL byte); make an inline or detached signature", t.lines+1)
 	}
 	if t.lines++; t.lines > 1 {
 		t.sig.Write([]byte("\r\n"))
@@ -73,7 +73,7 @@ func (t *textWriter) flush() error {
 		t.w.WriteString("- ")
 	}
 	t.w.Write(line)
-	return outputError(t.w.WriteByte('\n'))
+	return t.w.WriteByte('\n')
 }
 
 // Close writes the last line if nothing ends it.
@@ -119,7 +119,7 @@ func (t *textReader) Read(p []byte) (int, error) {
 		case bytes.HasPrefix(line, []byte("- ")):
 			line = line[2:]
 		case bytes.HasPrefix(line, []byte("-")):
-			return 0, about("is damaged: a line of its text begins with a dash that is not escaped")
+			return 0, messageErrorf("is damaged: a line of its text begins with a dash that is not escaped")
 		}
 		if err := t.take(line); err != nil {
 			return 0, err
@@ -153,9 +153,9 @@ func (t *textReader) line() ([]byte, error) {
 	line, err := t.r.ReadSlice('\n')
 	switch {
 	case err == bufio.ErrBufferFull:
-		return nil, about("has a line that is longer than %d KiB", maxReadLine>>10)
+		return nil, messageErrorf("has a line that is longer than %d KiB", maxReadLine>>10)
 	case err == io.EOF:
-		return nil, about("is cut short: its signature is missing")
+		return nil, messageErrorf("is cut short: its signature is missing")
 	case err != nil:
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (t *textReader) head() error {
 		return err
 	}
 	if string(bytes.TrimPrefix(line, []byte(byteOrderMark))) != clearBegin {
-		return about("holds something before the signed text, which the signature does not cover")
+		return messageErrorf("holds something before the signed text, which the signature does not cover")
 	}
 	for {
 		line, err := t.line()
@@ -182,7 +182,7 @@ func (t *textReader) head() error {
 		case len(line) == 0:
 			return nil
 		case !bytes.HasPrefix(line, []byte("Hash: ")):
-			return about("has a line in its head that is not allowed there: %s", plain(string(line), 60))
+			return messageErrorf("has a line in its head that is not allowed there: %s", Printable(string(line), 60))
 		}
 	}
 }
@@ -208,7 +208,7 @@ const maxSignatureBytes = 1 << 20
 
 // signaturePackets reads a detached signature, binary or armored.
 func signaturePackets(r io.Reader) ([]byte, error) {
-	src, err := newSource(r, armorSignature)
+	src, err := newMessageReader(r, armorSignature)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func signaturePackets(r io.Reader) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case n > maxSignatureBytes:
-		return nil, about("is larger than %d KiB, which no signature is", maxSignatureBytes>>10)
+		return nil, messageErrorf("is larger than %d KiB, which no signature is", maxSignatureBytes>>10)
 	}
 	return sig.Bytes(), nil
 }

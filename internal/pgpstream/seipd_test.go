@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ func sealed(t testing.TB, key, data []byte, piece int) []byte {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	s := newSealer(&out, c)
+	s := newSEIPDWriter(&out, c)
 	for rest := data; len(rest) > 0; {
 		n := min(piece, len(rest))
 		if _, err := s.Write(rest[:n]); err != nil {
@@ -81,7 +81,7 @@ func unsealed(t testing.TB, key []byte, r io.Reader) ([]byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newUnsealer(r, c)
+	u := newSEIPDReader(r, c)
 	defer u.Close()
 	data, err := io.ReadAll(u)
 	if (err == nil) != u.checked() {
@@ -102,21 +102,21 @@ func libraryUnsealed(f packet.CipherFunction, key []byte, se *packet.Symmetrical
 
 var sealCiphers = []packet.CipherFunction{packet.CipherAES256, packet.CipherAES192, packet.CipherAES128}
 
-// TestSeal writes and reads messages of all sizes at which something changes,
+// TestSEIPD writes and reads messages of all sizes at which something changes,
 // against the library.
-func TestSeal(t *testing.T) {
+func TestSEIPD(t *testing.T) {
 	sizes := []int{0, 1, 2, 13, 14, 15, 16, 17, 151, 152, 153, 4096, 8342, 8343, 8344, cfbPart - prefixSize, cfbPart}
-	for _, blocks := range []int{1, 2, 3, sealedBlocks, sealedBlocks + 1} {
+	for _, blocks := range []int{1, 2, 3, seipdBlocks, seipdBlocks + 1} {
 		for _, d := range []int{-trailerSize - prefixSize - 1, -trailerSize - prefixSize, -trailerSize - prefixSize + 1, -trailerSize, -prefixSize - 1, -prefixSize, -prefixSize + 1, -1, 0, 1} {
 			if blocks < 3 || d == -prefixSize {
-				sizes = append(sizes, blocks*sealedSize+d)
+				sizes = append(sizes, blocks*seipdBlockSize+d)
 			}
 		}
 	}
 	for i, size := range sizes {
 		f := sealCiphers[i%len(sealCiphers)]
 		key, data := random(f.KeySize()), random(size)
-		piece := []int{1 << 20, 10_000, sealedSize, 100_000}[i%4]
+		piece := []int{1 << 20, 10_000, seipdBlockSize, 100_000}[i%4]
 		if size < 10_000 {
 			piece = i + 1
 		}
@@ -179,32 +179,32 @@ func BenchmarkCFB(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	data := make([]byte, sealedSize)
+	data := make([]byte, seipdBlockSize)
 	b.Run("encrypt", func(b *testing.B) {
 		e := newCFBEncrypter(c)
-		b.SetBytes(sealedSize)
+		b.SetBytes(seipdBlockSize)
 		for b.Loop() {
 			e.encrypt(data)
 		}
 	})
 	b.Run("decrypt", func(b *testing.B) {
 		d := cfbDecrypter{c: c}
-		b.SetBytes(sealedSize)
+		b.SetBytes(seipdBlockSize)
 		for b.Loop() {
 			d.decrypt(data, [aes.BlockSize]byte{})
 		}
 	})
 }
 
-// TestUnsealDamage changes and cuts a message of several blocks. None ends well.
-func TestUnsealDamage(t *testing.T) {
+// TestSEIPDDamage changes and cuts a message of several blocks. None ends well.
+func TestSEIPDDamage(t *testing.T) {
 	key := random(32)
-	data := random(2*sealedSize + 1000)
+	data := random(2*seipdBlockSize + 1000)
 	body, err := io.ReadAll(contents(t, sealed(t, key, data, 1<<20)).Contents)
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := []int{0, 1, 15, 16, 17, 18, 100, sealedSize - 1, sealedSize, sealedSize + 1, 2 * sealedSize, len(body) - 23, len(body) - 22, len(body) - 21, len(body) - 20, len(body) - 1}
+	places := []int{0, 1, 15, 16, 17, 18, 100, seipdBlockSize - 1, seipdBlockSize, seipdBlockSize + 1, 2 * seipdBlockSize, len(body) - 23, len(body) - 22, len(body) - 21, len(body) - 20, len(body) - 1}
 	for _, at := range places {
 		changed := bytes.Clone(body)
 		changed[at] ^= 0x80
@@ -227,14 +227,14 @@ func TestUnsealDamage(t *testing.T) {
 	}
 }
 
-// TestUnsealAbandoned ends early; no goroutine is left.
-func TestUnsealAbandoned(t *testing.T) {
+// TestSEIPDAbandoned ends early; no goroutine is left.
+func TestSEIPDAbandoned(t *testing.T) {
 	c, err := aes.NewCipher(random(32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{0, 1, sealedSize, 3 * sealedSize} {
-		u := newUnsealer(rand.NewChaCha8([32]byte{}), c) // never ends
+	for _, n := range []int{0, 1, seipdBlockSize, 3 * seipdBlockSize} {
+		u := newSEIPDReader(rand.NewChaCha8([32]byte{}), c) // never ends
 		if _, err := io.CopyN(io.Discard, u, int64(n)); err != nil {
 			t.Error(err)
 		}
@@ -243,28 +243,23 @@ func TestUnsealAbandoned(t *testing.T) {
 		if u.checked() {
 			t.Errorf("%d bytes are taken for all", n)
 		}
-		a := readAhead(rand.NewChaCha8([32]byte{}))
-		if _, err := io.CopyN(io.Discard, a, int64(n)); err != nil {
-			t.Error(err)
-		}
-		a.Close()
-		s := newSealer(io.Discard, c)
+		s := newSEIPDWriter(io.Discard, c)
 		s.Write(random(n))
 		s.abandon()
 		s.abandon()
 	}
 }
 
-// TestSealFails writes to what breaks. The error comes at the end at the latest,
+// TestSEIPDFails writes to what breaks. The error comes at the end at the latest,
 // and nothing blocks.
-func TestSealFails(t *testing.T) {
+func TestSEIPDFails(t *testing.T) {
 	c, err := aes.NewCipher(random(32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, after := range []int{0, 1, 2, sealedSize, 3 * sealedSize} {
-		s := newSealer(&failing{after}, c)
-		data := random(sealedSize)
+	for _, after := range []int{0, 1, 2, seipdBlockSize, 3 * seipdBlockSize} {
+		s := newSEIPDWriter(&failing{after}, c)
+		data := random(seipdBlockSize)
 		var failed error
 		start := time.Now()
 		for i := 0; i < 100 && failed == nil; i++ {
@@ -280,8 +275,8 @@ func TestSealFails(t *testing.T) {
 	}
 }
 
-// FuzzUnseal decrypts anything, and compares with what the library makes of it.
-func FuzzUnseal(f *testing.F) {
+// FuzzSEIPD decrypts anything, and compares with what the library makes of it.
+func FuzzSEIPD(f *testing.F) {
 	key := random(32)
 	for _, n := range []int{0, 1, 100, 10_000} {
 		body, err := io.ReadAll(contents(f, sealed(f, key, random(n), 1<<20)).Contents)

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"crypto/aes"
@@ -10,48 +10,48 @@ import (
 	"sync/atomic"
 )
 
-// A sealer writes an encrypted packet with an integrity check. Close must be
-// called, or abandon.
+// A seipdWriter writes a packet of the type SEIPD, version 1: encrypted data with an
+// integrity check at the end. Close or abandon must be called.
 //
 // One goroutine hashes, one encrypts, and one writes.
-type sealer struct {
-	w       io.Writer
-	now     []byte // the block that is being filled
-	free    chan []byte
-	hashing chan []byte
-	line    chan []byte // to be encrypted
-	out     chan []byte // to be written
-	failed  atomic.Pointer[error]
-	last    bool // set before hashing is closed
-	all     sync.WaitGroup
+type seipdWriter struct {
+	w          io.Writer
+	now        []byte // the block that is being filled
+	free       chan []byte
+	hashing    chan []byte
+	encrypting chan []byte
+	writing    chan []byte
+	failed     atomic.Pointer[error]
+	last       bool // set before hashing is closed
+	all        sync.WaitGroup
 }
 
-// sealedHead is the room before the data of a block, for the length of a piece
+// seipdBlockHead is the room before the data of a block, for the length of a piece
 // and the byte that is left from the piece before: since the packet's version
 // comes first, the pieces begin one byte before the blocks do.
-const sealedHead = 2
+const seipdBlockHead = 2
 
-func newSealer(w io.Writer, c cipher.Block) *sealer {
-	s := &sealer{
-		w: w, free: make(chan []byte, sealedBlocks), hashing: make(chan []byte, sealedBlocks),
-		line: make(chan []byte, sealedBlocks), out: make(chan []byte, sealedBlocks),
+func newSEIPDWriter(w io.Writer, c cipher.Block) *seipdWriter {
+	s := &seipdWriter{
+		w: w, free: make(chan []byte, seipdBlocks), hashing: make(chan []byte, seipdBlocks),
+		encrypting: make(chan []byte, seipdBlocks), writing: make(chan []byte, seipdBlocks),
 	}
-	for range sealedBlocks {
+	for range seipdBlocks {
 		s.free <- nil
 	}
 	s.next()
-	random := s.now[sealedHead : sealedHead+prefixSize]
+	random := s.now[seipdBlockHead : seipdBlockHead+prefixSize]
 	rand.Read(random[:aes.BlockSize])
 	copy(random[aes.BlockSize:], random[aes.BlockSize-2:])
-	s.now = s.now[:sealedHead+prefixSize]
+	s.now = s.now[:seipdBlockHead+prefixSize]
 	hashing := s.hashing
 	s.all.Go(func() { s.hash(hashing) })
 	s.all.Go(func() {
-		defer close(s.out)
+		defer close(s.writing)
 		e := newCFBEncrypter(c)
-		for b := range s.line {
-			e.encrypt(b[sealedHead:])
-			s.out <- b
+		for b := range s.encrypting {
+			e.encrypt(b[seipdBlockHead:])
+			s.writing <- b
 		}
 	})
 	s.all.Go(s.write)
@@ -59,25 +59,25 @@ func newSealer(w io.Writer, c cipher.Block) *sealer {
 }
 
 // next takes an empty block.
-func (s *sealer) next() {
+func (s *seipdWriter) next() {
 	if s.now = <-s.free; s.now == nil {
-		s.now = make([]byte, sealedHead+sealedSize+trailerSize)
+		s.now = make([]byte, seipdBlockHead+seipdBlockSize+trailerSize)
 	}
-	s.now = s.now[:sealedHead]
+	s.now = s.now[:seipdBlockHead]
 }
 
 // Write implements io.Writer. An error may come later than what caused it.
-func (s *sealer) Write(p []byte) (int, error) {
+func (s *seipdWriter) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		if len(s.now) == sealedHead+sealedSize {
+		if len(s.now) == seipdBlockHead+seipdBlockSize {
 			if err := s.failed.Load(); err != nil {
 				return 0, *err
 			}
 			s.hashing <- s.now
 			s.next()
 		}
-		k := min(sealedHead+sealedSize-len(s.now), len(p))
+		k := min(seipdBlockHead+seipdBlockSize-len(s.now), len(p))
 		s.now = append(s.now, p[:k]...)
 		p = p[k:]
 	}
@@ -85,7 +85,7 @@ func (s *sealer) Write(p []byte) (int, error) {
 }
 
 // Close writes the rest and leaves w open.
-func (s *sealer) Close() error {
+func (s *seipdWriter) Close() error {
 	s.last = true
 	s.hashing <- s.now
 	s.abandon()
@@ -96,7 +96,7 @@ func (s *sealer) Close() error {
 }
 
 // abandon ends the goroutines and waits for them. It may be called after Close.
-func (s *sealer) abandon() {
+func (s *seipdWriter) abandon() {
 	if s.hashing != nil {
 		close(s.hashing)
 		s.hashing = nil
@@ -105,24 +105,24 @@ func (s *sealer) abandon() {
 }
 
 // hash appends the trailer to the last block.
-func (s *sealer) hash(in <-chan []byte) {
-	defer close(s.line)
+func (s *seipdWriter) hash(in <-chan []byte) {
+	defer close(s.encrypting)
 	h := sha1.New()
 	b, ok := <-in
 	for ok {
-		h.Write(b[sealedHead:])
+		h.Write(b[seipdBlockHead:])
 		next, more := <-in
 		if !more && s.last {
 			h.Write([]byte{trailerTag, sha1.Size})
 			b = h.Sum(append(b, trailerTag, sha1.Size))
 		}
-		s.line <- b
+		s.encrypting <- b
 		b, ok = next, more
 	}
 }
 
 // write writes the packet in pieces.
-func (s *sealer) write() {
+func (s *seipdWriter) write() {
 	const version = 1
 	carry, first := byte(version), true
 	put := func(p ...byte) {
@@ -133,18 +133,18 @@ func (s *sealer) write() {
 			s.failed.Store(&err)
 		}
 	}
-	b, ok := <-s.out
+	b, ok := <-s.writing
 	for ok {
-		next, more := <-s.out
+		next, more := <-s.writing
 		if first {
 			put(newFormat | tagProtected)
 			first = false
 		}
 		b[1] = carry
 		if more {
-			b[0] = partialLength(sealedBits)
-			put(b[:sealedHead+sealedSize-1]...)
-			carry = b[sealedHead+sealedSize-1]
+			b[0] = partialLength(seipdBlockBits)
+			put(b[:seipdBlockHead+seipdBlockSize-1]...)
+			carry = b[seipdBlockHead+seipdBlockSize-1]
 		} else {
 			put(appendLength(nil, len(b)-1)...)
 			put(b[1:]...)

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"encoding/base64"

@@ -1,43 +1,43 @@
-package pgp_test
+package pgpstream_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
-	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/internal/pgpstream"
+	"github.com/courierhq/courier/internal/test/pgptest"
 )
 
 // An oddMessage is one that GnuPG is made to write.
 type oddMessage struct {
-	args   []string                                  // of gpg, which reads the content
-	again  []string                                  // of gpg, which reads the message that comes of it; nil means none
-	edit   func(message []byte) []byte               // of the message; nil means none
-	status pgp.VerifyStatus                          // if it can be decrypted
-	want   string                                    // in the error; "" means that it can
-	check  func(t *testing.T, out pgp.DecryptOutput) // of what the step says; nil means nothing
+	args   []string                                    // of gpg, which reads the content
+	again  []string                                    // of gpg, which reads the message that comes of it; nil means none
+	edit   func(message []byte) []byte                 // of the message; nil means none
+	status pgpstream.Status                            // if it can be decrypted
+	want   string                                      // in the error; "" means that it can
+	check  func(t *testing.T, out pgpstream.Decrypted) // of what was found; nil means nothing
 }
 
 // TestGnuPGOddities is a table of what GnuPG can be made to send. What is legal
-// is decrypted; what is not says why, and nothing is written.
+// is decrypted; the error for what is not says why.
 func TestGnuPGOddities(t *testing.T) {
-	g := newGnuPG(t)
-	g.generate("rsa", "rsa2048", "rsa2048")
-	g.generate("curve", "ed25519", "cv25519")
-	g.run(nil, "--faked-system-time", "20150101T000000", "--quick-generate-key", "aged", "ed25519", "sign", "never")
-	g.passphrase = "tunnel" // of messages
+	g := pgptest.NewGnuPG(t)
+	g.Generate("rsa", "rsa2048", "rsa2048")
+	g.Generate("curve", "ed25519", "cv25519")
+	g.Run(nil, "--faked-system-time", "20150101T000000", "--quick-generate-key", "aged", "ed25519", "sign", "never")
+	g.Passphrase = "tunnel" // of messages
 	b := newBench(t)
 	for _, name := range []string{"rsa", "curve", "aged"} {
-		if err := b.keys.Add(name, pgp.Key{Data: g.run(nil, "--export-secret-keys", name)}); err != nil {
-			t.Fatal(err)
-		}
+		b.keys[name] = testKey{data: g.Run(nil, "--export-secret-keys", name)}
 	}
-	data := append(noise(20_000), bytes.Repeat([]byte("line\n"), 10_000)...)
+	data := append(pgptest.Noise(20_000), bytes.Repeat([]byte("line\n"), 10_000)...)
 	for name, c := range oddMessages() {
 		t.Run(name, func(t *testing.T) {
-			message, said, err := g.try(data, c.args...)
+			message, said, err := g.Try(data, c.args...)
 			if err == nil && c.again != nil {
-				message, said, err = g.try(message, c.again...)
+				message, said, err = g.Try(message, c.again...)
 			}
 			if err != nil {
 				t.Fatalf("gpg: %v\n%s", err, said)
@@ -45,42 +45,43 @@ func TestGnuPGOddities(t *testing.T) {
 			if c.edit != nil {
 				message = c.edit(message)
 			}
-			b.write("in.pgp", message)
-			before := b.files()
-			out, err := b.decrypt(map[string]any{"source_path": "in.pgp", "private_key_ids": []string{"curve"}, "output_path": "out"})
+			got, out, err := b.decrypt(message, pgpstream.DecryptOptions{PrivateKeys: []string{"curve"}})
+			if err == nil && out.Signature.Status == pgpstream.StatusInvalid {
+				err = errors.New(out.Signature.Problem)
+			}
 			if c.want != "" {
-				wantFailure(t, err, c.want)
-				b.wantFiles(before...)
+				wantError(t, err, c.want)
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := b.read("out"); !bytes.Equal(bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")), bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))) {
+			if !bytes.Equal(bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")), bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))) {
 				t.Errorf("the content has %d bytes, and differs", len(got))
 			}
-			if out.VerifyStatus != c.status {
+			if out.Signature.Status != c.status {
 				t.Errorf("%+v, want %s", out, c.status)
 			}
 			if c.check != nil {
 				c.check(t, out)
 			}
-			b.remove("out")
 		})
 	}
 }
 
 func oddMessages() map[string]oddMessage {
 	to := func(args ...string) []string { return append(args, "-r", "curve", "-e") }
-	plain := func(args ...string) oddMessage { return oddMessage{args: to(args...), status: pgp.StatusUnsigned} }
+	plain := func(args ...string) oddMessage {
+		return oddMessage{args: to(args...), status: pgpstream.StatusUnsigned}
+	}
 	signed := func(args ...string) oddMessage {
-		return oddMessage{args: to(append(args, "-u", "rsa", "-s")...), status: pgp.StatusValid}
+		return oddMessage{args: to(append(args, "-u", "rsa", "-s")...), status: pgpstream.StatusValid}
 	}
 	named := func(name, want string) oddMessage {
 		c := plain("--set-filename", name)
-		c.check = func(t *testing.T, out pgp.DecryptOutput) {
-			if out.OriginalName != want {
-				t.Errorf("the name is %q, want %q", out.OriginalName, want)
+		c.check = func(t *testing.T, out pgpstream.Decrypted) {
+			if out.Name != want {
+				t.Errorf("the name is %q, want %q", out.Name, want)
 			}
 		}
 		return c
@@ -88,8 +89,8 @@ func oddMessages() map[string]oddMessage {
 	header := func(lines string) func([]byte) []byte {
 		return func(m []byte) []byte { return bytes.Replace(m, []byte("\n\n"), []byte("\n"+lines+"\n\n"), 1) }
 	}
-	armored := func(edit func([]byte) []byte) oddMessage {
-		return oddMessage{args: to("-a"), edit: edit, status: pgp.StatusUnsigned}
+	inArmor := func(edit func([]byte) []byte) oddMessage {
+		return oddMessage{args: to("-a"), edit: edit, status: pgpstream.StatusUnsigned}
 	}
 	return map[string]oddMessage{
 		"bzip2, most":          plain("--compress-algo", "bzip2", "--bzip2-compress-level", "9"),
@@ -109,14 +110,14 @@ func oddMessages() map[string]oddMessage {
 		"critical notation":    {args: to("--sig-notation", "!critical@example.com=x", "-u", "rsa", "-s"), want: "knows a notation in it"},
 		"policy, keyserver":    signed("--sig-policy-url", "!http://example.com/%k", "--sig-keyserver-url", "http://example.com"),
 		"signed in the future": {args: to("--faked-system-time", "20990101T000000!", "-u", "rsa", "-s"), want: "no longer or not yet valid"},
-		"signed long ago":      {args: []string{"--faked-system-time", "20160101T000000!", "-u", "aged", "-s"}, again: to("--no-literal"), status: pgp.StatusValid},
+		"signed long ago":      {args: []string{"--faked-system-time", "20160101T000000!", "-u", "aged", "-s"}, again: to("--no-literal"), status: pgpstream.StatusValid},
 		"expires":              signed("--default-sig-expire", "1y"),
 		"expired":              {args: []string{"--faked-system-time", "20200101T000000!", "--default-sig-expire", "1d", "-u", "aged", "-s"}, again: to("--no-literal"), want: "no longer or not yet valid"},
 		"signed often":         signed("-u", "curve", "-u", "rsa"),
 		"textmode":             signed("--textmode"),
 		"RFC 2440 text":        signed("--textmode", "--rfc2440-text"),
 		"SHA-224":              signed("--digest-algo", "SHA224"),
-		"RIPEMD":               {args: to("--digest-algo", "RIPEMD160", "-u", "rsa", "-s"), status: pgp.StatusUnsigned}, // nobody checks such
+		"RIPEMD":               {args: to("--digest-algo", "RIPEMD160", "-u", "rsa", "-s"), status: pgpstream.StatusUnsigned}, // nobody checks such
 		"CAST5":                plain("--personal-cipher-preferences", "CAST5", "--cipher-algo", "CAST5"),
 		"Blowfish":             {args: to("--cipher-algo", "BLOWFISH"), want: "another cipher than AES"},
 		"IDEA":                 {args: to("--cipher-algo", "IDEA"), want: "another cipher than AES"},
@@ -125,21 +126,21 @@ func oddMessages() map[string]oddMessage {
 		"known length":         plain("--set-filesize", "70000"),
 		"no literal":           {args: to("--no-literal"), want: "not one complete message"},
 		"encrypted twice":      {args: to(), again: to("--no-literal"), want: "one complete message"},
-		"signed in literal":    {args: []string{"-u", "rsa", "-s"}, again: to("--no-literal"), status: pgp.StatusValid},
-		"compressed twice":     {args: []string{"--store"}, again: to("--no-literal"), status: pgp.StatusUnsigned},
-		"store":                {args: []string{"--store", "-z", "9"}, again: to("--no-literal", "-z", "0"), status: pgp.StatusUnsigned},
+		"signed in literal":    {args: []string{"-u", "rsa", "-s"}, again: to("--no-literal"), status: pgpstream.StatusValid},
+		"compressed twice":     {args: []string{"--store"}, again: to("--no-literal"), status: pgpstream.StatusUnsigned},
+		"store":                {args: []string{"--store", "-z", "9"}, again: to("--no-literal", "-z", "0"), status: pgpstream.StatusUnsigned},
 		"with a password only": {args: []string{"-c"}, want: "with a password"},
 		"for somebody else":    {args: []string{"-r", "rsa", "-e"}, want: "no private key"},
 		"signed only":          {args: []string{"-u", "rsa", "-s"}, want: "is not encrypted"},
 		"a key":                {args: []string{"--export", "rsa"}, want: "is a key"},
 		"clear text":           {args: []string{"-u", "rsa", "--clearsign"}, want: "is a PGP SIGNED MESSAGE"},
 		"a signature":          {args: []string{"-u", "rsa", "-a", "-b"}, want: "is a PGP SIGNATURE"},
-		"odd headers":          armored(header("Hash: SHA1\nCharset: \xff\xfe\nX-\u202e: y")),
-		"header without colon": armored(header("nothing")),
-		"spaces at the ends":   armored(func(m []byte) []byte { return bytes.ReplaceAll(m, []byte("\n"), []byte(" \t\r\n")) }),
-		"text before":          armored(func(m []byte) []byte { return append([]byte("Dear all,\n\n"), m...) }),
+		"odd headers":          inArmor(header("Hash: SHA1\nCharset: \xff\xfe\nX-\u202e: y")),
+		"header without colon": inArmor(header("nothing")),
+		"spaces at the ends":   inArmor(func(m []byte) []byte { return bytes.ReplaceAll(m, []byte("\n"), []byte(" \t\r\n")) }),
+		"text before":          inArmor(func(m []byte) []byte { return append([]byte("Dear all,\n\n"), m...) }),
 		"text behind":          {args: to("-a"), edit: func(m []byte) []byte { return append(m, "\n-- \nBest\n"...) }, want: "after the end of the message"},
-		"no checksum":          armored(func(m []byte) []byte { i := bytes.LastIndex(m, []byte("\n=")); return append(m[:i:i], m[i+6:]...) }),
+		"no checksum":          inArmor(func(m []byte) []byte { i := bytes.LastIndex(m, []byte("\n=")); return append(m[:i:i], m[i+6:]...) }),
 		"two messages":         {args: to("-a"), edit: func(m []byte) []byte { return append(bytes.Clone(m), m...) }, want: "after the end of the message"},
 		"name with a path":     named("../../etc/cron.d/x", "x"), // gpg itself takes the rest away
 		"name of a device":     named("CON", ""),

@@ -1,4 +1,4 @@
-package pgp
+package pgpstream
 
 import (
 	"bufio"
@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/internal/inflate"
 )
 
-// The types of the packets that steps write themselves.
+// The types of the packets that this package writes itself.
 const (
 	tagCompressed = 8
 	tagLiteral    = 11
@@ -126,7 +126,7 @@ func readPacket(r *bufio.Reader) (tag byte, body *packetReader, err error) {
 	body = &packetReader{r: r}
 	switch {
 	case first&0x80 == 0:
-		return 0, nil, about("is damaged: what should be a packet is none")
+		return 0, nil, messageErrorf("is damaged: what should be a packet is none")
 	case first&newFormat == newFormat:
 		err = body.piece()
 		return first &^ newFormat, body, err
@@ -220,5 +220,5 @@ func unpacked(body *packetReader) (io.Reader, error) {
 	case 3:
 		return bzip2.NewReader(r), nil
 	}
-	return nil, about("uses what is not supported: the compression %d", algorithm)
+	return nil, messageErrorf("uses what is not supported: the compression %d", algorithm)
 }

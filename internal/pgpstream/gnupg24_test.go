@@ -1,4 +1,4 @@
-package pgp_test
+package pgpstream_test
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
-	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/internal/pgpstream"
+	"github.com/courierhq/courier/internal/test/pgptest"
 )
 
 // What GnuPG 2.4 makes, and 2.2 does not: messages in the packet of type 20 with
@@ -37,7 +37,7 @@ type ocbPacket struct {
 // to encrypts packets as GnuPG 2.4 does.
 func (o ocbPacket) to(t testing.TB, to *openpgp.Entity, packets []byte) []byte {
 	t.Helper()
-	key, nonce := noise(32), noise(15)
+	key, nonce := pgptest.Noise(32), pgptest.Noise(15)
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func (o ocbPacket) to(t testing.TB, to *openpgp.Entity, packets []byte) []byte {
 	}
 	body := append(append(bytes.Clone(head[1:]), nonce...), bytes.Join(sealed, nil)...)
 	body = body[:len(body)-o.cut]
-	message := sessionTo(t, to, packet.CipherAES256, key)
+	message := pgptest.SessionKey(t, to, packet.CipherAES256, key)
 	if o.partial == 0 {
-		return append(append(message, packetOf(20, body)...), o.tail...)
+		return append(append(message, pgptest.Packet(20, body)...), o.tail...)
 	}
 	message = append(message, 0xC0|20)
 	for n := 1 << o.partial; len(body) > n; body = body[n:] {
@@ -107,22 +107,21 @@ func inside(t *testing.T, signer *openpgp.Entity, content []byte) []byte {
 
 func TestDecryptGnuPG24(t *testing.T) {
 	b := newBench(t)
-	us, partner := b.add("us", newEntity(t, "us", nil)), b.add("partner", newEntity(t, "partner", nil))
-	content := noise(300_000)
+	us, partner := b.add("us", pgptest.NewEntity(t, "us", nil)), b.add("partner", pgptest.NewEntity(t, "partner", nil))
+	content := pgptest.Noise(300_000)
 	for name, o := range map[string]ocbPacket{
 		"as GnuPG does":         {chunk: 16},
 		"as GnuPG does to pipe": {chunk: 16, partial: 13},
 		"small chunks":          {chunk: 6},
 		"smallest chunks":       {chunk: 0, partial: 9},
 	} {
-		b.write("m.pgp", o.to(t, us, inside(t, partner, content)))
-		out, err := b.decrypt(map[string]any{"source_path": "m.pgp", "output_path": "m", "verify": "required", "signer_key_ids": []string{"partner"}})
+		got, out, err := b.decrypt(o.to(t, us, inside(t, partner, content)), pgpstream.DecryptOptions{Signers: []string{"partner"}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !bytes.Equal(b.read("m"), content) || out.VerifyStatus != pgp.StatusValid {
-			t.Errorf("%s: %d bytes, %v", name, len(b.read("m")), out.VerifyStatus)
+		if !bytes.Equal(got, content) || out.Signature.Status != pgpstream.StatusValid {
+			t.Errorf("%s: %d bytes, %v", name, len(got), out.Signature)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -140,7 +139,7 @@ func TestDecryptGnuPG24(t *testing.T) {
 		"cut":                    {ocbPacket{chunk: 6, cut: 100_000}, "damaged"},
 		"chunks of 4 EiB":        {ocbPacket{chunk: 6, mode: 2, change: nil}, ""},
 		"unknown mode":           {ocbPacket{chunk: 6, mode: 77}, "is not an OpenPGP message, or a damaged one"},
-		"another message behind": {ocbPacket{chunk: 6, tail: literalOf("more")}, "damaged"},
+		"another message behind": {ocbPacket{chunk: 6, tail: pgptest.Literal("more")}, "damaged"},
 	} {
 		message := test.o.to(t, us, inside(t, partner, content))
 		if name == "chunks of 4 EiB" {
@@ -148,14 +147,9 @@ func TestDecryptGnuPG24(t *testing.T) {
 			head := bytes.LastIndex(message[:min(at, 600)], []byte{1, 9, 2, 6})
 			message[head+3], test.want = 56, "is not an OpenPGP message, or a damaged one"
 		}
-		b.write("m.pgp", message)
-		os.Remove(b.dir + "/bad")
-		_, err := b.decrypt(map[string]any{"source_path": "m.pgp", "output_path": "bad"})
+		_, _, err := b.decrypt(message, pgpstream.DecryptOptions{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v, want %q", name, err, test.want)
-		}
-		if _, err := os.Stat(b.dir + "/bad"); err == nil {
-			t.Errorf("%s: there is a plaintext", name)
 		}
 	}
 }
@@ -197,7 +191,7 @@ func resigned(t *testing.T, e *openpgp.Entity) *openpgp.Entity {
 			}
 			body = append(append(body, byte(bits>>8), byte(bits)), half...)
 		}
-		p, err := packet.Read(bytes.NewReader(packetOf(2, body)))
+		p, err := packet.Read(bytes.NewReader(pgptest.Packet(2, body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,12 +208,9 @@ func resigned(t *testing.T, e *openpgp.Entity) *openpgp.Entity {
 // means by AEAD, so such a key gets messages that every program reads.
 func TestEncryptToGnuPG24(t *testing.T) {
 	b := newBench(t)
-	b.add("us", resigned(t, newEntity(t, "us", func(c *packet.Config) { c.Time = func() time.Time { return time.Now().Add(-time.Hour) } })))
-	b.write("a.txt", []byte("content"))
-	if _, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"us"}, "signing_key_id": "us"}); err != nil {
-		t.Fatal(err)
-	}
-	packets := packet.NewOpaqueReader(bytes.NewReader(b.read("a.pgp")))
+	b.add("us", resigned(t, pgptest.NewEntity(t, "us", func(c *packet.Config) { c.Time = func() time.Time { return time.Now().Add(-time.Hour) } })))
+	message := b.encrypt([]byte("content"), []string{"us"}, "us", pgpstream.EncryptOptions{})
+	packets := packet.NewOpaqueReader(bytes.NewReader(message))
 	var tags []uint8
 	for {
 		p, err := packets.Next()
@@ -234,16 +225,16 @@ func TestEncryptToGnuPG24(t *testing.T) {
 	if !bytes.Equal(tags, []byte{1, 18}) {
 		t.Errorf("the message has the packets %v, want 1 and 18", tags)
 	}
-	out, err := b.decrypt(map[string]any{"source_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{"us"}})
-	if err != nil || out.VerifyStatus != pgp.StatusValid || string(b.read("b.txt")) != "content" {
-		t.Errorf("%v, %v", out.VerifyStatus, err)
+	got, out, err := b.decrypt(message, pgpstream.DecryptOptions{Signers: []string{"us"}})
+	if err != nil || out.Signature.Status != pgpstream.StatusValid || string(got) != "content" {
+		t.Errorf("%v, %v", out.Signature, err)
 	}
 }
 
 // Keys of version 5, which GnuPG 2.4 makes when it is told to, are in no
 // standard. They are refused with the reason.
 func TestKeysOfVersion5(t *testing.T) {
-	e := newEntity(t, "us", nil)
+	e := pgptest.NewEntity(t, "us", nil)
 	var key bytes.Buffer
 	if err := e.PrimaryKey.SerializeForHash(&key); err != nil {
 		t.Fatal(err)
@@ -252,7 +243,7 @@ func TestKeysOfVersion5(t *testing.T) {
 	material := body[6:]
 	v5 := append([]byte{5}, body[1:6]...)
 	v5 = append(binary.BigEndian.AppendUint32(v5, uint32(len(material))), material...)
-	err := new(pgp.Keyring).Add("us", pgp.Key{Data: packetOf(6, v5)})
+	_, err := pgpstream.ParseKey("us", pgptest.Packet(6, v5))
 	if err == nil || !strings.Contains(err.Error(), "version 5") {
 		t.Errorf("the error is %v, want one that says version 5", err)
 	}

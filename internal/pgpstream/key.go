@@ -1,0 +1,301 @@
+package pgpstream
+
+import (
+	"bufio"
+	"bytes"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+)
+
+// A Key is one OpenPGP key with its subkeys, public or private. Formatting it shows
+// its name and fingerprint, never the key itself.
+type Key struct {
+	entity *openpgp.Entity // in which the library notes what it has verified and unlocked
+	name   string          // by which it was asked for
+	data   []byte          // what it was parsed from
+}
+
+// ParseKey reads the only key in data, armored or binary. Name is what errors call it;
+// empty means that they give the fingerprint alone. The key keeps data, which must not
+// change while the key is in use. Errors show nothing of data.
+func ParseKey(name string, data []byte) (*Key, error) {
+	e, err := parseEntity(data)
+	if err != nil {
+		return nil, err
+	}
+	return &Key{entity: e, name: name, data: data}, nil
+}
+
+// ParseKeys reads all keys in data, armored or binary, of which there is at least one.
+func ParseKeys(data []byte) ([]*Key, error) {
+	list, err := parseEntities(data)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]*Key, len(list))
+	for i, e := range list {
+		keys[i] = &Key{entity: e}
+		if keys[i].data, err = keys[i].Serialize(); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// GenerateKey makes a private key that is not locked: Ed25519 for signatures and
+// Curve25519 for encryption, which GnuPG can read since version 2.1. It never expires.
+func GenerateKey(name, email string) (*Key, error) {
+	e, err := openpgp.NewEntity(name, "", email, &packet.Config{
+		Algorithm: packet.PubKeyAlgoEdDSA, Curve: packet.Curve25519,
+		DefaultHash: crypto.SHA256, DefaultCipher: packet.CipherAES256,
+		DefaultCompressionAlgo: packet.CompressionZLIB,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := &Key{entity: e}
+	k.data, err = k.Serialize()
+	return k, err
+}
+
+// Name is the name that the key was parsed with.
+func (k *Key) Name() string { return k.name }
+
+// Fingerprint is the fingerprint in upper case. It names the key and can't be forged.
+func (k *Key) Fingerprint() string { return fingerprint(k.entity.PrimaryKey) }
+
+// IDs are the key ids of the key and its subkeys, and the fingerprints of the subkeys.
+// Others can make a key with one of these ids.
+func (k *Key) IDs() []string {
+	ids := []string{keyID(k.entity.PrimaryKey.KeyId)}
+	for _, s := range k.entity.Subkeys {
+		ids = append(ids, keyID(s.PublicKey.KeyId), fingerprint(s.PublicKey))
+	}
+	return ids
+}
+
+// HasPrivate reports whether any private part is there, usable or not.
+func (k *Key) HasPrivate() bool { return hasPrivate(k.entity) }
+
+// Locked reports whether a passphrase is needed to use the private parts.
+func (k *Key) Locked() bool { return locked(k.entity) }
+
+// ErrPassphrase is the error of [Key.Unlock] for a wrong passphrase.
+var ErrPassphrase = errors.New("the passphrase does not unlock the key")
+
+// Unlock returns the key with private parts that are not locked. The key itself must
+// not be used any more.
+func (k *Key) Unlock(passphrase []byte) (*Key, error) {
+	if k.entity.DecryptPrivateKeys(passphrase) != nil {
+		return nil, ErrPassphrase
+	}
+	data, err := k.Serialize()
+	if err != nil {
+		return nil, err
+	}
+	return &Key{entity: k.entity, name: k.name, data: data}, nil
+}
+
+// Serialize returns the key in binary form, with its private parts if there are any.
+func (k *Key) Serialize() ([]byte, error) {
+	var buf bytes.Buffer
+	err := serialize(&buf, k.entity, k.HasPrivate())
+	return buf.Bytes(), err
+}
+
+// Armor returns the key as text, with its private parts if private is true.
+func (k *Key) Armor(private bool) ([]byte, error) { return armored(k.entity, private) }
+
+// Format writes the name and fingerprint, whatever the verb.
+func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.label()) }
+
+// label names the key in errors.
+func (k *Key) label() string {
+	fp := k.Fingerprint()
+	if k.name == "" || NormalizeID(k.name) == fp {
+		return "key " + fp
+	}
+	return fmt.Sprintf("key %q (%s)", Printable(k.name, 100), fp)
+}
+
+// idForm is what can be a key id or fingerprint, short ids included.
+var idForm = regexp.MustCompile(`^(?:[0-9A-F]{8}|[0-9A-F]{16}|[0-9A-F]{40}|[0-9A-F]{64})$`)
+
+// NormalizeID brings a key id (8 or 16 digits) or fingerprint (40 or 64) into the form
+// of [Key.IDs], or returns "" for anything else. The blanks, the colons and the 0x with
+// which people write them are allowed.
+func NormalizeID(id string) string {
+	id = strings.ToUpper(strings.NewReplacer(" ", "", ":", "").Replace(id))
+	id = strings.TrimPrefix(id, "0X")
+	if !idForm.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Fingerprint) }
+
+// keyID writes a 64-bit key id the way people and GnuPG do.
+func keyID(id uint64) string { return fmt.Sprintf("%016X", id) }
+
+// parseEntity reads the only key that data holds. Each caller gets an entity of
+// its own: the library notes in it what it has verified and unlocked.
+func parseEntity(data []byte) (*openpgp.Entity, error) {
+	list, err := parseEntities(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) != 1:
+		return nil, fmt.Errorf("the data holds %d keys; it must hold one", len(list))
+	}
+	return list[0], nil
+}
+
+// parseEntities reads all keys in data, armored or binary. Its errors say nothing
+// about the content.
+func parseEntities(data []byte) (openpgp.EntityList, error) {
+	const keybox = "KBXf" // at offset 8
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	switch {
+	case len(data) == 0:
+		return nil, errors.New("the key is empty")
+	case len(data) > 12 && string(data[8:12]) == keybox:
+		return nil, errors.New("this is a GnuPG keybox, not an OpenPGP key; write the keys out with gpg --export or --export-secret-keys")
+	case data[0]&0x80 != 0:
+		return readKeys(data)
+	}
+	var all openpgp.EntityList
+	for r := bufio.NewReader(bytes.NewReader(data)); ; {
+		block, err := armor.Decode(r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("not a readable armored key: %w", err)
+		}
+		if block.Type != openpgp.PublicKeyType && block.Type != openpgp.PrivateKeyType {
+			return nil, fmt.Errorf("the armor is of a %s, not of a key", Printable(block.Type, 40))
+		}
+		body, err := io.ReadAll(block.Body)
+		if err != nil {
+			return nil, fmt.Errorf("not a readable armored key: %w", err)
+		}
+		list, err := readKeys(body)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("not an OpenPGP key: neither armored nor binary")
+	}
+	return all, nil
+}
+
+// readKeys reads all keys in binary data, which holds at least one.
+func readKeys(data []byte) (openpgp.EntityList, error) {
+	list, err := openpgp.ReadKeyRing(bytes.NewReader(data))
+	if err == nil && len(list) > 0 {
+		return list, nil
+	}
+	first, e := packet.NewOpaqueReader(bytes.NewReader(data)).Next()
+	if e == nil && (first.Tag == 5 || first.Tag == 6) && len(first.Contents) > 0 && first.Contents[0] != 4 && first.Contents[0] != 6 {
+		return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", first.Contents[0])
+	}
+	if err == nil {
+		err = errors.New("no key in it")
+	}
+	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
+}
+
+// armored writes the public or the whole key for people.
+func armored(e *openpgp.Entity, private bool) ([]byte, error) {
+	var buf bytes.Buffer
+	kind := openpgp.PublicKeyType
+	if private {
+		kind = openpgp.PrivateKeyType
+	}
+	w, err := armor.Encode(&buf, kind, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := serialize(w, e, private); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// serialize writes a key as it is. The library's own way to write a private
+// key signs it again, or fails where a part of it is elsewhere.
+func serialize(w io.Writer, e *openpgp.Entity, private bool) error {
+	if !private {
+		return e.Serialize(w)
+	}
+	var err error
+	put := func(p interface{ Serialize(io.Writer) error }) {
+		if err == nil {
+			err = p.Serialize(w)
+		}
+	}
+	sigs := func(all []*packet.VerifiableSignature) {
+		for _, s := range all {
+			put(s.Packet)
+		}
+	}
+	key := func(pub *packet.PublicKey, priv *packet.PrivateKey) {
+		if priv != nil {
+			put(priv)
+		} else {
+			put(pub)
+		}
+	}
+	key(e.PrimaryKey, e.PrivateKey)
+	sigs(e.Revocations)
+	sigs(e.DirectSignatures)
+	for _, id := range e.Identities {
+		put(id)
+	}
+	for _, sub := range e.Subkeys {
+		key(sub.PublicKey, sub.PrivateKey)
+		sigs(sub.Revocations)
+		sigs(sub.Bindings)
+	}
+	return err
+}
+
+// hasPrivate reports whether any private part is there, usable or not.
+func hasPrivate(e *openpgp.Entity) bool {
+	if e.PrivateKey != nil && !e.PrivateKey.Dummy() {
+		return true
+	}
+	for _, s := range e.Subkeys {
+		if s.PrivateKey != nil && !s.PrivateKey.Dummy() {
+			return true
+		}
+	}
+	return false
+}
+
+// locked reports whether a passphrase is needed to use the private parts.
+func locked(e *openpgp.Entity) bool {
+	if e.PrivateKey != nil && e.PrivateKey.Encrypted {
+		return true
+	}
+	for _, s := range e.Subkeys {
+		if s.PrivateKey != nil && s.PrivateKey.Encrypted {
+			return true
+		}
+	}
+	return false
+}

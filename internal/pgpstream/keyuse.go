@@ -1,0 +1,158 @@
+package pgpstream
+
+import (
+	"crypto"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+// weakHashes are the hash functions with which signatures can be forged.
+func weakHashes() map[crypto.Hash]bool {
+	return map[crypto.Hash]bool{crypto.SHA1: true, crypto.MD5: true, crypto.RIPEMD160: true}
+}
+
+// policy is how messages are written, and what is asked of the keys of others: no
+// signature in them counts that uses SHA-1 or a weaker hash.
+func policy() *packet.Config {
+	return &packet.Config{
+		DefaultCipher:        packet.CipherAES256,
+		DefaultHash:          crypto.SHA256,
+		RejectHashAlgorithms: weakHashes(),
+	}
+}
+
+// A Use is what a key is needed for.
+type Use int
+
+// The values of [Use].
+const (
+	ForEncryption Use = iota
+	ForSigning
+	ForVerification
+)
+
+// CheckUse returns nil if a key can be used at a time, and otherwise an error that names
+// the key and says why it can't. For signing, the private part may still be locked.
+func (k *Key) CheckUse(u Use, at time.Time) error {
+	if why := k.unfit(u, at); why != "" {
+		return fmt.Errorf("%s %s", k.label(), why)
+	}
+	return nil
+}
+
+// unfit says why a key can't be used at an instant; "" means that it can.
+func (k *Key) unfit(u Use, now time.Time) string {
+	if why := k.primaryUnfit(now); why != "" {
+		return why
+	}
+	switch u {
+	case ForEncryption:
+		if _, err := k.entity.EncryptionKeyWithError(now, policy()); err != nil {
+			return k.subkeysUnfit(now, "encryption", packet.PublicKeyAlgorithm.CanEncrypt)
+		}
+	case ForVerification:
+		_, why := k.signerUnfit(0, now)
+		return why
+	case ForSigning:
+		own, ok := k.entity.SigningKey(now, policy())
+		switch {
+		case !ok:
+			return k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
+		case own.PrivateKey == nil:
+			return "is a public key; signing takes the private one"
+		case own.PrivateKey.Dummy():
+			return "has its private part elsewhere, such as on a smart card"
+		}
+	}
+	return ""
+}
+
+const dateForm = "2006-01-02 15:04 UTC"
+
+// primaryUnfit is about the primary key, on which everything else depends.
+func (k *Key) primaryUnfit(now time.Time) string {
+	sig, err := k.entity.VerifyPrimaryKey(now, policy())
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, pgperrors.ErrKeyRevoked):
+		return "is revoked"
+	case k.entity.PrimaryKey.CreationTime.After(now):
+		return "was made on " + k.entity.PrimaryKey.CreationTime.UTC().Format(dateForm) + ", which lies ahead; compare the clocks"
+	case errors.Is(err, pgperrors.ErrKeyExpired):
+		return "expired" + onDate(k.entity.PrimaryKey, sig)
+	}
+	lenient := policy()
+	lenient.RejectHashAlgorithms = map[crypto.Hash]bool{}
+	if e, err := parseEntity(k.data); err == nil {
+		if _, err := e.VerifyPrimaryKey(now, lenient); err == nil {
+			return "is held together by SHA-1 or MD5 signatures, which can be forged; its owner must sign it again (gpg does so when the expiry date is set)"
+		}
+	}
+	return "has no valid signature of its own"
+}
+
+// signerUnfit says why signatures by the key or subkey with the given id, or
+// by any of them if it is 0, don't count now.
+func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
+	_, err := k.entity.VerifyPrimaryKey(now, policy())
+	why := k.primaryUnfit(now)
+	if why == "" {
+		if _, ok := k.entity.SigningKeyById(now, id, policy()); ok {
+			return StatusValid, ""
+		}
+		why = k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
+		for _, s := range k.entity.Subkeys {
+			if s.PublicKey.KeyId == id {
+				_, err = s.Verify(now, policy())
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, pgperrors.ErrKeyRevoked):
+		return StatusRevokedKey, why
+	case errors.Is(err, pgperrors.ErrKeyExpired):
+		return StatusExpiredKey, why
+	}
+	return StatusUnsafe, why
+}
+
+// subkeysUnfit says why none of the subkeys serves a use.
+func (k *Key) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyAlgorithm) bool) string {
+	var why []string
+	for _, s := range k.entity.Subkeys {
+		if !can(s.PublicKey.PubKeyAlgo) {
+			continue
+		}
+		sig, err := s.Verify(now, policy())
+		if sig == nil { // expired and revoked ones come without
+			sig, _ = s.LatestValidBindingSignature(now, policy())
+		}
+		subkey := "its subkey " + keyID(s.PublicKey.KeyId)
+		switch {
+		case errors.Is(err, pgperrors.ErrKeyRevoked):
+			why = append(why, subkey+" is revoked")
+		case errors.Is(err, pgperrors.ErrKeyExpired):
+			why = append(why, subkey+" expired"+onDate(s.PublicKey, sig))
+		case err != nil:
+			why = append(why, subkey+" is not bound to it by a valid signature")
+		}
+	}
+	if len(why) == 0 {
+		return "has no subkey for " + use + ", or one of a kind or size that is not safe any more"
+	}
+	return "has no usable subkey for " + use + ": " + strings.Join(why, ", ")
+}
+
+// onDate ends "expired" with the date, if the signature tells it.
+func onDate(k *packet.PublicKey, sig *packet.Signature) string {
+	if end, ok := end(k, sig); ok {
+		return " on " + end.UTC().Format(dateForm)
+	}
+	return ""
+}

@@ -1,0 +1,99 @@
+package pgpstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/cipher"
+	"io"
+
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/courierhq/courier/internal/readahead"
+	"github.com/courierhq/courier/internal/transfer"
+)
+
+// A plaintextReader reads the packets inside the encrypted data of a message, or those
+// of a message that is not encrypted. One compressed packet is unpacked.
+type plaintextReader struct {
+	seipd      *seipdReader      // nil if the message is not encrypted
+	compressed *packetReader     // nil if no packet is compressed
+	ahead      *readahead.Reader // of what is unpacked
+	rest       *bufio.Reader     // of the packets, or of what follows the compressed one
+}
+
+// decryptPackets decrypts the content of an encrypted packet, of which at most limit
+// bytes are unpacked. Close must be called, also after an error.
+func decryptPackets(r io.Reader, c cipher.Block, limit int64) (*plaintextReader, error) {
+	in := &plaintextReader{seipd: newSEIPDReader(r, c)}
+	in.rest = bufio.NewReaderSize(in.seipd, bufSize)
+	return in, in.unpack(limit)
+}
+
+// readPackets is decryptPackets for packets that are not encrypted.
+func readPackets(r io.Reader, limit int64) (*plaintextReader, error) {
+	in := &plaintextReader{rest: bufio.NewReaderSize(r, bufSize)}
+	return in, in.unpack(limit)
+}
+
+// unpack begins to unpack what is compressed.
+func (in *plaintextReader) unpack(limit int64) error {
+	first, err := in.rest.Peek(1)
+	if err != nil {
+		return early(err)
+	}
+	const oldFormat = 0x80
+	if old := first[0] >> 2 & 15; first[0] != newFormat|tagCompressed && (first[0]&newFormat != oldFormat || old != tagCompressed) {
+		return nil
+	}
+	if _, in.compressed, err = readPacket(in.rest); err != nil {
+		return err
+	}
+	content, err := unpacked(in.compressed)
+	if err != nil {
+		return err
+	}
+	in.ahead = readahead.New(&packet.LimitReader{R: content, N: limit}, bufSize)
+	return nil
+}
+
+// Read implements io.Reader. It ends with io.EOF only if the integrity check
+// holds.
+func (in *plaintextReader) Read(p []byte) (int, error) {
+	if in.ahead == nil {
+		return in.rest.Read(p)
+	}
+	n, err := in.ahead.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	// Programs may leave something behind the compressed data in their packet,
+	// but nothing behind that.
+	if _, err := io.Copy(io.Discard, in.compressed); err != nil {
+		return n, err
+	}
+	if _, err := in.rest.ReadByte(); err != io.EOF {
+		if err == nil {
+			err = pgperrors.ErrMalformedMessage("more than one packet")
+		}
+		return n, err
+	}
+	return n, io.EOF
+}
+
+// Close ends the goroutines. Nil may be closed.
+func (in *plaintextReader) Close() {
+	if in != nil {
+		in.ahead.Close()
+		in.seipd.Close()
+	}
+}
+
+// checkIntegrity reads the rest of the encrypted data and returns nil if its integrity
+// check holds. Errors may depend on the content only then: other answers would help
+// those who change messages to find out what is in them.
+func (in *plaintextReader) checkIntegrity(ctx context.Context) error {
+	in.ahead.Close()
+	_, err := io.Copy(io.Discard, transfer.NewReader(ctx, in.seipd, nil))
+	return err
+}

@@ -1,0 +1,204 @@
+package pgpstream
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/courierhq/courier/internal/failure"
+)
+
+// A Signature is what was found out about the signatures of one message or file.
+type Signature struct {
+	Status  Status
+	Signers []string  // fingerprints of the keys of all valid signatures, if Status is [StatusValid]
+	Time    time.Time // when the first valid signature says it was made
+	Problem string    // unless Status is StatusValid: a sentence whose subject is "it"
+}
+
+// Status is the state of a signature.
+type Status string
+
+// The values of [Status].
+const (
+	StatusInvalid       Status = "invalid"        // it does not fit the content, or has expired
+	StatusValid         Status = "valid"          // by a key that counts, and good
+	StatusUnsigned      Status = "unsigned"       // there is none
+	StatusUnknownSigner Status = "unknown_signer" // by a key that is not there or does not count
+	StatusExpiredKey    Status = "expired_key"    // the signer's key has expired
+	StatusRevokedKey    Status = "revoked_key"    // the signer's key is revoked
+	StatusUnsafe        Status = "unsafe"         // the signer's key or the hash is not safe any more
+	StatusNotChecked    Status = "not_checked"    // signatures were ignored
+)
+
+// clockLeeway is how far the clock of a signer may be ahead.
+const clockLeeway = 5 * time.Minute
+
+// reading is how messages are read. Whether a key or a hash is safe enough is
+// decided afterwards, so that a weak signature can be told from a wrong one;
+// opening a message takes whatever key it was encrypted to.
+func reading(limit int64) *packet.Config {
+	return &packet.Config{
+		Time:                        func() time.Time { return time.Now().Add(clockLeeway) },
+		MaxDecompressedMessageSize:  &limit,
+		RejectPublicKeyAlgorithms:   map[packet.PublicKeyAlgorithm]bool{},
+		RejectHashAlgorithms:        map[crypto.Hash]bool{},
+		RejectMessageHashAlgorithms: map[crypto.Hash]bool{},
+	}
+}
+
+// A signatureChecker examines the signatures of one message or file.
+type signatureChecker struct {
+	source   KeySource
+	ids      []string // of the keys whose signatures count; all that are there if empty
+	settings SettingNames
+	keys     *messageKeys
+	// sourceErr is an error of the source while the library read, which it hides.
+	sourceErr error
+}
+
+// prepare finds the keys whose signatures count.
+func (c *signatureChecker) prepare(ctx context.Context) error {
+	if len(c.ids) == 0 {
+		c.keys.signer = func(id uint64) *Key {
+			key, err := c.source.Key(ctx, keyID(id))
+			if err != nil {
+				if !errors.Is(err, ErrUnknownKey) && c.sourceErr == nil {
+					c.sourceErr = fmt.Errorf("signer: %w", err)
+				}
+				return nil
+			}
+			return key
+		}
+		return nil
+	}
+	var allowed []*Key
+	for _, id := range c.ids {
+		key, err := c.source.Key(ctx, id)
+		if errors.Is(err, ErrUnknownKey) {
+			err = failure.Permanent(err)
+		}
+		if err != nil {
+			return fmt.Errorf("signer: %w", err)
+		}
+		allowed = append(allowed, key)
+	}
+	c.keys.signer = func(id uint64) *Key {
+		for _, key := range allowed {
+			if len(openpgp.EntityList{key.entity}.EntitiesById(id)) > 0 {
+				return key
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// result examines the signatures after the body was read to its end. The best
+// one counts; for a file with several signatures one that is valid is enough.
+func (c *signatureChecker) result(d *openpgp.MessageDetails) Signature {
+	switch {
+	case !d.IsSigned || len(d.SignatureCandidates) == 0:
+		return Signature{Status: StatusUnsigned, Problem: "it is not signed"}
+	case !d.IsVerified:
+		return Signature{Status: StatusInvalid, Problem: "its signature was not verified"}
+	}
+	var best Signature
+	for _, candidate := range d.SignatureCandidates {
+		next := c.candidate(candidate)
+		switch {
+		case next.Status == StatusValid && best.Status == StatusValid:
+			if !slices.Contains(best.Signers, next.Signers[0]) {
+				best.Signers = append(best.Signers, next.Signers[0])
+			}
+		case rank(next.Status) > rank(best.Status):
+			best = next
+		}
+	}
+	if best.Status == StatusValid && d.SignatureError != nil {
+		return Signature{Status: StatusInvalid, Problem: "its signature is not valid"}
+	}
+	return best
+}
+
+// rank orders what is told about a message with several signatures.
+func rank(s Status) int {
+	switch s {
+	case StatusValid:
+		return 6
+	case StatusInvalid:
+		return 5
+	case StatusRevokedKey:
+		return 4
+	case StatusExpiredKey:
+		return 3
+	case StatusUnsafe:
+		return 2
+	case StatusUnknownSigner:
+		return 1
+	}
+	return 0
+}
+
+// candidate examines one signature. Besides what the library asks, the key must
+// be good today, and by today's standards.
+func (c *signatureChecker) candidate(s *openpgp.SignatureCandidate) Signature {
+	var key *Key
+	for _, k := range c.keys.signers {
+		if k.entity == s.SignedByEntity {
+			key = k
+		}
+	}
+	if key == nil {
+		return Signature{Status: StatusUnknownSigner, Problem: "it is signed by the key id " + keyID(s.IssuerKeyId) + ", which is not " + c.whoCounts()}
+	}
+	wrong := Signature{Status: StatusInvalid, Problem: "its signature by " + key.label() + " does not fit the content"}
+	// The library notes in the entity what held when it was signed.
+	today, err := ParseKey(key.name, key.data)
+	if err != nil || s.CorrespondingSig == nil {
+		return wrong
+	}
+	now := time.Now()
+	if s.SignedBy == nil { // no key could have made the signature at its time
+		now = s.CorrespondingSig.CreationTime
+	}
+	switch status, why := today.signerUnfit(s.IssuerKeyId, now); {
+	case why != "" && (s.SignatureError == nil || s.SignedBy == nil):
+		return Signature{Status: status, Problem: "its signer's " + key.label() + " " + why}
+	case errors.Is(s.SignatureError, pgperrors.ErrSignatureExpired):
+		return Signature{Status: StatusInvalid, Problem: "its signature by " + key.label() + " is no longer or not yet valid"}
+	case isCriticalNotation(s.SignatureError):
+		return Signature{Status: StatusInvalid, Problem: "its signature by " + key.label() + " counts only for a program that knows a notation in it (critical); its sender must sign without"}
+	case s.SignatureError != nil || s.SignedBy == nil:
+		return wrong
+	case weakHashes()[s.CorrespondingSig.Hash]:
+		return Signature{Status: StatusUnsafe, Problem: "its signature by " + key.label() + " is made with " + s.CorrespondingSig.Hash.String() + ", with which signatures can be forged"}
+	}
+	return Signature{
+		Status:  StatusValid,
+		Signers: []string{key.Fingerprint()},
+		Time:    s.CorrespondingSig.CreationTime.UTC(),
+	}
+}
+
+// isCriticalNotation reports whether a signature was refused for what must be
+// understood and isn't.
+func isCriticalNotation(err error) bool {
+	refused, ok := errors.AsType[pgperrors.SignatureError](err)
+	return ok && strings.Contains(string(refused), "critical notation")
+}
+
+func (c *signatureChecker) whoCounts() string {
+	if len(c.ids) > 0 {
+		return "among " + c.settings.Signers + " (" + Printable(strings.Join(c.ids, ", "), 300) + ")"
+	}
+	return "among the keys that are there"
+}

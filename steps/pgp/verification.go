@@ -1,0 +1,51 @@
+package pgp
+
+import "github.com/courierhq/courier/internal/pgpstream"
+
+// Verification says what pgp.decrypt asks of a message's signature.
+type Verification string
+
+// The values of [Verification].
+const (
+	VerifyOff      Verification = "off"      // signatures are not looked at
+	VerifyOptional Verification = "optional" // a wrong signature fails; all else is reported and passes
+	VerifyRequired Verification = "required" // anything but a valid signature fails
+)
+
+// VerifyStatus is what was found out about a message's signature.
+type VerifyStatus string
+
+// The values of [VerifyStatus] in outputs. In pgp.decrypt a signature that does
+// not fit the content is no value but a failure, unless nothing is verified.
+// In pgp.verify everything that is neither valid nor has a name of its own is
+// invalid.
+const (
+	StatusInvalid       VerifyStatus = "invalid"        // it does not fit, or can't be trusted; pgp.verify only
+	StatusValid         VerifyStatus = "valid"          // by a key that counts, and good
+	StatusUnsigned      VerifyStatus = "unsigned"       // there is none; pgp.decrypt only
+	StatusUnknownSigner VerifyStatus = "unknown_signer" // by a key that is not there or does not count
+	StatusExpiredKey    VerifyStatus = "expired_key"    // the signer's key has expired
+	StatusRevokedKey    VerifyStatus = "revoked_key"    // the signer's key is revoked
+	StatusUnsafe        VerifyStatus = "unsafe"         // the signer's key or the hash is not safe any more; pgp.decrypt only
+	StatusNotChecked    VerifyStatus = "not_checked"    // verify is off; pgp.decrypt only
+)
+
+// verification is what the configuration asks of the signature.
+func (cfg *DecryptConfig) verification() Verification {
+	switch {
+	case cfg.Verify != "":
+		return cfg.Verify
+	case len(cfg.SignerKeyIDs) > 0:
+		return VerifyRequired
+	}
+	return VerifyOptional
+}
+
+// accepts reports whether a message may be published whose signature has a status.
+func (v Verification) accepts(s pgpstream.Status) bool {
+	switch {
+	case s == pgpstream.StatusValid, s == pgpstream.StatusNotChecked && v == VerifyOff:
+		return true
+	}
+	return v == VerifyOptional && s != pgpstream.StatusInvalid
+}
