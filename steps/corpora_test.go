@@ -90,7 +90,7 @@ func TestFuzzTargets(t *testing.T) {
 		"extraction of tar":         {"file", "FuzzUntar"},
 		"lines of FTP listings":     {"../internal/ftpclient", "FuzzList"},
 		"replies of FTP servers":    {"../internal/ftpclient", "FuzzReply"},
-		"opening OpenPGP messages":  {"pgp", "FuzzDecrypt"},
+		"opening OpenPGP messages":  {"../internal/pgpstream", "FuzzDecrypt"},
 		"responses of HTTP servers": {"../internal/safehttp", "FuzzResponse"},
 		"downloads by HTTP":         {"httpreq", "FuzzServer"},
 		"URLs":                      {"../internal/safehttp", "FuzzURL"},
