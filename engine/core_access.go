@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -34,6 +35,7 @@ func (e *Engine) addSubsystems() {
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(c)
 	e.chains = chains.New(c)
+	e.enqueuer = enqueue.New(c, e.store)
 	e.schedules = schedules.New(c, e.opt.Poll)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
@@ -160,66 +162,13 @@ func (c coreAccess) UpcomingFires(ctx context.Context, kind store.Kind, target s
 }
 
 func (c coreAccess) Start(ctx context.Context, job string, s core.Start) error {
-	n, err := c.e.prepare(ctx, job, &program.Options{
-		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
-	}, false)
-	if err == nil {
-		_, err = c.e.create(ctx, []store.NewExecution{n})
-	}
-	return err
+	return c.e.enqueuer.Start(ctx, job, s)
 }
 
 func (c coreAccess) Target(ctx context.Context, job, chain string) (core.Target, error) {
-	t := &target{coreAccess: c}
-	var err error
-	if job != "" {
-		t.job, err = c.e.programs.Load(ctx, job, 0)
-		return t, err
-	}
-	if _, err := c.Chains(); err != nil {
-		return nil, err
-	}
-	t.chain, err = c.e.chains.Load(ctx, chain, 0)
-	return t, err
+	return c.e.chains.Target(ctx, job, chain)
 }
 
 func (c coreAccess) TargetOf(ctx context.Context, d *store.Definition) (core.Target, error) {
-	t := &target{coreAccess: c}
-	var err error
-	if d.Kind == store.Chain {
-		t.chain, err = c.e.chains.Load(ctx, d.Name, d.Version)
-	} else {
-		t.job, err = c.e.programs.Of(d)
-	}
-	return t, err
-}
-
-// A target is a job or a chain; see [core.Target].
-type target struct {
-	coreAccess
-	job   *program.Program
-	chain *chains.Chain // nil if it is a job
-}
-
-func (t *target) Params() map[string]any {
-	if t.chain != nil {
-		return t.chain.Params
-	}
-	return t.job.Job.Params
-}
-
-func (t *target) Job() (name string, version int) {
-	if t.chain != nil {
-		return "", 0
-	}
-	return t.job.Job.Name, t.job.Version
-}
-
-func (t *target) Prepare(s core.Start) (core.Prepared, error) {
-	if t.chain != nil {
-		n, err := t.e.chains.New(t.chain, &chains.Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
-		return core.Prepared{Chain: &n}, err
-	}
-	n, err := t.NewExecution(t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
-	return core.Prepared{Execution: &n}, err
+	return c.e.chains.TargetOf(ctx, d)
 }

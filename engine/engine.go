@@ -27,6 +27,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
@@ -66,6 +67,7 @@ type Engine struct {
 	// The subsystems; see [coreAccess].
 	definitions   *definitions.Service
 	chains        *chains.Service
+	enqueuer      *enqueue.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service

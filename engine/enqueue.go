@@ -2,13 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
@@ -36,7 +33,7 @@ type EnqueueOptions struct {
 // the store has seen lately serves the queue, Enqueue warns of it in Options.Log, once
 // a minute for each queue.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
-	x, err := e.enqueue(ctx, job, opt)
+	x, err := e.enqueuer.Enqueue(ctx, job, (*program.Options)(opt))
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), x)
 	}
@@ -53,33 +50,6 @@ func (e *Engine) served() []string {
 	return e.opt.Queues
 }
 
-// enqueue is Enqueue without the warning if no worker serves the queue.
-func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
-	n, err := e.prepare(ctx, job, (*program.Options)(opt), true)
-	if err != nil {
-		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
-	}
-	got, err := e.create(ctx, []store.NewExecution{n})
-	if errors.Is(err, store.ErrOutdated) {
-		id := n.ID // it may have been created, by a call whose answer was lost
-		if n, err = e.prepare(ctx, job, (*program.Options)(opt), false); err != nil {
-			return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
-		}
-		n.ID = id
-		got, err = e.create(ctx, []store.NewExecution{n})
-	}
-	switch {
-	case errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound): // which name the job
-		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
-	case err != nil:
-		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
-	}
-	if opt != nil {
-		core.Explained(e.log, "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
-	}
-	return got[0], nil
-}
-
 // EnqueueAll creates executions that [Engine.Prepare] made, of any jobs: all of
 // them, in one call of the store, or none if it returns an error. It returns
 // one execution for each of the list, in order; for an idempotency key that was
@@ -88,7 +58,7 @@ func (e *Engine) enqueue(ctx context.Context, job string, opt *EnqueueOptions) (
 // list may be enqueued again, as after an error that leaves open whether it is
 // in the store: no execution is created twice.
 func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
-	got, err := e.create(ctx, list)
+	got, err := e.enqueuer.Create(ctx, list)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
@@ -103,55 +73,9 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // the latest now; a version that is given is read from the store once. A
 // nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
-	n, err := e.prepare(ctx, job, (*program.Options)(opt), false)
+	n, err := e.enqueuer.Prepare(ctx, job, (*program.Options)(opt), false)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("prepare: %w", err)
 	}
 	return n, nil
-}
-
-// prepare makes an execution. Known says that the latest version that is known
-// here will do, if it still is the latest when the execution is created.
-func (e *Engine) prepare(ctx context.Context, job string, opt *program.Options, known bool) (store.NewExecution, error) {
-	if opt == nil {
-		opt = &program.Options{}
-	}
-	var p *program.Program
-	if known = known && opt.Version == 0; known {
-		p = e.programs.Latest(job)
-		known = p != nil
-	}
-	if p == nil {
-		var err error
-		if p, err = e.programs.Load(ctx, job, opt.Version); err != nil {
-			return store.NewExecution{}, err
-		}
-	}
-	n, err := coreAccess{e}.NewExecution(p, opt)
-	if err != nil {
-		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
-	}
-	n.Latest = known
-	return n, nil
-}
-
-// create creates executions, all or none.
-func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
-	var got []store.Enqueued
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-	defer cancel()
-	calls := core.CallTimeout{Parent: ctx, Awaited: true}
-	defer calls.End()
-	err := core.Retry(&calls, func(ctx context.Context) (err error) {
-		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	executions := make([]courier.Execution, len(got))
-	for i := range got {
-		executions[i] = got[i].Execution
-	}
-	return executions, nil
 }

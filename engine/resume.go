@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/store"
 )
 
 // ResumeOptions says who resumes an execution, why, and what changes. The zero value
@@ -264,22 +262,9 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	if err != nil {
 		return x, fmt.Errorf("rerun: %w", err)
 	}
-	params := program.Object(x.Params)
-	maps.Copy(params, opt.Params)
-	if len(params) == 0 {
-		params = nil
+	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	if err == nil {
+		e.unserved.Created(ctx, e.served(), n)
 	}
-	n, err := e.prepare(ctx, x.Job, &program.Options{
-		Params: params, Priority: x.Priority, Version: opt.Version, Timeout: &x.Timeout, IdempotencyKey: opt.IdempotencyKey, By: opt.By,
-	}, false)
-	if err != nil {
-		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
-	}
-	n.RerunOf = id
-	got, err := e.create(ctx, []store.NewExecution{n})
-	if err != nil {
-		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
-	}
-	e.unserved.Created(ctx, e.served(), got...)
-	return got[0], nil
+	return n, err
 }

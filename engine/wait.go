@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -32,7 +33,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 		o = *opt
 	}
 	o.Version = defined.Job.Version
-	x, err := e.enqueue(ctx, job.Name, &o)
+	x, err := e.enqueuer.Enqueue(ctx, job.Name, (*program.Options)(&o))
 	if err != nil {
 		return courier.Execution{}, err
 	}

@@ -72,6 +72,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/definitions", Imports: subsystem},
 	{Dir: "engine/internal/dryrun", Imports: subsystem},
+	{Dir: "engine/internal/enqueue", Imports: subsystem},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},

@@ -1,0 +1,135 @@
+// Package enqueue makes executions of jobs and creates them in the store.
+package enqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/store"
+)
+
+// A Queue is the part of a store that creates executions; see [store.Queue].
+type Queue interface {
+	Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error)
+}
+
+// A Service creates the executions of one engine. Its methods may be called by several
+// goroutines.
+type Service struct {
+	core  core.Core
+	queue Queue
+}
+
+// New returns the service of an engine whose store is the queue.
+func New(c core.Core, q Queue) *Service { return &Service{c, q} }
+
+// Enqueue creates an execution of a job. A nil opt means the defaults.
+func (v *Service) Enqueue(ctx context.Context, job string, opt *program.Options) (courier.Execution, error) {
+	n, err := v.Prepare(ctx, job, opt, true)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	}
+	got, err := v.Create(ctx, []store.NewExecution{n})
+	if errors.Is(err, store.ErrOutdated) {
+		id := n.ID // it may have been created, by a call whose answer was lost
+		if n, err = v.Prepare(ctx, job, opt, false); err != nil {
+			return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+		}
+		n.ID = id
+		got, err = v.Create(ctx, []store.NewExecution{n})
+	}
+	switch {
+	case errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound): // which name the job
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	case err != nil:
+		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
+	}
+	if opt != nil {
+		core.Explained(v.core.Log(), "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
+	}
+	return got[0], nil
+}
+
+// Start creates an execution of the latest version of a job; see [core.Targets].
+func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
+	n, err := v.Prepare(ctx, job, &program.Options{
+		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
+	}, false)
+	if err == nil {
+		_, err = v.Create(ctx, []store.NewExecution{n})
+	}
+	return err
+}
+
+// Rerun creates an execution of the job of a former one, with the parameters of that one
+// but for those of opt. Its priority and timeout are those of the former one too.
+func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt program.Options) (courier.Execution, error) {
+	params := program.Object(former.Params)
+	maps.Copy(params, opt.Params)
+	if len(params) == 0 {
+		params = nil
+	}
+	opt.Params, opt.Priority, opt.Timeout = params, former.Priority, &former.Timeout
+	n, err := v.Prepare(ctx, former.Job, &opt, false)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", former.ID, err)
+	}
+	n.RerunOf = former.ID
+	got, err := v.Create(ctx, []store.NewExecution{n})
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", former.ID, err)
+	}
+	return got[0], nil
+}
+
+// Prepare makes an execution. Known says that the latest version that is known here will
+// do, if it still is the latest when the execution is created.
+func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options, known bool) (store.NewExecution, error) {
+	if opt == nil {
+		opt = &program.Options{}
+	}
+	var p *program.Program
+	if known = known && opt.Version == 0; known {
+		p = v.core.Programs().Latest(job)
+		known = p != nil
+	}
+	if p == nil {
+		var err error
+		if p, err = v.core.Programs().Load(ctx, job, opt.Version); err != nil {
+			return store.NewExecution{}, err
+		}
+	}
+	n, err := v.core.NewExecution(p, opt)
+	if err != nil {
+		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
+	}
+	n.Latest = known
+	return n, nil
+}
+
+// Create creates executions, all or none.
+func (v *Service) Create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
+	var got []store.Enqueued
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err := core.Retry(&calls, func(ctx context.Context) (err error) {
+		got, err = v.queue.Enqueue(ctx, list) // their ids make it safe to repeat
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	executions := make([]courier.Execution, len(got))
+	for i := range got {
+		executions[i] = got[i].Execution
+	}
+	return executions, nil
+}
