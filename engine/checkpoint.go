@@ -94,6 +94,27 @@ func (r *run) written(t *store.Transition) {
 	r.current = t.Start
 }
 
+// emitWritten emits the events of a transition that was written.
+func (r *run) emitWritten(t *store.Transition) {
+	if !r.e.observers.Wanted() {
+		return
+	}
+	by := ""
+	if q := r.request.Load(); q != nil {
+		by = t.By(q.Request, q.By)
+	}
+	for _, a := range t.Entries(r.current, by) {
+		if ev, ok := executionlog.EventOf(&r.x, &a, t.Failure); ok {
+			r.e.observers.Emit(ev)
+		}
+	}
+}
+
+// event is an event about the execution itself.
+func (r *run) event(t courier.EventType) courier.Event {
+	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, Step: -1}
+}
+
 // lines writes to the log what is done with the execution.
 func (r *run) lines() executionlog.Log {
 	return executionlog.Log{Logger: r.log, Execution: &r.x, Lease: r.e.opt.Lease, Claimed: r.claimed}

@@ -99,7 +99,7 @@ func roleOf[R any](e *Engine, keeps string) (R, error) {
 func (c coreAccess) HasSecrets() bool { return c.e.opt.Secrets != nil }
 
 func (c coreAccess) Secret(ctx context.Context, r courier.SecretRequest, known *core.Redactor) (string, error) {
-	return c.e.secretFor(ctx, r, known)
+	return core.ResolveSecret(ctx, r, c.e.opt.Secrets, known)
 }
 
 func (c coreAccess) Registry() *courier.Registry { return c.e.reg }

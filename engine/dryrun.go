@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/stepcall"
 )
 
 // DryRunOptions are the settings of a dry run. The zero value is the default.
@@ -271,25 +272,25 @@ func (m MemberReport) plain() dryrun.Member {
 // Validate is [core.Validation]'s for a dry run: it calls Validate of a step as an attempt
 // calls Execute.
 func (c coreAccess) Validate(ctx context.Context, v *core.StepValidation) core.StepValidated {
-	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values, secrets: &redactor{v.Secrets}}
+	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values, secrets: v.Secrets}
 	r.begin(ctx)
 	defer r.goroutine.End()
 	defer r.lost(nil)
 	r.res = v.Resources
 	a := r.newAttempt(v.Program.Types[v.Step])
-	a.timeout = v.Timeout
+	a.Timeout = v.Timeout
 	a.scope.Open(v.Values)
 	defer a.scope.Close()
 	a.job = courier.NewContext(r.validateConfig(v, a)) // for reports about the step, and its secrets
 	unresolved, o := a.callValidate(v)
 	return core.StepValidated{
-		Unresolved: unresolved, Err: o.err, TimedOut: o.reason == courier.ReasonTimeout, Abandoned: o.abandoned, Resources: r.res,
+		Unresolved: unresolved, Err: o.Err, TimedOut: o.Reason == courier.ReasonTimeout, Abandoned: o.Abandoned, Resources: r.res,
 	}
 }
 
 // callValidate calls the step's Validate with what is known of its configuration, and
 // returns the fields that have a value only when the step runs.
-func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o outcome) {
+func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o stepcall.Outcome) {
 	r := a.run
 	ctx, cancel := context.WithCancelCause(r.steps)
 	defer cancel(nil)
@@ -298,13 +299,14 @@ func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o o
 		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, v.Step, found, cfg) })
 	})
 	o, returned := a.await(r.steps.Done(), cancel)
-	if returned {
-		return *found, a.judge(ctx, o)
+	if !returned {
+		r.e.abandon(a)
+		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true}
+	} else {
+		unresolved = *found
 	}
-	r.e.abandon(a)
-	o = a.judge(ctx, outcome{err: context.Cause(ctx)})
-	o.abandoned = true
-	return nil, o
+	o.Judge(ctx)
+	return unresolved, o
 }
 
 // validate calls the step's Validate. Unresolved is set before the step is
@@ -312,7 +314,7 @@ func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o o
 func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, cfg courier.ContextConfig) error {
 	config, missing, err := a.run.program.Template(step).Partial(&a.scope, func(name string) (string, error) {
 		v, err := a.job.Secret(ctx, name)
-		if e, ok := errors.AsType[*secretError](err); ok {
+		if e, ok := errors.AsType[*core.SecretError](err); ok {
 			return "", &plainSecretError{e}
 		}
 		return v, err
@@ -327,12 +329,12 @@ func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, 
 	return a.typ.Validate(ctx, job, config)
 }
 
-// A plainSecretError is a secretError in the place of the secret in a configuration, which
+// A plainSecretError is a core.SecretError in the place of the secret in a configuration, which
 // already names it. It does not unwrap: the error of a secret that does not exist is no
 // reason to count the step as not checked.
-type plainSecretError struct{ *secretError }
+type plainSecretError struct{ *core.SecretError }
 
-func (e *plainSecretError) Error() string { return e.err.Error() }
+func (e *plainSecretError) Error() string { return e.Err.Error() }
 func (e *plainSecretError) Unwrap() error { return nil }
 
 // validateConfig is what Validate is given.

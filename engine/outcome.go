@@ -12,51 +12,52 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
 
 // settle decides what an attempt's outcome leads to. It reports false when the
 // run is over.
-func (r *run) settle(step, n int, o outcome) bool {
+func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 	if r.lease.Err() != nil {
 		return false // the execution belongs to another worker now
 	}
 	rec := *r.current
 	rec.Worker = "" // this one
-	rec.Bytes, rec.Files = o.bytes, o.files
-	if o.err == nil {
-		rec.State, rec.Outputs = courier.StepCompleted, o.outputs
+	rec.Bytes, rec.Files = o.Bytes, o.Files
+	if o.Err == nil {
+		rec.State, rec.Outputs = courier.StepCompleted, o.Outputs
 		r.ended = append(r.ended, rec)
-		r.vals.Set(step, o.outputs)
+		r.vals.Set(step, o.Outputs)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true
 	}
-	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.reason, r.secrets.Message(o.err)
+	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.Reason, r.secrets.Message(o.Err)
 	cause := context.Cause(r.steps)
 	switch {
 	case errors.Is(cause, courier.ErrCancelled):
 		rec.Reason, rec.Error = courier.ReasonCancelled, "cancelled: "+rec.Error
 		r.ended = append(r.ended, rec)
-		r.rollback(step, n, o.abandoned, true)
+		r.rollback(step, n, o.Abandoned, true)
 		r.cancelled()
 		return false
 	case errors.Is(cause, courier.ErrStopped):
-		return r.requeue(o.abandoned)
+		return r.requeue(o.Abandoned)
 	}
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: step, ID: rec.ID, Type: rec.Type,
-		Iteration: rec.Iteration, Attempt: n, Reason: o.reason, Err: o.err,
+		Iteration: rec.Iteration, Attempt: n, Reason: o.Reason, Err: o.Err,
 	}
 	if errors.Is(cause, errExecutionTimeout) {
-		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.err)
+		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.Err)
 		r.ended = append(r.ended, rec)
-		r.rollback(step, n, o.abandoned, false)
+		r.rollback(step, n, o.Abandoned, false)
 		r.fail(err, r.walk.Position())
 		return false
 	}
-	return r.failed(err, rec, o.abandoned)
+	return r.failed(err, rec, o.Abandoned)
 }
 
 // passed returns the marks after a step that is over.
@@ -239,8 +240,8 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	o, returned := a.await(ctx.Done(), nil)
 	if !returned {
 		r.e.abandon(a)
-	} else if o.err != nil {
-		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.Message(o.err))
+	} else if o.Err != nil {
+		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.Message(o.Err))
 	}
 }
 
@@ -301,18 +302,4 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 func (r *run) timedOut() *courier.StepError {
 	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
 	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
-}
-
-// tooLarge reports an outcome that is more than may be stored.
-func (e *Engine) tooLarge(o *outcome) error {
-	const overhead = 32 // of a file, besides its path
-	files := 0
-	for i := range o.files {
-		files += len(o.files[i].Path) + overhead
-	}
-	if n := len(o.outputs) + files; n > e.opt.MaxOutput {
-		return fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
-			"have the step give less, such as the path of a file with the rest, or raise the limit", len(o.outputs), files, e.opt.MaxOutput)
-	}
-	return nil
 }

@@ -59,12 +59,12 @@ type run struct {
 	slot      *slots.Slot      // nil if it needs none
 	unready   error            // what is wrong with the workspaces
 	res       *courier.Resources
-	secrets   *redactor
+	secrets   *core.Redactor
 	dir       string                                                             // its workspace; empty until it is needed
 	buf       []byte                                                             // of the rendered configuration
-	done      chan outcome                                                       // of the present attempt
+	done      chan stepcall.Outcome                                              // of the present attempt
 	goroutine stepcall.Goroutine                                                 // in which the step is called
-	timer     *time.Timer                                                        // of the present attempt
+	timer     stepcall.Timer                                                     // of the present attempt
 	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
 
@@ -137,9 +137,9 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 // begin sets up what a run needs besides its execution.
 func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
-		r.secrets = &redactor{new(core.Redactor)}
+		r.secrets = new(core.Redactor)
 	}
-	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), r.secrets.Redactor)).With("execution", r.x.ID, "job", r.x.Job)
+	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), r.secrets)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor
 	r.lease, r.lost = context.WithCancelCause(ctx)
 	r.callTimeout.Parent = r.lease

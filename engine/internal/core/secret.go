@@ -1,0 +1,38 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/courierhq/courier"
+)
+
+// A SecretError is the error of a secret that could not be resolved.
+type SecretError struct {
+	Name string
+	Err  error
+}
+
+// Error names the secret and says why it could not be resolved.
+func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
+
+// Unwrap returns why it could not be resolved.
+func (e *SecretError) Unwrap() error { return e.Err }
+
+// ErrorClass is that of [courier.ReasonSecret], whatever kept the secret away.
+func (e *SecretError) ErrorClass() string { return string(courier.ReasonSecret) }
+
+// ResolveSecret resolves a secret by a function, nil if there are no secrets, and adds it
+// to known. Its error is a *[SecretError].
+func ResolveSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) (string, error) {
+	if resolve == nil {
+		return "", courier.Permanent(&SecretError{q.Name, errors.New("no secrets are configured; set engine.Options.Secrets")})
+	}
+	v, err := resolve(ctx, q)
+	if err != nil {
+		return "", &SecretError{q.Name, err}
+	}
+	known.Add(q.Name, v)
+	return v, nil
+}

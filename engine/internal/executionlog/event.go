@@ -1,0 +1,24 @@
+package executionlog
+
+import (
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// EventOf returns the event that an audit entry of an execution stands for, or
+// false for entries that stand for none. F is the failure that was written with it;
+// nil if none was.
+func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (courier.Event, bool) {
+	ev := courier.Event{
+		Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1,
+		Reason: a.Reason, Error: a.Error, Bytes: a.Bytes, By: a.By,
+	}
+	if a.Step != nil {
+		ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = *a.Step, a.ID, a.Type, a.Iteration, a.Attempt
+	}
+	ev.Type = store.EventOf(a, false)
+	if ev.Type == courier.EventJobFailed && f != nil && f.Step >= 0 {
+		ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = f.Step, f.ID, f.Type, f.Iteration, f.Attempt
+	}
+	return ev, ev.Type != ""
+}
