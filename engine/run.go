@@ -482,24 +482,3 @@ func (r *run) removeWorkspace() {
 		r.log.Warn("remove workspace", "error", err)
 	}
 }
-
-// setRequest notes an operator's request. It may be called by any
-// goroutine.
-func (r *run) setRequest(q *store.Renewed) {
-	for {
-		old := r.request.Load()
-		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
-			return // a cancel is never withdrawn: this request is older
-		}
-		now := q
-		if q.Request == "" {
-			now = nil // a pause was withdrawn
-		}
-		if r.request.CompareAndSwap(old, now) {
-			break
-		}
-	}
-	if q.Request == courier.RequestCancel {
-		r.interrupt(courier.ErrCancelled)
-	}
-}
