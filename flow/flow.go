@@ -56,6 +56,12 @@ const (
 	// Inside, loop.current_item and loop.index are the item and its index from
 	// 0. When an iteration begins, what the steps of the loop gave in the one
 	// before is out of scope; after the loop, that of the last is in scope.
+	//
+	// If on_item_failure is "continue", a step that fails ends the present item alone,
+	// unless it fails for one of the reasons that concern the partner and not the item;
+	// see [ItemPolicy] for the fields that say more. When the loop is over, its marker
+	// has the values failed, failed_count and count, and if the last item has failed,
+	// the outputs of its steps read null.
 	TypeForEach = "flow.foreach"
 	// TypeEnd ends what a flow.if or flow.foreach began. It has no
 	// configuration.
