@@ -146,32 +146,48 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	filter, args := "", []any{uuid(string(f.Execution)), f.After, int64(f.Limit)}
-	add := func(condition string, arg any) {
-		args = append(args, arg)
-		filter += fmt.Sprintf(" and "+condition, len(args))
-	}
-	if f.Attempt != 0 {
-		add("s.execution_attempt = $%d::int", int32(f.Attempt))
-	}
-	if f.Step != nil {
-		add("s.step = $%d::int", int32(*f.Step))
-	}
-	if len(f.States) > 0 {
-		add("s.state = any($%d::text[])", asStrings(f.States))
-	}
-	if f.FailedItems {
-		filter += " and s.failed_loop is not null"
-	}
-	sql := s.sqlFiltered("execution/list_steps", filter)
-	if f.FailedItems || f.Step != nil && f.Attempt != 0 {
-		sql = s.sqlFiltered("execution/list_steps_by_index", filter)
-	}
+	sql, args := s.stepsQuery(&f)
 	list, err := query(ctx, s.pool, scanStep, sql, args...)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the steps of execution %s", f.Execution), err)
 	}
 	return list, nil
+}
+
+// stepsQuery returns the statement that lists records by a filter, and its parameters.
+func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
+	filter := ""
+	args = []any{uuid(string(f.Execution)), f.After, int64(f.Limit)}
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		filter += fmt.Sprintf(" and "+condition, len(args))
+	}
+	if f.FailedItems || f.Step != nil && f.Attempt != 0 {
+		if f.Attempt != 0 {
+			add("s.execution_attempt = $%d::int", int32(f.Attempt))
+		}
+		if f.Step != nil {
+			add("s.step = $%d::int", int32(*f.Step))
+		}
+		if len(f.States) > 0 {
+			add("s.state = any($%d::text[])", asStrings(f.States))
+		}
+		if f.FailedItems {
+			filter += " and s.failed_loop is not null"
+		}
+		return s.sqlFiltered("execution/list_steps_by_index", filter), args
+	}
+	if f.Attempt != 0 {
+		add("a.ended_attempt = $%d::int", int32(f.Attempt))
+	}
+	if f.Step != nil {
+		add("a.ended_step = $%d::int", int32(*f.Step))
+	}
+	if len(f.States) > 0 {
+		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.ended_attempt"+
+			" and r.step = a.ended_step and r.seq = a.seq and r.state = any($%d::text[]))", asStrings(f.States))
+	}
+	return s.sqlFiltered("execution/list_steps", filter), args
 }
 
 // Latest returns the latest record of each step of the present attempt.

@@ -332,23 +332,27 @@ func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
 	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over"} {
-		q := r.of(name)
-		if q.sql == "" {
-			continue
+		if r.of(name).sql != "" {
+			list[name], _ = r.pagesOf(t, pool, name)
 		}
-		var plan string
-		r.inTx(t, pool, name, func(tx pgx.Tx) {
-			plan = explained(t, tx, "explain (analyze, buffers, timing off, summary off) "+q.sql, q.args...)
-		})
-		first := buffers.FindStringSubmatch(plan) // that of the whole statement
-		if first == nil {
-			t.Fatalf("%s: no buffers in\n%s", name, plan)
-		}
-		hit, _ := strconv.Atoi(first[1])
-		read, _ := strconv.Atoi(first[2])
-		list[name] = hit + read
 	}
 	return list
+}
+
+// pagesOf is how many pages a statement reads when it is sent again, and its plan.
+func (r *recorder) pagesOf(t *testing.T, pool *pgxpool.Pool, name string) (n int, plan string) {
+	t.Helper()
+	q := r.of(name)
+	r.inTx(t, pool, name, func(tx pgx.Tx) {
+		plan = explained(t, tx, "explain (analyze, buffers, timing off, summary off) "+q.sql, q.args...)
+	})
+	first := buffers.FindStringSubmatch(plan) // that of the whole statement
+	if first == nil {
+		t.Fatalf("%s: no buffers in\n%s", name, plan)
+	}
+	hit, _ := strconv.Atoi(first[1])
+	read, _ := strconv.Atoi(first[2])
+	return hit + read, plan
 }
 
 // TestClaimIsWaitedFor checks which claims the server must have on disk before
