@@ -95,6 +95,7 @@ var Rooms = []Room{
 	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/exec", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/httpreq", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/job", Imports: []string{"."}},
 	{Dir: "steps/sftp/sftptest", Imports: []string{"couriertest", "steps/sftp", "internal/*", "internal/test/*"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "steps/ftp/ftptest", Imports: []string{"couriertest", "steps/ftp", "internal/*", "internal/test/*"}, Outside: true},
 	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
