@@ -393,8 +393,8 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 // An EventType names a point in the life of an execution, or of that of a chain.
 type EventType string
 
-// The types of events. Those of jobs and steps, but for EventJobLost and
-// EventStepProgress, follow from an audit entry.
+// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
+// and EventStepProgress, follow from an audit entry.
 const (
 	EventJobStarted    EventType = "JobStarted"
 	EventJobCompleted  EventType = "JobCompleted"
@@ -404,6 +404,7 @@ const (
 	EventJobCancelled  EventType = "JobCancelled"
 	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
 	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
+	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
 	EventStepStarted   EventType = "StepStarted"
 	EventStepProgress  EventType = "StepProgress"
 	EventStepCompleted EventType = "StepCompleted"

@@ -45,6 +45,12 @@ const (
 	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
 
+// The reasons of [EventJobOverdue].
+const (
+	ReasonMaxDuration Reason = "max_duration" // Job.MaxDuration has passed
+	ReasonExpectedBy  Reason = "expected_by"  // it is later than Job.ExpectedBy
+)
+
 // The reasons that steps give by [WithClass], and that [ClassOf] finds.
 const (
 	ReasonConnection Reason = "connection" // a server can't be reached, breaks off, or can't serve now

@@ -43,6 +43,20 @@ type Job struct {
 	LimitKeys []string `json:"limit_keys,omitempty"`
 	// DependsOn are other jobs that an execution waits for before it begins.
 	DependsOn []JobDependency `json:"depends_on,omitempty"`
+	// Timeout limits the whole execution, from its first claim after it was created
+	// or resumed: then it fails. 0 means none. In JSON it is timeout_seconds.
+	Timeout time.Duration `json:"-"`
+	// MaxDuration and ExpectedBy raise the event [EventJobOverdue], once each, if an
+	// execution has not ended by then. They end nothing.
+	//
+	// MaxDuration is counted from when the execution was first due. 0 means none. In
+	// JSON it is max_duration_seconds.
+	MaxDuration time.Duration `json:"-"`
+	// ExpectedBy is a time of day with the name of a time zone in the tz database, such
+	// as "07:30 Europe/Berlin"; without one it is UTC. What counts is the first such
+	// time after the execution was first due, and for a member of a chain after the
+	// start of the chain execution. Empty means none.
+	ExpectedBy string `json:"expected_by,omitempty"`
 	// Steps is the flat list, control-flow markers included.
 	Steps []StepSpec `json:"steps"`
 }
@@ -84,16 +98,30 @@ func (j *Job) UnmarshalJSON(data []byte) error { return readDefinition(j, data) 
 
 func (j *Job) readers() (string, fields) {
 	return "job", fields{
-		"name":           into(&j.Name),
-		"version":        into(&j.Version),
-		"failure_policy": into(&j.FailurePolicy),
-		"params":         into(&j.Params),
-		"queue":          into(&j.Queue),
-		"limit":          into(&j.Limit),
-		"limit_keys":     into(&j.LimitKeys),
-		"depends_on":     listOf("dependency", &j.DependsOn, (*JobDependency).read),
-		"steps":          func(dec *json.Decoder) error { return readSteps(dec, &j.Steps) },
+		"name":                 into(&j.Name),
+		"version":              into(&j.Version),
+		"failure_policy":       into(&j.FailurePolicy),
+		"params":               into(&j.Params),
+		"queue":                into(&j.Queue),
+		"limit":                into(&j.Limit),
+		"limit_keys":           into(&j.LimitKeys),
+		"depends_on":           listOf("dependency", &j.DependsOn, (*JobDependency).read),
+		"timeout_seconds":      intoDuration(&j.Timeout),
+		"max_duration_seconds": intoDuration(&j.MaxDuration),
+		"expected_by":          into(&j.ExpectedBy),
+		"steps":                func(dec *json.Decoder) error { return readSteps(dec, &j.Steps) },
 	}
+}
+
+// MarshalJSON writes the form that UnmarshalJSON reads.
+func (j Job) MarshalJSON() ([]byte, error) {
+	type plain Job // without methods
+	return jsontext.AppendAny(nil, struct {
+		plain
+		Timeout     seconds    `json:"timeout_seconds,omitempty"`
+		MaxDuration seconds    `json:"max_duration_seconds,omitempty"`
+		Steps       []StepSpec `json:"steps"` // last
+	}{plain(j), seconds(j.Timeout), seconds(j.MaxDuration), j.Steps})
 }
 
 func readSteps(dec *json.Decoder, steps *[]StepSpec) error {

@@ -32,7 +32,8 @@ import (
 // the methods of a Step with a C of its own answers for its values.
 //
 // The fields of O, by their JSON names, become the values "<index>.<field>",
-// in the same transaction that marks the step completed. A field that is the path
+// in the same transaction that marks the step completed. What Execute returns together
+// with an error is dropped, unless [TypeOptions].FailedOutputs is set. A field that is the path
 // of a file which the step writes, or a list of paths, carries the tag
 // file:"FIELD": the field of C that says where, in the attempt's own directory if
 // it is not given. A job is warned of such a file that no later step uses.
@@ -78,6 +79,12 @@ type TypeOptions struct {
 	// Replace makes the type take the place of one that is registered under its
 	// key, under all keys of that one. It is for tests.
 	Replace bool
+	// FailedOutputs says that outputs which Execute returns together with an error, if
+	// they are not the zero value, are recorded with the failed attempt
+	// ([StepExecution.Outputs]), with what it has set by [Context.Set]. They are for
+	// those who look at the record: no reference can name them. Outputs that contain a
+	// secret, or are larger than the engine allows, are left out.
+	FailedOutputs bool
 	// Sets names the values that the step sets by [Context.Set] besides the
 	// fields of its output, so that references to them pass the check of a job.
 	Sets []string
@@ -386,13 +393,21 @@ func (t *StepType) Check(config map[string]any, static bool) []Problem {
 }
 
 // Execute decodes the JSON text of a configuration, runs the step, and returns
-// the JSON object of its outputs: the fields of O and what the step set on job.
+// the JSON object of its outputs: the fields of O and what the step set on job. With an
+// error they are nil, unless the type has [TypeOptions].FailedOutputs.
 func (t *StepType) Execute(ctx context.Context, job *Context, config []byte) (json.RawMessage, error) {
 	out, err := t.execute(ctx, job, config)
-	if err != nil {
+	if err == nil {
+		return job.outputs(out)
+	}
+	if !t.opt.FailedOutputs || out == nil || reflect.ValueOf(out).IsZero() {
 		return nil, err
 	}
-	return job.outputs(out)
+	outputs, bad := job.outputs(out)
+	if bad != nil {
+		return nil, err // which says what has happened
+	}
+	return outputs, err
 }
 
 // Validates reports whether the step implements [Validator].

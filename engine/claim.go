@@ -134,6 +134,7 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 			defer w.runs.Done()
 			defer e.untrack(r)
 			defer r.slot.Release()
+			e.deadlines.Claimed(c)
 			r.drive(c)
 		}()
 	}

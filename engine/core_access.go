@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/chains"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
@@ -40,6 +42,7 @@ func (e *Engine) addSubsystems() {
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
 	e.repairs = repair.New(c)
+	e.deadlines = deadlines.New(c, e.opt.Poll)
 	e.notifications = notifications.New(c, notifications.Options{
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,
@@ -55,6 +58,12 @@ func (c coreAccess) Log() *slog.Logger { return c.e.log }
 func (c coreAccess) WakeNotifications() { c.e.notifications.Wake() }
 
 func (c coreAccess) WakeMonitors() { c.e.monitors.Wake() }
+
+func (c coreAccess) WakeDeadlines() { c.e.deadlines.Wake() }
+
+func (c coreAccess) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
+
+func (c coreAccess) Observe(ev courier.Event) { c.e.observers.Emit(ev) }
 
 func (c coreAccess) Catalog() store.Catalog { return c.e.store }
 
@@ -78,6 +87,10 @@ func (c coreAccess) Schedules() (store.Schedules, error) {
 
 func (c coreAccess) Chains() (store.Chains, error) {
 	return roleOf[store.Chains](c.e, "chain executions")
+}
+
+func (c coreAccess) Deadlines() (store.Deadlines, error) {
+	return roleOf[store.Deadlines](c.e, "deadlines of executions")
 }
 
 func (c coreAccess) Workers() (store.Workers, error) {
@@ -113,7 +126,16 @@ func (c coreAccess) Chain(ctx context.Context, name string, version int) (courie
 func (c coreAccess) NewID() string { return c.e.ids.New() }
 
 func (c coreAccess) NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error) {
-	return p.NewExecution(courier.ExecutionID(c.e.ids.New()), opt, c.e.opt.MaxParams)
+	return p.NewExecution(courier.ExecutionID(c.e.ids.New()), opt, c.e.opt.MaxParams, c.now())
+}
+
+// now returns the instant by the clock of the store, if it tells it without being
+// called over a network, and otherwise by that of this process.
+func (c coreAccess) now() time.Time {
+	if s, ok := c.e.store.(interface{ Now() time.Time }); ok {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 func (c coreAccess) MergeParams(declared, given map[string]any) (json.RawMessage, error) {

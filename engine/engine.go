@@ -25,6 +25,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/chains"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
@@ -74,6 +75,7 @@ type Engine struct {
 	dryRuns       *dryrun.Service
 	repairs       *repair.Planner
 	unserved      *unserved.Service
+	deadlines     *deadlines.Service
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run

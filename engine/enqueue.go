@@ -20,7 +20,7 @@ type EnqueueOptions struct {
 	LimitKeys      []string       // in addition to the job's
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
-	Timeout        *time.Duration // of the whole execution, from its first claim after it was created or resumed; nil and 0 mean none
+	Timeout        *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
 	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
 }
 

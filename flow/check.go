@@ -113,6 +113,12 @@ func (c *checker) checkJob() {
 	if j.Limit < 0 {
 		c.jobProblem("limit", "%d is negative; 0 means no limit", j.Limit)
 	}
+	if j.Timeout < 0 {
+		c.jobProblem("timeout_seconds", "%v is negative; 0 means none", j.Timeout.Seconds())
+	}
+	if j.MaxDuration < 0 {
+		c.jobProblem("max_duration_seconds", "%v is negative; 0 means none", j.MaxDuration.Seconds())
+	}
 	if len(j.Steps) == 0 {
 		c.jobWarning("steps", "there are none, so an execution does nothing")
 	}

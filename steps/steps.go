@@ -10,12 +10,13 @@ import (
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/httpreq"
+	"github.com/courierhq/courier/steps/job"
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
 // Options are what the step types need from the host application. The zero
-// value registers only what needs nothing: the file family.
+// value registers only what needs nothing: the families file and job.
 type Options struct {
 	// Connections are the SFTP servers that jobs may name. Nil leaves the sftp
 	// family out.
@@ -46,6 +47,7 @@ func Register(r *courier.Registry, opt *Options) {
 		opt = &Options{}
 	}
 	file.Register(r, &file.Options{Limits: opt.Limits})
+	job.Register(r)
 	if opt.Connections != nil {
 		sftp.Register(r, opt.Connections)
 	}

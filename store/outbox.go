@@ -16,7 +16,8 @@ import (
 // role of a [Store]; an engine finds it by a type assertion.
 //
 // A call that writes an audit entry that stands for an event (see [EventOf]), or a
-// state of a chain execution that does (see [NotifyChain]), keeps one delivery of it
+// state of a chain execution that does (see [NotifyChain]), or that finds an overdue
+// execution (see [Deadlines]), keeps one delivery of it
 // for each subscription that wants the event, in the same transaction. That holds
 // for every call that begins after the subscription was saved. A delivery is taken
 // by its state and not by its place in any order, so one that is committed late is
@@ -157,7 +158,8 @@ const (
 // FailedRetention is the least time for which a failed delivery is kept.
 const FailedRetention = 30 * 24 * time.Hour
 
-// EventID is the ID of the event that an audit entry stands for.
+// EventID is the ID of the event that an audit entry stands for, or of one that has the
+// number seq without an entry; see [OverdueSeq].
 func EventID(x courier.ExecutionID, seq int64) string {
 	return string(x) + "-" + strconv.FormatInt(seq, 10)
 }
@@ -166,7 +168,7 @@ func EventID(x courier.ExecutionID, seq int64) string {
 func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	const uuid = 36
 	if len(id) > uuid+1 && id[uuid] == '-' {
-		if seq, err := strconv.ParseInt(id[uuid+1:], 10, 64); err == nil && seq > 0 {
+		if seq, err := strconv.ParseInt(id[uuid+1:], 10, 64); err == nil && seq != 0 {
 			return courier.ExecutionID(id[:uuid]), seq, nil
 		}
 	}

@@ -18,6 +18,13 @@
 // a group of its own, as a daemon does, escapes that. If the worker itself is
 // killed, then so is the program, on Linux; what the program started may go on.
 //
+// # Failures
+//
+// A run that fails has outputs too: the exit code, the last 4 KiB of standard output and
+// standard error without secrets, and the output files that are there. They are in the
+// record of the attempt, for people and programs that look at it. Later steps never see
+// them.
+//
 // # Repetition
 //
 // A step runs at least once, so a program must be safe to repeat: courier can't
@@ -59,9 +66,10 @@ func Register(r *courier.Registry, opt *Options) {
 		}
 	}
 	courier.Register(r, "exec.run", Run{Options: *opt}, &courier.TypeOptions{
-		Doc:        "Runs a program that the host application allows, without a shell.",
-		RepeatDoc:  "runs the program again, which must be safe to repeat; with once, returns the outputs of a completed run, also when retry_job begins the job again, and fails where a run was interrupted; stdout_path and stderr_path get their names when the program has succeeded",
-		CleanupDoc: "removes unfinished files of standard output and error; keeps complete ones, and what the program has left",
+		FailedOutputs: true,
+		Doc:           "Runs a program that the host application allows, without a shell.",
+		RepeatDoc:     "runs the program again, which must be safe to repeat; with once, returns the outputs of a completed run, also when retry_job begins the job again, and fails where a run was interrupted; stdout_path and stderr_path get their names when the program has succeeded",
+		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones, and what the program has left",
 	})
 }
 
@@ -74,6 +82,9 @@ type Options struct {
 	MaxOutput int
 	// MaxBytes is the most bytes that go to a file. 0 means 10 GiB.
 	MaxBytes int64
+	// MaxFiles is the most files that a pattern of output_files may match. 0 means
+	// 10,000.
+	MaxFiles int
 	// Grace is the time between SIGTERM and SIGKILL. 0 means 5 s, and 8 s is
 	// the most, since a step is cut off 10 s after its context has ended.
 	Grace time.Duration
@@ -141,6 +152,7 @@ func (l Limits) String() string {
 const (
 	defaultMaxOutput = 1 << 20
 	defaultMaxBytes  = 10 << 30
+	defaultMaxFiles  = 10_000
 	defaultGrace     = 5 * time.Second
 	maxGrace         = 8 * time.Second
 	maxArgs          = 1000

@@ -30,9 +30,9 @@ type RunConfig struct {
 	Stdin     string `json:"stdin,omitempty" courier:"at_most_one=stdin" doc:"text for standard input"`
 	StdinPath string `json:"stdin_path,omitempty" courier:"path,at_most_one=stdin" doc:"file for standard input"`
 
-	StdoutPath  string   `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
-	StderrPath  string   `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
-	OutputFiles []string `json:"output_files,omitempty" courier:"path" doc:"files that the program writes; they must be there when it has ended, and a resume checks that they still are"`
+	StdoutPath  string            `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
+	StderrPath  string            `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
+	OutputFiles []courier.Pattern `json:"output_files,omitempty" doc:"files that the program writes, or patterns for them; each must be there, or match a file, when it has ended, and a resume checks that they still are"`
 
 	SuccessCodes []int  `json:"success_codes,omitempty" min:"0" max:"4294967295" doc:"exit codes that count as success; 0 by default"`
 	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`
@@ -41,14 +41,14 @@ type RunConfig struct {
 
 // RunOutput is the output of exec.run.
 type RunOutput struct {
-	ExitCode        int      `json:"exit_code" doc:"the program's exit code"`
-	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; what is no text is replaced"`
-	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; what is no text is replaced"`
-	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning"`
+	ExitCode        int      `json:"exit_code" doc:"the program's exit code; -1 if a signal has ended it"`
+	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; what is no text is replaced; of a run that failed, the last 4 KiB in any case"`
+	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; what is no text is replaced; of a run that failed, the last 4 KiB in any case"`
+	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning, or of a run that failed the end"`
 	StderrTruncated bool     `json:"stderr_truncated" doc:"whether stderr is only the end"`
 	StdoutFile      string   `json:"stdout_file,omitempty" doc:"path of the file with standard output"`
 	StderrFile      string   `json:"stderr_file,omitempty" doc:"path of the file with standard error"`
-	OutputFiles     []string `json:"output_files" doc:"paths of output_files"`
+	OutputFiles     []string `json:"output_files" doc:"paths of output_files, in order; of a run that failed, those that are there"`
 }
 
 // Execute runs the program. A repetition runs it again, unless once is set.
@@ -66,12 +66,9 @@ func (s Run) Execute(ctx context.Context, job *courier.Context, cfg RunConfig) (
 	}
 	out, err := run(ctx)
 	if err != nil && ctx.Err() != nil {
-		return RunOutput{}, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return RunOutput{}, err
-	}
-	return out, nil
+	return out, err // with an error, what is recorded of a run that has failed
 }
 
 // Validate checks that the program is allowed and there, and what the job sets,
@@ -233,14 +230,18 @@ func (r *run) run(ctx context.Context) (out RunOutput, err error) {
 	defer stderr.close()
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	r.job.Log().Debug("a program is started", "program", r.cfg.Program)
-	if err := r.process(ctx, cmd); err != nil {
-		return out, err
+	err = r.process(ctx, cmd)
+	if err == nil {
+		err = r.judge(cmd, stdout, stderr)
 	}
-	if err := r.judge(cmd, stdout, stderr); err != nil {
-		return out, err
+	if err == nil {
+		out.ExitCode = cmd.ProcessState.ExitCode()
+		err = r.collect(ctx, &out, stdout, stderr)
 	}
-	out.ExitCode = cmd.ProcessState.ExitCode()
-	return out, r.collect(&out, stdout, stderr)
+	if err != nil && r.started {
+		return r.failedOutput(ctx, cmd, stdout, stderr), err
+	}
+	return out, err
 }
 
 // stdin returns standard input; nil for none.
@@ -292,37 +293,4 @@ func (r *run) clean(text string) string {
 	own.Add("stdin", r.cfg.Stdin)
 	text = own.Redact(r.job.Redact(text))
 	return printable(strings.TrimSpace(strings.ToValidUTF8(text[max(0, len(text)-tailSize):], "")))
-}
-
-// collect makes outputs of what the program has made.
-func (r *run) collect(out *RunOutput, stdout, stderr *capture) (err error) {
-	if out.StdoutFile, err = stdout.commit(); err != nil {
-		return fmt.Errorf("stdout_path: %w", err)
-	}
-	if out.StderrFile, err = stderr.commit(); err != nil {
-		return fmt.Errorf("stderr_path: %w", err)
-	}
-	out.Stdout, out.StdoutTruncated = stdout.text()
-	out.Stderr, out.StderrTruncated = stderr.text()
-	out.OutputFiles = []string{}
-	return r.report(out)
-}
-
-// report reports the files that the program has written.
-func (r *run) report(out *RunOutput) error {
-	out.OutputFiles = out.OutputFiles[:0]
-	for _, name := range r.cfg.OutputFiles {
-		if err := r.job.Wrote(name); err != nil {
-			if errors.Is(err, os.ErrNotExist) {
-				err = fmt.Errorf("the program has not written it: %w", err)
-			}
-			return fmt.Errorf("output_files: %w", err)
-		}
-		p, err := r.job.Path(name)
-		if err != nil {
-			return fmt.Errorf("output_files: %w", err)
-		}
-		out.OutputFiles = append(out.OutputFiles, p)
-	}
-	return nil
 }

@@ -22,6 +22,7 @@ type bench struct {
 	opt     *exec.Options
 	dir     string
 	attempt int
+	files   []courier.File // of the last attempt
 	log     bytes.Buffer
 }
 
@@ -46,9 +47,12 @@ func (b *bench) call(ctx context.Context, cfg object) (out exec.RunOutput, err e
 	})
 	defer job.Close()
 	raw, err := typ.Execute(ctx, job, config)
-	if err == nil {
-		err = json.Unmarshal(raw, &out)
+	if raw != nil {
+		if bad := json.Unmarshal(raw, &out); bad != nil {
+			b.t.Error(bad)
+		}
 	}
+	b.files = job.Files()
 	return out, err
 }
 

@@ -92,6 +92,7 @@ func TestContract(t *testing.T) {
 		{name: "outputs", cfg: object{"args": []string{"upper"}, "stdin": "hello"}},
 		{name: "files", cfg: object{"args": []string{"upper"}, "stdin_path": "in.txt", "stdout_path": "out/up.txt", "stderr_path": "err.txt"}},
 		{name: "own file", cfg: object{"args": []string{"write", "made.txt", "text"}, "output_files": []string{"made.txt"}}},
+		{name: "pattern", cfg: object{"args": []string{"write", "made.txt", "text"}, "output_files": []string{"made*"}}},
 		// What is done at most once can only be repeated when it is complete.
 		{name: "once", cfg: object{"args": []string{"append", "log.txt"}, "output_files": []string{"log.txt"}, "once": true},
 			except: []string{"interrupt", "fail", "panic", "cut off", "cancel", "twice"}},

@@ -42,6 +42,7 @@ type Store struct {
 
 	schedules schedules
 	monitors  monitors
+	deadlines deadlineHeap
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name
 

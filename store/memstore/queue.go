@@ -124,6 +124,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 	}
 	x.log(now, entry{to: string(x.State), note: &note{by: n.By}})
 	s.executions[x.ID] = x
+	s.addDeadlines(x, n)
 	if n.IdempotencyKey != "" {
 		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
 	}

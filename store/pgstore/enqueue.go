@@ -172,11 +172,9 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	for part := range slices.Chunk(order, maxStatement) {
 		var id string
 		fields := []any{&id, &now}
-		sql, args := s.sql("enqueue/create_many"), []any(nil)
-		if len(list) > 1 {
-			args = enqueueArgs(list, part, now)
-		} else {
-			sql, args, fields = s.sql("enqueue/create_one"), enqueueOneArgs(&list[0], inline), append(fields, &inline.Sent)
+		sql, args := s.createStatement(list, part, now, inline)
+		if len(list) == 1 {
+			fields = append(fields, &inline.Sent)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -200,6 +198,24 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		}
 	}
 	return results, notCreated, nil
+}
+
+// createStatement returns the statement that creates a part of a list, with its
+// parameters.
+func (s *Store) createStatement(list []store.NewExecution, part []int, now time.Time, inline *notify.Inline) (sql string, args []any) {
+	deadlines := haveDeadlines(list, part)
+	if len(list) == 1 {
+		n := &list[0]
+		if args = enqueueOneArgs(n, inline); deadlines {
+			args = append(args, micros(n.MaxDuration), micros(n.ExpectedBy))
+		}
+		return s.sqlWithDeadlines("enqueue/create_one", deadlines), args
+	}
+	if args = enqueueArgs(list, part, now); deadlines {
+		durations, expected := deadlinesOf(list, part)
+		args = append(args, durations, expected)
+	}
+	return s.sqlWithDeadlines("enqueue/create_many", deadlines), args
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.

@@ -125,6 +125,10 @@ func allVariants() (list []variant) {
 			v.subscribed = true
 			list = append(list, v)
 		}
+		if strings.Contains(string(text), ":deadlines\n") {
+			v.deadlines = true
+			list = append(list, v)
+		}
 	}
 	return list
 }
@@ -136,6 +140,9 @@ func Composed() map[string]string {
 		name := v.name
 		if v.subscribed {
 			name += "+events"
+		}
+		if v.deadlines {
+			name += "+deadlines"
 		}
 		texts[name] = v.compose()
 	}

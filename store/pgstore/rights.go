@@ -15,6 +15,7 @@ var rights = []struct{ table, needs string }{
 	{"job_definition_versions", "select and insert"},
 	{"job_dependencies", "select, insert and delete"},
 	{"job_executions", "select, insert and update"},
+	{"execution_deadlines", "select, insert, update and delete"},
 	{"step_executions", "select and insert"},
 	{"job_audit_log", "select and insert"},
 	{"system_settings", "select, insert, update and delete"},

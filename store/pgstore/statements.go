@@ -27,6 +27,7 @@ type statements struct {
 type variant struct {
 	name       string
 	subscribed bool   // there are subscriptions: the statement keeps the events that it causes
+	deadlines  bool   // some of the new executions have deadlines
 	filter     string // conditions that begin with "and"; a constant of this package, no input
 }
 
@@ -70,6 +71,12 @@ func (s *Store) sqlSubscribed(name string) string {
 	return s.q.text(variant{name: name, subscribed: s.subscribed.Load()})
 }
 
+// sqlWithDeadlines returns one of two forms of a statement that creates executions: with
+// deadlines, or without any.
+func (s *Store) sqlWithDeadlines(name string, deadlines bool) string {
+	return s.q.text(variant{name: name, deadlines: deadlines})
+}
+
 // compose returns the text of a variant for the schema "courier". It begins with a
 // comment that names the statement in logs and in pg_stat_activity.
 func (v variant) compose() string {
@@ -77,9 +84,12 @@ func (v variant) compose() string {
 	if v.subscribed {
 		title += "+events"
 	}
+	if v.deadlines {
+		title += "+deadlines"
+	}
 	vars := map[string]string{
 		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
-		"ended_steps": "false", "failures": "false", "changes_version": "false",
+		"deadlines": strconv.FormatBool(v.deadlines), "ended_steps": "false", "failures": "false", "changes_version": "false",
 	}
 	return "/* courier: " + title + " */ " + sqltext.Compose(sqlFiles, v.name+".sql", vars)
 }

@@ -126,4 +126,5 @@ var groups = []group{
 	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 	{name: "workers", cases: workerCases, role: hasWorkers},
 	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
+	{name: "deadlines", cases: deadlineCases, role: hasDeadlines},
 }

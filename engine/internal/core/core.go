@@ -29,6 +29,13 @@ type Core interface {
 	WakeNotifications()
 	// WakeMonitors has due monitors looked for, if none was known so far.
 	WakeMonitors()
+	// WakeDeadlines has overdue executions looked for.
+	WakeDeadlines()
+	// Created has overdue executions looked for when a deadline of the executions passes,
+	// which were created.
+	Created(list []store.NewExecution)
+	// Observe gives observers an event that was committed.
+	Observe(ev courier.Event)
 	Stores
 	Workers
 	Secrets
@@ -56,9 +63,13 @@ type Stores interface {
 	Chains() (store.Chains, error)
 }
 
-// Workers is the part of a store that records workers.
+// Workers are the parts of a store that record workers and executions that stand still.
+// The errors are as those of [Stores].
 type Workers interface {
-	Workers() (store.Workers, error) // its error is as those of [Stores]
+	// Workers records the workers that claim.
+	Workers() (store.Workers, error)
+	// Deadlines keeps deadlines of executions.
+	Deadlines() (store.Deadlines, error)
 }
 
 // Secrets resolves secrets.

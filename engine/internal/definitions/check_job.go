@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 )
@@ -53,6 +54,9 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 		return core.CheckedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	problems = append(problems, depends...)
+	if _, err := program.ParseTimeOfDay(plain.ExpectedBy); plain.ExpectedBy != "" && err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "expected_by", Message: err.Error()})
+	}
 	if found = distinct(append(found, problems...)); len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
 		return invalid(found...)
@@ -68,14 +72,14 @@ func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 		return plain, nil
 	}
 	rest := job
-	rest.FailurePolicy, rest.Steps = courier.FailurePolicy{}, slices.Clone(job.Steps)
+	rest.FailurePolicy, rest.Timeout, rest.MaxDuration, rest.Steps = courier.FailurePolicy{}, 0, 0, slices.Clone(job.Steps)
 	for i := range rest.Steps {
 		rest.Steps[i].Timeout, rest.Steps[i].StallTimeout, rest.Steps[i].FailurePolicy = nil, nil, courier.FailurePolicy{}
 	}
 	if body, again := json.Marshal(rest); again != nil || json.Unmarshal(body, &plain) != nil {
 		return job, err
 	}
-	plain.FailurePolicy = job.FailurePolicy
+	plain.FailurePolicy, plain.Timeout, plain.MaxDuration = job.FailurePolicy, job.Timeout, job.MaxDuration
 	for i := range plain.Steps {
 		given := &job.Steps[i]
 		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout, plain.Steps[i].FailurePolicy = given.Timeout, given.StallTimeout, given.FailurePolicy

@@ -127,6 +127,7 @@ func (v *Service) Create(ctx context.Context, list []store.NewExecution) ([]cour
 	if err != nil {
 		return nil, err
 	}
+	v.core.Created(list)
 	executions := make([]courier.Execution, len(got))
 	for i := range got {
 		executions[i] = got[i].Execution

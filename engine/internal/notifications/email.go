@@ -23,8 +23,8 @@ func (v *Service) mail(ctx context.Context, to *courier.EmailTarget, n courier.N
 var happened = map[courier.EventType]string{
 	courier.EventJobStarted: "started", courier.EventJobCompleted: "completed", courier.EventJobFailed: "failed",
 	courier.EventJobPaused: "paused", courier.EventJobResumed: "resumed", courier.EventJobCancelled: "cancelled",
-	courier.EventJobTakenOver: "taken over",
-	courier.EventStepStarted:  "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
+	courier.EventJobTakenOver: "taken over", courier.EventJobOverdue: "is overdue",
+	courier.EventStepStarted: "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
 	courier.EventStepSkipped:  "skipped",
 	courier.EventChainStarted: "started", courier.EventChainCompleted: "completed", courier.EventChainFailed: "failed",
 }

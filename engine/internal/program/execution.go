@@ -24,13 +24,14 @@ type Options struct {
 	LimitKeys      []string       // in addition to the job's
 	Hold           bool           // creates it in the state created, until it is released
 	Version        int            // of the job; it is for the caller, who chooses the program
-	Timeout        *time.Duration // of the whole execution; nil and 0 mean none
+	Timeout        *time.Duration // of the whole execution; nil means that of the job, 0 none
 	By             courier.By     // who requests it; the actor alone is stored
 }
 
-// NewExecution returns a new execution of a program, whose parameters may have
-// maxParams bytes. Errors that concern the options match [courier.ErrInvalid].
-func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams int) (store.NewExecution, error) {
+// NewExecution returns a new execution of a program, to be created at about the instant
+// now. Its parameters may have maxParams bytes. Errors that concern the options match
+// [courier.ErrInvalid].
+func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams int, now time.Time) (store.NewExecution, error) {
 	if opt.Delay < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
 	}
@@ -48,6 +49,7 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 		ID: id, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
 		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
+		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration,
 	}
 	if typ := p.firstType(); typ != "" {
 		n.First = &courier.StepExecution{ID: p.Job.Steps[0].ID, Type: typ}
@@ -58,6 +60,13 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 	if opt.Timeout != nil {
 		n.Timeout = *opt.Timeout
 	}
+	in, err := p.ExpectedIn(now.Add(opt.Delay))
+	if err != nil {
+		return store.NewExecution{}, err
+	}
+	if in > 0 {
+		n.ExpectedBy = opt.Delay + in
+	}
 	if n.LimitKeys, err = p.limitKeys(id, params, opt.LimitKeys); err != nil {
 		return store.NewExecution{}, err
 	}
@@ -67,6 +76,18 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 		}
 	}
 	return n, nil
+}
+
+// ExpectedIn returns in which time from an instant an execution that is first due then is
+// expected to end; 0 if the job does not say.
+func (p *Program) ExpectedIn(due time.Time) (time.Duration, error) {
+	switch {
+	case p.expectedErr != nil:
+		return 0, fmt.Errorf("expected_by: %w", p.expectedErr)
+	case p.expected == nil:
+		return 0, nil
+	}
+	return p.expected.Next(due).Sub(due), nil
 }
 
 // MergeParams returns the JSON object of the parameters of an execution: the declared

@@ -192,9 +192,9 @@ func (v *Values) Restore(records []courier.StepExecution, pos courier.Position) 
 
 // restore sets the outputs of a record that is in scope, with what operators have
 // changed of them. An operator who has skipped a step may have given it outputs; the
-// others read null.
+// others read null. Outputs of a failed attempt are for those who read its record.
 func (v *Values) restore(r *courier.StepExecution) {
-	skipped := r.State == courier.StepSkipped && r.Outputs != nil
+	skipped := r.State == courier.StepSkipped && r.Reason == courier.ReasonOperator && r.Outputs != nil
 	if r.State != courier.StepCompleted && !skipped {
 		v.steps[r.Step] = nil
 		return

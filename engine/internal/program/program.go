@@ -26,6 +26,9 @@ type Program struct {
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
 	failed      map[int]bool        // the loops to whose failed items something refers, by marker; nil for most
+
+	expected    *TimeOfDay // of Job.ExpectedBy; nil if there is none
+	expectedErr error      // why it can't be read
 }
 
 // Definition returns the job with its version.
@@ -47,6 +50,9 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
 			p.Tree = nil
 		}
+	}
+	if job.ExpectedBy != "" {
+		p.expected, p.expectedErr = ParseTimeOfDay(job.ExpectedBy)
 	}
 	p.Types = make([]*courier.StepType, len(p.Job.Steps))
 	for i, s := range p.Job.Steps {

@@ -116,6 +116,7 @@ func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan ui
 		core.Taken(marks) // of a look before the change, as in awaitLoop
 		core.Signal(changed)
 		v.core.WakeMonitors()
+		v.core.WakeDeadlines()
 	}
 }
 

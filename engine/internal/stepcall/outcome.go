@@ -91,6 +91,9 @@ func (o *Outcome) RemoveSecrets(d *courier.Redactor) {
 			o.Err, o.Reason, o.Outputs = courier.Permanent(err), courier.ReasonError, nil
 		}
 	}
+	if o.Err != nil && d.Find(string(o.Outputs)) != "" {
+		o.Outputs = nil
+	}
 	if o.Err != nil && slices.ContainsFunc(o.Files, named) {
 		o.Files = slices.DeleteFunc(slices.Clone(o.Files), named)
 	}

@@ -127,6 +127,17 @@ create index job_executions_dependents on courier.job_executions (definition_id,
 create unique index job_executions_idempotency on courier.job_executions
 	(definition_id, idempotency_key) where idempotency_key is not null;
 
+-- Deadlines of executions, which end nothing. A row is removed when its deadline has
+-- passed, whether the execution has ended or not, and whether it still exists.
+create table courier.execution_deadlines (
+	due_at       timestamptz not null,
+	execution_id uuid not null,
+	reason       text not null, -- max_duration, expected_by
+	primary key (due_at, execution_id, reason)
+) with (
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1
+);
+
 -- Step attempts that have ended. A claim reads the latest row of each step in the
 -- order of the primary key.
 create table courier.step_executions (
@@ -276,6 +287,8 @@ create table courier.chain_members (
 	step_types         text[] not null,
 	limit_keys         text[] not null,
 	timeout_ns         bigint not null,
+	max_duration_us    bigint not null,  -- after the execution is created; 0: none
+	expected_by_us     bigint not null,  -- after the chain execution was created; 0: none
 	params             text,
 	created_by         text not null,
 	first_step_type    text,

@@ -9,7 +9,7 @@ with clock as materialized (
 	select coalesce(nullif($6::text, '')::timestamptz, (select e.state_since from courier.job_executions e where e.id = nullif($7::text, '')::uuid),
 		clock_timestamp()) as now
 ), before as materialized (
-	select c.id, c.definition_id, c.version, c.event_count + 1 as seq, case
+	select c.id, c.created_at, c.definition_id, c.version, c.event_count + 1 as seq, case
 			when c.started_at is null and cardinality($5::int[]) > 0 then 'ChainStarted'
 			when $2::text = 'completed' and c.state <> 'completed' then 'ChainCompleted'
 			when $2::text = 'failed' and c.state <> 'failed' then 'ChainFailed'
@@ -38,6 +38,13 @@ with clock as materialized (
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select r.id, 1, r.created_at, 'queued', nullif(r.created_by, '') from released r
+), deadlines as (
+	insert into courier.execution_deadlines (due_at, execution_id, reason)
+	select r.created_at + m.max_duration_us * interval '1 microsecond', r.id, 'max_duration'
+	from released r join courier.chain_members m on m.chain_execution_id = $1::text::uuid and m.execution_id = r.id where m.max_duration_us > 0
+	union all
+	select before.created_at + m.expected_by_us * interval '1 microsecond', r.id, 'expected_by'
+	from before, released r join courier.chain_members m on m.chain_execution_id = $1::text::uuid and m.execution_id = r.id where m.expected_by_us > 0
 ), kept as (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, error, state, due_at)
 	select s.id, b.id, b.seq, b.event, '', d.name, b.version, clock.now, case when b.event = 'ChainFailed' then (

@@ -5,7 +5,8 @@
 -- $15 now, if an earlier statement of the same call has asked for it, $16 types and
 -- $17 ids of the first steps, which the first claim starts, $18 whether the version must
 -- be the latest, $19 dependencies as JSON (empty: none), $20 the executions that are run
--- again (empty: none).
+-- again (empty: none). If some have deadlines, $21 the longest durations in microseconds
+-- and $22 the times in which they are expected to end (0: none).
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (
@@ -27,9 +28,19 @@ with clock as materialized (
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 	order by n.ord
 	on conflict do nothing
-	returning id, created_at, state, created_by
+	returning id, created_at, due_at, state, created_by
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select c.id, 1, c.created_at, c.state, nullif(c.created_by, '') from created c
 )
+\if :deadlines
+, given as (
+	select * from unnest($1::text[]::uuid[], $21::bigint[], $22::bigint[]) as g (id, max_duration, expected_by)
+), deadlines as (
+	insert into courier.execution_deadlines (due_at, execution_id, reason)
+	select c.due_at + g.max_duration * interval '1 microsecond', c.id, 'max_duration' from created c join given g on g.id = c.id where g.max_duration > 0
+	union all
+	select c.created_at + g.expected_by * interval '1 microsecond', c.id, 'expected_by' from created c join given g on g.id = c.id where g.expected_by > 0
+)
+\endif
 select c.id::text, c.created_at from created c

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Deadlines finds executions that have not ended by a deadline. It is an optional role
+// of a [Store]; an engine finds it by a type assertion. A deadline ends nothing. When
+// it has passed, the event [courier.EventJobOverdue] is raised, once, for an execution
+// that has not ended: in any state but completed, failed and cancelled. A deadline that
+// has passed when a call finds the execution failed is dropped: it raises nothing if the
+// execution is resumed later.
+//
+// An execution has two deadlines at most, one for each reason. That of
+// [NewExecution.MaxDuration] is so long after the instant at which the execution is
+// first due, and that of [NewExecution.ExpectedBy] so long after its creation; of a
+// member of a chain, after the creation of the chain execution.
+type Deadlines interface {
+	// Overdue drops deadlines that have passed, the earliest first and at most limit,
+	// and returns those of executions that have not ended. Of concurrent calls one
+	// returns a deadline. The same transaction keeps the event for the subscriptions
+	// that want it; see [OverdueSeq]. A limit of 0 means 1000, which is the most.
+	Overdue(ctx context.Context, limit int) (Overdue, error)
+}
+
+// Overdue is what [Deadlines.Overdue] returns.
+type Overdue struct {
+	List []OverdueExecution
+	// Next is the time until the next deadline passes; 0 if there is none. It is a
+	// microsecond if there may be more that have passed.
+	Next time.Duration
+}
+
+// An OverdueExecution is an execution that has not ended by a deadline.
+type OverdueExecution struct {
+	Execution courier.ExecutionID
+	Job       string
+	Version   int
+	State     courier.State  // in which it is
+	Reason    courier.Reason // [courier.ReasonMaxDuration] or [courier.ReasonExpectedBy]
+	Deadline  time.Time
+}
+
+// Text says how the execution stands, for the Error of the event.
+func (o *OverdueExecution) Text() string {
+	return fmt.Sprintf("the execution is %s, and was expected to end by %s", o.State, o.Deadline.UTC().Format(time.RFC3339))
+}
+
+// OverdueSeq is the number of the event of an overdue execution. It is negative, since
+// the event follows from no audit entry: an execution that is overdue changes nothing,
+// and an entry would take the number of the next transition of its worker.
+func OverdueSeq(reason courier.Reason) int64 {
+	if reason == courier.ReasonMaxDuration {
+		return -1
+	}
+	return -2
+}
+
+// NotifyOverdue returns the notification of an overdue execution, without the
+// subscription and the name of the chain.
+func NotifyOverdue(o *OverdueExecution, now time.Time) courier.Notification {
+	seq := OverdueSeq(o.Reason)
+	return courier.Notification{
+		ID: EventID(o.Execution, seq), Type: courier.EventJobOverdue, At: now, Execution: o.Execution, Seq: seq,
+		Job: o.Job, Version: o.Version, Reason: o.Reason, Error: o.Text(), Count: 1,
+	}
+}

@@ -1,0 +1,84 @@
+package memstore
+
+import (
+	sorted "container/heap"
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Deadlines = (*Store)(nil)
+
+// A deadline is one of an execution. That of an execution that has ended stays until it
+// passes.
+type deadline struct {
+	x      *execution
+	reason courier.Reason
+	at     time.Time
+}
+
+// A deadlineHeap has the earliest deadline on top.
+type deadlineHeap []deadline
+
+func (h deadlineHeap) Len() int           { return len(h) }
+func (h deadlineHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h deadlineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *deadlineHeap) Push(x any) {
+	d, _ := x.(deadline)
+	*h = append(*h, d)
+}
+func (h *deadlineHeap) Pop() any {
+	n := len(*h) - 1
+	d := (*h)[n]
+	(*h)[n], *h = deadline{}, (*h)[:n]
+	return d
+}
+
+// addDeadlines adds those of a new execution.
+func (s *Store) addDeadlines(x *execution, n *store.NewExecution) {
+	if n.MaxDuration > 0 {
+		sorted.Push(&s.deadlines, deadline{x, courier.ReasonMaxDuration, x.DueAt.Add(n.MaxDuration.Truncate(time.Microsecond))})
+	}
+	if n.ExpectedBy > 0 {
+		from := x.CreatedAt
+		if c := s.chains.all[n.Chain]; c != nil {
+			from = c.CreatedAt
+		}
+		sorted.Push(&s.deadlines, deadline{x, courier.ReasonExpectedBy, from.Add(n.ExpectedBy.Truncate(time.Microsecond))})
+	}
+}
+
+// Overdue drops deadlines that have passed, and returns those of executions that have
+// not ended.
+func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Overdue{}, err
+	}
+	if limit <= 0 || limit > page {
+		limit = page
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	var got store.Overdue
+	for ; limit > 0 && len(s.deadlines) > 0 && !s.deadlines[0].at.After(now); limit-- {
+		d, _ := sorted.Pop(&s.deadlines).(deadline)
+		x := d.x
+		if x.State.Ended() || s.executions[x.ID] != x {
+			continue
+		}
+		o := store.OverdueExecution{Execution: x.ID, Job: x.Job, Version: x.Version, State: x.State, Reason: d.reason, Deadline: d.at}
+		got.List = append(got.List, o)
+		n := store.NotifyOverdue(&o, now)
+		if c := s.chains.all[x.Chain]; c != nil {
+			n.Chain = c.Chain
+		}
+		s.keep(&n)
+	}
+	if len(s.deadlines) > 0 {
+		got.Next = max(time.Microsecond, s.deadlines[0].at.Sub(now))
+	}
+	return got, nil
+}

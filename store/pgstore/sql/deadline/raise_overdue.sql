@@ -1,0 +1,41 @@
+-- Removes deadlines that have passed, and keeps the event JobOverdue for executions that
+-- have not ended; see store.NotifyOverdue. Deadlines that another statement has locked are
+-- skipped. $1 at most how many, up to 1000: the literal limit lets the planner expect few.
+--
+-- Each row has the microseconds until the next deadline (0: there is none). If no execution
+-- is overdue there is one row with these alone.
+with arg as materialized (
+	select clock_timestamp() as now, $1::bigint as most
+), passed as materialized (
+	select d.ctid as place from courier.execution_deadlines d
+	where d.due_at <= (select arg.now from arg)
+	order by d.due_at limit 1000
+	for update skip locked
+), part as materialized (
+	select passed.place from passed limit (select arg.most from arg)
+), gone as (
+	delete from courier.execution_deadlines d where d.ctid = any(array(select part.place from part))
+	returning d.execution_id, d.reason, d.due_at
+), overdue as materialized (
+	select g.execution_id, g.reason, g.due_at, e.version, e.state, j.name as job, coalesce((
+			select cd.name from courier.chain_executions c join courier.job_definitions cd on cd.id = c.definition_id where c.id = e.chain_execution_id
+		), '') as chain
+	from gone g join courier.job_executions e on e.id = g.execution_id join courier.job_definitions j on j.id = e.definition_id
+	where e.state not in ('completed', 'failed', 'cancelled')
+), kept as (
+	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, reason, error, state, due_at)
+	select s.id, o.execution_id, case o.reason when 'max_duration' then -1 else -2 end, 'JobOverdue', o.job, o.chain, o.version, arg.now, o.reason,
+		'the execution is ' || o.state || ', and was expected to end by ' || to_char(timezone('UTC', o.due_at), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+		case when s.window_us > 0 then 'held' else 'pending' end, arg.now
+	from arg cross join overdue o
+	join courier.subscriptions s on not s.disabled and 'JobOverdue' = any(s.events)
+		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
+), next as materialized (
+	select case when (select count(*) from part) >= arg.most then 1 else coalesce((extract(epoch from (
+			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) order by d.due_at limit 1
+		) - arg.now) * 1000000)::bigint, 0) end as wait
+	from arg
+)
+select next.wait, coalesce(o.execution_id::text, ''), o.job, o.version, o.state, o.reason, o.due_at
+from next left join overdue o on true
+order by o.due_at, o.execution_id, o.reason
