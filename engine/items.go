@@ -224,15 +224,16 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 	return true
 }
 
-// forgetItems takes note that the items that failed at or after a position are executed
-// again, because a loop around them starts again.
-func (r *run) forgetItems(from courier.Position) {
-	repairs, failed, accepted, err := r.history().Back(r.lease, r.seq, from)
+// goBack takes note that all from a position on is executed again, because a loop starts
+// again: items that failed there don't count any more. It returns the position.
+func (r *run) goBack(from courier.Position) courier.Position {
+	back, err := r.history().Back(r.lease, r.seq, from)
 	if err != nil {
-		r.log.Error("read the failed items of a loop that starts again", "error", r.secrets.Message(err))
-		return // they are counted twice
+		r.log.Error("read the failed items of a loop that starts again; they are counted twice", "error", r.secrets.Message(err))
+		return from
 	}
-	r.x.Repairs, r.repairs, r.items, r.marks.AcceptedItems = repairs, repairs, failed, accepted
+	r.x.Repairs, r.repairs, r.items, r.marks.AcceptedItems = back.Repairs, back.Repairs, back.Failed, back.Accepted
+	return back.Position
 }
 
 // bindTarget has the walk end with the item that is executed again.

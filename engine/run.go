@@ -313,8 +313,8 @@ func (r *run) restart(pos courier.Position) courier.Position {
 	}
 	// Every start has an audit entry, so none has had a number above that of the last one.
 	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = int(r.seq), 0, false
-	if r.items > 0 {
-		r.forgetItems(from)
+	if r.items > 0 || r.x.Repairs != nil {
+		return r.goBack(from)
 	}
 	return from
 }

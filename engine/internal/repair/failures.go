@@ -65,11 +65,15 @@ func (h *History) Failures(ctx context.Context) ([]Failure, error) {
 // Records returns the records of the failures that are left.
 func (h *History) Records(ctx context.Context) ([]courier.StepExecution, error) {
 	left, err := h.Failures(ctx)
-	records := make([]courier.StepExecution, len(left))
+	return records(left), err
+}
+
+func records(left []Failure) []courier.StepExecution {
+	list := make([]courier.StepExecution, len(left))
 	for i := range left {
-		records[i] = left[i].Record
+		list[i] = left[i].Record
 	}
-	return records, err
+	return list
 }
 
 // Targets returns the failures that the last pass executes again, in order. They are

@@ -65,20 +65,30 @@ func (h *History) with(pass courier.RepairPass) *courier.Repairs {
 	return &repairs
 }
 
-// Back returns the repairs of an execution that goes back to an earlier position, and
-// how many of its failed items are left, of which some are accepted: those of items
-// before that position. Seq is the number of its last audit entry.
-func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (r *courier.Repairs, failed, accepted int, err error) {
+// A Return is what an execution that goes back to an earlier position has then.
+type Return struct {
+	Repairs *courier.Repairs
+	// Position is the earlier one, with the failed items of the open loops that are left.
+	Position courier.Position
+	// Failed is how many of the failed items are left, those before the position, and
+	// Accepted how many of these are accepted.
+	Failed, Accepted int
+}
+
+// Back returns what an execution has that goes back to an earlier position. Seq is the
+// number of its last audit entry.
+func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (Return, error) {
 	back := *h
 	x := *h.Execution
 	x.Repairs = h.with(courier.RepairPass{Seq: seq, From: &from, Then: from})
 	back.Execution = &x
 	left, err := back.Failures(ctx)
 	if err != nil {
-		return nil, 0, 0, err
+		return Return{}, err
 	}
-	failed, accepted = back.Count(left)
-	return x.Repairs, failed, accepted, nil
+	r := Return{Repairs: x.Repairs, Position: h.Tree.Recount(from, records(left))}
+	r.Failed, r.Accepted = back.Count(left)
+	return r, nil
 }
 
 // Count returns how many outermost items the failures belong to, and how many of those

@@ -92,7 +92,9 @@ type draft struct {
 	x        courier.Execution // as it will be
 	old, now *program.Program
 	history  History
-	latest   []courier.StepExecution // in the present version, those in scope
+	records  []courier.StepExecution // in the present version, from which the values follow
+	latest   []courier.StepExecution // those of them in scope
+	failed   []Failure               // items that are left
 	done     []int                   // steps with a completed record there
 	vals     *program.Values
 	plan     Plan
@@ -154,13 +156,12 @@ func (d *draft) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
 	}
-	if latest, err = d.history.inScope(ctx, latest, d.x.Position); err != nil {
+	if d.records, err = d.history.recordsAt(ctx, latest, d.x.Position); err != nil {
 		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)
 	}
-	d.latest = nil
-	for _, r := range latest {
-		if d.now.Tree.InScope(d.x.Position, &r) {
-			d.latest = append(d.latest, r)
+	if d.x.FailedItems > 0 {
+		if d.failed, err = d.history.Failures(ctx); err != nil {
+			return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 		}
 	}
 	d.restore()
@@ -173,12 +174,22 @@ func (d *draft) move(pos courier.Position, attempts, base int) {
 	d.plan.Change.Move = &store.Move{Position: pos, Attempts: attempts, Base: base}
 }
 
+// restore sets the values to those where the execution goes on.
 func (d *draft) restore() {
+	var passes []courier.RepairPass
+	if d.x.Repairs != nil {
+		passes = d.x.Repairs.Passes
+	}
+	inScope, _ := d.now.Tree.Scope(d.x.Position, d.records, passes)
+	d.latest = nil
+	for _, r := range inScope {
+		d.latest = append(d.latest, *r)
+	}
 	d.vals = program.NewValues(d.now, &d.x, "")
 	if d.x.Repairs != nil {
 		d.vals.SetChanges(d.x.Repairs.Values)
 	}
-	d.vals.Restore(d.latest, d.x.Position)
+	d.vals.Restore(d.records, d.x.Position)
 }
 
 // repairs returns a copy of the execution's repairs, to be changed.
@@ -193,7 +204,8 @@ func (d *draft) repairs() *courier.Repairs {
 
 // recorded reports whether a step has a record at the position.
 func (d *draft) recorded(step int) bool {
-	return slices.ContainsFunc(d.latest, func(r courier.StepExecution) bool { return r.Step == step })
+	return slices.ContainsFunc(d.latest, func(r courier.StepExecution) bool { return r.Step == step }) ||
+		slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step })
 }
 
 // version pins another version of the job.
@@ -211,6 +223,9 @@ func (d *draft) version(ctx context.Context) (err error) {
 	}
 	steps, reasons := flow.MapSteps(d.old.Tree, d.now.Tree, d.x.Position, d.recorded)
 	reasons = append(reasons, d.retyped(steps)...)
+	if d.x.Repairs != nil && !tellable(d.x.Repairs.Passes, steps) {
+		reasons = append(reasons, "a loop whose items were executed again, or a step to which the execution went back, is not in it")
+	}
 	if len(reasons) > 0 {
 		d.now = d.old
 		for _, why := range reasons {
@@ -271,6 +286,17 @@ func (d *draft) addParams(r *courier.Repairs) {
 			r.Values = append(slices.Clip(r.Values), courier.ValueChange{Seq: d.x.Seq, Step: -1, Name: name, Value: raw})
 		}
 	}
+}
+
+// tellable reports whether all steps that passes name are in the new version.
+func tellable(passes []courier.RepairPass, steps []int) bool {
+	known := func(i int) bool { return i >= len(steps) || steps[i] >= 0 }
+	at := func(p courier.Position) bool {
+		return known(p.Step) && !slices.ContainsFunc(p.Loops, func(l courier.LoopPosition) bool { return !known(l.Step) })
+	}
+	return !slices.ContainsFunc(passes, func(p courier.RepairPass) bool {
+		return !at(p.Then) || p.From != nil && !at(*p.From) || slices.ContainsFunc(p.Items, func(i courier.ItemPath) bool { return !known(i.Loop) })
+	})
 }
 
 // moveIndexes maps the indexes of steps in repairs.
@@ -355,7 +381,7 @@ func (d *draft) from(ctx context.Context) error {
 
 // back goes back to an earlier position. Steps from there on run in a new pass.
 func (d *draft) back(ctx context.Context, pos courier.Position) {
-	repairs, failed, accepted, err := d.history.Back(ctx, d.x.Seq, pos)
+	back, err := d.history.Back(ctx, d.x.Seq, pos)
 	if err != nil {
 		d.problem("the failed items can't be read: %v", err)
 		return
@@ -366,15 +392,14 @@ func (d *draft) back(ctx context.Context, pos courier.Position) {
 			attempts = r.Attempt
 		}
 	}
-	d.x.Repairs = repairs
-	d.move(pos, attempts, int(d.x.Seq))
-	d.plan.Change.Items = &store.ItemCount{Failed: failed, Accepted: accepted}
+	d.x.Repairs = back.Repairs
+	d.plan.Change.Items = &store.ItemCount{Failed: back.Failed, Accepted: back.Accepted}
 	for _, r := range d.latest {
 		if r.State == courier.StepCompleted && r.Step >= pos.Step {
 			d.done = append(d.done, r.Step)
 		}
 	}
-	d.latest = slices.DeleteFunc(d.latest, func(r courier.StepExecution) bool { return !d.now.Tree.InScope(pos, &r) })
+	d.move(back.Position, attempts, int(d.x.Seq))
 	d.restore()
 }
 

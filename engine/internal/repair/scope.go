@@ -21,7 +21,7 @@ func (h *History) Restore(ctx context.Context, vals *program.Values, latest []co
 			return err
 		}
 	}
-	records, err := h.inScope(ctx, latest, pos)
+	records, err := h.recordsAt(ctx, latest, pos)
 	if err != nil {
 		return err
 	}
@@ -78,12 +78,12 @@ func VersionAt(x *courier.Execution, seq int64) int {
 	return x.Version
 }
 
-// inScope returns the records from which the values at a position follow, in no order.
+// recordsAt returns the records from which the values at a position follow, in no order.
 // Latest is the latest record of each step. Without repairs they are all that is
 // needed. Otherwise a step may have been executed later in another iteration than that
 // of the position, or a record of another version may have its index, so that the
 // latest ones before certain records count too.
-func (h *History) inScope(ctx context.Context, latest []courier.StepExecution, pos courier.Position) ([]courier.StepExecution, error) {
+func (h *History) recordsAt(ctx context.Context, latest []courier.StepExecution, pos courier.Position) ([]courier.StepExecution, error) {
 	if h.Execution.Repairs == nil || h.Tree == nil {
 		return latest, nil
 	}
@@ -99,7 +99,7 @@ func (h *History) inScope(ctx context.Context, latest []courier.StepExecution, p
 		}
 		records = h.mapped(records, list)
 	}
-	return h.newest(records, pos), nil
+	return records, nil
 }
 
 // mapped appends records as they are in the present version.
@@ -137,24 +137,4 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 	}
 	slices.Sort(bounds)
 	return slices.Compact(bounds), nil
-}
-
-// newest returns the newest of the records of each step that are in scope at a
-// position, and those of the steps that have none in scope.
-func (h *History) newest(records []courier.StepExecution, pos courier.Position) []courier.StepExecution {
-	best := make(map[int]*courier.StepExecution)
-	for i := range records {
-		r := &records[i]
-		if !h.Tree.InScope(pos, r) {
-			continue
-		}
-		if b := best[r.Step]; b == nil || b.Seq < r.Seq {
-			best[r.Step] = r
-		}
-	}
-	list := make([]courier.StepExecution, 0, len(best))
-	for _, r := range best {
-		list = append(list, *r)
-	}
-	return list
 }
