@@ -139,7 +139,7 @@ func (c *evidence) Steps(_ context.Context, f store.StepFilter) ([]courier.StepE
 	return list[n:], nil
 }
 
-func (c *evidence) Latest(context.Context, courier.ExecutionID) ([]courier.StepExecution, error) {
+func (c *evidence) Latest(context.Context, store.LatestFilter) ([]courier.StepExecution, error) {
 	return nil, errors.ErrUnsupported
 }
 
