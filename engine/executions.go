@@ -138,31 +138,16 @@ func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[str
 // of this engine has.
 func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
 	vals := program.NewValues(p, x, e.work.Of(x.ID))
-	if err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Restore(ctx, vals, nil, x.Position); err != nil {
+	history := &repair.History{Archive: e.store, Tree: p.Tree, Execution: x}
+	if err := history.Restore(ctx, vals, nil, x.Position); err != nil {
 		return nil, err
 	}
-	if err := e.endLoops(ctx, p, x, vals); err != nil {
+	if err := history.EndLoops(ctx, p, vals); err != nil {
 		return nil, err
 	}
 	members, err := e.chains.Values(ctx, p, x)
 	vals.SetMembers(members)
 	return vals, err
-}
-
-// endLoops sets the values of loops that are over, as far as they can be known.
-func (e *Engine) endLoops(ctx context.Context, p *program.Program, x *courier.Execution, vals *program.Values) error {
-	if p.Tree == nil || !p.Tree.HasItemPolicies() {
-		return nil
-	}
-	left, err := (&repair.History{Archive: e.store, Tree: p.Tree, Execution: x}).Records(ctx)
-	if err != nil {
-		return err
-	}
-	if walk, err := p.Tree.Walk(x.Position, vals); err == nil {
-		vals.SetFailedItems(func(marker int, outer []int) ([]program.FailedItem, int) { return p.FailedItems(marker, outer, left) })
-		walk.EndLoops()
-	}
-	return nil
 }
 
 // loadMembers loads the outputs of members of the chain that the steps refer to.

@@ -191,3 +191,36 @@ func TestUnknownItems(t *testing.T) {
 		}
 	})
 }
+
+// TestFailedItemAfterReturn goes back in an item that an inner loop had failed: what
+// fails in it then counts.
+func TestFailedItemAfterReturn(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		classes := map[string]courier.Reason{"x": courier.ReasonError, "y": courier.ReasonConnection}
+		for _, name := range []string{"s", "x", "y"} {
+			h.Stub("demo."+name, func(_ context.Context, job *courier.Context, _ map[string]any) (map[string]any, error) {
+				if class := classes[name]; class != "" && job.Iteration()[0] == 0 {
+					return nil, courier.WithClass(errBoom, class)
+				}
+				return nil, nil
+			})
+		}
+		r := h.Run(h.Job(`{"name": "nested", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["a", "b"], "on_item_failure": "continue"}}, {"id": "s", "type": "demo.s"},
+			{"type": "flow.foreach", "config": {"source": [1], "on_item_failure": "continue"}}, {"type": "demo.x"}, {"type": "flow.end"},
+			{"type": "demo.y"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		if r.Failure.Reason != courier.ReasonConnection || r.FailedItems != 1 {
+			t.Fatalf("%d failed items, failure %+v", r.FailedItems, r.Failure)
+		}
+		h.Start()
+		classes["x"], classes["y"] = "", courier.ReasonError
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{From: "s"}); err != nil {
+			t.Fatal(err)
+		}
+		r = h.Wait(r.ID).RequireState(courier.Failed)
+		if r.Failure.Reason != courier.ReasonItems || r.FailedItems != 1 {
+			t.Errorf("%d failed items, failure %+v", r.FailedItems, r.Failure)
+		}
+		requireAudit(t, r)
+	})
+}

@@ -138,3 +138,20 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 	slices.Sort(bounds)
 	return slices.Compact(bounds), nil
 }
+
+// EndLoops sets the values of loops that are over where the execution stands, as far as
+// they can be known.
+func (h *History) EndLoops(ctx context.Context, p *program.Program, vals *program.Values) error {
+	if h.Tree == nil || !h.Tree.HasItemPolicies() {
+		return nil
+	}
+	left, err := h.Records(ctx)
+	if err != nil {
+		return err
+	}
+	if walk, err := h.Tree.Walk(h.Execution.Position, vals); err == nil {
+		vals.SetFailedItems(func(marker int, outer []int) ([]program.FailedItem, int) { return p.FailedItems(marker, outer, left) })
+		walk.EndLoops()
+	}
+	return nil
+}
