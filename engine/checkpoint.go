@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
+	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/store"
 )
 
@@ -57,17 +58,16 @@ func (r *run) apply(t *store.Transition) error {
 // giveUp ends the lease when the engine has been stopping for the time that a
 // lease can be relied on, and the store has refused or swallowed everything since
 // then: the execution is then taken over when the lease ends in the store.
-// Since is when this was first seen.
-func (r *run) giveUp(since *time.Time) {
+func (r *run) giveUp() {
 	select {
 	case <-r.stop:
 	default:
 		return
 	}
-	if since.IsZero() {
-		*since = time.Now()
+	if r.stopping.IsZero() {
+		r.stopping = time.Now()
 	}
-	if r.e.validity(*since) <= 0 {
+	if r.e.validity(r.stopping) <= 0 {
 		r.lost(courier.ErrLeaseLost)
 	}
 }
@@ -120,86 +120,36 @@ func (r *run) lines() executionlog.Log {
 	return executionlog.Log{Logger: r.log, Execution: &r.x, Lease: r.e.opt.Lease, Claimed: r.claimed}
 }
 
-const (
-	// warnAgain is how often a write that is refused all the time is warned of.
-	warnAgain = 30 * time.Second
-	// leaveAfter is how long an execution whose progress is refused is kept from
-	// other workers, where repeating can't cure it: some may have the right that
-	// this one lacks.
-	leaveAfter = time.Minute
-)
-
 // errLeft says that an execution was given back to the queue after its progress
 // had been refused for long.
 var errLeft = errors.New("the store has refused progress for long; the execution went back to the queue")
 
-// A refusing is one write of a run that the store does not take.
-type refusing struct {
-	r       *run
-	t       *store.Transition
-	stop    time.Time // when the engine was first seen to be stopping
-	warned  time.Time
-	lasting time.Time // since when all refusals are lasting; zero if the last one was not
-}
-
 // write writes a transition, and tries as long as the lease lasts. It may change
 // the transition, to one that gives the execution back.
 func (r *run) write(t *store.Transition) error {
-	w := &r.refusing
-	*w = refusing{r: r, t: t}
-	defer w.end()
+	r.writing, r.stopping = r.e.refusals.Begin(&r.x, t.Seq, r.log), time.Time{}
+	defer r.endWrite()
 	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
 		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
 			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
 		}
 		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
-			w.refused(err)
+			r.giveUp()
+			text := r.secrets.Message(err)
+			if r.writing.Refused(text, courier.IsPermanent(err)) && !r.left.Load() {
+				r.leave(t, text)
+			}
 		}
 		return err
 	})
 }
 
-// refused takes note of a refusal.
-func (w *refusing) refused(err error) {
-	r, now := w.r, time.Now()
-	r.giveUp(&w.stop)
-	text, lasting := r.secrets.Message(err), courier.IsPermanent(err)
-	r.e.mu.Lock()
-	k := r.e.refusals[r.x.ID]
-	if k == nil {
-		k = &RefusedWrite{Execution: r.x.ID, Job: r.x.Job, Since: now}
-		r.e.refusals[r.x.ID] = k
-	}
-	k.Tries++
-	k.Lasting, k.Error = lasting, text
-	since, tries := k.Since, k.Tries
-	r.e.mu.Unlock()
-	if w.warned.IsZero() || now.Sub(w.warned) >= warnAgain {
-		w.warned = now
-		r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress; it is tried again",
-			slog.Int64("transition", w.t.Seq), slog.Int("tries", tries), slog.Duration("for", now.Sub(since)), slog.Bool("lasting", lasting), slog.String("error", text))
-	}
-	switch {
-	case !lasting:
-		w.lasting = time.Time{}
-	case w.lasting.IsZero():
-		w.lasting = now
-	case now.Sub(w.lasting) >= leaveAfter && !r.left.Load():
-		w.leave(text)
-	}
-}
-
-// leave lets other workers take the execution over, and has what is written, as
+// leave lets other workers take the execution over, and has the transition, as
 // soon as the store takes it, give the execution back to the queue.
-func (w *refusing) leave(text string) {
-	r, t := w.r, w.t
+func (r *run) leave(t *store.Transition, text string) {
 	r.left.Store(true)
-	r.e.mu.Lock()
-	r.e.refusals[r.x.ID].Left = true
-	r.e.mu.Unlock()
-	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store has refused progress for long; other workers may take the execution over",
-		slog.Duration("for", time.Since(w.lasting)), slog.String("error", text))
+	r.writing.Left(text)
 	if t.To != courier.Running {
 		return // it ends the lease anyway
 	}
@@ -207,34 +157,16 @@ func (w *refusing) leave(text string) {
 		t.Start, t.Counters = nil, r.unstarted
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
-		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
+		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", refusals.LeaveAfter, text),
 	}
 }
 
-// end is called when the write is over.
-func (w *refusing) end() {
-	if w.warned.IsZero() {
-		return
+// endWrite wakes the claim loop after a write that was refused, for it may claim again.
+func (r *run) endWrite() {
+	if r.writing.End() {
+		core.Signal(r.e.freed)
+		core.Signal(r.e.wake)
 	}
-	e := w.r.e
-	e.mu.Lock()
-	delete(e.refusals, w.r.x.ID)
-	e.mu.Unlock()
-	core.Signal(e.freed) // for it may claim again
-	core.Signal(e.wake)
-}
-
-// blocked reports whether the store refuses what engines write, for a reason that
-// will last: what is claimed now could not go on.
-func (e *Engine) blocked() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, w := range e.refusals {
-		if w.Lasting {
-			return true
-		}
-	}
-	return false
 }
 
 // regain renews the lease of a run that had been left to others and has to write

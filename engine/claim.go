@@ -5,16 +5,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/store"
-)
-
-// A claim waits a little for more slots to become free: executions often end
-// together, and one claim can replace them all. Where the last one got all that
-// it could take, so that more is waiting than there are slots, it waits for as
-// long as two claims take, or until a quarter of the slots is free.
-const (
-	gather     = 50 * time.Microsecond
-	mostGather = 5 * time.Millisecond
 )
 
 // claimLoop claims while there are free slots, and waits when there is nothing.
@@ -22,18 +14,18 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.loops.Done()
 	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
-	var slots time.Duration
-	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, slots) {
+	var gather time.Duration
+	for ok := w.ctx.Err() == nil; ok; ok = e.pause(w, poll, gather) {
 		wait := e.opt.Poll
-		slots = gather
+		gather = slots.MinGather
 		if free := e.slots.Free(); free > 0 && e.canClaim(w.ctx) {
 			sent := time.Now()
 			got, err := e.claim(w, free)
 			switch {
 			case len(got.List) == free:
-				slots = min(max(gather, 2*time.Since(sent)), mostGather)
+				gather = min(max(gather, 2*time.Since(sent)), slots.MaxGather)
 			case got.Watched > 0:
-				slots = 0 // there was nothing more, and the store wakes its callers
+				gather = 0 // there was nothing more, and the store wakes its callers
 			}
 			if err != nil && w.ctx.Err() == nil {
 				e.log.Error("claim", "error", err)
@@ -65,11 +57,11 @@ func (e *Engine) until(got *store.Claims) time.Duration {
 }
 
 // pause waits until there may be something to claim, and when a slot became free
-// a little longer; if slots is 0, one that does is no reason. It reports false
+// a little longer; if gather is 0, one that does is no reason. It reports false
 // when the worker stops. What has come meanwhile is covered by the one claim.
-func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
+func (e *Engine) pause(w *worker, poll *time.Timer, gather time.Duration) bool {
 	freed := e.freed
-	if slots == 0 {
+	if gather == 0 {
 		freed = nil
 	}
 	if !core.Taken(e.wake) {
@@ -78,36 +70,12 @@ func (e *Engine) pause(w *worker, poll *time.Timer, slots time.Duration) bool {
 		case <-poll.C:
 		case <-e.wake:
 		case <-freed:
-			e.gather(w, poll, slots)
+			e.slots.Gather(w.stop, poll, gather)
 			core.Taken(e.wake)
 		}
 	}
 	core.Taken(e.freed)
 	return w.ctx.Err() == nil
-}
-
-// gather waits for more slots to become free: a moment, and then until a quarter
-// of them is, or the time is over.
-func (e *Engine) gather(w *worker, timer *time.Timer, most time.Duration) {
-	timer.Reset(gather)
-	select {
-	case <-w.stop:
-		return
-	case <-timer.C:
-	}
-	if most <= gather {
-		return
-	}
-	timer.Reset(most - gather)
-	for 4*e.slots.Free() < e.opt.Slots {
-		select {
-		case <-w.stop:
-			return
-		case <-timer.C:
-			return
-		case <-e.freed:
-		}
-	}
 }
 
 // claim takes what it can get and runs it.

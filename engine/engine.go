@@ -13,11 +13,9 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,10 +31,12 @@ import (
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/engine/internal/waiters"
 	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
@@ -79,14 +79,14 @@ type Engine struct {
 
 	mu       sync.Mutex
 	runs     map[courier.ExecutionID]*run
-	waiters  map[courier.ExecutionID][]chan struct{} // closed when this engine is done with an execution, or with one of a chain execution's
-	renewer  *renewer                                // renews while there are runs
-	worker   *worker                                 // set between Start and the end of Stop
-	wake     chan struct{}                           // there may be something to claim
-	freed    chan struct{}                           // a slot became free
+	waiters  waiters.Set   // woken when this engine is done with an execution, or with one of a chain execution's
+	renewer  *renewer      // renews while there are runs
+	worker   *worker       // set between Start and the end of Stop
+	wake     chan struct{} // there may be something to claim
+	freed    chan struct{} // a slot became free
 	slots    *slots.Pool
-	healthy  atomic.Bool                           // the last renewal succeeded
-	refusals map[courier.ExecutionID]*RefusedWrite // what the store does not take now
+	healthy  atomic.Bool   // the last renewal succeeded
+	refusals refusals.List // what the store does not take now
 
 	pollsRarely bool  // as rarely as the store allows
 	invalid     error // what is wrong with the arguments of New
@@ -99,11 +99,9 @@ type Engine struct {
 func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e := &Engine{
 		store: s, reg: r,
-		runs:     make(map[courier.ExecutionID]*run),
-		refusals: make(map[courier.ExecutionID]*RefusedWrite),
-		waiters:  make(map[courier.ExecutionID][]chan struct{}),
-		wake:     make(chan struct{}, 1),
-		freed:    make(chan struct{}, 1),
+		runs:  make(map[courier.ExecutionID]*run),
+		wake:  make(chan struct{}, 1),
+		freed: make(chan struct{}, 1),
 	}
 	if opt != nil {
 		e.opt = *opt
@@ -171,14 +169,5 @@ type RefusedWrite struct {
 
 // Health returns how the engine stands. It reads no store, and takes no time.
 func (e *Engine) Health() Health {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := Health{Stranded: e.unserved.Found()}
-	for _, w := range e.refusals {
-		h.Refused = append(h.Refused, *w)
-	}
-	slices.SortFunc(h.Refused, func(a, b RefusedWrite) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Execution, b.Execution))
-	})
-	return h
+	return Health{Stranded: e.unserved.Found(), Refused: mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) })}
 }

@@ -47,26 +47,6 @@ func (r *run) countItems() {
 // rejected is how many items have failed that fail the execution.
 func (r *run) rejected() int { return r.items - r.marks.AcceptedItems }
 
-// itemsFailure is the failure of an execution of which items have failed; nil if none
-// has.
-func (r *run) itemsFailure() *courier.Failure {
-	if r.items == 0 {
-		return nil
-	}
-	what := "items failed"
-	if r.items == 1 {
-		what = "item failed"
-	}
-	message := fmt.Sprintf("%d %s", r.items, what)
-	switch {
-	case r.rejected() == 0:
-		message += ", which the job accepts"
-	default:
-		message += "; Resume executes the failed items again, and Executions().FailedItems lists them"
-	}
-	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
-}
-
 // complete ends the execution, as failed if items have failed that the job does not
 // accept. It reports false if the execution goes on.
 func (r *run) complete() bool {
@@ -75,9 +55,9 @@ func (r *run) complete() bool {
 		if r.beginRepair() {
 			return r.over || r.lease.Err() != nil
 		}
-		return r.endFailed(r.itemsFailure(), r.walk.Position())
+		return r.endFailed(repair.ItemsFailure(r.items, r.rejected()), r.walk.Position())
 	}
-	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: r.itemsFailure(), DiskBytes: r.diskBytes()}
+	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.items, r.rejected()), DiskBytes: r.diskBytes()}
 	r.slot.SetEnding(true)
 	err := r.apply(t)
 	if err == nil {

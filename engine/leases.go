@@ -23,8 +23,7 @@ func (e *Engine) track(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.runs[r.x.ID] != nil {
-		r.before = make(chan struct{})
-		e.waiters[r.x.ID] = append(e.waiters[r.x.ID], r.before)
+		r.before = e.waiters.Add(r.x.ID)
 	}
 	e.runs[r.x.ID] = r
 	if e.renewer == nil {
@@ -40,19 +39,14 @@ func (e *Engine) untrack(r *run) {
 	if e.runs[r.x.ID] == r {
 		delete(e.runs, r.x.ID)
 	}
-	waiters := e.waiters[r.x.ID]
-	delete(e.waiters, r.x.ID)
-	if c := courier.ExecutionID(r.x.Chain); c != "" {
-		waiters = append(waiters, e.waiters[c]...)
-		delete(e.waiters, c)
-	}
 	var idle *renewer
 	if len(e.runs) == 0 {
 		idle, e.renewer = e.renewer, nil
 	}
 	e.mu.Unlock()
-	for _, w := range waiters {
-		close(w)
+	e.waiters.Wake(r.x.ID)
+	if r.x.Chain != "" {
+		e.waiters.Wake(courier.ExecutionID(r.x.Chain))
 	}
 	if idle != nil {
 		idle.stop()
@@ -95,7 +89,7 @@ func (e *Engine) renewLoop(ctx context.Context, done chan<- struct{}) {
 // canClaim reports whether the engine may claim: not while it can't renew leases, or
 // write progress. If there are no runs, nothing is renewed, so canClaim tries to.
 func (e *Engine) canClaim(ctx context.Context) bool {
-	if e.blocked() {
+	if e.refusals.Blocked() {
 		return false
 	}
 	if e.healthy.Load() {

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -113,13 +112,13 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		r.marks = r.passed()
 		return true
 	case policy.Type == courier.RetryStep && r.marks.Failures < retries:
-		delay, marks := r.delay(policy, r.marks.Failures), r.marks
+		delay, marks := program.RetryDelay(policy, &r.x, r.marks.Attempts, r.marks.Failures), r.marks
 		marks.Failures++
 		marks.Reclaims = 0
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
 	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
 		err.Err = r.firstCause(err.Err)
-		delay, marks := r.delay(policy, r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
+		delay, marks := program.RetryDelay(policy, &r.x, r.marks.Attempts, r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
@@ -132,20 +131,6 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	r.marks.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false
-}
-
-// delay is the time before retry number n, counting from 0. The part of the backoff
-// that is random follows from the execution and the number, so that a repetition
-// of this decision by another worker comes to the same.
-func (r *run) delay(p courier.FailurePolicy, n int) time.Duration {
-	most := p.Backoff(n)
-	if p.Jitter != nil && !*p.Jitter {
-		return most
-	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d/%d/%d", r.x.ID, r.x.Attempt, r.marks.Attempts, n)
-	dice := rand.New(rand.NewPCG(h.Sum64(), 0))
-	return most - time.Duration(dice.Int64N(int64(most/2)+1))
 }
 
 // retryLater requeues the execution with a delay and the marks for the retry, or
@@ -243,19 +228,6 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 		r.e.abandon(a)
 	} else if o.Err != nil {
 		r.log.Warn("roll back step", "step", step, "type", a.typ.Key(), "error", r.secrets.Message(o.Err))
-	}
-}
-
-// missingFailure says which files a resume lacks.
-func missingFailure(missing []string) *courier.Failure {
-	const most = 20
-	list := missing
-	if len(list) > most {
-		list = append(list[:most:most], fmt.Sprintf("and %d more", len(missing)-most))
-	}
-	return &courier.Failure{
-		Step: -1, Reason: courier.ReasonFiles,
-		Message: fmt.Sprintf("files that completed steps left are missing or changed; put them back and resume again, or start a new execution: %s", strings.Join(list, ", ")),
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
@@ -70,24 +70,10 @@ func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 	if r != nil && x.State == courier.Running {
 		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
-	if x.State == courier.Cancelled {
-		e.log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.String("by", q.By), slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))
+	executionlog.Requested(e.log, x, q)
+	if ev, ok := executionlog.RequestEvent(x, q); ok {
+		e.observers.Emit(ev)
 	}
-	if q.Kind == courier.RequestRestart {
-		e.log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", slog.String("execution", string(x.ID)), slog.String("job", x.Job),
-			slog.Int("execution_attempt", x.Attempt), slog.String("by", q.By), slog.String("why", q.Reason))
-	}
-	if t, ok := requestEvents[x.State]; ok {
-		e.observers.Emit(courier.Event{Type: t, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By})
-	} else if resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart; resumes && x.State == courier.Queued {
-		e.observers.Emit(courier.Event{Type: courier.EventJobResumed, Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By, Reason: q.Class(), Error: q.Reason})
-	}
-}
-
-// requestEvents are the events of requests that took effect at once.
-var requestEvents = map[courier.State]courier.EventType{
-	courier.Paused: courier.EventJobPaused, courier.Cancelled: courier.EventJobCancelled,
 }
 
 func (e *Engine) requestError(kind courier.RequestKind, id courier.ExecutionID, err error) error {
@@ -132,8 +118,8 @@ func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]stri
 // cancelled at once: it has lost its lease, and its step may still be about to
 // return, or it has ended the lease itself and has not been untracked yet.
 func (e *Engine) waitForRun(ctx context.Context, id courier.ExecutionID) {
-	ended := e.watch(id)
-	defer e.unwatch(id, ended)
+	ended := e.waiters.Add(id)
+	defer e.waiters.Remove(id, ended)
 	e.mu.Lock()
 	r := e.runs[id]
 	e.mu.Unlock()

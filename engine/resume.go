@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 )
@@ -124,7 +125,7 @@ func (e *Engine) checkMissing(ctx context.Context, x *courier.Execution) error {
 		return e.requestError(courier.RequestResume, x.ID, err)
 	}
 	if len(missing) > 0 {
-		return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", x.ID, missingFailure(missing).Message, x.State)
+		return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", x.ID, history.MissingFailure(missing).Message, x.State)
 	}
 	return nil
 }

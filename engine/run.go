@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
@@ -38,12 +39,13 @@ type run struct {
 	stored  standing                // what is in the store
 	// unstarted are the marks before those of the attempt that a write starts.
 	unstarted store.Counters
-	scrubbed  int         // see scrubbedOutputs
-	left      atomic.Bool // the lease is not renewed, and lasts until another worker takes the execution over
-	over      bool        // a write has ended the lease
-	refusing  refusing    // the present write
-	claimed   time.Time   // when
-	began     time.Time   // of the last attempt
+	scrubbed  int            // see scrubbedOutputs
+	left      atomic.Bool    // the lease is not renewed, and lasts until another worker takes the execution over
+	over      bool           // a write has ended the lease
+	writing   refusals.Write // the present write
+	stopping  time.Time      // when the present write first saw that the engine stops
+	claimed   time.Time      // when
+	began     time.Time      // of the last attempt
 	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it has not reported.
@@ -358,7 +360,7 @@ func (r *run) checkFiles(former store.Counters) bool {
 	if len(missing) == 0 {
 		return true
 	}
-	t := &store.Transition{To: r.marks.Resumed, Failure: missingFailure(missing), Position: r.x.Position}
+	t := &store.Transition{To: r.marks.Resumed, Failure: history.MissingFailure(missing), Position: r.x.Position}
 	marks := r.marks
 	r.marks, r.marks.Resumed = former, ""
 	if err = r.apply(t); errors.Is(err, courier.ErrConflict) && r.lease.Err() == nil {

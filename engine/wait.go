@@ -164,9 +164,9 @@ func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Exec
 func (e *Engine) waitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
 	const first, most = 20 * time.Millisecond, time.Second
 	for wait := first; ; wait = min(2*wait, most) {
-		ended := e.watch(id)
+		ended := e.waiters.Add(id)
 		if done, err := look(); done || err != nil {
-			e.unwatch(id, ended)
+			e.waiters.Remove(id, ended)
 			return err
 		}
 		timer := time.NewTimer(wait)
@@ -177,36 +177,9 @@ func (e *Engine) waitUntil(ctx context.Context, id courier.ExecutionID, look fun
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		e.unwatch(id, ended)
+		e.waiters.Remove(id, ended)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-	}
-}
-
-// watch returns a channel that is closed when this engine is done with an
-// execution, for now.
-func (e *Engine) watch(id courier.ExecutionID) chan struct{} {
-	c := make(chan struct{})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.waiters[id] = append(e.waiters[id], c)
-	return c
-}
-
-func (e *Engine) unwatch(id courier.ExecutionID, c chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list := e.waiters[id]
-	for i, w := range list {
-		if w == c {
-			list = append(list[:i], list[i+1:]...)
-			break
-		}
-	}
-	if len(list) == 0 {
-		delete(e.waiters, id)
-	} else {
-		e.waiters[id] = list
 	}
 }

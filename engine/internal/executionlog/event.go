@@ -22,3 +22,19 @@ func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (c
 	}
 	return ev, ev.Type != ""
 }
+
+// RequestEvent returns the event of a request that took effect at once and left the
+// execution as x, or false for one that did not.
+func RequestEvent(x *courier.Execution, q *store.Request) (courier.Event, bool) {
+	ev := courier.Event{Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By}
+	resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart
+	switch {
+	case x.State == courier.Paused:
+		ev.Type = courier.EventJobPaused
+	case x.State == courier.Cancelled:
+		ev.Type = courier.EventJobCancelled
+	case resumes && x.State == courier.Queued:
+		ev.Type, ev.Reason, ev.Error = courier.EventJobResumed, q.Class(), q.Reason
+	}
+	return ev, ev.Type != ""
+}

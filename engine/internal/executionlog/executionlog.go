@@ -85,6 +85,18 @@ func (r Log) Lost(current *courier.StepExecution) {
 	r.logAt(slog.LevelWarn, "execution lost: its lease has ended, so another worker may go on with it", attrs...)
 }
 
+// Requested reports to a log a request that has cancelled an execution, or has it begin
+// again without its files. X is the execution after it.
+func Requested(log *slog.Logger, x *courier.Execution, q *store.Request) {
+	attrs := []slog.Attr{slog.String("execution", string(x.ID)), slog.String("job", x.Job), slog.String("by", q.By)}
+	if x.State == courier.Cancelled {
+		log.LogAttrs(context.Background(), slog.LevelInfo, "execution cancelled", append(attrs, slog.Duration("duration", x.EndedAt.Sub(x.CreatedAt)))...)
+	}
+	if q.Kind == courier.RequestRestart {
+		log.LogAttrs(context.Background(), slog.LevelWarn, "execution begins again without its files", append(attrs, slog.Int("execution_attempt", x.Attempt), slog.String("why", q.Reason))...)
+	}
+}
+
 // age is the time since the execution was first claimed. The store's clock counts:
 // the lease says what it showed at the claim.
 func (r Log) age() time.Duration {

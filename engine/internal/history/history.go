@@ -4,6 +4,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -77,4 +78,18 @@ func Files(ctx context.Context, archive store.Archive, x *courier.Execution) ([]
 		}
 	}
 	return files, err
+}
+
+// MissingFailure returns the failure of an execution that can't be resumed, since files
+// that completed steps left are gone.
+func MissingFailure(missing []string) *courier.Failure {
+	const most = 20
+	list := missing
+	if len(list) > most {
+		list = append(list[:most:most], fmt.Sprintf("and %d more", len(missing)-most))
+	}
+	return &courier.Failure{
+		Step: -1, Reason: courier.ReasonFiles,
+		Message: fmt.Sprintf("files that completed steps left are missing or changed; put them back and resume again, or start a new execution: %s", strings.Join(list, ", ")),
+	}
 }

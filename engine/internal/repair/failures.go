@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -213,4 +214,23 @@ func (h *History) place(list []Failure) {
 			}
 		}
 	}
+}
+
+// ItemsFailure returns the failure of an execution that has ended and of which so many
+// items have failed, and how many of these the job does not accept; nil if none has failed.
+func ItemsFailure(failed, rejected int) *courier.Failure {
+	if failed == 0 {
+		return nil
+	}
+	what := "items failed"
+	if failed == 1 {
+		what = "item failed"
+	}
+	message := fmt.Sprintf("%d %s", failed, what)
+	if rejected == 0 {
+		message += ", which the job accepts"
+	} else {
+		message += "; Resume executes the failed items again, and Executions().FailedItems lists them"
+	}
+	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
 }

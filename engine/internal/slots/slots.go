@@ -5,6 +5,7 @@ package slots
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -14,7 +15,7 @@ import (
 // may be called by several goroutines.
 type Pool struct {
 	size  int
-	freed chan<- struct{}
+	freed chan struct{}
 
 	mu   sync.Mutex
 	held int
@@ -25,8 +26,8 @@ type Pool struct {
 }
 
 // New returns a pool of a size. It sends to freed, which has room for one value, when a
-// slot becomes free.
-func New(size int, freed chan<- struct{}) *Pool {
+// slot becomes free, and Gather receives from it.
+func New(size int, freed chan struct{}) *Pool {
 	return &Pool{size: size, freed: freed, stuck: make(map[courier.ExecutionID]int)}
 }
 
@@ -40,6 +41,39 @@ func (p *Pool) Free() int {
 		free -= n
 	}
 	return free
+}
+
+// A claim waits a little for more slots to become free: executions often end
+// together, and one claim can replace them all. Where the last one got all that
+// it could take, so that more is waiting than there are slots, it waits for as
+// long as two claims take, or until a quarter of the slots is free.
+const (
+	MinGather = 50 * time.Microsecond
+	MaxGather = 5 * time.Millisecond
+)
+
+// Gather waits for more slots to become free: for MinGather, and then until a quarter
+// of them is, or the limit is over. It returns when stop is closed. It uses the timer.
+func (p *Pool) Gather(stop <-chan struct{}, timer *time.Timer, limit time.Duration) {
+	timer.Reset(MinGather)
+	select {
+	case <-stop:
+		return
+	case <-timer.C:
+	}
+	if limit <= MinGather {
+		return
+	}
+	timer.Reset(limit - MinGather)
+	for 4*p.Free() < p.size {
+		select {
+		case <-stop:
+			return
+		case <-timer.C:
+			return
+		case <-p.freed:
+		}
+	}
 }
 
 // Stuck takes a slot for an attempt of an execution that was cut off and has not

@@ -79,11 +79,13 @@ var Rooms = []Room{
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
+	{Dir: "engine/internal/refusals", Imports: []string{"."}},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/schedules", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{"."}},
 	{Dir: "engine/internal/unserved", Imports: subsystem},
+	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "engine", "internal/test/promise"}, Outside: true},
 
@@ -194,7 +196,7 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "engine", Files: 24, Lines: 4700}, // the execution of jobs and its public face; everything else is below engine/internal
+	{Dir: "engine", Files: 24, Lines: 4500}, // the execution of jobs and its public face; everything else is below engine/internal
 	{Dir: "steps/*"},                        // lists of step types
 }
 
