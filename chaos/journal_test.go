@@ -21,7 +21,8 @@ func openJournal(name string) (*journal, error) {
 	return &journal{f}, err
 }
 
-// write appends a line, in one system call, so a line is there or it is not.
+// write appends a line, in one system call: it is there as a whole or not at all, unless
+// the process is killed meanwhile.
 func (j *journal) write(v any) {
 	line, err := json.Marshal(v)
 	if err == nil {
@@ -35,7 +36,9 @@ func (j *journal) write(v any) {
 func (j *journal) close() error { return j.f.Close() }
 
 // readJournals calls f for each line of the journals in dir whose names end
-// with suffix, with the name of the process that wrote it.
+// with suffix, with the name of the process that wrote it. The last line may be cut, if
+// the process was killed while it wrote it; it does not count then, as if the process had
+// been killed before.
 func readJournals[T any](dir, suffix string, f func(process string, line *T)) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -48,6 +51,9 @@ func readJournals[T any](dir, suffix string, f func(process string, line *T)) er
 		}
 		process := strings.TrimSuffix(filepath.Base(name), suffix)
 		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
 			var v T
 			if err := json.Unmarshal(line, &v); err != nil {
 				return fmt.Errorf("%s: %w: %s", name, err, line)

@@ -135,6 +135,7 @@ var birds = map[string]bird{
 	"exec, told as an output":      {"exec.run", object{"program": "sh", "args": []string{"-c", "echo $TOKEN"}, "env": object{"TOKEN": "secret:exec-env"}}, failed, ""},
 	"file, password":               {"file.zip", object{"source_path": "$B/f", "output_path": "f.zip", "password": "secret:zip-password"}, ok, ""},
 	"file, wrong password":         {"file.unzip", object{"archive_path": "$B/f.zip", "output_directory": "out", "password": "secret:zip-wrong"}, failed, "password"},
+	"job, secret as a message":     {"job.fail", object{"message": "secret:exec-env"}, failed, "[secret exec-env]"},
 	"file, secret where none fits": {"file.copy", object{"source_path": "secret:zip-password", "destination_path": "x"}, failed, "no such file"},
 }
 

@@ -60,7 +60,10 @@ func TestRestore(t *testing.T) {
 	*failed.FailedLoop = 1
 	skipped := func(outputs string) courier.StepExecution {
 		r := record(12, 3, outputs, 2)
-		r.State = courier.StepSkipped
+		r.State, r.Reason = courier.StepSkipped, courier.ReasonError
+		if outputs != "" {
+			r.Reason = courier.ReasonOperator
+		}
 		return r
 	}
 	list := record(1, 0, `{"a": 1, "b": "x"}`)
