@@ -40,7 +40,7 @@ const (
 	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
 	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
 	ReasonOperator   Reason = "operator"          // an operator skipped the step
-	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution begin again without its files
+	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution go on without its files
 	ReasonItems      Reason = "items_failed"      // items of a loop failed; all that could run has run
 	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
@@ -307,6 +307,9 @@ type RepairPass struct {
 	From *Position `json:"from,omitempty"`
 	// Then is where the execution goes on after the items.
 	Then Position `json:"then"`
+	// FilesLost says that the execution went on without its workspace: the files there
+	// that records up to Seq report are gone.
+	FilesLost bool `json:"files_lost,omitempty"`
 }
 
 // An ItemPath names an item of a loop.

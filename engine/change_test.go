@@ -145,7 +145,6 @@ func TestResumeRefusesChanges(t *testing.T) {
 			{engine.ResumeOptions{Skip: true, From: "read"}, []string{"exclude each other"}},
 			{engine.ResumeOptions{Outputs: m{"a": 1}}, []string{"set Skip too"}},
 			{engine.ResumeOptions{Skip: true, Outputs: m{"text": 1}, By: courier.By{Reason: "x"}}, []string{"text"}},
-			{engine.ResumeOptions{Elsewhere: true, From: "read"}, []string{"no other change"}},
 		} {
 			_, err := h.Engine.Resume(t.Context(), r.ID, &test.opt)
 			for _, part := range test.want {

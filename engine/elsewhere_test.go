@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,8 +46,9 @@ func (u *unplugged) Apply(c ctx, t store.Transition) error {
 }
 
 // TestElsewhere has a host die with its own disk, in the middle of a step, after a
-// failure, and while paused. The execution begins again on another host, with an
-// empty workspace, and the host that comes back gets nothing of it.
+// failure, and while paused. Since the last step needs a file of the first one, the execution
+// begins again on another host, with an empty workspace, and the host that comes back gets
+// nothing of it.
 func TestElsewhere(t *testing.T) {
 	for _, state := range []courier.State{courier.Running, courier.Failed, courier.Paused} {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
@@ -73,7 +75,7 @@ func TestElsewhere(t *testing.T) {
 				<-c.Done()
 				return nil, c.Err()
 			})
-			x := begin(t, one, h.Job(filesJob), nil)
+			x := begin(t, one, h.Job(strings.Replace(filesJob, `"demo.last"`, `"demo.last", "config": {"source": "a"}`, 1)), nil)
 			if x.State != state || x.Workspace != "tree of one" {
 				t.Fatalf("%s in %q, want %s in the tree of one", x.State, x.Workspace, state)
 			}
@@ -105,7 +107,7 @@ func TestElsewhere(t *testing.T) {
 			}
 			var told bool
 			for _, a := range audit {
-				told = told || a.By == "ops" && a.Error == "host one burnt down" && a.Reason == courier.ReasonElsewhere && a.From == string(state) && a.To == "queued"
+				told = told || a.By == "ops" && a.Error == "host one burnt down" && a.Reason == courier.ReasonElsewhere && (a.From == string(state) || state == courier.Running && a.From == "paused") && a.To == "queued"
 			}
 			if !told {
 				t.Errorf("the audit does not say who and why: %+v", audit)
@@ -134,11 +136,182 @@ func TestElsewhereIsRefused(t *testing.T) {
 		if _, err := h.Engine.Resume(t.Context(), "nobody", elsewhere); !errors.Is(err, courier.ErrNotFound) {
 			t.Errorf("of none: %v", err)
 		}
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Elsewhere: true, By: courier.By{Reason: "\x00"}}); !errors.Is(err, courier.ErrInvalid) {
-			t.Errorf("with a NUL character: %v", err)
-		}
 		if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
 			t.Errorf("without options: %v", err)
 		}
 	})
+}
+
+// elsewhereSteps registers demo.get, which leaves the file that it is told to and takes
+// another one away, and fails once if it is told to. Calls has the names that it was
+// called with.
+func elsewhereSteps(h *couriertest.Harness, calls *[]string) {
+	type config struct {
+		Name string `json:"name,omitempty"`
+		Take string `json:"take,omitempty"`
+		Fail bool   `json:"fail,omitempty"`
+		Use  any    `json:"use,omitempty"`
+	}
+	type output struct {
+		Path string   `json:"path"`
+		List []string `json:"list"`
+	}
+	failed := false
+	courier.RegisterFunc(h.Registry, "demo.get", func(_ ctx, job *courier.Context, cfg config) (output, error) {
+		*calls = append(*calls, cfg.Name)
+		if cfg.Fail && !failed {
+			failed = true
+			return output{}, errors.New("boom")
+		}
+		if cfg.Take != "" {
+			if err := errors.Join(job.Remove(cfg.Take), job.Removed(cfg.Take)); err != nil {
+				return output{}, err
+			}
+		}
+		if !strings.Contains(cfg.Name, "/") {
+			return output{List: []string{"1", "2", "3"}}, nil
+		}
+		w, err := job.Create(cfg.Name)
+		if err != nil {
+			return output{}, err
+		}
+		return output{Path: cfg.Name}, w.Commit()
+	}, nil)
+}
+
+// TestElsewhereGoesOn has executions fail whose workspace is lost then, and go on at the
+// last step from which no file of it is needed.
+func TestElsewhereGoesOn(t *testing.T) {
+	get := func(id, fields string) string {
+		return fmt.Sprintf(`{"type": "demo.get", "id": %q, "config": {%s}}`, id, fields)
+	}
+	each := `{"type": "flow.foreach", "id": "each", "config": {"source": "context:list.list"}}`
+	list, a, fail, end := get("list", `"name": "list"`), get("a", `"name": "d/a"`), `"name": "fail", "fail": true`, `{"type": "flow.end"}`
+	item := get("a", `"name": "d/${context:loop.current_item}"`)
+	if1 := `{"type": "flow.if", "config": {"left": 1, "operator": "equals", "right": 1}}`
+	for name, c := range map[string]struct {
+		steps []string
+		opt   engine.ResumeOptions
+		want  string // the calls after the resume
+		note  string
+	}{
+		"nothing is needed":      {[]string{a, get("b", fail)}, engine.ResumeOptions{}, "fail", ""},
+		"by reference":           {[]string{list, a, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", `step 2 "b" (demo.get) needs d/a, which step 1 "a" (demo.get) left`},
+		"by a path":              {[]string{list, a, get("b", fail+`, "use": "./d/a"`)}, engine.ResumeOptions{}, "d/a fail", ""},
+		"by a directory":         {[]string{list, a, get("b", fail+`, "use": {"in": ["d"]}`)}, engine.ResumeOptions{}, "d/a fail", ""},
+		"by a pattern":           {[]string{list, a, get("b", fail+`, "use": "d/*.csv"`)}, engine.ResumeOptions{}, "d/a fail", ""},
+		"by another pattern":     {[]string{list, a, get("b", fail+`, "use": "e/*.csv"`)}, engine.ResumeOptions{}, "fail", ""},
+		"by a step behind":       {[]string{list, a, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail c", ""},
+		"by the workspace":       {[]string{list, a, get("b", fail+`, "use": "${context:job.workspace}/x"`)}, engine.ResumeOptions{}, "d/a fail", ""},
+		"taken away by a step":   {[]string{list, a, get("b", `"name": "e/b", "take": "d/a"`), get("c", fail+`, "use": "context:b.path"`)}, engine.ResumeOptions{}, "d/a e/b fail", ""},
+		"in an iteration":        {[]string{list, each, item, get("b", fail+`, "use": "context:a.path"`), end}, engine.ResumeOptions{}, "d/1 fail d/2 fail d/3 fail", ""},
+		"from outside the loop":  {[]string{list, a, each, get("b", fail+`, "use": "context:a.path"`), end}, engine.ResumeOptions{}, "d/a fail fail fail", ""},
+		"of a loop that is over": {[]string{list, each, item, end, get("b", fail+`, "use": "d"`)}, engine.ResumeOptions{}, "d/1 d/2 d/3 fail", ""},
+		"in a branch":            {[]string{list, if1, a, end, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", ""},
+		"from the first step":    {[]string{a, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", "from the beginning"},
+		"From":                   {[]string{list, a, get("b", fail)}, engine.ResumeOptions{From: "a"}, "d/a fail", ""},
+		"From, too late":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{From: "b"}, "", "leave From out"},
+		"From, by force":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{From: "b", Force: true}, "b fail", ""},
+		"with another change":    {[]string{a, get("b", fail)}, engine.ResumeOptions{Set: map[string]any{"a.path": "x"}}, "", "no other change"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				var calls []string
+				elsewhereSteps(h, &calls)
+				dir := t.TempDir()
+				host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: dir, WorkspaceID: "tree of one"})
+				defer host.Stop(t.Context())
+				x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "lost", "steps": [%s]}`, strings.Join(c.steps, ", "))), nil)
+				if x.State != courier.Failed || x.Workspace != "tree of one" {
+					t.Fatalf("it is %s, with files in %q: %v", x.State, x.Workspace, x.Failure)
+				}
+				calls = nil
+				c.opt.Elsewhere, c.opt.By = true, courier.By{Actor: "ops"}
+				report, dryErr := h.Engine.DryRunResume(t.Context(), x.ID, &c.opt)
+				_, err := h.Engine.Resume(t.Context(), x.ID, &c.opt)
+				if c.want == "" {
+					if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), c.note) {
+						t.Errorf("%v, want %q", err, c.note)
+					}
+					return
+				}
+				if err != nil || dryErr != nil {
+					t.Fatal(err, dryErr)
+				}
+				h.Start()
+				r := h.Wait(x.ID).RequireState(courier.Completed)
+				if got := strings.Join(calls, " "); got != c.want {
+					t.Errorf("after the resume: %s; want %s (%+v)", got, c.want, report)
+				}
+				if r.Attempt == 1 && report.Position.Step == 0 || r.Attempt == 2 && report.Position.Step > 0 {
+					t.Errorf("attempt %d, but the dry run begins at %+v", r.Attempt, report.Position)
+				}
+				if !strings.Contains(report.Note, c.note) {
+					t.Errorf("note %q, want %q", report.Note, c.note)
+				}
+			})
+		})
+	}
+}
+
+// TestFromMakesFilesAgain goes back to the step that leaves a file which is missing.
+func TestFromMakesFilesAgain(t *testing.T) {
+	dir := t.TempDir()
+	couriertest.Virtual(t, &engine.Options{Workspace: dir}, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		elsewhereSteps(h, &calls)
+		x := h.Run(h.Job(`{"name": "again", "steps": [
+			{"type": "demo.get", "config": {"name": "list"}}, {"type": "demo.get", "id": "a", "config": {"name": "d/a"}},
+			{"type": "demo.get", "config": {"name": "fail", "fail": true, "use": "context:a.path"}}]}`), nil).RequireState(courier.Failed)
+		if err := os.Remove(filepath.Join(dir, string(x.ID), "d", "a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "d/a") {
+			t.Errorf("where it stands: %v", err)
+		}
+		h.Start()
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "list d/a fail d/a fail" {
+			t.Errorf("called: %s", got)
+		}
+	})
+}
+
+// TestElsewhereWithFailedItems repairs an item whose step needs nothing of the workspace,
+// and executes the loop again where it does.
+func TestElsewhereWithFailedItems(t *testing.T) {
+	for use, want := range map[string]string{
+		`"x"`:              "fail",
+		`"context:a.path"`: "d/1 fail d/2 fail d/3 fail",
+	} {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			var calls []string
+			elsewhereSteps(h, &calls)
+			host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+			defer host.Stop(t.Context())
+			x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
+				{"type": "demo.get", "id": "list", "config": {"name": "list"}},
+				{"type": "flow.foreach", "config": {"source": "context:list.list", "on_item_failure": "continue"}},
+				{"type": "demo.get", "id": "a", "config": {"name": "d/${context:loop.current_item}"}},
+				{"type": "demo.get", "config": {"name": "fail", "fail": true, "use": %s}},
+				{"type": "flow.end"}]}`, use)), nil)
+			if x.State != courier.Failed || x.FailedItems != 1 {
+				t.Fatalf("it is %s, %d items failed", x.State, x.FailedItems)
+			}
+			calls = nil
+			if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+				t.Fatal(err)
+			}
+			h.Start()
+			if r := h.Wait(x.ID).RequireState(courier.Completed); r.FailedItems != 0 {
+				t.Errorf("%d failed items are left", r.FailedItems)
+			}
+			if got := strings.Join(calls, " "); got != want {
+				t.Errorf("use %s: after the resume: %s; want %s", use, got, want)
+			}
+		})
+	}
 }

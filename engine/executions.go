@@ -21,8 +21,7 @@ func (e *Engine) Executions() Executions { return Executions{e} }
 
 // Get returns an execution as it is now.
 func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
-	e := h.e
-	x, err := e.store.Execution(ctx, id)
+	x, err := h.e.store.Execution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {
 		return x, courier.Errorf(courier.ErrNotFound, "there is no execution %q", id)
 	}
@@ -34,8 +33,7 @@ func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Ex
 
 // List returns a page of executions, the newest first.
 func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
-	e := h.e
-	list, err := e.store.Executions(ctx, f)
+	list, err := h.e.store.Executions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("executions: %w", err)
 	}
@@ -46,15 +44,14 @@ func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Executi
 // the order in which they ended. The error of an execution that isn't there
 // matches [courier.ErrNotFound].
 func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
-	e := h.e
 	var all []courier.StepExecution
 	for after := int64(0); ; {
-		page, err := e.store.Steps(ctx, store.StepFilter{Execution: id, After: after})
+		page, err := h.e.store.Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
 		if len(page) == 0 {
-			return all, e.setVersions(ctx, id, all)
+			return all, h.setVersions(ctx, id, all)
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].Seq
@@ -62,13 +59,9 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 }
 
 // setVersions sets the versions of records where the execution had several.
-func (e *Engine) setVersions(ctx context.Context, id courier.ExecutionID, list []courier.StepExecution) error {
-	x, err := e.Executions().Get(ctx, id)
-	if err == nil && x.Repairs != nil && len(x.Repairs.Versions) > 0 {
-		for i := range list {
-			list[i].Version = repair.VersionAt(&x, list[i].Seq)
-		}
-	}
+func (h Executions) setVersions(ctx context.Context, id courier.ExecutionID, list []courier.StepExecution) error {
+	x, err := h.Get(ctx, id)
+	repair.SetVersions(&x, list)
 	return err
 }
 
@@ -81,7 +74,7 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 		return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
 	}
 	if len(list) > 0 {
-		err = h.e.setVersions(ctx, f.Execution, list)
+		err = h.setVersions(ctx, f.Execution, list)
 	}
 	return list, err
 }
@@ -99,15 +92,14 @@ func (h Executions) AuditPage(ctx context.Context, f store.AuditFilter) ([]couri
 // Audit returns the audit of an execution, complete and in order. The error of an
 // execution that isn't there matches [courier.ErrNotFound].
 func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
-	e := h.e
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
-		page, err := e.store.Audit(ctx, store.AuditFilter{Execution: id, After: after})
+		page, err := h.e.store.Audit(ctx, store.AuditFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
 		}
 		if len(page) == 0 {
-			return all, e.there(ctx, id, len(all))
+			return all, h.e.there(ctx, id, len(all))
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].Seq
@@ -118,16 +110,15 @@ func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courie
 // key: its parameters, the system values, and the outputs of its completed
 // steps, such as "0.file_list", also under their steps' ids.
 func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
-	e := h.e
-	x, err := e.store.Execution(ctx, id)
+	x, err := h.e.store.Execution(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	p, err := e.programs.Load(ctx, x.Job, x.Version)
+	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	vals, err := e.valuesOf(ctx, p, &x)
+	vals, err := h.e.valuesOf(ctx, p, &x)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/executionlog"
-	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/store"
@@ -102,16 +101,6 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
 		}
 	}
-}
-
-// missingFiles returns the files that completed steps of the execution's present
-// attempt reported, and that are not there any more with their size.
-func (e *Engine) missingFiles(ctx context.Context, x *courier.Execution) ([]string, error) {
-	files, err := history.Files(ctx, e.store, x)
-	if err != nil {
-		return nil, err
-	}
-	return e.work.Missing(x.ID, e.opt.Roots, files), nil
 }
 
 // waitForRun waits until a run of this engine's has ended whose execution was

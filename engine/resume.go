@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/store"
 )
 
 // ResumeOptions says who resumes an execution, why, and what changes. The zero value
@@ -45,26 +47,25 @@ type ResumeOptions struct {
 	// [Executions.FailedItems] have them.
 	Items []courier.ItemPath
 
-	// Elsewhere begins the execution again from its first step, on any worker, as
-	// the policy retry_job does: for one whose files were in a workspace that is
-	// gone for good. It is the way on for a paused or failed execution with files in a
-	// workspace, and for a running one that is lost. The records of its earlier
-	// attempts stay. What these delivered stays too, and is delivered again; a step
-	// that consumed its source, such as a move, may find nothing any more. No other
-	// change can be given with it.
+	// Elsewhere is for an execution with files in a workspace that is gone for good, and
+	// which is paused, failed, or running and lost (it is paused then, first). It goes on
+	// on any worker, at the last step from which none of these files is needed, or at
+	// From: steps from there on run again, and deliver again what they delivered. A step
+	// needs a file if its configuration refers to the step that left it, or has its path; a
+	// program that finds it by itself can't be seen. If the first step runs again, that is
+	// the next attempt, as by retry_job. It goes with From and Force, and no other change.
 	//
-	// An execution without files in a workspace is refused, and so is one that a
-	// worker still has or that is queued; the error matches [courier.ErrConflict] and
-	// says what to do instead. Nobody can check that the files are gone: a host that
-	// comes back has its files removed when they are as old as Options.Orphans and the
-	// execution has ended.
+	// Refused are executions without such files, and those that are queued or that a
+	// worker has; the error matches [courier.ErrConflict] and says what to do. Nobody can
+	// check that the files are gone: a host that comes back removes them when they are as
+	// old as Options.Orphans and the execution has ended.
 	Elsewhere bool
 }
 
 func (o *ResumeOptions) plan() *repair.Options {
 	return &repair.Options{
 		Version: o.Version, From: o.From, Force: o.Force, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items,
-		Reason: o.By.Reason,
+		Reason: o.By.Reason, Elsewhere: o.Elsewhere,
 	}
 }
 
@@ -82,13 +83,10 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 		opt = &ResumeOptions{}
 	}
 	options := opt.plan()
-	switch {
-	case opt.Elsewhere && options.Changes():
-		return courier.Execution{}, courier.Errorf(courier.ErrInvalid, "resume execution %s: Elsewhere begins again from the first step, so no other change can be given with it; nothing was changed", id)
-	case opt.Elsewhere:
-		return e.request(ctx, id, courier.RequestRestart, opt.By)
-	}
 	x, err := e.store.Execution(ctx, id)
+	if err == nil && opt.Elsewhere {
+		x, err = e.leaveWorkspace(ctx, x, opt.By)
+	}
 	if err != nil {
 		return x, e.requestError(courier.RequestResume, id, err)
 	}
@@ -110,7 +108,10 @@ func (e *Engine) resumeChanged(ctx context.Context, x *courier.Execution, opt *R
 	if err != nil {
 		return *x, e.requestError(courier.RequestResume, x.ID, err)
 	}
-	if opt.From == "" && x.Workspace == e.opt.WorkspaceID {
+	if plan.Whole {
+		return e.request(ctx, x.ID, courier.RequestRestart, opt.By)
+	}
+	if opt.From == "" && !opt.Elsewhere && x.Workspace == e.opt.WorkspaceID {
 		if err := e.checkMissing(ctx, x); err != nil {
 			return *x, err
 		}
@@ -118,13 +119,36 @@ func (e *Engine) resumeChanged(ctx context.Context, x *courier.Execution, opt *R
 	return e.requestChange(ctx, x.ID, courier.RequestResume, opt.By, &plan.Change)
 }
 
+// isLost reports whether an execution that may go on without its workspace has a lease that
+// has ended. The error says why it may not.
+func isLost(x *courier.Execution) (bool, error) {
+	lost := x.State == courier.Running && time.Now().After(x.LeaseExpiresAt)
+	_, err := store.Decide(x, lost, courier.RequestRestart)
+	return lost, err
+}
+
+// leaveWorkspace returns an execution that stands still and may go on without its workspace:
+// one that is lost is paused.
+func (e *Engine) leaveWorkspace(ctx context.Context, x courier.Execution, by courier.By) (courier.Execution, error) {
+	if lost, err := isLost(&x); err != nil || !lost {
+		return x, err
+	}
+	now, err := e.request(ctx, x.ID, courier.RequestPause, by)
+	if err == nil && now.State == courier.Running { // by the store's clock a worker has it
+		if now, err = e.request(ctx, x.ID, courier.RequestResume, by); err == nil {
+			_, err = store.Decide(&now, false, courier.RequestRestart)
+		}
+	}
+	return now, err
+}
+
 // checkMissing returns an error if files that completed steps left are gone.
 func (e *Engine) checkMissing(ctx context.Context, x *courier.Execution) error {
-	missing, err := e.missingFiles(ctx, x)
+	files, err := e.repairs.Files(ctx, x)
 	if err != nil {
 		return e.requestError(courier.RequestResume, x.ID, err)
 	}
-	if len(missing) > 0 {
+	if missing := e.work.Missing(x.ID, e.opt.Roots, files); len(missing) > 0 {
 		return courier.Errorf(courier.ErrConflict, "resume execution %s: %s; it stays %s", x.ID, history.MissingFailure(missing).Message, x.State)
 	}
 	return nil
@@ -173,12 +197,18 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	if opt == nil {
 		opt = &ResumeOptions{}
 	}
+	options := opt.plan()
+	options.Force = true
 	x, err := e.store.Execution(ctx, id)
+	if err == nil && opt.Elsewhere {
+		var lost bool
+		if lost, err = isLost(&x); lost {
+			x.State = courier.Paused
+		}
+	}
 	if err != nil {
 		return ResumeReport{}, e.requestError(courier.RequestResume, id, err)
 	}
-	options := opt.plan()
-	options.Force = true
 	plan, err := e.repairs.Plan(ctx, &x, options)
 	if err != nil {
 		return ResumeReport{}, e.requestError(courier.RequestResume, id, err)

@@ -352,11 +352,12 @@ func (r *run) poisoned(lost *courier.StepExecution) bool {
 func (r *run) checkFiles(former store.Counters) bool {
 	ctx, cancel := context.WithTimeout(r.lease, maxReading)
 	defer cancel()
-	missing, err := r.e.missingFiles(ctx, &r.x)
+	files, err := r.history().Files(ctx)
 	if err != nil {
 		r.log.Error("check files of resumed execution", "error", err)
 		return true // a step that needs a missing file fails
 	}
+	missing := r.e.work.Missing(r.x.ID, r.e.opt.Roots, files)
 	if len(missing) == 0 {
 		return true
 	}

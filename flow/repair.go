@@ -175,6 +175,25 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	return courier.Position{Step: from, Loops: slices.Clone(p.Loops[:len(around)])}, nil
 }
 
+// BackTo returns the last position to which an execution that stands at p can go back so
+// that an entry runs again: that of the entry, or of a block around it; see [Tree.Before].
+// It is false if there is none, so that only the whole list can run again.
+func (t *Tree) BackTo(entry int, p courier.Position, recorded func(step int) bool) (courier.Position, bool) {
+	if entry < 0 || entry >= len(t.entries) {
+		return courier.Position{}, false
+	}
+	around := t.blocksAround(entry)
+	for n := len(around); ; n-- {
+		if pos, err := t.Before(entry, p, recorded); err == nil {
+			return pos, true
+		}
+		if n == 0 {
+			return courier.Position{}, false
+		}
+		entry = around[n-1].open
+	}
+}
+
 // checkBranches returns an error if an entry lies in a branch that has not run.
 func (t *Tree) checkBranches(from int, p courier.Position, recorded func(step int) bool) error {
 	for _, b := range t.blocksAround(from) {

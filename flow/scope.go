@@ -91,7 +91,7 @@ func (s *scoping) undone(r *courier.StepExecution) bool {
 	if len(s.passes) == 0 {
 		return false
 	}
-	at, ok := s.tree.positionOf(r)
+	at, ok := s.tree.PositionOf(r)
 	return ok && slices.ContainsFunc(s.passes, func(p courier.RepairPass) bool {
 		return r.Seq <= p.Seq && (Compare(s.tree, at, p.Then) >= 0 || p.From != nil && Compare(s.tree, at, *p.From) >= 0)
 	})
@@ -142,9 +142,9 @@ func (s *scoping) reads(loops []int, r *courier.StepExecution) bool {
 	})
 }
 
-// positionOf is where a step stood that a record is of; ok is false if the record
+// PositionOf returns where a step stood that a record is of; ok is false if the record
 // does not fit the tree.
-func (t *Tree) positionOf(r *courier.StepExecution) (p courier.Position, ok bool) {
+func (t *Tree) PositionOf(r *courier.StepExecution) (p courier.Position, ok bool) {
 	if r.Step < 0 || r.Step >= len(t.steps) {
 		return p, false
 	}

@@ -50,36 +50,6 @@ func FirstFailure(ctx context.Context, archive store.Archive, id courier.Executi
 	return first, err
 }
 
-// Files returns the files that completed steps of the execution's present attempt have
-// reported, and that none has removed since.
-func Files(ctx context.Context, archive store.Archive, x *courier.Execution) ([]courier.File, error) {
-	live := make(map[string]courier.File)
-	var order []string
-	err := Each(ctx, archive, x.ID, func(r *courier.StepExecution) {
-		if r.ExecutionAttempt != x.Attempt {
-			return
-		}
-		for _, f := range r.Files {
-			if f.Removed {
-				delete(live, f.Path)
-			} else if r.State == courier.StepCompleted {
-				if _, ok := live[f.Path]; !ok {
-					order = append(order, f.Path)
-				}
-				live[f.Path] = f
-			}
-		}
-	})
-	var files []courier.File
-	for _, path := range order {
-		if f, ok := live[path]; ok {
-			files = append(files, f)
-			delete(live, path) // it may be in order twice
-		}
-	}
-	return files, err
-}
-
 // MissingFailure returns the failure of an execution that can't be resumed, since files
 // that completed steps left are gone.
 func MissingFailure(missing []string) *courier.Failure {

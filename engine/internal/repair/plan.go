@@ -31,11 +31,13 @@ type Options struct {
 	Outputs map[string]any     // of the skipped step; nil means that all read null
 	Items   []courier.ItemPath // the failed items that are executed again
 	Reason  string             // of the operator
+
+	Elsewhere bool // the files of the workspace are gone
 }
 
 // Changes reports whether the options need a plan.
 func (o *Options) Changes() bool {
-	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0
+	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
 }
 
 // A Plan is what a resume will do.
@@ -47,6 +49,7 @@ type Plan struct {
 	Consumed []Consumed       // why going back may not find what steps need
 	Steps    []Step           // that may run
 	Failed   []Failure        // of the items that are executed again
+	Whole    bool             // it begins again as the next attempt, and Change does not count
 }
 
 // A Step is a step that may run after a resume.
@@ -94,6 +97,7 @@ type draft struct {
 	failed   []Failure               // items that are left
 	done     []int                   // steps with a completed record there
 	vals     *program.Values
+	used     map[int]*uses // what entries name, by index
 	plan     Plan
 	problems []string
 	notes    []string
@@ -118,7 +122,7 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) 
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items} {
+	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items, d.elsewhere} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -132,6 +136,9 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) 
 // prepare reads the execution's program, records and values.
 func (d *draft) prepare(ctx context.Context) (err error) {
 	o := d.opt
+	if o.Elsewhere && (o.Version != 0 || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0) {
+		d.problem("Elsewhere can be given with From and Force, but with no other change; make that one with another resume")
+	}
 	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
 		d.problem("Skip, From and Items exclude each other, since each says where the execution goes on; give one of them")
 	}
@@ -225,17 +232,22 @@ func (d *draft) from(ctx context.Context) error {
 		d.problem("From %q: %v", d.opt.From, err)
 		return nil
 	}
-	for _, r := range d.latest {
-		for _, f := range r.Files {
-			if r.Step >= step && f.Removed {
-				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Path})
-			}
-		}
-	}
+	d.consume(pos)
 	d.checkConsumed()
 	d.back(ctx, pos)
 	d.note("from %s", d.label(d.now, step))
 	return nil
+}
+
+// consume takes note of what completed steps from a position on took away.
+func (d *draft) consume(pos courier.Position) {
+	for _, r := range d.latest {
+		for _, f := range r.Files {
+			if r.Step >= pos.Step && f.Removed && !(d.opt.Elsewhere && inWorkspace(f.Path)) {
+				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Path})
+			}
+		}
+	}
 }
 
 // back goes back to an earlier position. Steps from there on run in a new pass.

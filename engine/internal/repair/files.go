@@ -1,0 +1,125 @@
+package repair
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/flow"
+)
+
+// A leftFile is a file that a completed step left, and that no later one has removed.
+type leftFile struct {
+	courier.File
+	Step int // in the present version
+	At   courier.Position
+}
+
+// Files returns the files that completed steps of the execution's present attempt have
+// left, in order. Left out are those of steps that run again since the execution went
+// back, and those that were lost with its workspace.
+func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
+	reports, err := h.reports(ctx)
+	for _, f := range left(reports, nil) {
+		files = append(files, f.File)
+	}
+	return files, err
+}
+
+// Files returns the files that completed steps of an execution have left; see
+// [History.Files].
+func (p *Planner) Files(ctx context.Context, x *courier.Execution) ([]courier.File, error) {
+	h := &History{Archive: p.core.Archive(), Execution: x}
+	if x.Repairs != nil {
+		program, err := p.core.Programs().Load(ctx, x.Job, x.Version)
+		if err != nil {
+			return nil, err
+		}
+		h.Tree = program.Tree
+	}
+	return h.Files(ctx)
+}
+
+// A report is a record that names files.
+type report struct {
+	record courier.StepExecution
+	at     courier.Position
+}
+
+// reports returns the records that name files which may be there.
+func (h *History) reports(ctx context.Context) (list []report, err error) {
+	err = history.Each(ctx, h.Archive, h.Execution.ID, func(s *courier.StepExecution) {
+		if s.ExecutionAttempt != h.Execution.Attempt || len(s.Files) == 0 {
+			return
+		}
+		r := report{record: *s}
+		if h.Tree != nil {
+			var mapped, placed bool
+			r.record, mapped = flow.MapRecord(s, h.changes())
+			if r.at, placed = h.Tree.PositionOf(&r.record); !mapped || !placed {
+				r.at = courier.Position{Step: -1} // of a step that is not in the version: before all
+			}
+		}
+		for _, p := range h.passes() {
+			if h.Tree == nil || r.record.Seq > p.Seq {
+				continue
+			}
+			if p.From != nil && flow.Compare(h.Tree, r.at, *p.From) >= 0 {
+				return
+			}
+			if p.FilesLost {
+				r.record.Files = absolute(r.record.Files)
+			}
+		}
+		list = append(list, r)
+	})
+	return list, err
+}
+
+// absolute returns the files that don't lie in the workspace.
+func absolute(files []courier.File) (list []courier.File) {
+	for _, f := range files {
+		if !inWorkspace(f.Path) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// inWorkspace reports whether a reported path lies in the workspace: it is relative then,
+// with slashes. An absolute one of Windows begins with a drive, or with backslashes.
+func inWorkspace(p string) bool {
+	return !path.IsAbs(p) && !strings.HasPrefix(p, `\\`) && (len(p) < 2 || p[1] != ':')
+}
+
+// left returns the files that are left by the reports before a position; nil means by
+// all of them.
+func left(reports []report, before func(at courier.Position) bool) (files []leftFile) {
+	live := make(map[string]leftFile)
+	var order []string
+	for i := range reports {
+		r := &reports[i]
+		if before != nil && !before(r.at) {
+			continue
+		}
+		for _, f := range r.record.Files {
+			if f.Removed {
+				delete(live, f.Path)
+			} else if r.record.State == courier.StepCompleted {
+				if _, ok := live[f.Path]; !ok {
+					order = append(order, f.Path)
+				}
+				live[f.Path] = leftFile{f, r.record.Step, r.at}
+			}
+		}
+	}
+	for _, p := range order {
+		if f, ok := live[p]; ok {
+			files = append(files, f)
+			delete(live, p) // it may be in order twice
+		}
+	}
+	return files
+}
