@@ -155,6 +155,7 @@ func elsewhereSteps(h *couriertest.Harness, calls *[]string) {
 	type output struct {
 		Path string   `json:"path"`
 		List []string `json:"list"`
+		Use  any      `json:"use"`
 	}
 	failed := false
 	courier.RegisterFunc(h.Registry, "demo.get", func(_ ctx, job *courier.Context, cfg config) (output, error) {
@@ -169,7 +170,7 @@ func elsewhereSteps(h *couriertest.Harness, calls *[]string) {
 			}
 		}
 		if !strings.Contains(cfg.Name, "/") {
-			return output{List: []string{"1", "2", "3"}}, nil
+			return output{List: []string{"1", "2", "3"}, Use: cfg.Use}, nil
 		}
 		w, err := job.Create(cfg.Name)
 		if err != nil {
@@ -202,6 +203,7 @@ func TestElsewhereGoesOn(t *testing.T) {
 		"by a pattern":           {[]string{list, a, get("b", fail+`, "use": "d/*.csv"`)}, engine.ResumeOptions{}, "d/a fail", ""},
 		"by another pattern":     {[]string{list, a, get("b", fail+`, "use": "e/*.csv"`)}, engine.ResumeOptions{}, "fail", ""},
 		"by a step behind":       {[]string{list, a, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail c", ""},
+		"by a value":             {[]string{list, a, get("b", `"name": "b", "use": "./d/a"`), get("c", fail+`, "use": "context:b.use"`)}, engine.ResumeOptions{}, "d/a b fail", ""},
 		"by the workspace":       {[]string{list, a, get("b", fail+`, "use": "${context:job.workspace}/x"`)}, engine.ResumeOptions{}, "d/a fail", ""},
 		"taken away by a step":   {[]string{list, a, get("b", `"name": "e/b", "take": "d/a"`), get("c", fail+`, "use": "context:b.path"`)}, engine.ResumeOptions{}, "d/a e/b fail", ""},
 		"in an iteration":        {[]string{list, each, item, get("b", fail+`, "use": "context:a.path"`), end}, engine.ResumeOptions{}, "d/1 fail d/2 fail d/3 fail", ""},

@@ -224,3 +224,39 @@ func TestFailedItemAfterReturn(t *testing.T) {
 		requireAudit(t, r)
 	})
 }
+
+// TestSetListOfFailedItems changes the list of a loop that is over: its items are known by
+// their index, so the list keeps its length.
+func TestSetListOfFailedItems(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var done []string
+		h.Stub("demo.list", func(ctx, *courier.Context, map[string]any) (map[string]any, error) {
+			return map[string]any{"names": []string{"a", "b", "wrong"}}, nil
+		})
+		h.Stub("demo.send", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
+			if cfg["name"] == "wrong" {
+				return nil, errors.New("no such file")
+			}
+			done = append(done, fmt.Sprint(cfg["name"]))
+			return nil, nil
+		})
+		x := h.Run(h.Job(`{"name": "set", "steps": [{"type": "demo.list", "id": "list"},
+			{"type": "flow.foreach", "config": {"source": "context:list.names", "on_item_failure": "continue"}},
+			{"type": "demo.send", "config": {"name": "context:loop.current_item"}}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		set := func(names ...string) error {
+			_, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Set: map[string]any{"list.names": names}})
+			return err
+		}
+		if err := set("a", "b"); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "has executed 3 items, and the changed list has 2") {
+			t.Errorf("a shorter list: %v", err)
+		}
+		h.Start()
+		if err := set("a", "b", "right"); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(done, " "); got != "a b right" {
+			t.Errorf("sent %s", got)
+		}
+	})
+}

@@ -138,7 +138,7 @@ func (d *draft) uses(i int) *uses {
 	if u := d.used[i]; u != nil {
 		return u
 	}
-	u := &uses{steps: make(map[int]bool)}
+	u, scope := &uses{steps: make(map[int]bool)}, d.scope()
 	for _, entry := range append(d.now.Tree.Loops(i), i) {
 		t := d.now.Tree.Template(entry)
 		for _, r := range t.References() {
@@ -147,7 +147,7 @@ func (d *draft) uses(i int) *uses {
 				u.steps[step] = true
 			}
 		}
-		config, _, err := t.Partial(d.vals, func(string) (string, error) { return "", nil })
+		config, _, err := t.Partial(scope, func(string) (string, error) { return "", nil })
 		var v any
 		if err == nil && json.Unmarshal(config, &v) == nil {
 			u.addPaths(v, string(d.x.ID))

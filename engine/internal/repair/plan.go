@@ -196,6 +196,15 @@ func (d *draft) restore() {
 	d.vals.Restore(d.records, d.x.Position)
 }
 
+// scope has the values where the execution goes on, by the ids of steps too.
+func (d *draft) scope() courier.Scope {
+	walk, err := d.now.Tree.Walk(d.x.Position, d.vals)
+	if err != nil {
+		return d.vals
+	}
+	return walk
+}
+
 // repairs returns a copy of the execution's repairs, to be changed.
 func (d *draft) repairs() *courier.Repairs {
 	var r courier.Repairs

@@ -93,9 +93,30 @@ func (d *draft) change(key string, c courier.ValueChange, head, name string) {
 		}
 	}
 	d.note("%s from %s to %s", key, old, shorten(string(c.Value)))
-	r := d.repairs()
+	r, before := d.repairs(), d.listLengths()
 	r.Values = append(slices.Clip(r.Values), c)
 	d.restore()
+	for marker, n := range d.listLengths() {
+		if was, ok := before[marker]; ok && n != was {
+			d.problem("Set %q: the loop of %s is over and has executed %d items, and the changed list has %d; give one of the same length, or go back before the loop with From", key, d.label(d.now, marker), was, n)
+		}
+	}
+}
+
+// listLengths returns the lengths of the lists of the loops that are over and whose
+// failed items are counted, by marker: their items are known by their index.
+func (d *draft) listLengths() map[int]int {
+	lengths, scope := make(map[int]int), d.scope()
+	for marker := range min(d.x.Position.Step, d.now.Tree.Len()) {
+		if !d.now.Tree.ItemPolicy(marker).Continue || len(d.now.Tree.Loops(marker)) > 0 || d.now.Tree.End(marker) >= d.x.Position.Step {
+			continue
+		}
+		config, _, err := d.now.Tree.Template(marker).Partial(scope, nil)
+		if list, ok := program.Object(config)["source"].([]any); ok && err == nil {
+			lengths[marker] = len(list)
+		}
+	}
+	return lengths
 }
 
 // shorten cuts a value for the audit.
