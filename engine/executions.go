@@ -130,7 +130,7 @@ func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[str
 func (e *Engine) valuesOf(ctx context.Context, p *program.Program, x *courier.Execution) (*program.Values, error) {
 	vals := program.NewValues(p, x, e.work.Of(x.ID))
 	history := &repair.History{Archive: e.store, Tree: p.Tree, Execution: x}
-	if err := history.Restore(ctx, vals, nil, x.Position); err != nil {
+	if err := history.ReadAndRestore(ctx, vals, x.Position); err != nil {
 		return nil, err
 	}
 	if err := history.EndLoops(ctx, p, vals); err != nil {

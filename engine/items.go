@@ -166,7 +166,7 @@ func (r *run) goTo(target int, from courier.Position) bool {
 	}
 	r.walk.SetBound(-1)
 	r.vals.Forget(0, r.program.Tree.Len()-1)
-	err := r.restore(pos, nil)
+	err := r.history().ReadAndRestore(r.lease, r.vals, pos)
 	if err == nil {
 		err = r.walk.Seek(pos)
 	}
@@ -244,10 +244,4 @@ func (r *run) failedItems(marker int, outer []int) ([]program.FailedItem, int) {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
 	return r.program.FailedItems(marker, outer, left)
-}
-
-// restore sets the values to those at a position. A nil list of the latest records has
-// them read.
-func (r *run) restore(pos courier.Position, latest []courier.StepExecution) error {
-	return r.history().Restore(r.lease, r.vals, latest, pos)
 }

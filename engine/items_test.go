@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
 )
 
 // decryptJob decrypts and sends four files, and reports which failed.
@@ -257,6 +259,51 @@ func TestSetListOfFailedItems(t *testing.T) {
 		h.Wait(x.ID).RequireState(courier.Completed)
 		if got := strings.Join(done, " "); got != "a b right" {
 			t.Errorf("sent %s", got)
+		}
+	})
+}
+
+// A countedReads counts the reads of records. Of an execution that has none, its claims
+// have a nil list.
+type countedReads struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (s *countedReads) Steps(c ctx, f store.StepFilter) ([]courier.StepExecution, error) {
+	s.n.Add(1)
+	return s.Store.Steps(c, f)
+}
+
+func (s *countedReads) Latest(c ctx, f store.LatestFilter) ([]courier.StepExecution, error) {
+	s.n.Add(1)
+	return s.Store.Latest(c, f)
+}
+
+func (s *countedReads) Claim(c ctx, r store.ClaimRequest) (store.Claims, error) {
+	got, err := s.Store.Claim(c, r)
+	for i := range got.List {
+		if len(got.List[i].Latest) == 0 {
+			got.List[i].Latest = nil
+		}
+	}
+	return got, err
+}
+
+// TestNoReadsWithoutRepairs runs an execution that no operator has touched: what a claim
+// returns is enough for it, and each read would be a round trip more.
+func TestNoReadsWithoutRepairs(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		h.Stub("demo.a", couriertest.Returns(map[string]any{"list": []string{"a", "b"}}))
+		counted := &countedReads{Store: h.Store}
+		e := engine.New(counted, h.Registry, &engine.Options{Workspace: t.TempDir()})
+		x, err := e.Run(t.Context(), h.Job(`{"name": "plain", "steps": [{"type": "demo.a", "id": "a"},
+			{"type": "flow.foreach", "config": {"source": "context:a.list", "on_item_failure": "continue"}}, {"type": "demo.a"}, {"type": "flow.end"}]}`), nil)
+		if err != nil || x.State != courier.Completed {
+			t.Fatal(x.State, err)
+		}
+		if n := counted.n.Load(); n != 0 {
+			t.Errorf("its records were read %d times", n)
 		}
 	})
 }

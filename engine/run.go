@@ -271,7 +271,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 			r.earlier = r.history().Attempts(c.Latest)
 		}
 		if err = r.resumePass(); err == nil {
-			err = r.restore(pos, c.Latest)
+			err = r.history().Restore(r.lease, r.vals, c.Latest, pos)
 		}
 	}
 	if err == nil {

@@ -67,7 +67,7 @@ func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[st
 		return nil, p.NotRunnable
 	}
 	vals := program.NewValues(p, &x, "")
-	if err := (&repair.History{Archive: v.core.Archive(), Tree: p.Tree, Execution: &x}).Restore(ctx, vals, nil, x.Position); err != nil {
+	if err := (&repair.History{Archive: v.core.Archive(), Tree: p.Tree, Execution: &x}).ReadAndRestore(ctx, vals, x.Position); err != nil {
 		return nil, err
 	}
 	return vals.Outputs(), nil

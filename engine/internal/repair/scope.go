@@ -13,14 +13,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Restore sets values to those at a position. Latest is the latest record of each step;
-// nil has them read.
-func (h *History) Restore(ctx context.Context, vals *program.Values, latest []courier.StepExecution, pos courier.Position) (err error) {
-	if latest == nil {
-		if latest, err = h.latest(ctx, 0); err != nil {
-			return err
-		}
+// ReadAndRestore sets values to those at a position. It reads the records.
+func (h *History) ReadAndRestore(ctx context.Context, vals *program.Values, pos courier.Position) error {
+	latest, err := h.latest(ctx, 0)
+	if err != nil {
+		return err
 	}
+	return h.Restore(ctx, vals, latest, pos)
+}
+
+// Restore sets values to those at a position. Latest is the latest record of each step,
+// which is all that an execution without repairs needs.
+func (h *History) Restore(ctx context.Context, vals *program.Values, latest []courier.StepExecution, pos courier.Position) error {
 	records, err := h.recordsAt(ctx, latest, pos)
 	if err != nil {
 		return err
