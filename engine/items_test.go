@@ -307,3 +307,47 @@ func TestNoReadsWithoutRepairs(t *testing.T) {
 		}
 	})
 }
+
+// TestAcceptedInnerItems has failed items that an inner loop accepts: they fail no item
+// around it, so the execution neither counts them nor executes them again.
+func TestAcceptedInnerItems(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		broken, calls := true, []string(nil)
+		h.Stub("demo.inner", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
+			calls = append(calls, fmt.Sprint(cfg["name"]))
+			if cfg["name"] == "1a" {
+				return nil, errors.New("bad")
+			}
+			return nil, nil
+		})
+		h.Stub("demo.outer", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
+			calls = append(calls, fmt.Sprint(cfg["name"]))
+			if cfg["name"] == "2" && broken {
+				return nil, errors.New("broken")
+			}
+			return nil, nil
+		})
+		x := h.Run(h.Job(`{"name": "nested", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["1", "2"], "on_item_failure": "continue"}},
+			{"type": "flow.foreach", "config": {"source": ["a", "b"], "on_item_failure": "continue", "then": "complete"}},
+			{"type": "demo.inner", "config": {"name": "${context:loop.0.current_item}${context:loop.current_item}"}},
+			{"type": "flow.end"},
+			{"type": "demo.outer", "config": {"name": "context:loop.current_item"}},
+			{"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		list, err := h.Engine.Executions().FailedItems(t.Context(), x.ID)
+		if err != nil || x.FailedItems != 1 || len(list) != 1 || list[0].Step != 4 {
+			t.Fatalf("%d failed items, %+v, %v", x.FailedItems, list, err)
+		}
+		broken = false
+		h.Start()
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.Wait(x.ID).RequireState(courier.Completed); r.FailedItems != 0 || r.Failure != nil {
+			t.Errorf("%d failed items are left: %v", r.FailedItems, r.Failure)
+		}
+		if got := strings.Join(calls, " "); got != "1a 1b 1 2a 2b 2 2" {
+			t.Errorf("called %s", got)
+		}
+	})
+}

@@ -49,6 +49,10 @@ func (t *Tree) tells(r, than *courier.StepExecution, marker int) bool {
 	return own == (r.Seq > than.Seq)
 }
 
+// Fails reports whether a failure made an item of a loop fail, in which it was or which
+// is around that: those of an inner loop do not if it accepts failed items.
+func (t *Tree) Fails(r *courier.StepExecution, marker int) bool { return t.fails(r, marker, nil) }
+
 // fails reports whether a failure makes an item of a loop fail: it is that of the item
 // itself, or of an item of an inner loop that does not accept failed items. Open
 // reports whether a loop of that kind around the failure is not over yet; nil if all

@@ -51,8 +51,20 @@ func (h *History) passes() []courier.RepairPass {
 }
 
 // Failures returns the failures that are left, in the order in which a walk reaches
-// them.
+// them: those that made an item fail which the execution counts. An inner loop that
+// accepts failed items fails no item around it.
 func (h *History) Failures(ctx context.Context) ([]Failure, error) {
+	left, err := h.left(ctx)
+	return h.counted(left), err
+}
+
+// counted returns those of the failures that made a counted item fail.
+func (h *History) counted(list []Failure) []Failure {
+	return slices.DeleteFunc(slices.Clone(list), func(f Failure) bool { return !h.Tree.Fails(&f.Record, f.Item.Loop) })
+}
+
+// left returns all failures that are left, in the order in which a walk reaches them.
+func (h *History) left(ctx context.Context) ([]Failure, error) {
 	all, err := h.all(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +77,7 @@ func (h *History) Failures(ctx context.Context) ([]Failure, error) {
 
 // Records returns the records of the failures that are left.
 func (h *History) Records(ctx context.Context) ([]courier.StepExecution, error) {
-	left, err := h.Failures(ctx)
+	left, err := h.left(ctx)
 	return records(left), err
 }
 
@@ -100,7 +112,7 @@ func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
 	if pass.From != nil {
 		return nil
 	}
-	list := slices.DeleteFunc(slices.Clone(all), func(f Failure) bool {
+	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
 		return !h.covers(pass, &f) || flow.Compare(h.Tree, f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
 	})
 	return h.sorted(list)

@@ -82,12 +82,12 @@ func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (R
 	x := *h.Execution
 	x.Repairs = h.with(courier.RepairPass{Seq: seq, From: &from, Then: from})
 	back.Execution = &x
-	left, err := back.Failures(ctx)
+	left, err := back.left(ctx)
 	if err != nil {
 		return Return{}, err
 	}
 	r := Return{Repairs: x.Repairs, Position: h.Tree.Recount(from, records(left))}
-	r.Failed, r.Accepted = back.Count(left)
+	r.Failed, r.Accepted = back.Count(back.counted(left))
 	return r, nil
 }
 
