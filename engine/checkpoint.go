@@ -22,6 +22,10 @@ import (
 func (r *run) apply(t *store.Transition) error {
 	t.Execution, t.Chain, t.Lease, t.Seq, t.Counters = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
 	t.Repairs = r.repairs
+	if r.walk != nil && !t.RetryJob {
+		r.countItems() // the position has them
+		t.Counters = r.marks
+	}
 	if r.items != r.stored.items && !t.RetryJob {
 		t.FailedItems = &r.items
 	}

@@ -14,7 +14,7 @@ import (
 
 // history reads the records of the execution.
 func (r *run) history() *repair.History {
-	return &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &r.x}
+	return &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &r.x, Retry: true}
 }
 
 // failItem ends the present item of a loop as failed, if one around a step goes on after
@@ -33,14 +33,17 @@ func (r *run) failItem(step int, class courier.Reason) (*int, bool) {
 // countItems takes note of items that have failed since it was last called. What fails
 // in an item that is executed again was counted when it failed first.
 func (r *run) countItems() {
-	failed, accepted := r.walk.TakeFailures()
-	switch {
-	case failed == 0 && accepted == 0:
-	case r.marks.Target > 0:
-		r.marks.TargetFailed = true
-	default:
+	if failed, accepted := r.walk.TakeFailures(); r.marks.Target == 0 {
 		r.items += failed
 		r.marks.AcceptedItems += accepted
+	}
+}
+
+// end takes note of an attempt that is over, until it is written.
+func (r *run) end(rec courier.StepExecution) {
+	r.ended = append(r.ended, rec)
+	if rec.FailedLoop != nil && r.marks.Target > 0 {
+		r.pass.Record(rec)
 	}
 }
 
@@ -95,7 +98,7 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 	at := r.walk.Position()
 	if loop, ok := r.failItem(e.Step, courier.ReasonItems); ok {
 		rec.FailedLoop = loop
-		r.ended = append(r.ended, rec)
+		r.end(rec)
 		return true
 	}
 	if r.beginRepair() {
@@ -124,7 +127,7 @@ func (r *run) beginRepair() bool {
 	}
 	r.x.Repairs, r.repairs, r.pass = repairs, repairs, pass
 	r.marks.Base = int(r.seq)
-	r.goTo(0, r.walk.Position())
+	r.goTo(0)
 	return true
 }
 
@@ -140,26 +143,20 @@ func (r *run) itemRepaired() bool {
 		}
 	}
 	i := r.marks.Target - 1
-	last, carried := r.pass.Last(i), false
-	if last && !r.marks.TargetFailed {
+	next, over := r.pass.Next(i)
+	if over && !r.pass.Failed(i) {
 		r.items--
-		carried = true
 		if r.program.Tree.ItemPolicy(r.pass.Targets[i].Item.Loop).Complete {
 			r.marks.AcceptedItems--
 		}
 	}
-	at := r.walk.Position()
-	if c := r.pass.Carried(at); c >= 0 && carried {
-		at.Loops[c].Failed = max(0, at.Loops[c].Failed-1)
-	}
-	r.marks.TargetFailed = r.marks.TargetFailed && !last
-	return r.goTo(i+1, at)
+	return r.goTo(next)
 }
 
-// goTo goes to an item to execute it again, or behind all of them, from a position. It
-// reports false if the execution has ended, because where it was to go can't be reached.
-func (r *run) goTo(target int, from courier.Position) bool {
-	pos := r.pass.Position(target, from)
+// goTo goes to an item to execute it again, or behind all of them. It reports false if
+// the execution has ended, because where it was to go can't be reached.
+func (r *run) goTo(target int) bool {
+	from, pos := r.walk.Position(), r.pass.Position(target)
 	r.marks = r.passed()
 	if r.marks.Target = target + 1; target == len(r.pass.Targets) {
 		r.marks.Target = 0
@@ -200,7 +197,9 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 			Error: fmt.Sprintf("%d workers were lost here, one after the other", maxReclaims),
 		})
 	}
-	r.ended[len(r.ended)-1].FailedLoop = loop
+	rec := r.ended[len(r.ended)-1]
+	rec.FailedLoop, r.ended = loop, r.ended[:len(r.ended)-1]
+	r.end(rec)
 	return true
 }
 

@@ -351,3 +351,47 @@ func TestAcceptedInnerItems(t *testing.T) {
 		}
 	})
 }
+
+// TestRepairBehindInnerLoop repairs an item that failed behind a loop in it, of a loop that
+// was given up: outputs of that loop are still there, and the item counts once however
+// often it fails.
+func TestRepairBehindInnerLoop(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		failures, calls := 2, []string(nil)
+		h.Stub("demo.get", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
+			return map[string]any{"value": cfg["name"]}, nil
+		})
+		h.Stub("demo.send", func(_ ctx, _ *courier.Context, cfg map[string]any) (map[string]any, error) {
+			calls = append(calls, fmt.Sprint(cfg["value"]))
+			if failures--; failures >= 0 {
+				return nil, errors.New("refused")
+			}
+			return nil, nil
+		})
+		x := h.Run(h.Job(`{"name": "behind", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["1", "2", "3"], "on_item_failure": "continue", "max_failures": 0}},
+			{"type": "flow.foreach", "config": {"source": ["a", "b"]}},
+			{"type": "demo.get", "id": "get", "config": {"name": "${context:loop.0.current_item}${context:loop.current_item}"}},
+			{"type": "flow.end"},
+			{"type": "demo.send", "config": {"value": "context:get.value"}},
+			{"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		h.Start()
+		resume := func(want string) courier.Execution {
+			if !strings.Contains(x.Failure.Message, want) || x.FailedItems != 1 {
+				t.Errorf("%d failed items: %v, want %q", x.FailedItems, x.Failure, want)
+			}
+			if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+				t.Fatal(err)
+			}
+			return h.Wait(x.ID).Execution
+		}
+		x.Execution = resume("1 of 3 items")
+		x.Execution = resume("1 of 3 items")
+		if x.State != courier.Completed || x.FailedItems != 0 {
+			t.Errorf("%s, %d failed items: %v", x.State, x.FailedItems, x.Failure)
+		}
+		if got := strings.Join(calls, " "); got != "1b 1b 1b 2b 3b" {
+			t.Errorf("sent %s", got)
+		}
+	})
+}

@@ -64,7 +64,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 func (r *run) passed() store.Counters {
 	return store.Counters{
 		JobFailures: r.marks.JobFailures, Base: r.marks.Base,
-		AcceptedItems: r.marks.AcceptedItems, Target: r.marks.Target, TargetFailed: r.marks.TargetFailed,
+		AcceptedItems: r.marks.AcceptedItems, Target: r.marks.Target,
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
 	loop, goesOn := r.failItem(rec.Step, err.Reason)
 	rec.FailedLoop = loop
-	r.ended = append(r.ended, rec)
+	r.end(rec)
 	if goesOn {
 		return true
 	}
@@ -183,7 +183,7 @@ func (r *run) markerFailed(err error) bool {
 	}
 	loop, goesOn := r.failItem(step, courier.ReasonConfig)
 	rec.FailedLoop = loop
-	r.ended = append(r.ended, rec)
+	r.end(rec)
 	if goesOn {
 		return true
 	}

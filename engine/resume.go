@@ -220,7 +220,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	for _, s := range plan.Steps {
 		r.Steps = append(r.Steps, ResumedStep(s))
 	}
-	r.Config, r.FailedItems = plan.Config(), failedItems(plan.Failed, plan.Program)
+	r.Config, r.FailedItems = plan.Config(), failedItems(plan.Failed, plan.Program, x.Position)
 	return r, nil
 }
 
@@ -255,15 +255,12 @@ func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]
 	if err != nil {
 		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
 	}
-	return failedItems(left, p), nil
+	return failedItems(left, p, x.Position), nil
 }
 
-func failedItems(left []repair.Failure, p *program.Program) []FailedItem {
+func failedItems(left []repair.Failure, p *program.Program, at courier.Position) []FailedItem {
 	var list []FailedItem
-	for i, f := range left {
-		if i > 0 && repair.SameItem(left[i-1].Item, f.Item) {
-			continue
-		}
+	for _, f := range repair.PerItem(p.Tree, left, at) {
 		r := &f.Record
 		list = append(list, FailedItem{
 			ItemPath: f.Item, Step: r.Step, ID: p.Tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,

@@ -53,6 +53,12 @@ func (t *Tree) tells(r, than *courier.StepExecution, marker int) bool {
 // is around that: those of an inner loop do not if it accepts failed items.
 func (t *Tree) Fails(r *courier.StepExecution, marker int) bool { return t.fails(r, marker, nil) }
 
+// FailsAt is Fails at a position: the failed items of an inner loop that is open there
+// have not failed the item around it yet.
+func (t *Tree) FailsAt(p courier.Position, r *courier.StepExecution, marker int) bool {
+	return t.fails(r, marker, func(inner int) bool { return t.isOpen(p, r, inner) })
+}
+
 // fails reports whether a failure makes an item of a loop fail: it is that of the item
 // itself, or of an item of an inner loop that does not accept failed items. Open
 // reports whether a loop of that kind around the failure is not over yet; nil if all

@@ -51,7 +51,7 @@ func (t *Tree) Scope(p courier.Position, records []courier.StepExecution, passes
 	for i := range records {
 		if r := &records[i]; !s.undone(r) {
 			s.noteItems(r)
-			if t.InScope(p, r) {
+			if t.InScope(p, r) && t.Works(r.Step) { // the record of a loop that was given up is newer than those in it
 				inScope = append(inScope, r)
 			}
 		}

@@ -53,7 +53,7 @@ type Move struct {
 type ItemCount struct {
 	Failed   int // what Execution.FailedItems becomes
 	Accepted int // what Counters.AcceptedItems becomes
-	Target   int // what Counters.Target becomes; Counters.TargetFailed becomes false
+	Target   int // what Counters.Target becomes
 }
 
 // Counters returns the counters after a resume with the change, of an execution that
@@ -67,7 +67,7 @@ func (c *Change) Counters(old Counters, from courier.State) Counters {
 		now.Attempts, now.Interrupted, now.Base = m.Attempts, false, m.Base
 	}
 	if n := c.Items; n != nil {
-		now.AcceptedItems, now.Target, now.TargetFailed = n.Accepted, n.Target, false
+		now.AcceptedItems, now.Target = n.Accepted, n.Target
 	}
 	return now
 }
@@ -138,7 +138,7 @@ func (r *Request) checkChange() error {
 // NextAttempt returns the counters with which the next attempt of an execution begins:
 // no items have failed in it.
 func (c Counters) NextAttempt() Counters {
-	c.AcceptedItems, c.Target, c.TargetFailed = 0, 0, false
+	c.AcceptedItems, c.Target = 0, 0
 	return c
 }
 

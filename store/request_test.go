@@ -64,13 +64,13 @@ func TestRequestWithAChange(t *testing.T) {
 		{Execution: "x", Step: &two, ID: "get", Type: "a", Iteration: []int{1}, Attempt: 3, From: "pending", To: "skipped", Bytes: 7, Reason: courier.ReasonError, Error: "odd"},
 		{Execution: "x", From: "failed", To: "queued", By: "ann", Reason: courier.ReasonElsewhere, Error: "why (without it)"},
 	})
-	old := store.Counters{Attempts: 2, Interrupted: true, Failures: 3, Base: 4, JobFailures: 5, AcceptedItems: 6, Target: 7, TargetFailed: true, Reclaims: 8}
+	old := store.Counters{Attempts: 2, Interrupted: true, Failures: 3, Base: 4, JobFailures: 5, AcceptedItems: 6, Target: 7, Reclaims: 8}
 	for _, c := range []struct {
 		change *store.Change
 		want   store.Counters
 	}{
-		{nil, store.Counters{Attempts: 2, Interrupted: true, Base: 4, AcceptedItems: 6, Target: 7, TargetFailed: true, Resumed: courier.Failed}},
-		{&store.Change{Move: &store.Move{Attempts: 1, Base: 9}}, store.Counters{Attempts: 1, Base: 9, AcceptedItems: 6, Target: 7, TargetFailed: true, Resumed: courier.Failed}},
+		{nil, store.Counters{Attempts: 2, Interrupted: true, Base: 4, AcceptedItems: 6, Target: 7, Resumed: courier.Failed}},
+		{&store.Change{Move: &store.Move{Attempts: 1, Base: 9}}, store.Counters{Attempts: 1, Base: 9, AcceptedItems: 6, Target: 7, Resumed: courier.Failed}},
 		{&store.Change{Items: &store.ItemCount{Failed: 3, Accepted: 1, Target: 2}}, store.Counters{Attempts: 2, Interrupted: true, Base: 4, AcceptedItems: 1, Target: 2, Resumed: courier.Failed}},
 	} {
 		if got := c.change.Counters(old, courier.Failed); got != c.want {

@@ -423,10 +423,8 @@ type Counters struct {
 	// the ones of loops with then: complete.
 	AcceptedItems int `json:"accepted_items,omitempty"`
 	// Target is the number, from 1, of the failed item that is executed again in the
-	// last of the execution's [courier.Repairs].Passes; 0 if none is. TargetFailed says
-	// that it has failed again, or another failure of the same outermost item has.
-	Target       int  `json:"target,omitempty"`
-	TargetFailed bool `json:"target_failed,omitempty"`
+	// last of the execution's [courier.Repairs].Passes; 0 if none is.
+	Target int `json:"target,omitempty"`
 	// Reclaims counts the workers that were lost since a step last ended. The
 	// store raises it with every reclaim.
 	Reclaims int `json:"reclaims,omitempty"`
@@ -440,7 +438,7 @@ type Counters struct {
 func (c Counters) AfterResume(from courier.State) Counters {
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
-		AcceptedItems: c.AcceptedItems, Target: c.Target, TargetFailed: c.TargetFailed,
+		AcceptedItems: c.AcceptedItems, Target: c.Target,
 	}
 }
 

@@ -176,7 +176,7 @@ func (w *world) request(p *process, id courier.ExecutionID, kind courier.Request
 		case courier.RequestPause:
 			return errOf(e.Pause(ctx, id, courier.By{Actor: "operator"}))
 		case courier.RequestResume:
-			return errOf(e.Resume(ctx, id, &engine.ResumeOptions{By: courier.By{Actor: "operator"}}))
+			return w.resume(ctx, e, id)
 		case courier.RequestCancel:
 			return errOf(e.Cancel(ctx, id, courier.By{Actor: "operator"}))
 		}
@@ -216,7 +216,7 @@ func (w *world) breakDown(r *rand.Rand) {
 // for somebody to do so.
 func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 	r := w.dice("settle")
-	resumed, retried := make(map[courier.ExecutionID]bool), make(map[courier.ChainExecutionID]bool)
+	resumed, retried := make(map[courier.ExecutionID]int), make(map[courier.ChainExecutionID]bool)
 	for begun := time.Now(); time.Since(begun) < maxCalm; {
 		w.wait(spread(r, 10*time.Second))
 		left := 0
@@ -232,15 +232,18 @@ func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 			if err != nil {
 				return ids, err
 			}
-			switch again := x.State == courier.Failed && !resumed[id]; {
-			case x.State == courier.Paused, again && r.IntN(2) == 0:
+			items := x.State == courier.Failed && x.FailedItems > 0 && resumed[id] < 3
+			switch again := x.State == courier.Failed && resumed[id] == 0; {
+			case x.State == courier.Paused, items, again && r.IntN(2) == 0:
 				w.request(w.client.process.Load(), id, courier.RequestResume)
 			case x.State == courier.Created:
 				w.request(w.client.process.Load(), id, courier.RequestRelease)
 			case x.State.Ended():
 				continue
 			}
-			resumed[id] = resumed[id] || x.State == courier.Failed
+			if x.State == courier.Failed {
+				resumed[id]++
+			}
 			left++
 		}
 		if left == 0 && time.Since(begun) > 2*time.Minute { // late calls have arrived
@@ -285,7 +288,7 @@ func (p *process) alive() bool {
 func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
-		Restarts: func(x *courier.Execution, step int) bool { return w.programFor(x).restart },
+		Restarts: func(x *courier.Execution, step int) bool { return w.programFor(x).restart || wentBack(x) },
 	}))
 	if w.plans != nil {
 		errs = append(errs, w.checkPlans(ctx))
@@ -330,13 +333,21 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 			return fmt.Errorf("execution %s: record %d tells a secret: %s", id, i, text)
 		}
 	}
+	if x.Failure != nil && x.Failure.Reason == courier.ReasonDefinition {
+		return fmt.Errorf("execution %s: its failure says that a sound job is not: %s", id, x.Failure.Message)
+	}
 	if x.Failure != nil && strings.Contains(x.Failure.Message, canary) {
 		return fmt.Errorf("execution %s: its failure tells a secret: %s", id, x.Failure.Message)
 	}
-	if x.State != courier.Completed {
-		return nil
+	w.countRepairs(&x, records)
+	check := func() error { return nil }
+	switch p := w.programFor(&x); {
+	case p.items:
+		check = func() error { return w.checkItems(ctx, &x, p, last) }
+	case x.State == courier.Completed:
+		check = func() error { return p.follow(last) }
 	}
-	if err := w.programFor(&x).follow(last); err != nil {
+	if err := check(); err != nil {
 		return fmt.Errorf("execution %s (number %d): %w", id, w.numberOf(id), err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -17,6 +18,7 @@ type program struct {
 	steps   map[int]*statement // those that do work, by index
 	plan    []visit
 	restart bool // it has loops that a resume starts again
+	items   bool // it has loops that go on after failed items, and none that start again
 }
 
 // A statement is a step or a block of them.
@@ -28,9 +30,12 @@ type statement struct {
 	inputs  []reference  // of a step
 	list    int          // iterations of a loop
 	restart bool         // a resume starts the loop again
-	holds   func(iteration []int) bool
-	body    []statement
-	orElse  []statement
+	// continues says that a loop goes on after failed items, and accepts that it completes
+	// with them.
+	continues, accepts bool
+	holds              func(iteration []int) bool
+	body               []statement
+	orElse             []statement
 }
 
 type kind int
@@ -54,6 +59,7 @@ type reference struct {
 type visit struct {
 	step      int
 	iteration string
+	path      []int // the iteration
 	// again is where the plan goes on if a resume starts a loop again: the index
 	// of the visit with which that loop began; -1 outside of such loops.
 	again int
@@ -76,7 +82,7 @@ type scope struct {
 }
 
 // types are the step types of programs.
-var types = []string{"sim.work", "sim.work", "sim.work", "sim.stall"}
+var types = []string{"sim.work", "sim.work", "sim.stall"}
 
 // newProgram makes a version of the job called name. The serial is in its
 // params and in the configuration of each step.
@@ -87,6 +93,7 @@ func newProgram(r *rand.Rand, name, serial string) *program {
 		p.job.LimitKeys = []string{"${context:params.partner}"}
 	}
 	p.job.Params = map[string]any{"partner": "", "program": serial}
+	p.items = p.job.FailurePolicy.Type != courier.RetryJob && r.IntN(2) == 0
 	g := &maker{Rand: r, p: p, serial: serial, refers: p.job.FailurePolicy.Type != courier.SkipAndContinue}
 	p.body, _ = g.block(scope{depth: 3}, 1+r.IntN(4))
 	p.visits(p.body, nil, -1)
@@ -186,7 +193,7 @@ func shared(a, b []*statement) int {
 }
 
 func (g *maker) foreach(s *statement, sc *scope) {
-	s.kind, s.list, s.restart, s.index = loop, g.IntN(4), g.IntN(5) == 0, len(g.p.job.Steps)
+	s.kind, s.list, s.restart, s.index = loop, g.IntN(4), g.IntN(5) == 0 && !g.p.items, len(g.p.job.Steps)
 	g.p.restart = g.p.restart || s.restart
 	items := make([]any, s.list)
 	for i := range items {
@@ -200,6 +207,9 @@ func (g *maker) foreach(s *statement, sc *scope) {
 		raw, _ := json.Marshal(items)
 		config["source"] = string(raw)
 	}
+	if g.p.items && g.IntN(3) > 0 {
+		g.continues(s, config)
+	}
 	g.add(courier.StepSpec{Type: "flow.foreach", Config: config})
 	inner := scope{depth: sc.depth - 1, visible: sc.visible}
 	sc.maybe = nil
@@ -207,7 +217,7 @@ func (g *maker) foreach(s *statement, sc *scope) {
 	body, visible := g.block(inner, 1+g.IntN(3))
 	s.body = body
 	g.add(courier.StepSpec{Type: "flow.end"})
-	if s.list > 0 {
+	if s.list > 0 && !s.continues { // a last item that failed leaves no outputs
 		sc.visible = visible
 	}
 }
@@ -252,7 +262,7 @@ func (p *program) visits(list []statement, iteration []int, again int) {
 		s := &list[i]
 		switch s.kind {
 		case work:
-			p.plan = append(p.plan, visit{s.index, courier.FormatIteration(iteration), again})
+			p.plan = append(p.plan, visit{s.index, courier.FormatIteration(iteration), slices.Clone(iteration), again})
 		case branch:
 			if s.holds(iteration) {
 				p.visits(s.body, iteration, again)

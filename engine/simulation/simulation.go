@@ -183,6 +183,7 @@ type mix struct {
 	outages                       float64 // per minute
 	fails, permanent, panics      float64 // of attempts
 	hangs, ignores, never, drawls float64
+	bad                           float64 // of the iterations of steps in loops
 	poison                        float64 // of steps, all of whose attempts kill their process
 	requests, limits, edits       float64 // per minute
 	holds, delays, timeouts, dups float64 // of executions
@@ -201,9 +202,12 @@ func newMix(r *rand.Rand) mix {
 		slots:   []int{1, 2, 3, 64, 64}[r.IntN(5)],
 		before:  some(0.3), after: some(0.3), late: some(0.2), slow: some(0.2), crash: some(0.05),
 		crashes: some(6), stops: some(6), pauses: some(4), outages: some(2),
-		fails: some(0.5), permanent: some(0.1), panics: some(0.2), hangs: some(0.2), ignores: some(0.2), never: some(0.1), drawls: some(0.6), poison: some(0.05),
+		fails: some(0.5), permanent: some(0.1), panics: some(0.2), hangs: some(0.2), ignores: some(0.2), never: some(0.1), drawls: some(0.6), poison: some(0.05), bad: some(0.4),
 		requests: some(60), limits: some(20), edits: some(6),
 		holds: some(0.5), delays: some(0.5), timeouts: some(0.5), dups: some(0.8),
+	}
+	if r.IntN(8) == 0 { // three workers in a row take their time to be lost
+		m.poison, m.trouble = 0.1, m.trouble+4*time.Minute
 	}
 	if m.slots < 64 {
 		m.never = 0 // or no slot is left in the end

@@ -151,6 +151,15 @@ func (a *act) check(cfg config) error {
 	return nil
 }
 
+// bad reports whether the step is to fail in this iteration until an operator has had it
+// repaired.
+func (a *act) bad() bool {
+	if a.job.Iteration() == nil || a.job.StartNumber() > a.job.Attempt() {
+		return false
+	}
+	return a.p.w.dice("bad", int(a.number), a.job.Step(), courier.FormatIteration(a.job.Iteration())).Float64() < a.p.w.mix.bad
+}
+
 // behave takes its time and ends as the dice say.
 func (a *act) behave(ctx context.Context, cfg config) error {
 	m, fate := &a.p.w.mix, a.dice.Float64()
@@ -168,6 +177,8 @@ func (a *act) behave(ctx context.Context, cfg config) error {
 	}
 	poison := a.p.w.dice("poison", int(a.number), a.job.Step()).Float64() < m.poison
 	switch {
+	case a.bad():
+		return courier.Permanent(errors.New("the item is bad"))
 	case poison && !calm && a.pause(ctx, length) == nil && !a.p.w.calm.Load():
 		a.p.w.note(a.p.name, "kills", a.number)
 		a.p.die()

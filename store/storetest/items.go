@@ -78,7 +78,7 @@ var itemCases = []testCase{
 			t.FailedItems, t.Repairs, t.Counters.AcceptedItems = new(2), repairs(), 1
 			h.must(t)
 			t = h.to(courier.Queued)
-			t.RetryJob, t.Counters = true, store.Counters{JobFailures: 1, AcceptedItems: 1, Target: 2, TargetFailed: true}
+			t.RetryJob, t.Counters = true, store.Counters{JobFailures: 1, AcceptedItems: 1, Target: 2}
 			change(&t)
 			h.must(t)
 			h = k.again(h.id())
@@ -122,7 +122,7 @@ var itemRestartCases = []testCase{
 		h := k.failedItems(2)
 		k.same("failed items", k.ask(h.id(), courier.RequestResume).FailedItems, 2)
 		k.same("counters", k.again(h.id()).Counters, store.Counters{
-			Attempts: 3, Resumed: courier.Failed, AcceptedItems: 1, Target: 4, TargetFailed: true,
+			Attempts: 3, Resumed: courier.Failed, AcceptedItems: 1, Target: 4,
 		})
 	}},
 }
@@ -242,7 +242,7 @@ func (k *kit) failedItems(n int) *holder {
 	h.must(h.begin(4))
 	t := h.to(courier.Failed)
 	t.Interrupt, t.Position.Step, t.FailedItems = true, 4, &n
-	t.Counters = store.Counters{Attempts: 3, Failures: 1, AcceptedItems: 1, Target: 4, TargetFailed: true}
+	t.Counters = store.Counters{Attempts: 3, Failures: 1, AcceptedItems: 1, Target: 4}
 	h.must(t)
 	return h
 }

@@ -71,10 +71,13 @@ func (p *CallTimeout) End() {
 // Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
 // that the contract names, or, if Awaited is set, for one that
 // repeating can't cure. A call that has not returned after [StoreTimeout] is given up
-// and made again.
+// and made again. Once p's parent has ended, no call is made; the error is its cause.
 func Retry(p *CallTimeout, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second
 	for delay := first; ; delay = min(2*delay, most) {
+		if p.Parent.Err() != nil {
+			return context.Cause(p.Parent)
+		}
 		err := p.call(f)
 		if err == nil || Promised(err) || p.Awaited && courier.IsPermanent(err) {
 			return err

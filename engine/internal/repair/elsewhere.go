@@ -41,7 +41,7 @@ func (d *draft) elsewhere(ctx context.Context) error {
 			break
 		}
 		d.note("%s", why)
-		back, ok := d.now.Tree.BackTo(n.file.Step, pos, d.recorded)
+		back, ok := d.now.Tree.BackTo(n.file.Step, pos, d.recordedHere)
 		d.plan.Whole = !ok
 		pos = d.now.Tree.Resume(back)
 	}

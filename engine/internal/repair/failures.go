@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -32,6 +33,9 @@ type History struct {
 	Archive   store.Archive
 	Tree      *flow.Tree
 	Execution *courier.Execution
+	// Retry says that reads are repeated until ctx ends, as a worker does that has the
+	// execution; otherwise the first error counts.
+	Retry bool
 }
 
 // changes are the versions that the execution had.
@@ -51,16 +55,34 @@ func (h *History) passes() []courier.RepairPass {
 }
 
 // Failures returns the failures that are left, in the order in which a walk reaches
-// them: those that made an item fail which the execution counts. An inner loop that
-// accepts failed items fails no item around it.
+// them: those in items that the execution counts as failed. An inner loop that accepts
+// failed items fails no item around it.
 func (h *History) Failures(ctx context.Context) ([]Failure, error) {
 	left, err := h.left(ctx)
 	return h.counted(left), err
 }
 
-// counted returns those of the failures that made a counted item fail.
+// counted returns those of the failures whose outermost item has failed, with this
+// failure or with another one.
 func (h *History) counted(list []Failure) []Failure {
-	return slices.DeleteFunc(slices.Clone(list), func(f Failure) bool { return !h.Tree.Fails(&f.Record, f.Item.Loop) })
+	failed := make(map[string]bool)
+	for i := range list {
+		if f := &list[i]; h.Tree.Fails(&f.Record, f.Item.Loop) {
+			failed[history.Place(f.Item.Loop, f.Item.Iteration)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(f Failure) bool { return !failed[history.Place(f.Item.Loop, f.Item.Iteration)] })
+}
+
+// PerItem returns for each outermost item that has failed at a position the first of its
+// failures that made it fail. The failures are in order.
+func PerItem(tree *flow.Tree, list []Failure, at courier.Position) (items []Failure) {
+	for _, f := range list {
+		if n := len(items); tree.FailsAt(at, &f.Record, f.Item.Loop) && (n == 0 || !SameItem(items[n-1].Item, f.Item)) {
+			items = append(items, f)
+		}
+	}
+	return items
 }
 
 // left returns all failures that are left, in the order in which a walk reaches them.
@@ -165,7 +187,7 @@ func (h *History) sorted(list []Failure) []Failure {
 func (h *History) all(ctx context.Context) ([]Failure, error) {
 	var list []Failure
 	for after := int64(0); ; {
-		page, err := read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
+		page, err := h.read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
 			return h.Archive.Steps(ctx, store.StepFilter{
 				Execution: h.Execution.ID, Attempt: h.Execution.Attempt, FailedItems: true, After: after,
 			})
@@ -209,8 +231,10 @@ func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
 	return f, true
 }
 
-// place puts the positions of loops that were given up behind the last of their items
-// that failed before. The list is in the order of the records.
+// place puts the positions of loops that were given up behind the item with which they
+// were: the last one of the list if the percentage of failed items was too high, which is
+// looked at when the loop ends, and else the last one that failed before. The list is in
+// the order of the records.
 func (h *History) place(list []Failure) {
 	for i := range list {
 		f := &list[i]
@@ -220,8 +244,11 @@ func (h *History) place(list []Failure) {
 		for j := i - 1; j >= 0; j-- {
 			inner := &list[j]
 			d := len(f.Position.Loops)
-			if inner.Loop() == f.Record.Step && len(inner.Position.Loops) > d && samePath(inner.Position.Loops[:d], f.Position.Loops) {
+			if h.Tree.Fails(&inner.Record, f.Record.Step) && len(inner.Position.Loops) > d && samePath(inner.Position.Loops[:d], f.Position.Loops) {
 				f.Position = courier.Position{Step: h.Tree.End(f.Record.Step), Loops: slices.Clone(inner.Position.Loops[:d+1])}
+				if total := inner.Record.Total; h.Tree.ItemPolicy(f.Record.Step).MaxPercent >= 0 && d < len(total) {
+					f.Position.Loops[d].Index = total[d] - 1
+				}
 				break
 			}
 		}

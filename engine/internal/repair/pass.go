@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 )
 
 // A Pass executes failed items again, one after the other; then the execution goes on
@@ -12,6 +13,9 @@ import (
 type Pass struct {
 	Targets []Failure
 	Then    courier.Position
+
+	tree *flow.Tree
+	left []courier.StepExecution // failures that are left besides the targets
 }
 
 // Current returns the last pass of the execution.
@@ -20,8 +24,9 @@ func (h *History) Current(ctx context.Context) (*Pass, error) {
 	if err != nil || len(targets) == 0 {
 		return nil, err
 	}
+	left, err := h.left(ctx)
 	passes := h.passes()
-	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then}, nil
+	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, tree: h.Tree, left: records(left)}, err
 }
 
 // Begin returns the repairs of the execution with a new pass for items, or for all
@@ -29,16 +34,17 @@ func (h *History) Current(ctx context.Context) (*Pass, error) {
 // at is where the execution stands: at its end, or at a loop that was given up. The
 // pass is nil if no such item has failed.
 func (h *History) Begin(ctx context.Context, items []courier.ItemPath, seq int64, at courier.Position) (*courier.Repairs, *Pass, error) {
-	left, err := h.Failures(ctx)
+	left, err := h.left(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	pass := courier.RepairPass{Seq: seq, Items: items, Then: h.then(left, items, at)}
+	pass := courier.RepairPass{Seq: seq, Items: items, Then: h.then(h.counted(left), items, at)}
 	targets := h.targetsOf(&pass, left)
 	if len(targets) == 0 {
 		return nil, nil, nil
 	}
-	return h.with(pass), &Pass{Targets: targets, Then: pass.Then}, nil
+	left = slices.DeleteFunc(left, func(f Failure) bool { return h.covers(&pass, &f) })
+	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, tree: h.Tree, left: records(left)}, nil
 }
 
 // then is where an execution goes on after its items: where it stands, or behind the
@@ -87,61 +93,64 @@ func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (R
 		return Return{}, err
 	}
 	r := Return{Repairs: x.Repairs, Position: h.Tree.Recount(from, records(left))}
-	r.Failed, r.Accepted = back.Count(back.counted(left))
+	r.Failed, r.Accepted = back.Count(left, from)
 	return r, nil
 }
 
-// Count returns how many outermost items the failures belong to, and how many of those
+// Count returns how many outermost items have failed at a position, and how many of those
 // are accepted.
-func (h *History) Count(left []Failure) (failed, accepted int) {
-	for i := range left {
-		if i > 0 && SameItem(left[i-1].Item, left[i].Item) {
-			continue // they are in the order of a walk
-		}
+func (h *History) Count(left []Failure, at courier.Position) (failed, accepted int) {
+	for _, f := range PerItem(h.Tree, left, at) {
 		failed++
-		if h.Tree.ItemPolicy(left[i].Item.Loop).Complete {
+		if h.Tree.ItemPolicy(f.Item.Loop).Complete {
 			accepted++
 		}
 	}
 	return failed, accepted
 }
 
-// Last reports whether target number i, from 0, is the last one of its outermost item.
-func (p *Pass) Last(i int) bool {
-	return i+1 == len(p.Targets) || !SameItem(p.Targets[i].Item, p.Targets[i+1].Item)
+// Record takes note of an attempt with which an item has failed since the pass began.
+func (p *Pass) Record(r courier.StepExecution) { p.left = append(p.left, r) }
+
+// Failed reports whether the outermost item of a target has failed again.
+func (p *Pass) Failed(target int) bool {
+	item := p.Targets[target].Item
+	return slices.ContainsFunc(p.left, func(r courier.StepExecution) bool {
+		return p.tree.Fails(&r, item.Loop) && slices.Equal(r.Iteration[:len(item.Iteration)], item.Iteration)
+	})
 }
 
-// Position returns where target number i is executed, or where the execution goes on if
-// there is no such target. At is where the execution stands. The number of failed items
-// of the loop that the execution goes on in is carried along.
-func (p *Pass) Position(i int, at courier.Position) courier.Position {
-	pos := p.Then
-	if i < len(p.Targets) {
-		pos = p.Targets[i].Position
+// Next returns the number of the target after one that is over, and whether the outermost
+// item of that one is over. Targets in an item that was executed to its end, or that has
+// failed again, are left out.
+func (p *Pass) Next(target int) (next int, over bool) {
+	for next = target + 1; next < len(p.Targets) && SameItem(p.Targets[target].Item, p.Targets[next].Item); next++ {
+		r := &p.Targets[next].Record
+		if !p.inItem(r, &p.Targets[target].Record) && !slices.ContainsFunc(p.left, func(f courier.StepExecution) bool { return p.inItem(r, &f) }) {
+			return next, false
+		}
 	}
-	pos.Loops = slices.Clone(pos.Loops)
-	d := len(p.Then.Loops)
-	if d == 0 || !p.shares(pos, d) {
-		return pos
-	}
-	pos.Loops[d-1].Failed = p.Then.Loops[d-1].Failed
-	if p.shares(at, d) {
-		pos.Loops[d-1].Failed = at.Loops[d-1].Failed
-	}
-	return pos
+	return next, true
 }
 
-// shares reports whether a position lies in the loop, d deep, that the execution goes on
-// in.
-func (p *Pass) shares(pos courier.Position, d int) bool {
-	return len(pos.Loops) >= d && pos.Loops[d-1].Step == p.Then.Loops[d-1].Step && samePath(pos.Loops[:d-1], p.Then.Loops[:d-1])
+// inItem reports whether a record lies in the item that a failure has ended.
+func (p *Pass) inItem(r, failure *courier.StepExecution) bool {
+	d := slices.Index(p.tree.Loops(r.Step), *failure.FailedLoop) + 1
+	return d > 0 && slices.Equal(r.Iteration[:d], failure.Iteration[:d])
 }
 
-// Carried is the index of the loop in the position's loops whose number of failed items
-// an item of it that is repaired lowers; -1 if there is none.
-func (p *Pass) Carried(at courier.Position) int {
-	if d := len(p.Then.Loops); d > 0 && p.shares(at, d) {
-		return d - 1
+// Position returns where a target is executed, or where the execution goes on if
+// there is no such target. The failed items of its loops are those that are left: of
+// the targets, those that come later, in other items.
+func (p *Pass) Position(target int) courier.Position {
+	if target == len(p.Targets) {
+		return p.tree.Recount(p.Then, p.left)
 	}
-	return -1
+	failures := slices.Clone(p.left)
+	for i := target + 1; i < len(p.Targets); i++ {
+		if f := &p.Targets[i]; !SameItem(f.Item, p.Targets[target].Item) {
+			failures = append(failures, f.Record)
+		}
+	}
+	return p.tree.Recount(p.Targets[target].Position, failures)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
 
@@ -215,10 +216,16 @@ func (d *draft) repairs() *courier.Repairs {
 	return &r
 }
 
-// recorded reports whether a step has a record at the position.
+// recorded reports whether the position, or the repair of an item, depends on a record of
+// a step.
 func (d *draft) recorded(step int) bool {
+	return d.recordedHere(step) || slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step })
+}
+
+// recordedHere reports whether a step has a record in the iterations of the position.
+func (d *draft) recordedHere(step int) bool {
 	return slices.ContainsFunc(d.latest, func(r courier.StepExecution) bool { return r.Step == step }) ||
-		slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step })
+		slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step && within(d.x.Position, &f) })
 }
 
 func (d *draft) label(p *program.Program, i int) string {
@@ -236,10 +243,16 @@ func (d *draft) from(ctx context.Context) error {
 		d.problem("From: there is no step %q", d.opt.From)
 		return nil
 	}
-	pos, err := d.now.Tree.Before(step, d.x.Position, d.recorded)
+	pos, err := d.now.Tree.Before(step, d.x.Position, d.recordedHere)
 	if err != nil {
 		d.problem("From %q: %v", d.opt.From, err)
 		return nil
+	}
+	for i := range d.failed {
+		if f := &d.failed[i]; within(pos, f) && flow.Compare(d.now.Tree, f.Position, pos) < 0 {
+			d.problem("From %q: it lies behind %s, which failed in this item; give that one, or a step before it", d.opt.From, d.label(d.now, f.Record.Step))
+			return nil
+		}
 	}
 	d.consume(pos)
 	d.checkConsumed()
@@ -353,13 +366,13 @@ func (d *draft) items(ctx context.Context) error {
 	if err != nil || pass == nil {
 		return errors.Join(err, errNothing)
 	}
-	_, accepted := d.history.Count(left)
+	_, accepted := d.history.Count(left, d.x.Position)
 	attempts := 0
 	if f := &pass.Targets[0]; f.Position.Step == f.Record.Step {
 		attempts = f.Record.Attempt
 	}
 	d.x.Repairs, d.plan.Failed = repairs, pass.Targets
-	d.move(pass.Position(0, d.x.Position), attempts, int(d.x.Seq))
+	d.move(pass.Position(0), attempts, int(d.x.Seq))
 	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: 1}
 	d.note("%d of %d failed items", len(d.opt.Items), d.x.FailedItems)
 	return d.read(ctx)
@@ -371,15 +384,14 @@ var errNothing = errors.New("there is nothing to execute again")
 func someItems(left []Failure) string {
 	const most = 10
 	var names []string
-	for i := range left {
-		if i > 0 && SameItem(left[i-1].Item, left[i].Item) {
-			continue
-		}
+	for i, f := range left {
 		if len(names) == most {
 			names = append(names, "...")
 			break
 		}
-		names = append(names, fmt.Sprint(left[i].Item.Iteration))
+		if i == 0 || !SameItem(left[i-1].Item, f.Item) {
+			names = append(names, fmt.Sprint(f.Item.Iteration))
+		}
 	}
 	return "failed are " + strings.Join(names, ", ")
 }

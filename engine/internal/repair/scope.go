@@ -3,7 +3,6 @@ package repair
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -38,19 +37,17 @@ func (h *History) Restore(ctx context.Context, vals *program.Values, latest []co
 
 // latest reads the latest record of each step before a number; 0 means of all.
 func (h *History) latest(ctx context.Context, before int64) ([]courier.StepExecution, error) {
-	return read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
+	return h.read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
 		return h.Archive.Latest(ctx, store.LatestFilter{Execution: h.Execution.ID, Before: before})
 	})
 }
 
-// maxReading is how long a read may take, with its repetitions.
-const maxReading = time.Minute
-
-// read reads records, and repeats that while the store fails.
-func read(ctx context.Context, f func(context.Context) ([]courier.StepExecution, error)) (list []courier.StepExecution, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxReading)
-	defer cancel()
-	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+// read reads records.
+func (h *History) read(ctx context.Context, f func(context.Context) ([]courier.StepExecution, error)) (list []courier.StepExecution, err error) {
+	if !h.Retry {
+		return f(ctx)
+	}
+	calls := core.CallTimeout{Parent: ctx}
 	defer calls.End()
 	err = core.Retry(&calls, func(ctx context.Context) (err error) {
 		list, err = f(ctx)

@@ -1,0 +1,275 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// continues makes a loop one that goes on after failed items.
+func (g *maker) continues(s *statement, config map[string]any) {
+	s.continues, s.accepts = true, g.IntN(3) == 0
+	config["on_item_failure"] = "continue"
+	if s.accepts {
+		config["then"] = "complete"
+	}
+	switch g.IntN(5) {
+	case 0:
+		config["max_failures"] = g.IntN(3)
+	case 1:
+		config["max_failures"] = "50%"
+	}
+}
+
+// resume resumes an execution, now and then in another way than where it stands.
+func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
+	opt := &engine.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
+	r := w.dice("resume", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start)))
+	if x, err := e.Executions().Get(ctx, id); err == nil && (x.State == courier.Failed || x.State == courier.Paused) {
+		w.vary(ctx, e, &x, r, opt)
+	}
+	_, err := e.Resume(ctx, id, opt)
+	if errors.Is(err, courier.ErrInvalid) { // what was chosen at random does not fit
+		_, err = e.Resume(ctx, id, &engine.ResumeOptions{By: opt.By})
+	}
+	return err
+}
+
+// vary chooses what a resume changes: nothing, the items, the step that failed, or where
+// the execution goes on.
+func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution, r *rand.Rand, opt *engine.ResumeOptions) {
+	p := w.programFor(x)
+	switch r.IntN(6) {
+	case 0:
+		list, err := e.Executions().FailedItems(ctx, x.ID)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		for _, i := range r.Perm(len(list))[:1+r.IntN(len(list))] {
+			opt.Items = append(opt.Items, list[i].ItemPath)
+		}
+	case 1:
+		if s := p.steps[x.Position.Step]; s != nil {
+			opt.Skip, opt.Outputs = true, map[string]any{"value": value(fmt.Sprint(w.numberOf(x.ID)), s.id, x.Position.Iteration())}
+		}
+	case 2:
+		if steps := p.before(x.Position.Step); p.items && len(steps) > 0 {
+			opt.From = steps[r.IntN(len(steps))]
+		}
+	}
+}
+
+// before returns the ids of the steps before an index.
+func (p *program) before(index int) (ids []string) {
+	for i := range index {
+		if s := p.steps[i]; s != nil {
+			ids = append(ids, s.id)
+		}
+	}
+	return ids
+}
+
+// progress is what the records of the last attempt of an execution tell of its items.
+type progress struct {
+	p        *program
+	index    map[string]int // of visits, by their names
+	done     map[int]bool   // visits that are over for good
+	failures []*courier.StepExecution
+}
+
+func visitName(step int, iteration []int) string {
+	return fmt.Sprintf("%d[%s]", step, courier.FormatIteration(iteration))
+}
+
+// progressOf reads the records. What lies behind a place to which an operator has gone back
+// does not count if it was written before.
+func (p *program) progressOf(x *courier.Execution, records []courier.StepExecution) (*progress, error) {
+	g := &progress{p: p, index: make(map[string]int), done: make(map[int]bool)}
+	for i, v := range p.plan {
+		g.index[fmt.Sprintf("%d[%s]", v.step, v.iteration)] = i
+	}
+	for i := range records {
+		r := &records[i]
+		at, known := g.index[visitName(r.Step, r.Iteration)]
+		switch over := r.State == courier.StepCompleted || r.State == courier.StepSkipped; {
+		case g.void(x, r, at, known):
+		case over && !known:
+			return nil, fmt.Errorf("record %d of step %s, which the plan does not have", r.Seq, visitName(r.Step, r.Iteration))
+		case over && g.done[at]:
+			return nil, fmt.Errorf("record %d says once more that step %s is over", r.Seq, visitName(r.Step, r.Iteration))
+		case over:
+			g.done[at] = true
+		case r.FailedLoop != nil:
+			g.failures = append(g.failures, r)
+		}
+	}
+	return g, nil
+}
+
+// void reports whether an operator has gone back before a record since it was written.
+func (g *progress) void(x *courier.Execution, r *courier.StepExecution, at int, known bool) bool {
+	if x.Repairs == nil {
+		return false
+	}
+	return slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool {
+		if p.From == nil || r.Seq > p.Seq {
+			return false
+		}
+		from := g.index[visitName(p.From.Step, p.From.Iteration())]
+		if !known { // of a marker: what comes next decides
+			at = g.first(r)
+		}
+		return at >= from
+	})
+}
+
+// first returns the index of the first visit in the loop of a marker that has a record.
+func (g *progress) first(r *courier.StepExecution) int {
+	for i, v := range g.p.plan {
+		if v.step > r.Step && g.inside(v, r.Step, r.Iteration) {
+			return i
+		}
+	}
+	return len(g.p.plan)
+}
+
+// inside reports whether a visit lies in a loop, or for a step is it, in an iteration of
+// the loops around.
+func (g *progress) inside(v visit, step int, iteration []int) bool {
+	s := g.p.steps[v.step]
+	if v.step == step {
+		return v.iteration == courier.FormatIteration(iteration)
+	}
+	d := slices.IndexFunc(s.loops, func(l *statement) bool { return l.index == step })
+	return d == len(iteration) && d >= 0 && slices.Equal(v.path[:d], iteration)
+}
+
+// loopOf returns the loop of a failure, and its depth from 1 on.
+func (g *progress) loopOf(r *courier.StepExecution, marker int) (*statement, int) {
+	for _, s := range g.p.steps {
+		if d := slices.IndexFunc(s.loops, func(l *statement) bool { return l.index == marker }); d >= 0 {
+			return s.loops[d], d + 1
+		}
+	}
+	return nil, 0
+}
+
+// inItem reports whether a visit lies in the item that a failure ended.
+func (g *progress) inItem(v visit, r *courier.StepExecution) bool {
+	l, d := g.loopOf(r, *r.FailedLoop)
+	return l != nil && slices.Contains(g.p.steps[v.step].loops, l) && slices.Equal(v.path[:d], r.Iteration[:d])
+}
+
+// left reports whether a failure was not repaired: its step is not over, or something in
+// the loop that was given up with it.
+func (g *progress) left(r *courier.StepExecution) bool {
+	if at, ok := g.index[visitName(r.Step, r.Iteration)]; ok {
+		return !g.done[at]
+	}
+	for i, v := range g.p.plan {
+		if !g.done[i] && g.inside(v, r.Step, r.Iteration) {
+			return true
+		}
+	}
+	return false
+}
+
+// counted returns the items of outermost loops that have failed, and how many of them
+// fail the execution.
+func (g *progress) counted() (items map[string]bool, rejected int) {
+	items = make(map[string]bool)
+	for _, r := range g.failures {
+		if !g.left(r) {
+			continue
+		}
+		l, d := g.loopOf(r, *r.FailedLoop)
+		var around []*statement
+		for _, s := range g.p.steps {
+			if slices.Contains(s.loops, l) {
+				around = s.loops[:d]
+			}
+		}
+		for n := d - 2; n >= 0 && l != nil; n-- {
+			if !around[n].continues {
+				continue
+			}
+			if l.accepts {
+				l = nil // it fails nothing around it
+			} else {
+				l, d = around[n], n+1
+			}
+		}
+		if l == nil {
+			continue
+		}
+		if name := visitName(l.index, r.Iteration[:d]); !items[name] {
+			items[name] = true
+			if !l.accepts {
+				rejected++
+			}
+		}
+	}
+	return items, rejected
+}
+
+// checkItems checks an execution with items that has come to the end of its list: all that
+// was not executed lies in items that failed, and these are counted and listed.
+func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program, records []courier.StepExecution) error {
+	g, err := p.progressOf(x, records)
+	if items := x.Failure != nil && x.Failure.Reason == courier.ReasonItems; err != nil || x.State != courier.Completed && !items || x.Position.Step < len(p.job.Steps) {
+		return err
+	}
+	for i, v := range p.plan {
+		explained := slices.ContainsFunc(g.failures, func(r *courier.StepExecution) bool { return g.left(r) && g.inItem(v, r) })
+		if !g.done[i] && !explained {
+			return fmt.Errorf("step %d[%s] was not executed, and is in no item that failed", v.step, v.iteration)
+		}
+	}
+	items, rejected := g.counted()
+	list, err := engine.New(w.store, registry(), nil).Executions().FailedItems(ctx, x.ID)
+	switch {
+	case err != nil:
+		return err
+	case x.FailedItems != len(items) || len(list) != len(items):
+		return fmt.Errorf("%d items have failed, but %d are counted and %d listed: %v, %+v", len(items), x.FailedItems, len(list), items, list)
+	case (x.State == courier.Completed) != (rejected == 0):
+		return fmt.Errorf("it is %s, with %d failed items that are not accepted", x.State, rejected)
+	}
+	return nil
+}
+
+// countRepairs counts what operators have changed.
+func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecution) {
+	for i := range records {
+		switch r := &records[i]; {
+		case r.FailedLoop != nil:
+			w.counts["item failed"]++
+		case r.Reason == courier.ReasonOperator:
+			w.counts["step skipped by operator"]++
+		}
+	}
+	if x.Repairs == nil {
+		return
+	}
+	for _, p := range x.Repairs.Passes {
+		switch {
+		case p.From != nil:
+			w.counts["resumed from"]++
+		case p.Items != nil:
+			w.counts["items chosen"]++
+		default:
+			w.counts["items repaired"]++
+		}
+	}
+}
+
+// wentBack reports whether an operator has had steps of an execution run again.
+func wentBack(x *courier.Execution) bool {
+	return x.Repairs != nil && slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool { return p.From != nil })
+}
