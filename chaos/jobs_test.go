@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -137,7 +138,8 @@ type addition struct {
 	In    int    `json:"in"`
 	Add   int    `json:"add"`
 	Takes int    `json:"takes" default:"2"` // milliseconds
-	Fails string `json:"fails"`             // "first" attempt, first attempt of the "job", "always", "some" executions
+	Fails string `json:"fails"`             // "first" attempt, first attempt of the "job", "always", "some" executions, "bad" items
+	Until string `json:"until"`             // a file: bad items fail until it exists
 }
 
 type file struct {
@@ -241,6 +243,12 @@ func add(ctx context.Context, job *courier.Context, cfg addition) (result, error
 	}
 	if cfg.Fails == "always" || cfg.Fails == "some" && unlucky(job.Execution()) || cfg.Fails == "first" && job.Attempt() == 1 || cfg.Fails == "job" && of == 1 {
 		return result{}, errors.New("as told")
+	}
+	if cfg.Fails == "bad" && cfg.Add%100 == bad {
+		if _, err := os.Stat(cfg.Until); err != nil {
+			return result{}, courier.Permanent(err)
+		}
+		time.Sleep(60 * time.Millisecond) // so that workers are lost in the repair too
 	}
 	return result{cfg.In + cfg.Add}, nil
 }
