@@ -2,6 +2,9 @@ package pgstore_test
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
+
+var manyRecords = flag.Int("records", 24_000, "how many records the execution of TestFailedItemsPage has")
 
 // TestPlanOfRecords has an execution with many records, a few of which are of failed
 // items, beside many other executions. Filters find what they select by an index, and
@@ -95,6 +100,37 @@ var recordQueries = []struct {
 	{"reruns of a chain execution", "chain/list", "chain_executions_rerun_of", 1, 20, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.ChainExecutions(ctx, store.ChainFilter{RerunOf: courier.ChainExecutionID(id)}))
 	}},
+}
+
+// TestFailedItemsPage has an execution with many records, twelve of which are of failed
+// items: the page of these costs no more with a million of them.
+func TestFailedItemsPage(t *testing.T) {
+	if raced.On {
+		return // what it looks at is the server's
+	}
+	u := pgtest.URL(t)
+	s, sent := recorded(t, u)
+	pool := dial(t, u)
+	id := past{job: defined(t, s, pool, "j"), state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
+	exec(t, pool, fmt.Sprintf(`insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
+		select '%s', 10 + 2 * n, now(), now(), 0, 1, 1, 1, case when n %% %d = 0 then 'failed' else 'completed' end, 'file.copy', 'w', case when n %% %[2]d = 0 then 0 end
+		from generate_series(1, %d) n`, id, *manyRecords/12, *manyRecords))
+	exec(t, pool, "analyze")
+	var took []time.Duration
+	for range 101 {
+		began := time.Now()
+		list, err := s.Steps(t.Context(), store.StepFilter{Execution: courier.ExecutionID(id), Attempt: 1, FailedItems: true})
+		if err != nil || len(list) != 12 {
+			t.Fatalf("%d failed items, %v", len(list), err)
+		}
+		took = append(took, time.Since(began))
+	}
+	read, plan := sent.pagesOf(t, pool, "execution/list_steps_by_index")
+	if read > 60 {
+		t.Errorf("it reads %d pages:\n%s", read, plan)
+	}
+	slices.Sort(took)
+	t.Logf("%d records, 12 failed items: %d pages; median %v, 99 of 100 within %v", *manyRecords, read, took[50], took[99])
 }
 
 func count[T any](list []T, err error) (int, error) { return len(list), err }
