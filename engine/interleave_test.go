@@ -239,7 +239,7 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 	p.act(func() error {
 		for _, k := range kinds {
 			_, err := request(e, k)(context.Background(), p.id, courier.By{Actor: by})
-			if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
+			if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused && !(k == skip && errors.Is(err, courier.ErrConflict)) {
 				return fmt.Errorf("%s: %w", k, err)
 			}
 		}
@@ -247,10 +247,18 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 	})
 }
 
+// skip stands for a resume that skips the step which failed.
+const skip courier.RequestKind = "skip"
+
 func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, courier.By) (courier.Execution, error) {
 	switch k {
 	case courier.RequestPause:
 		return e.Pause
+	case skip:
+		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+			by.Reason = "it was done by hand"
+			return e.Resume(c, id, &engine.ResumeOptions{By: by, Skip: true})
+		}
 	case courier.RequestResume:
 		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 			return e.Resume(c, id, &engine.ResumeOptions{By: by})
@@ -367,7 +375,7 @@ func (p *play) check(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.checkEnd(&x), p.checkRequests(audit), p.checkSteps(audit), p.checkEvents(audit))
+	return errors.Join(p.checkEnd(&x), p.checkRequests(audit), p.checkSteps(audit), p.checkEvents(audit), p.checkSkips(audit))
 }
 
 // checkEnd compares the last state with what was acknowledged.
@@ -407,6 +415,9 @@ func (p *play) checkRequests(audit []courier.AuditEntry) error {
 				return fmt.Errorf("a %s was refused in state %s, after a %s", c.kind, refused.From, earlier)
 			}
 			continue
+		}
+		if errors.Is(c.err, courier.ErrConflict) && c.kind == courier.RequestResume && p.acknowledged(i) != "" {
+			continue // a change that was made for what another request has changed since
 		}
 		if c.err != nil {
 			return c.err
@@ -480,6 +491,24 @@ func (p *play) checkSteps(audit []courier.AuditEntry) error {
 		if n > starts[key] {
 			return fmt.Errorf("step %s was called %d times, but started %d times", key, n, starts[key])
 		}
+	}
+	return nil
+}
+
+// checkSkips looks for a step that was skipped twice, or executed after it.
+func (p *play) checkSkips(audit []courier.AuditEntry) error {
+	skipped := 0
+	for _, a := range audit {
+		switch {
+		case a.Step == nil || *a.Step != 0:
+		case a.To == string(courier.StepSkipped) && a.Reason == courier.ReasonOperator:
+			skipped++
+		case skipped > 0:
+			return fmt.Errorf("entry %d: step 0 is %s after it was skipped", a.Seq, a.To)
+		}
+	}
+	if skipped > 1 {
+		return fmt.Errorf("step 0 was skipped %d times", skipped)
 	}
 	return nil
 }
@@ -669,6 +698,41 @@ func TestInterleavingsOfTakeover(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("%s, %v", kind.name, list)
 			}
+		}
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
+
+// TestInterleavingsOfChanges has operators change an execution that has failed, by skipping
+// the step that failed, while others resume, skip, pause or cancel it: of the changes that
+// were made for the same state one takes effect.
+func TestInterleavingsOfChanges(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	kind := behaviour{name: "changes", policy: `"stop"`, steps: oneStep + "," + oneStep, fails: true, ends: []courier.State{courier.Failed, courier.Completed}}
+	for _, two := range [][2]courier.RequestKind{{skip, skip}, {skip, courier.RequestResume}, {skip, courier.RequestCancel}, {skip, courier.RequestPause}} {
+		total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+			return perform(t, s, dir, kind, func(p *play) error {
+				a, o := p.engine("a"), p.engine("o")
+				p.crowd = true
+				if err := a.Start(t.Context()); err != nil {
+					return err
+				}
+				for i, k := range two {
+					p.act(func() error {
+						p.sleep(fmt.Sprintf("operator %d comes", i+1), time.Second)
+						_, err := request(o, k)(context.Background(), p.id, courier.By{Actor: fmt.Sprintf("operator %d", i+1)})
+						_, refused := errors.AsType[*courier.TransitionError](err)
+						if refused || errors.Is(err, courier.ErrConflict) || errors.Is(err, courier.ErrInvalid) {
+							return nil
+						}
+						return err
+					})
+				}
+				return nil
+			})
+		})
+		if t.Failed() {
+			t.Fatalf("%v", two)
 		}
 	}
 	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))

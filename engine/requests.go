@@ -70,7 +70,7 @@ func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
 	executionlog.Requested(e.log, x, q)
-	if ev, ok := executionlog.RequestEvent(x, q); ok {
+	for _, ev := range executionlog.RequestEvents(x, q) {
 		e.observers.Emit(ev)
 	}
 }

@@ -33,7 +33,8 @@ type Change struct {
 	// Elsewhere clears the execution's Workspace and DiskBytes: its files are gone, and
 	// any worker can claim it.
 	Elsewhere bool
-	// Skipped is the record of the step that is skipped, if any: its audit entry, from
+	// Skipped is the record of the step that is skipped, if any, of an execution that was
+	// started: its audit entry, from
 	// pending to skipped, comes before that of the resume. The store sets its
 	// Execution, Seq, ExecutionAttempt, StartedAt and EndedAt; no worker is named.
 	Skipped *courier.StepExecution

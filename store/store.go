@@ -179,6 +179,7 @@ type StepFilter struct {
 	// FailedItems selects those with a FailedLoop. A store finds them without reading
 	// the others.
 	FailedItems bool
+	Files       bool  // selects those that report files
 	After       int64 // those whose Seq is higher
 	Limit       int   // 0 means 1000
 }

@@ -139,7 +139,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 			break
 		}
 		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
-			(len(f.States) == 0 || slices.Contains(f.States, r.State)) {
+			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) {
 			list = append(list, *r)
 		}
 	}

@@ -162,7 +162,7 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
-	if f.FailedItems || f.Step != nil && f.Attempt != 0 {
+	if f.FailedItems || f.Files || f.Step != nil && f.Attempt != 0 {
 		if f.Attempt != 0 {
 			add("s.execution_attempt = $%d::int", int32(f.Attempt))
 		}
@@ -174,6 +174,9 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		}
 		if f.FailedItems {
 			filter += " and s.failed_loop is not null"
+		}
+		if f.Files {
+			filter += " and s.files is not null"
 		}
 		return s.sqlFiltered("execution/list_steps_by_index", filter), args
 	}

@@ -402,7 +402,7 @@ func (d *differ) list() error {
 	if d.chance(5) {
 		f.RerunOf = pick(d.rand, d.ids...)
 	}
-	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))
+	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Files: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))
 	if d.chance(2) {
 		steps.Step = new(int)
 		*steps.Step = d.rand.IntN(4)

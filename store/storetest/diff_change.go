@@ -26,7 +26,7 @@ func (d *differ) change(x *courier.Execution) *store.Change {
 	if d.chance(3) {
 		c.Items = &store.ItemCount{Failed: d.rand.IntN(4), Accepted: d.rand.IntN(2), Target: d.rand.IntN(2)}
 	}
-	if d.chance(3) {
+	if d.chance(3) && !x.StartedAt.IsZero() {
 		c.Skipped = &courier.StepExecution{
 			Step: x.Position.Step, ID: pick(d.rand, "", "get"), Type: "a", Iteration: x.Position.Iteration(), Attempt: 1 + x.StepAttempts,
 			State:   pick(d.rand, courier.StepSkipped, courier.StepSkipped, courier.StepSkipped, courier.StepCompleted),

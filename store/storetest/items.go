@@ -163,7 +163,7 @@ var recordCases = []testCase{
 			{Attempt: 1, Step: &one}, {Attempt: 2, Step: &one}, {Attempt: 2, Step: &nine}, {Attempt: 3, Step: &one},
 			{States: []courier.StepState{courier.StepFailed}}, {States: []courier.StepState{courier.StepFailed, courier.StepSkipped}},
 			{States: []courier.StepState{}}, {FailedItems: true}, {FailedItems: true, Attempt: 1}, {FailedItems: true, Attempt: 2},
-			{FailedItems: true, Step: &one}, {FailedItems: true, Attempt: 2, Step: &one},
+			{FailedItems: true, Step: &one}, {Files: true}, {Files: true, Attempt: 1}, {Files: true, Attempt: 2, Step: &one}, {FailedItems: true, Attempt: 2, Step: &one},
 			{Attempt: 2, Step: &one, States: []courier.StepState{courier.StepFailed}},
 		} {
 			f.Execution = h.id()
@@ -210,7 +210,7 @@ func selects(f *store.StepFilter, r *courier.StepExecution) bool {
 		state = state || r.State == s
 	}
 	return r.Seq > f.After && state && (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
-		(!f.FailedItems || r.FailedLoop != nil)
+		(!f.FailedItems || r.FailedLoop != nil) && (!f.Files || len(r.Files) > 0)
 }
 
 // allSteps returns what a filter selects, by pages.

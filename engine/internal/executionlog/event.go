@@ -23,9 +23,9 @@ func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (c
 	return ev, ev.Type != ""
 }
 
-// RequestEvent returns the event of a request that took effect at once and left the
-// execution as x, or false for one that did not.
-func RequestEvent(x *courier.Execution, q *store.Request) (courier.Event, bool) {
+// RequestEvents returns the events of a request that took effect at once and left the
+// execution as x; none of one that did not.
+func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event) {
 	ev := courier.Event{Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By}
 	resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart
 	switch {
@@ -34,7 +34,16 @@ func RequestEvent(x *courier.Execution, q *store.Request) (courier.Event, bool) 
 	case x.State == courier.Cancelled:
 		ev.Type = courier.EventJobCancelled
 	case resumes && x.State == courier.Queued:
-		ev.Type, ev.Reason, ev.Error = courier.EventJobResumed, q.Class(), q.Reason
+		ev.Type, ev.Reason, ev.Error = courier.EventJobResumed, q.Class(), q.Text()
+	default:
+		return nil
 	}
-	return ev, ev.Type != ""
+	if c := q.Change; c != nil && c.Skipped != nil {
+		s := c.Skipped
+		list = append(list, courier.Event{
+			Type: courier.EventStepSkipped, Execution: x.ID, Job: x.Job, Version: x.Version,
+			Step: s.Step, ID: s.ID, StepType: s.Type, Iteration: s.Iteration, Attempt: s.Attempt, Reason: s.Reason, Error: s.Error,
+		})
+	}
+	return append(list, ev)
 }

@@ -186,24 +186,26 @@ func (h *History) sorted(list []Failure) []Failure {
 // they were executed again.
 func (h *History) all(ctx context.Context) ([]Failure, error) {
 	var list []Failure
-	for after := int64(0); ; {
-		page, err := h.read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) {
-			return h.Archive.Steps(ctx, store.StepFilter{
-				Execution: h.Execution.ID, Attempt: h.Execution.Attempt, FailedItems: true, After: after,
-			})
-		})
-		if err != nil {
-			return nil, err
+	err := h.each(ctx, store.StepFilter{FailedItems: true}, func(r *courier.StepExecution) {
+		if f, ok := h.failure(r); ok {
+			list = append(list, f)
 		}
-		if len(page) == 0 {
-			h.place(list)
-			return list, nil
+	})
+	h.place(list)
+	return list, err
+}
+
+// each calls f with the records of the execution's present attempt that a filter selects.
+func (h *History) each(ctx context.Context, filter store.StepFilter, f func(*courier.StepExecution)) error {
+	filter.Execution, filter.Attempt = h.Execution.ID, h.Execution.Attempt
+	for {
+		page, err := h.read(ctx, func(ctx context.Context) ([]courier.StepExecution, error) { return h.Archive.Steps(ctx, filter) })
+		if err != nil || len(page) == 0 {
+			return err
 		}
 		for i := range page {
-			after = page[i].Seq
-			if f, ok := h.failure(&page[i]); ok {
-				list = append(list, f)
-			}
+			filter.After = page[i].Seq
+			f(&page[i])
 		}
 	}
 }

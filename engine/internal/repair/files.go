@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
 )
 
 // A leftFile is a file that a completed step left, and that no later one has removed.
@@ -50,10 +50,7 @@ type report struct {
 
 // reports returns the records that name files which may be there.
 func (h *History) reports(ctx context.Context) (list []report, err error) {
-	err = history.Each(ctx, h.Archive, h.Execution.ID, func(s *courier.StepExecution) {
-		if s.ExecutionAttempt != h.Execution.Attempt || len(s.Files) == 0 {
-			return
-		}
+	err = h.each(ctx, store.StepFilter{Files: true}, func(s *courier.StepExecution) {
 		r := report{record: *s}
 		if h.Tree != nil {
 			var mapped, placed bool
