@@ -37,19 +37,19 @@ type ChainOptions struct {
 	By             courier.By     // who requests it; [Chains.Prepare] keeps the actor alone
 }
 
-// Define checks a chain and saves it as a new version of its name. If it
-// equals the latest version, that one is returned and nothing is saved. Its jobs
-// must have been defined; those without a version are checked as they are now.
-// Their step types need not be registered here. The error of a chain that can't
-// run is a *[courier.DefinitionError], which lists everything that is wrong with
-// it. A nil opt means the defaults.
+// Define checks a chain and saves it as a new version of its name. If it equals the
+// latest version, that one is returned and nothing is saved. Its jobs must have been
+// defined; if a member names no version, its job is checked in the latest one. Their
+// step types need not be registered here. If the chain can't run, the error is a
+// *[courier.DefinitionError], which lists everything that is wrong. A nil opt means
+// the defaults.
 func (h Chains) Define(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
 	d, err := h.e.definitions.DefineChain(ctx, chain, (*definitions.Options)(opt))
 	return DefinedChain(d), err
 }
 
-// Get returns a version of a chain; version 0 means the latest. The error of
-// a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
+// Get returns a version of a chain; version 0 means the latest. If there is no such
+// chain, the error matches [courier.ErrNotFound] and suggests the nearest name.
 func (h Chains) Get(ctx context.Context, name string, version int) (courier.Chain, error) {
 	return h.e.definitions.Chain(ctx, name, version)
 }
@@ -68,12 +68,11 @@ func (h Chains) Versions(ctx context.Context, name string, f VersionFilter) ([]D
 	return mapped(list, definedChain), err
 }
 
-// Start creates an execution of the named chain and releases the members
-// that depend on no other, for some engine to run. The versions of all members'
-// jobs are those of this moment, whatever is saved later. Once Start
-// returned nil, the chain execution is durable in the store. With an idempotency
-// key that was used before, it returns that chain execution, whatever its state,
-// or [courier.ErrConflict] if it has other parameters. A nil opt means the
+// Start creates an execution of the named chain, and releases the members that depend
+// on no other, for some engine to run. The versions of all members' jobs are fixed
+// now. When Start has returned nil, the chain execution is durable in the store. If
+// the idempotency key was used before, Start returns that chain execution, whatever
+// its state, or courier.ErrConflict if it has other parameters. A nil opt means the
 // defaults.
 func (h Chains) Start(ctx context.Context, chain string, opt *ChainOptions) (courier.ChainExecution, error) {
 	return h.e.chains.Start(ctx, chain, (*chains.Options)(opt))
@@ -95,50 +94,51 @@ func (h Chains) Executions(ctx context.Context, f store.ChainFilter) ([]courier.
 	return h.e.chains.Executions(ctx, f)
 }
 
-// Wait returns the chain execution when it is completed, failed or
-// cancelled; it waits through pauses. The outcome is no error of Wait's:
-// see [courier.ChainExecution.Err]. When ctx ends first, Wait returns its
-// error with the chain execution as it is.
+// Wait returns the chain execution when it is completed, failed or cancelled; it
+// waits through pauses. The error is nil whatever the outcome, see
+// [courier.ChainExecution.Err]. If ctx ends first, Wait returns the error of ctx and
+// the chain execution as it is.
 func (h Chains) Wait(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
 	return h.e.chains.Wait(ctx, id)
 }
 
-// Pause releases no further members, and requests a pause of those that are queued or
-// run. The chain execution is paused when none runs any more. A state that
-// does not allow it is a *[courier.ChainRequestError]; so for the other
-// requests. Pause returns the chain execution as it is then; so do the other requests.
+// Pause requests that a chain execution stops: no further members are released, and
+// those that are queued or run are paused. The chain execution is paused when no
+// member runs any more. Like the other requests, Pause returns the chain execution as
+// it then is; if its state does not allow the request, the error is a
+// *[courier.ChainRequestError].
 func (h Chains) Pause(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestPause, by)
 }
 
-// Resume undoes a pause: members that it has paused go on, and others are
-// released again. Members that were paused by a request of their own stay paused.
+// Resume undoes a pause: members that the pause has paused go on, and further members
+// are released again. A member that was paused by a request of its own stays paused.
 func (h Chains) Resume(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestResume, by)
 }
 
-// Cancel gives a chain execution up: members that have not started are
-// skipped, all others are cancelled, as by [Engine.Cancel]. It is cancelled when
-// the last one is.
+// Cancel gives up a chain execution: members that have not started are skipped, and
+// all others are cancelled, as by [Engine.Cancel]. The chain execution is cancelled
+// when the last member is.
 func (h Chains) Cancel(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestCancel, by)
 }
 
-// Release lets a chain execution that was created with Hold go.
+// Release starts a chain execution that was created with Hold.
 func (h Chains) Release(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestRelease, by)
 }
 
-// Retry takes up a failed chain execution: failed members are resumed, as
-// by [Engine.Resume] from the step that failed, cancelled ones get a new
-// execution, and what was skipped because of them waits for them again. Members
-// that have completed stay as they are.
+// Retry continues a failed chain execution. Failed members are resumed at the step
+// that failed, as by [Engine.Resume]; cancelled members get a new execution; members
+// that were skipped because of them wait for them again. Completed members stay as
+// they are.
 func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by courier.By) (courier.ChainExecution, error) {
 	return h.e.chains.Request(ctx, id, courier.RequestRetry, by)
 }
 
-// Rerun starts the chain of a former execution again with the parameters of that one,
-// whatever its state; see [Engine.Rerun].
+// Rerun starts the chain of an earlier execution again, with the parameters of that
+// execution and whatever its state; see [Engine.Rerun].
 func (h Chains) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *RerunOptions) (courier.ChainExecution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}

@@ -42,17 +42,17 @@ type Bundle struct {
 	Problems, Warnings []courier.Problem
 }
 
-// Err is nil if there are no problems. Otherwise it lists them, one a line, at most
-// 100, and matches [courier.ErrInvalid].
+// Err returns nil if there are no problems. Otherwise the error lists at most 100 of
+// them, one a line, and matches [courier.ErrInvalid].
 func (b Bundle) Err() error { return definitions.Bundle(b).Err() }
 
-// Check reads definitions and checks them as a whole, without a store: what they
-// name must be among them, as all that is there will be. All mistakes come at once,
-// those of the form with those of what it says. Step types are those of r. Of opt,
-// which may be nil, it uses Listers and Subscribers: where one of them is nil, it
-// takes the directories of monitors, or the functions of subscriptions, to be
-// right. Check connects to nothing. It does not check the versions that a
-// store has, nor whether receivers of webhooks may be reached.
+// Check reads definitions and checks them as a whole, without a store: whatever they
+// name must be among them. It reports all mistakes at once, those of form together
+// with those of content. Step types are those of r. Of opt, which may be nil, it uses
+// Listers and Subscribers: if one of them is nil, Check does not check the
+// directories of monitors, or the functions of subscriptions. It connects to nothing,
+// and checks neither the versions in a store nor whether receivers of webhooks may be
+// reached.
 func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 	var o Options
 	if opt != nil {
@@ -62,13 +62,13 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 	return b
 }
 
-// Check reads definitions and checks them as [Check] does, with the engine's step
-// types and options, as what is to be added to the store or take the place of what
-// has the same names: what they name must be among them or saved. Nothing is saved.
-// It is also the way to read one definition, by a [File] without a name, with all
-// that is wrong at once, by line and column: an error of [json.Unmarshal] has only
-// what is wrong with the form, and one of Define no places. The error is one of the
-// store or of ctx; what is wrong with the definitions is in the Bundle.
+// Check checks definitions as the function [Check] does, with the step types and
+// options of the engine. It takes them as additions to the store, or as replacements
+// of definitions with the same names: what they name must be among them or saved.
+// Nothing is saved. For a single definition use a [File] without a name: the result
+// has all that is wrong, by line and column, while an error of json.Unmarshal has
+// only mistakes of form, and one of Define has no places. The error is one of the
+// store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
 	outbox, _ := coreAccess{e}.Outbox() // without one there are no subscriptions
 	b, err := e.opt.checkFiles(ctx, files, definitions.NewUnsaved(e.store, false), e.reg, outbox)

@@ -78,7 +78,7 @@ func (e *Engine) pause(w *worker, poll *time.Timer, gather time.Duration) bool {
 	return w.ctx.Err() == nil
 }
 
-// claim takes what it can get and runs it.
+// claim runs what the store hands over; [store.ClaimRequest] says what may run.
 func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	// A stop waits for a claim under way: what it claims is handed over at once.
 	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)

@@ -33,38 +33,36 @@ type DryRunOptions struct {
 	Fires int
 }
 
-// DryRun finds out whether a job could run, as far as that can be said without
-// running it: it checks the definition as Define does, calls Validate of every
-// step, on both branches of every flow.if and inside of loops, with real
-// connections and secrets, and looks when schedules will start the job. The job
-// need not be saved; for one that is, take what [Jobs.Get] returns.
+// DryRun finds out whether a job could run, as far as that is possible without
+// running it. It checks the definition as Define does; it calls Validate of every
+// step, on both branches of every flow.if and inside of loops, with real connections
+// and secrets; and it looks when schedules will start the job. The job need not be
+// saved; for a saved job, pass what [Jobs.Get] returns.
 //
-// Nothing is executed, and nothing is written: no execution is created, no
-// version saved, no file or workspace made. What is known only at run time, such
-// as the outputs of steps, the items of loops and params that are not given, is
-// no mistake: the report says which fields of a step could not be looked at.
-// Steps that use the same connection share it, and one that does not work is not
-// tried again.
+// Nothing is executed, and nothing is written: no execution, no version, no file and
+// no workspace. What is known only at run time, such as the outputs of steps, the
+// items of loops and params that are not given, is no mistake: the report says which
+// fields of a step could not be checked. Steps with the same connection share it; a
+// connection that does not work is not tried again.
 //
-// Whatever is wrong is in the report; see [Report.Err]. DryRun's own error is
-// that of a store that can't be read, or ctx's if that ends first; then the
+// Whatever is wrong is in the report; see [Report.Err]. The error of DryRun itself is
+// that of a store that can't be read, or that of ctx if it ends first; then the
 // report has what was found so far. A nil opt means the defaults.
 func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *DryRunOptions) (Report, error) {
 	r, err := h.e.dryRuns.Job(ctx, job, (*dryrun.Options)(opt))
 	return reportOf(r), err
 }
 
-// DryRun is [Jobs.DryRun] for a chain: it checks the chain as [Chains.Define]
-// does, and each member's job with the params that the member would give it. The
-// chain need not be saved, nor its jobs if they are given by [DryRunOptions].Jobs;
-// for a chain that is saved, take what [Chains.Get] returns. Params are those
-// of the chain.
+// DryRun is [Jobs.DryRun] for a chain: it checks the chain as [Chains.Define] does,
+// and the job of each member with the params that the member gives it. Neither the
+// chain nor its jobs have to be saved, if [DryRunOptions].Jobs has the jobs; for a
+// saved chain, pass what [Chains.Get] returns. Params are those of the chain.
 func (h Chains) DryRun(ctx context.Context, chain courier.Chain, opt *DryRunOptions) (ChainReport, error) {
 	r, err := h.e.dryRuns.Chain(ctx, chain, (*dryrun.Options)(opt))
 	return chainReportOf(r), err
 }
 
-// A CheckState is what a dry run can say of a step.
+// A CheckState is the result of a dry run for a step.
 type CheckState string
 
 // The values of CheckState.
@@ -107,8 +105,8 @@ type StepReport struct {
 	Type    string     `json:"type"`
 	State   CheckState `json:"state"`
 	Message string     `json:"message,omitempty"` // what is wrong, or why it was not checked
-	// Unresolved are the fields of the configuration that are known only when
-	// the step runs, and so were not looked at.
+	// Unresolved are the fields of the configuration that are known only when the
+	// step runs, and so were not checked.
 	Unresolved []string `json:"unresolved,omitempty"`
 	// Notes are what the step has logged, such as what it learned of a server; at
 	// most 20.
@@ -129,8 +127,7 @@ type ScheduleReport struct {
 	Problem string      `json:"problem,omitempty"` // why it can't
 }
 
-// A ChainReport is the result of a dry run of a chain, like [Report] that of a
-// job.
+// A ChainReport is the result of a dry run of a chain, as [Report] is that of a job.
 type ChainReport struct {
 	Chain   string `json:"chain"`
 	Version int    `json:"version,omitempty"` // as the chain that was given had it; 0 if it was not saved
@@ -154,14 +151,14 @@ type MemberReport struct {
 	Report    Report               `json:"report"`
 }
 
-// OK reports whether nothing is known that keeps the job from running.
+// OK reports whether the dry run has found nothing that keeps the job from running.
 func (r Report) OK() bool { return r.Err() == nil }
 
 // Err joins all that is wrong: problems, those of steps and those of schedules.
 // It is nil if there is nothing.
 func (r Report) Err() error { return r.plain().Err() }
 
-// String is the report for people, in lines that end with one that sums it up.
+// String returns the report for people. Its last line is a summary.
 func (r Report) String() string { return r.plain().String() }
 
 // WriteTo writes what String returns.
@@ -178,14 +175,14 @@ func (r *Report) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// OK reports whether nothing is known that keeps the chain from running.
+// OK reports whether the dry run has found nothing that keeps the chain from running.
 func (r ChainReport) OK() bool { return r.Err() == nil }
 
 // Err joins all that is wrong: problems of the chain, its members and its
 // schedules. It is nil if there is nothing.
 func (r ChainReport) Err() error { return r.plain().Err() }
 
-// String is the report for people, in lines that end with one that sums it up.
+// String returns the report for people. Its last line is a summary.
 func (r ChainReport) String() string { return r.plain().String() }
 
 // WriteTo writes what String returns.

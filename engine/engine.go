@@ -42,9 +42,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A StuckStep is a step that ignores the end of its context. Its attempt counts
-// as failed and is cut off from the execution; it keeps a slot of the engine
-// until it returns.
+// A StuckStep is a step that has not returned although its context has ended. Its
+// attempt counts as failed and can no longer affect the execution. It keeps a slot of
+// the engine until it returns.
 type StuckStep struct {
 	Execution courier.ExecutionID
 	Step      int
@@ -138,28 +138,28 @@ func isNil(s store.Store) bool {
 // were waiting.
 func (e *Engine) Dropped() int64 { return e.observers.Dropped() }
 
-// A Health is how an engine stands at an instant. It is about this engine only;
-// stores have more to say of themselves, such as pgstore with its method Health.
+// A Health is the state of an engine at an instant. It is about this engine only; a
+// store may report more about itself, as pgstore does with its method Health.
 type Health struct {
 	// Refused are executions of this engine's whose progress the store does not
 	// take, the oldest first; nil if there are none.
 	Refused []RefusedWrite `json:"refused,omitempty"`
-	// Stranded are executions, in groups, that no worker takes which the store has
-	// seen lately: what is due, and what is lost. The oldest come first. It is what an
-	// engine that is started has found within about two minutes, if its store is a
-	// [store.Workers]; nil if there are none.
+	// Stranded are executions that are due or lost, and that no worker can claim
+	// which the store has seen lately; in groups, the oldest first, nil if there are
+	// none. A started engine finds them within about two minutes, if its store is a
+	// [store.Workers].
 	Stranded []store.Stranded `json:"stranded,omitempty"`
 }
 
-// A RefusedWrite is progress that the store has refused at least once, and has not
-// taken since. The engine goes on trying to write it.
+// A RefusedWrite is progress of an execution that the store has refused at least
+// once, and has not accepted since. The engine repeats the write.
 type RefusedWrite struct {
 	Execution courier.ExecutionID `json:"execution_id"`
 	Job       string              `json:"job"`
 	Since     time.Time           `json:"since"` // the first refusal, by the clock of this process
 	Tries     int                 `json:"tries"`
-	// Lasting says that repeating the write is of no use until the cause is removed,
-	// such as a right that is missing. The engine claims nothing meanwhile.
+	// Lasting says that no repetition succeeds until the cause is removed, such as a
+	// missing right. Until then the engine claims nothing.
 	Lasting bool `json:"lasting,omitempty"`
 	// Left says that the lease is no longer renewed, so that another worker may
 	// take the execution over.
@@ -167,7 +167,8 @@ type RefusedWrite struct {
 	Error string `json:"error"` // of the last refusal, as the store returned it
 }
 
-// Health returns how the engine stands. It reads no store, and takes no time.
+// Health returns the present state of the engine. It does not read the store, and
+// returns at once.
 func (e *Engine) Health() Health {
 	return Health{Stranded: e.unserved.Found(), Refused: mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) })}
 }

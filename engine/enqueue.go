@@ -24,14 +24,14 @@ type EnqueueOptions struct {
 	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
 }
 
-// Enqueue creates an execution of the named job for some engine to run, and
-// returns it. Once Enqueue returned nil, the execution is durable in the store.
-// With an idempotency key that was used before, it returns that execution,
-// whatever its state, or [courier.ErrConflict] if it has other parameters. Where a
-// dependency of the job that refuses is not met, nothing is created, and the error
-// is a *[courier.DependencyError]. A nil opt means the defaults. If no worker that
-// the store has seen lately serves the queue, Enqueue warns of it in Options.Log, once
-// a minute for each queue.
+// Enqueue creates an execution of the named job for some engine to run, and returns
+// it. When Enqueue has returned nil, the execution is durable in the store. If the
+// idempotency key was used before, Enqueue returns that execution, whatever its
+// state, or [courier.ErrConflict] if it has other parameters. If a dependency of the
+// job with on_unmet: refuse is not met, nothing is created, and the error is a
+// *[courier.DependencyError]. A nil opt means the defaults. If the store has lately
+// seen no worker that serves the queue, Enqueue logs a warning in Options.Log, once a
+// minute for each queue.
 func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
 	x, err := e.enqueuer.Enqueue(ctx, job, (*program.Options)(opt))
 	if err == nil {
@@ -50,13 +50,13 @@ func (e *Engine) served() []string {
 	return e.opt.Queues
 }
 
-// EnqueueAll creates executions that [Engine.Prepare] made, of any jobs: all of
-// them, in one call of the store, or none if it returns an error. It returns
-// one execution for each of the list, in order; for an idempotency key that was
-// used before, that is the execution that used it, as with [Engine.Enqueue]. The
-// error [courier.ErrConflict] says that such a one has other parameters. The same
-// list may be enqueued again, as after an error that leaves open whether it is
-// in the store: no execution is created twice.
+// EnqueueAll creates executions that [Engine.Prepare] has made, of any jobs: all of
+// them in one call of the store, or none if it returns an error. It returns one
+// execution for each of the list, in order. If an idempotency key was used before,
+// that is the execution that used it, as with [Engine.Enqueue]; if it has other
+// parameters, the error is [courier.ErrConflict]. After an error that leaves open
+// whether the list is in the store, enqueue the same list again: no execution is
+// created twice.
 func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	got, err := e.enqueuer.Create(ctx, list)
 	if err != nil {
@@ -66,12 +66,11 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 	return got, nil
 }
 
-// Prepare returns what [Engine.Enqueue] would create, and creates nothing. It is
-// for [Engine.EnqueueAll], and for stores that create executions in a
-// transaction of the caller's, such as EnqueueTx of package pgstore. The job and
-// the options are checked as by Enqueue, and the latest version of the job is
-// the latest now; a version that is given is read from the store once. A
-// nil opt means the defaults.
+// Prepare returns what [Engine.Enqueue] would create, and creates nothing. Pass the
+// result to [Engine.EnqueueAll], or to a store that creates executions in a
+// transaction of the caller, such as EnqueueTx of package pgstore. Prepare checks the
+// job and the options as Enqueue does. Version 0 is the version that is the latest
+// now; any other version is read from the store once. A nil opt means the defaults.
 func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
 	n, err := e.enqueuer.Prepare(ctx, job, (*program.Options)(opt), false)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Executions reads executions: what they are, what their steps have done, and what
-// values are in scope. What changes an execution is a method of [Engine].
+// Executions reads executions, the records of their steps, and the values in scope.
+// The methods that change an execution are those of [Engine].
 type Executions struct{ e *Engine }
 
 // Executions returns the executions in the engine's store.
@@ -40,9 +40,9 @@ func (h Executions) List(ctx context.Context, f store.Filter) ([]courier.Executi
 	return list, nil
 }
 
-// Steps returns the records of all attempts of all steps of an execution, in
-// the order in which they ended. The error of an execution that isn't there
-// matches [courier.ErrNotFound].
+// Steps returns the records of all attempts of all steps of an execution, in the
+// order in which they ended. If there is no such execution, the error matches
+// [courier.ErrNotFound].
 func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
 	var all []courier.StepExecution
 	for after := int64(0); ; {
@@ -65,9 +65,9 @@ func (h Executions) setVersions(ctx context.Context, id courier.ExecutionID, lis
 	return err
 }
 
-// StepsPage returns a page of the records of an execution, of those that the filter
-// selects, in the order in which they ended. Of an execution that isn't there it has
-// none.
+// StepsPage returns a page of the records of an execution that the filter selects, in
+// the order in which the attempts ended. If there is no such execution, the page is
+// empty.
 func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
 	list, err := h.e.store.Steps(ctx, f)
 	if err != nil {
@@ -79,8 +79,8 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 	return list, err
 }
 
-// AuditPage returns a page of the audit of an execution, in order. Of an execution that
-// isn't there it has none.
+// AuditPage returns a page of the audit of an execution, in order. If there is no
+// such execution, the page is empty.
 func (h Executions) AuditPage(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
 	list, err := h.e.store.Audit(ctx, f)
 	if err != nil {
@@ -89,8 +89,8 @@ func (h Executions) AuditPage(ctx context.Context, f store.AuditFilter) ([]couri
 	return list, nil
 }
 
-// Audit returns the audit of an execution, complete and in order. The error of an
-// execution that isn't there matches [courier.ErrNotFound].
+// Audit returns the audit of an execution, complete and in order. If there is no such
+// execution, the error matches [courier.ErrNotFound].
 func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
@@ -106,9 +106,9 @@ func (h Executions) Audit(ctx context.Context, id courier.ExecutionID) ([]courie
 	}
 }
 
-// Values returns the values that are in scope where an execution stands, by
-// key: its parameters, the system values, and the outputs of its completed
-// steps, such as "0.file_list", also under their steps' ids.
+// Values returns the values that are in scope at the position of an execution, by
+// key: its parameters, the system values, and the outputs of its completed steps,
+// such as "0.file_list", under the ids of the steps too.
 func (h Executions) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
 	x, err := h.e.store.Execution(ctx, id)
 	if err != nil {

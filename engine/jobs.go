@@ -21,16 +21,15 @@ func (e *Engine) Jobs() Jobs { return Jobs{e} }
 // zero value is the default.
 type DefineOptions struct {
 	By courier.By // who defines it, and why
-	// Base, if not nil, is the version that the definition was made from, 0 for
-	// none. If the latest version is another, nothing is saved, and the error is
-	// [courier.ErrConflict]. It is compared in the
-	// transaction that saves.
+	// Base, if not nil, is the version that was edited, 0 for none. If the latest
+	// version is another, nothing is saved, and the error is [courier.ErrConflict].
+	// The comparison is part of the transaction that saves.
 	Base *int
-	// KeepNewer leaves a newer definition alone: one that equals an earlier
-	// version is not saved again, and the result is the latest version, with
-	// Superseded set. It is for programs that define their jobs when they start,
-	// so that in a rolling deployment the old binary does not undo what the new
-	// one has defined. To go back to an earlier definition, leave it out.
+	// KeepNewer keeps a newer definition: if the definition equals an earlier
+	// version, nothing is saved, and the result is the latest version, with
+	// Superseded set. Set it in programs that define their jobs when they start, so
+	// that in a rolling deployment the old program does not replace what the new one
+	// has defined. Leave it out to go back to an earlier definition.
 	KeepNewer bool
 }
 
@@ -54,20 +53,20 @@ type VersionFilter struct {
 	Limit  int // 0 means 100, the most is 1000
 }
 
-// Define checks a job and saves it as a new version of its name. If it equals
-// the latest version, that one is returned and nothing is saved. The error of a
-// job that can't run is a *[courier.DefinitionError], which lists everything
-// that is wrong with it. What only looks doubtful is returned as warnings, and
-// written to [Options].Log. A nil opt means the defaults.
+// Define checks a job and saves it as a new version of its name. If it equals the
+// latest version, that one is returned and nothing is saved. If the job can't run,
+// the error is a *[courier.DefinitionError], which lists everything that is wrong.
+// Doubtful places are returned as warnings, and written to Options.Log. A nil opt
+// means the defaults.
 func (h Jobs) Define(ctx context.Context, job courier.Job, opt *DefineOptions) (DefinedJob, error) {
 	d, err := h.e.definitions.DefineJob(ctx, job, (*definitions.Options)(opt))
 	return DefinedJob(d), err
 }
 
-// Get returns a version of a job as it was written; version 0 means the latest.
-// Its step types need not be registered here, and it need not be one that can
-// run, so that it can be read and mended. The error of a
-// job that isn't there matches [courier.ErrNotFound] and names the nearest.
+// Get returns a version of a job as it was written; version 0 means the latest. Its
+// step types need not be registered here, and the job need not be able to run, so
+// that it can be read and corrected. If there is no such job, the error matches
+// [courier.ErrNotFound] and suggests the nearest name.
 func (h Jobs) Get(ctx context.Context, name string, version int) (courier.Job, error) {
 	p, err := h.e.programs.Load(ctx, name, version)
 	if err != nil {

@@ -22,12 +22,11 @@ type Limits struct{ e *Engine }
 // Limits returns the limits in the engine's store.
 func (e *Engine) Limits() Limits { return Limits{e} }
 
-// Set sets how many executions may run at once: of all, for the scope
-// "global" or ""; of one job, for "job:NAME"; of those that share a limit key,
-// for "key:KEY". 0 means any number. The limit holds for all engines on the
-// store, from the next claim on; lowering it stops nothing that runs. Until one
-// is set, the global limit is 5, a job's is that of its definition, and keys
-// have none.
+// Set sets how many executions may run at once: of all, for the scope "global" or "";
+// of one job, for "job:NAME"; of those that share a limit key, for "key:KEY". 0 means
+// any number. The limit holds for all engines on the store, from the next claim on. A
+// lower limit stops no running execution. Until a limit is set, the global one is 5,
+// that of a job is the one in its definition, and keys have none.
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
 	e := h.e
 	given := scope

@@ -15,22 +15,20 @@ type Monitors struct{ e *Engine }
 // Monitors returns the monitors in the engine's store.
 func (e *Engine) Monitors() Monitors { return Monitors{e} }
 
-// Set checks a monitor and saves it under its name, so that started
-// engines on the same store poll its directory, if they have its lister. If
-// it equals the one that is there, that one is returned, as it stands, and
-// nothing is saved: a program may set its monitors whenever it starts. Otherwise
-// it replaces that one and keeps what that one has seen, unless the directory
-// is another. What is in a directory at the first poll counts as created. The
-// error of a monitor that can't be saved is a *[courier.MonitorError], which
-// lists everything that is wrong with it.
+// Set checks a monitor and saves it under its name, so that started engines on the
+// same store poll its directory, if they have its lister. If it equals the saved
+// monitor, that one is returned and nothing is saved: a program may set its monitors
+// whenever it starts. Otherwise it replaces the saved monitor, and keeps the record
+// of files unless the directory is another. Files that are in the directory at the
+// first poll count as created. If the monitor can't be saved, the error is a
+// *[courier.MonitorError], which lists everything that is wrong.
 func (h Monitors) Set(ctx context.Context, m courier.Monitor, by courier.By) (courier.Monitor, error) {
 	return h.e.monitors.Set(ctx, m, by)
 }
 
-// Enable has the directory of a monitor that was disabled or paused polled again, at
-// once.
-// Files that came meanwhile are handed over. It changes nothing of one that is
-// polled; one in the state error has to be acknowledged.
+// Enable makes the engines poll the directory of a monitor that was disabled or
+// paused again, at once. Files that came in the meantime are handed over. It changes
+// nothing for a monitor that is polled. For one in the state error use Acknowledge.
 func (h Monitors) Enable(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
 	return h.e.monitors.Enable(ctx, name, by)
 }
@@ -46,21 +44,21 @@ func (h Monitors) Disable(ctx context.Context, name string, by courier.By) (cour
 	return h.e.monitors.Disable(ctx, name, by)
 }
 
-// Acknowledge has the directory of a monitor in the state error polled again, at once,
-// with no failures counted. It changes nothing of a monitor in another state.
+// Acknowledge makes the engines poll the directory of a monitor in the state error
+// again, at once, with no failures counted. On a monitor in another state it changes
+// nothing.
 func (h Monitors) Acknowledge(ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
 	return h.e.monitors.Acknowledge(ctx, name, by)
 }
 
-// Remove removes a monitor and what it has seen. What it has started goes
-// on. If it is set again, files that it has handed over are not handed over
-// again as long as their executions are in the store and they have not changed.
+// Remove removes a monitor and its record of files. Executions that it has started go
+// on. If the monitor is set again, it does not hand over a file again that has not
+// changed, as long as the execution that got it is in the store.
 func (h Monitors) Remove(ctx context.Context, name string, by courier.By) error {
 	return h.e.monitors.Remove(ctx, name, by)
 }
 
-// Get returns a monitor as it stands, with a value in every field that has a
-// default.
+// Get returns a monitor in its present state. Every field that has a default is set.
 func (h Monitors) Get(ctx context.Context, name string) (courier.Monitor, error) {
 	return h.e.monitors.Get(ctx, name)
 }

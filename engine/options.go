@@ -19,29 +19,30 @@ type Options struct {
 	// What most services set: where files lie, what is run here and how much of it,
 	// secrets, and the log.
 
-	// Workspace is the directory that holds a directory for each execution. It
-	// is created with mode 0700, and other users must not be able to write to it.
-	// Engines on different stores need different directories, since each removes
-	// what it takes for abandoned. Empty means "courier-<user id>" in the system's temporary directory.
+	// Workspace is the directory that holds a directory for each execution. It is
+	// created with mode 0700, and other users must not be able to write to it.
+	// Engines on different stores need different directories, because each removes
+	// directories that it takes for abandoned. Empty means "courier-<user id>" in the
+	// system's temporary directory.
 	Workspace string
 	// Queues are served by Start; none means just "default".
 	Queues []string
-	// Slots is how many executions the engine runs at once, without those of which
-	// only the last write is left. 0 means 64. Besides, all engines on the store
-	// together run no more than the global limit, which is 5 until
-	// [Limits.Set] sets another one; 0 lifts it.
+	// Slots is the number of executions that the engine runs at once. An execution
+	// whose last write is in progress does not count. 0 means 64. In addition, all
+	// engines on the store together run no more than the global limit, which is 5
+	// until [Limits.Set] sets another one; 0 lifts it.
 	Slots int
 	// Secrets resolves the secret references of configurations, connections and
-	// subscriptions. Its argument says what the secret is for. It refuses by an error; one marked by
-	// [courier.Permanent] is not repeated. It may be called by several goroutines.
-	// Nil means that there are none.
+	// subscriptions. Its argument says what the secret is for. To refuse, it returns
+	// an error; an error that is marked by [courier.Permanent] is not retried. It may
+	// be called by several goroutines. Nil means that there are no secrets.
 	Secrets func(ctx context.Context, r courier.SecretRequest) (string, error)
-	// Log receives, at level info, the start and the end of every execution, and who
-	// has changed a schedule, a monitor, a subscription or a limit; at
-	// warn, each attempt that failed, each retry, executions that were taken over
-	// or lost, and writes that the store refuses, at first and every 30 seconds;
-	// and errors that no caller receives. Secrets that an execution has used are
-	// left out. Nil means none.
+	// Log receives at level info the start and the end of every execution, and who
+	// has changed a schedule, a monitor, a subscription or a limit. At level warn it
+	// receives each failed attempt, each retry, executions that were taken over or
+	// lost, and writes that the store refuses, at first and every 30 seconds. It also
+	// receives errors that can't be returned to a caller. Secrets that an execution
+	// has used are left out. Nil means none.
 	Log *slog.Logger
 
 	// What parts of Courier need that not every service uses: directories outside the
@@ -50,17 +51,17 @@ type Options struct {
 	// Roots are the directories outside the workspace that steps may use. Relative
 	// ones are those below the working directory when New is called.
 	Roots []string
-	// Listers list the directories of monitors, by the names that monitors use.
-	// Engines whose listers of one name don't see the same directories need
-	// different names for them. None means that this engine polls no directory.
+	// Listers list the directories of monitors, by the names that monitors use. If
+	// the listers of two engines do not see the same directories, they need different
+	// names. None means that this engine polls no directory.
 	Listers map[string]courier.Lister
 	// Subscribers are the functions that subscriptions of kind func name; see
-	// [Subscriptions.Set]. An event is delivered again, later or elsewhere, if the
-	// function returns an error, unless that is marked by [courier.Permanent], if
-	// it panics, and if its engine goes away. Its context ends after a minute.
+	// [Subscriptions.Set]. An event is delivered again, later or by another engine,
+	// if the function panics, if its engine ends, or if it returns an error that is
+	// not marked by [courier.Permanent]. Its context ends after a minute.
 	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
-	// Mailer sends the mails of subscriptions of kind email. If it is nil, other
-	// engines do.
+	// Mailer sends the mails of subscriptions of kind email. Nil means that only
+	// other engines do.
 	Mailer courier.Mailer
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
@@ -70,20 +71,19 @@ type Options struct {
 	// Worker names the engine in records; it must differ from all others on the
 	// same store. Empty means host, process id and a random part.
 	Worker string
-	// WorkspaceID names the directory tree of Workspace: an execution that has
-	// files there is continued only by engines with the same id. Give storage
-	// that several hosts share the same id on all of them. Empty means host name
-	// and path.
+	// WorkspaceID names the directory tree of Workspace: if an execution has files in
+	// it, only engines with the same id continue the execution. If several hosts
+	// share a storage, give it the same id on all of them. Empty means host name and
+	// path.
 	WorkspaceID string
 
 	// Times.
 
-	// Lease is how long an execution stays with an engine that no longer renews.
-	// Renewals happen three times as often. 0 means 15 seconds.
+	// Lease is how long an execution stays with an engine that no longer renews its
+	// lease. Engines renew it three times in that period. 0 means 15 seconds.
 	Lease time.Duration
-	// Poll is the longest time between two claims. 0 means 5 seconds,
-	// or longer while the store itself wakes its callers for everything new; see
-	// [store.Claims].Watched.
+	// Poll is the longest time between two claims. 0 means 5 seconds, or longer while
+	// the store announces everything new; see [store.Claims].Watched.
 	Poll time.Duration
 	// SoftStop is how long a stop lets running steps go on before it cancels
 	// them. 0 means 30 seconds.
@@ -97,14 +97,14 @@ type Options struct {
 
 	// Limits of what an execution may take.
 
-	// MaxIterations is how many iterations a loop of a job may have, times those
-	// of the loops around it, unless its marker has max_iterations. One that would
-	// have more fails before its first. 0 means a million.
+	// MaxIterations is how many iterations a loop of a job may have, multiplied by
+	// those of the loops around it, if its marker has no max_iterations. A loop that
+	// would have more fails before its first iteration. 0 means a million.
 	MaxIterations int
 	// MaxOutput is how many bytes the outputs of an attempt may have as JSON,
-	// together with the files that it reports. An attempt that has more fails, and
-	// is not repeated: its outputs are kept in the store and read again by the worker
-	// that goes on. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
+	// together with the files that it reports. If an attempt has more, it fails and
+	// is not repeated. Outputs are kept in the store, and read by the worker that
+	// continues the execution. 0 means 16 MiB. Package pgstore keeps up to 256 MiB.
 	MaxOutput int
 	// MaxValue is how many bytes one value of Context.Set may have as JSON. 0
 	// means MaxOutput.
@@ -115,15 +115,15 @@ type Options struct {
 
 	// Functions that the engine calls while it works.
 
-	// Around, if not nil, is called in place of every step's Execute and calls
-	// next for it, for tracing, limits, or faults in tests. What it returns is
-	// the step's error; a result that next reported as good is lost if it
-	// returns one.
+	// Around, if not nil, is called in place of every step's Execute and calls next
+	// to run it, for tracing, limits, or faults in tests. The error that it returns
+	// is that of the step. If it returns one although next returned nil, the result
+	// of the step is lost.
 	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
 	// Observers are called with every event, one event at a time, after it was
-	// committed. One that is slow or blocks delays the others' events and, when
-	// 1024 are waiting, loses events (see [Engine.Dropped]), and harms nothing
-	// else.
+	// committed. A slow observer delays the events of the others, and when 1024
+	// events are waiting, further ones are lost (see [Engine.Dropped]). It affects
+	// nothing else.
 	Observers []func(courier.Event)
 	// OnStuckStep is called when a step did not return within Grace after its
 	// context ended. Nil means that it is only logged.

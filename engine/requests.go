@@ -12,21 +12,19 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Pause requests that an execution stops before its next step. A queued one, or a
-// running one whose worker is lost, is paused at once; otherwise Pause returns
-// when the request is recorded, and the worker obeys it. A state that does not
-// allow it is a *[courier.TransitionError]; so for the other requests.
-//
-// Pause returns the execution as it is then, with the request that is pending; so
-// do the other requests.
+// Pause requests that an execution stops before its next step. If it is queued, or
+// its worker is lost, it is paused at once; otherwise Pause returns when the request
+// is recorded, and the worker carries it out. Like the other requests, Pause returns
+// the execution as it then is, with the request that is pending; if its state does
+// not allow the request, the error is a *[courier.TransitionError].
 func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return e.request(ctx, id, courier.RequestPause, by)
 }
 
-// Cancel gives an execution up. One that no worker has is cancelled at once;
-// otherwise Cancel returns when the request is recorded. From then on the
-// execution can only end as cancelled: its step's context ends with the cause
-// [courier.ErrCancelled] and what the step has done is rolled back.
+// Cancel gives up an execution. If no worker has it, it is cancelled at once;
+// otherwise Cancel returns when the request is recorded. From then on the execution
+// can only end as cancelled: the context of its step ends with the cause
+// courier.ErrCancelled, and the step is rolled back.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	x, err := e.request(ctx, id, courier.RequestCancel, by)
 	if err == nil && x.State == courier.Cancelled {
@@ -35,7 +33,7 @@ func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.
 	return x, err
 }
 
-// Release lets an execution that was created with Hold go.
+// Release queues an execution that was created with Hold.
 func (e *Engine) Release(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 	return e.request(ctx, id, courier.RequestRelease, by)
 }

@@ -199,7 +199,7 @@ func (r *run) drive(c *store.Claimed) {
 		default:
 			n, cleanup, err := r.start(step)
 			if errors.Is(err, courier.ErrConflict) {
-				continue // the next boundary obeys the request
+				continue // the next boundary carries out the request
 			}
 			if err != nil || !r.settle(step, n, r.attempt(step, n, cleanup)) {
 				return
@@ -366,13 +366,13 @@ func (r *run) checkFiles(former store.Counters) bool {
 	r.marks, r.marks.Resumed = former, ""
 	if err = r.apply(t); errors.Is(err, courier.ErrConflict) && r.lease.Err() == nil {
 		r.marks = marks
-		return true // the next boundary obeys the request
+		return true // the next boundary carries out the request
 	}
 	return false
 }
 
-// boundary obeys what was requested since the last step. It reports true when
-// the run is over.
+// boundary carries out requests to pause, cancel or stop that arrived since the last
+// step. It reports true when the run is over.
 func (r *run) boundary() bool {
 	if r.lease.Err() != nil {
 		return true

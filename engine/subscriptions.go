@@ -26,13 +26,13 @@ type Subscribed struct {
 	Warnings []courier.Problem
 }
 
-// Set checks a subscription and saves it, in place of one of the same name.
-// Every event that it wants and that begins to be written after Set has
-// returned is delivered at least once, by an engine that was started and can: of
-// kind func one that has the function, of kind email one that has a Mailer. The
-// error of a subscription that can't work is a *[courier.DefinitionError], which
-// lists everything that is wrong with it, and nothing was saved then. What only looks
-// doubtful is returned as warnings, and written to [Options].Log.
+// Set checks a subscription and saves it, in place of one of the same name. Every
+// event that it selects, and whose write begins after Set has returned, is delivered
+// at least once. A started engine delivers it that is able to: for kind func one that
+// has the function, for kind email one that has a Mailer. If the subscription can't
+// work, nothing is saved, and the error is a *[courier.DefinitionError], which lists
+// everything that is wrong. Doubtful places are returned as warnings, and written to
+// Options.Log.
 func (h Subscriptions) Set(ctx context.Context, s courier.Subscription, by courier.By) (Subscribed, error) {
 	saved, warnings, err := h.e.notifications.Set(ctx, s, by)
 	if err != nil {
@@ -41,38 +41,38 @@ func (h Subscriptions) Set(ctx context.Context, s courier.Subscription, by couri
 	return Subscribed{saved, warnings}, nil
 }
 
-// Remove removes a subscription and all that was kept for it. Deliveries
-// under way are not interrupted. One that isn't there is [courier.ErrNotFound].
+// Remove removes a subscription and its undelivered notifications. Deliveries in
+// progress are not interrupted. If there is no such subscription, the error is
+// courier.ErrNotFound.
 func (h Subscriptions) Remove(ctx context.Context, name string, by courier.By) error {
 	return h.e.notifications.Remove(ctx, name, by)
 }
 
-// List returns a page of subscriptions, in byte order of their names, each with
-// the window that holds.
+// List returns a page of subscriptions, in byte order of their names, each with the
+// window that is in force.
 func (h Subscriptions) List(ctx context.Context, f store.SubscriptionFilter) ([]courier.Subscription, error) {
 	return h.e.notifications.List(ctx, f)
 }
 
-// Deliveries returns a page of what has not been delivered, in the order of
-// subscriptions and events: what waits, and what has failed, which is kept for 30
-// days.
+// Deliveries returns a page of notifications that have not been delivered, ordered by
+// subscription and event: those that wait, and those that have failed, which are kept
+// for 30 days.
 func (h Subscriptions) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
 	return h.e.notifications.Deliveries(ctx, f)
 }
 
 // Replay makes deliveries of a subscription due now, with as many attempts as new
-// ones, and returns how many there are: those that failed, and those that wait
-// for their next attempt, which may be a day away. They are those of the events
-// with the given IDs, or all for nil. Receivers see the ID that they may
-// have seen before.
+// ones, and returns how many there are. It selects those that failed, and those that
+// wait for their next attempt, which may be a day away: of the events with the given
+// IDs, or all if events is nil. Receivers get the same event ID again.
 func (h Subscriptions) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
 	return h.e.notifications.Replay(ctx, name, events, by)
 }
 
-// WebhookOptions are the settings of subscriptions of kind webhook. The zero
-// value allows public addresses by https. The address is looked at when a
-// subscription is saved and again when a connection is made, whatever the name
-// stands for by then; redirects are not followed.
+// WebhookOptions are the settings of subscriptions of kind webhook. The zero value
+// allows https to public addresses. The address of a receiver is checked when a
+// subscription is saved, and again for each connection, because the name may have got
+// another address. Redirects are not followed.
 type WebhookOptions struct {
 	// Networks may be reached although they are not public.
 	Networks []netip.Prefix

@@ -12,14 +12,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Run defines job, creates an execution of it, executes it in the calling
-// goroutine and returns it as it ended. The engine need not be started; if it
-// is, or if there are others on the same store, any of them may do the work.
-// The error is nil only for a completed execution: a *[courier.StepError] says
-// which step failed, and [courier.ErrCancelled] that it was cancelled. Run waits
-// through retries and pauses, and, with Options.Hold, for the release. When ctx
-// ends first, the step in progress is interrupted and the execution stays in
-// the queue, for other engines to take up.
+// Run defines job, creates an execution of it, executes it in the calling goroutine,
+// and returns it when it has ended. The engine need not be started. If it is, or if
+// there are other engines on the same store, any of them may execute it. The error is
+// nil only for a completed execution; it is a *[courier.StepError] that says which
+// step failed, or courier.ErrCancelled. Run waits through retries and pauses, and,
+// with Options.Hold, for the release. If ctx ends first, the step in progress is
+// interrupted, and the execution stays in the queue for other engines.
 func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
 	if e.invalid != nil {
 		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.invalid)
@@ -137,10 +136,9 @@ func outcomeError(x *courier.Execution, last *courier.StepError) error {
 	return x.Err()
 }
 
-// Wait returns the execution when it is completed, failed or cancelled; it
-// waits through pauses. The outcome of the execution is no error of Wait's: see
-// [courier.Execution.Err]. When ctx ends first, Wait returns its error with the
-// execution as it is.
+// Wait returns the execution when it is completed, failed or cancelled; it waits
+// through pauses. The error is nil whatever the outcome, see [courier.Execution.Err].
+// If ctx ends first, Wait returns the error of ctx and the execution as it is.
 func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	var x courier.Execution
 	var failed error

@@ -23,10 +23,9 @@ type worker struct {
 	done  chan struct{} // closed when all has ended
 }
 
-// Start begins executing queued executions in the background and returns at
-// once. Steps see ctx's values. When ctx ends, the engine stops as if by
-// [Engine.Stop]. A started engine can't be started again before it has
-// stopped.
+// Start begins to execute queued executions in the background, and returns at once.
+// The contexts of steps have the values of ctx. When ctx ends, the engine stops as by
+// [Engine.Stop]. A started engine can't be started again before it has stopped.
 func (e *Engine) Start(ctx context.Context) error {
 	if e.invalid != nil {
 		return fmt.Errorf("start engine: %w", e.invalid)
@@ -65,15 +64,16 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop claims no more, waits until the steps in progress have returned, and
-// puts their executions back into the queue, where other engines take them up
-// at once; no attempt is used up by that. When ctx ends, or after
-// Options.SoftStop, it cancels the steps and waits for at most Options.Grace
-// longer, and for a rollback in progress. A store that does not answer is given
-// four fifths of Options.Lease, and calls under way 10 seconds; then the
-// executions are left to their leases. Stop's error names the executions whose
-// steps have not returned even then; they are handed over all the same. Stop of
-// an engine that is not started does nothing; a second Stop waits for the first.
+// Stop claims no further executions, waits until the steps in progress have returned,
+// and puts their executions back into the queue, where other engines take them at
+// once. No attempt is used up by that. When ctx ends, or after Options.SoftStop, it
+// cancels the steps, and waits at most Options.Grace longer, and for a rollback in
+// progress. If the store does not answer, Stop tries for four fifths of
+// Options.Lease, and waits 10 seconds for calls that have begun; then other engines
+// take the executions over when their leases end. The error of Stop names the
+// executions whose steps have not returned even then; they are handed over
+// nevertheless. On an engine that is not started, Stop does nothing; a second Stop
+// waits for the first.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	w := e.worker

@@ -13,11 +13,11 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// AlmostReferences finds the texts in a configuration that are no references, but
-// were probably meant to be some, such as "${params.dir}", "Context:params.dir" or
-// "{{params.dir}}". Known reports whether a reference can begin with a head.
-// Each problem, whose Step is -1, says what to write instead. What is escaped, as
-// "$${params.dir}", is meant as it stands.
+// AlmostReferences finds texts in a configuration that are no references, but were
+// probably meant as such: "${params.dir}", "Context:params.dir" or "{{params.dir}}".
+// Known reports whether a reference can begin with a head. Each problem has the Step
+// -1, and says what to write instead. Escaped text, such as "$${params.dir}", is not
+// reported.
 func AlmostReferences(config map[string]any, known func(head string) bool) []courier.Problem {
 	var found problems
 	for _, name := range sortedNames(config) {

@@ -23,20 +23,19 @@ const (
 // reserved are the ids that mean something else in references.
 var reserved = []string{headJob, headLoop, headParams, headChain, headMonitor}
 
-// Check finds what is wrong with a job before anything runs: names and
-// figures, step types that r does not have, configurations that do not fit
-// their types, and references that can have no value where they stand, by what
-// the steps before declare as their outputs. Each problem names the step and
-// the field, and says what to do. What can't be known beforehand, such as the
-// outputs of a branch that may not be taken, are warnings.
+// Check finds what is wrong with a job before anything runs: names and numbers, step
+// types that r does not have, configurations that do not fit their types, and
+// references that can have no value at their place, given the outputs that the steps
+// before declare. Each problem names the step and the field, and says what to do.
+// Warnings are about what is not known beforehand, such as the outputs of a branch
+// that may not be taken.
 //
-// The tree is that of job.Steps. It may be nil, if [Parse] has failed: then the
-// problems that Parse found are among those of Check, and only what depends on
-// the blocks is left out where their structure is broken. A nil r has no step
-// types.
+// The tree is that of job.Steps. It may be nil if [Parse] has failed. Then the
+// problems that Parse found are among those of Check; where the blocks are broken,
+// problems that depend on them are left out. A nil r has no step types.
 //
-// Both lists are in the order of the steps, the job's own problems first, and
-// have at most 1,000 entries, and one more that says so if there are more.
+// Both lists are in the order of the steps, after the problems of the job itself.
+// Each has at most 1,000 entries, and one more that says so if there are more.
 func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings []courier.Problem) {
 	if r == nil {
 		r = new(courier.Registry)

@@ -7,10 +7,11 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// FailedItems returns the failed items of a loop, in order: for each the record of the
-// attempt with which it failed, or if it failed because of an inner loop, the first one
-// that failed an item of that. Outer are the iterations of the loops around the loop.
-// Failures are records with a FailedLoop, in any order.
+// FailedItems returns the failed items of a loop, in order: for each item the record
+// of the attempt that failed it. If an item failed because of an inner loop, that is
+// the record of the first attempt that failed an item of the inner loop. Outer are
+// the iterations of the loops around the loop. Failures are records with a
+// FailedLoop, in any order.
 func (t *Tree) FailedItems(marker int, outer []int, failures []courier.StepExecution) []courier.StepExecution {
 	items := make(map[int]*courier.StepExecution)
 	for i := range failures {
@@ -88,9 +89,9 @@ func (t *Tree) policyAround(i int) (marker int, ok bool) {
 	return 0, false
 }
 
-// Recount returns p with the numbers of failed items of its open loops as they follow
-// from the failures before p that are left after repairs: records with a FailedLoop, in
-// any order.
+// Recount returns p with new numbers of failed items of its open loops. Failures are
+// the records with a FailedLoop that are left after repairs, in any order; those
+// before p count.
 func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) courier.Position {
 	p.Loops = slices.Clone(p.Loops)
 	path := p.Iteration()

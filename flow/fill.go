@@ -41,11 +41,11 @@ type form struct {
 	allowParent bool
 }
 
-// For returns the template for a step whose type has the given configuration.
-// What is put into a field is then restricted by what the field is for:
-// wildcards in it are none in a [courier.Pattern], and a value that brings a
-// segment ".." with it is refused in paths, patterns and URLs, unless
-// allowParent is set; see [courier.StepSpec.AllowParent].
+// For returns the template for a step whose type has the given configuration. Values
+// are then restricted by the kind of the field: in a [courier.Pattern] their
+// wildcards have no effect, and in paths, patterns and URLs a value that adds a
+// segment ".." is refused, unless allowParent is set; see
+// [courier.StepSpec.AllowParent].
 func (t *Template) For(config *courier.Schema, allowParent bool) *Template {
 	if t.static != nil {
 		return t

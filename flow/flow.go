@@ -7,8 +7,8 @@
 // into a step's configuration.
 //
 // The package is pure: it does no I/O, reads no clock and starts no
-// goroutines. What an execution has reached is a [courier.Position], and the
-// rest of its state are the outputs of its steps.
+// goroutines. The state of an execution is a [courier.Position] and the outputs
+// of its steps.
 package flow
 
 import (
@@ -27,18 +27,17 @@ const (
 	// has the values left and right, and an operator, in any letter case:
 	//
 	//   - equals, not_equals compare by exact decimal value if one is a number and
-	//     the other one too, or a text that writes one in decimal notation.
-	//     Otherwise, and so two texts, they compare as text without regard to
-	//     letter case. Nothing equals a right that is null.
+	//     the other is a number or a text that is a number in decimal notation.
+	//     Otherwise they compare as text without regard to letter case; so they do
+	//     for two texts. If right is null, equals never holds.
 	//   - greater_than, less_than, greater_or_equal, less_or_equal compare by exact
-	//     decimal value if both are numbers or texts that write one, otherwise as
-	//     text in the same way. Null is below any text.
+	//     decimal value if both are numbers or texts that are numbers, otherwise as
+	//     text without regard to letter case. Null is below any text.
 	//   - contains looks for the text right in left, without regard to letter
 	//     case.
 	//   - regex looks for the RE2 pattern right anywhere in left. The pattern has
-	//     at most 1 KiB and amounts to 8,192 elements, x{1,30} counting for thirty;
-	//     the text has 64 KiB, and less where the pattern has more than 768
-	//     elements.
+	//     at most 1 KiB and 8,192 elements, where x{1,30} counts as thirty. The text
+	//     has at most 64 KiB, and less if the pattern has more than 768 elements.
 	//   - exists holds if left has a value that is not null and no empty text,
 	//     list or object. It needs no right.
 	TypeIf = "flow.if"
@@ -46,22 +45,24 @@ const (
 	// no configuration.
 	TypeElse = "flow.else"
 	// TypeForEach begins steps that run once for each item of a list. Its
-	// configuration has the source: a list, a reference to one, or the JSON text
-	// of one; null is the empty list. The list is fixed when the loop is
-	// entered. An execution that was interrupted in the loop goes on in the same
-	// iteration; one that an operator resumes there, with the first one if on_resume
-	// is "restart". It has max_iterations at most, times those of the loops around
-	// it; the default is that of [Walk.Limit].
+	// configuration has the source: a list, a reference to one, or the JSON text of
+	// one; null is the empty list. The list is fixed when the loop is entered. An
+	// execution that was interrupted in the loop goes on in the same iteration. If an
+	// operator resumes it there and on_resume is "restart", it goes on in the first
+	// iteration. The field max_iterations limits the iterations of the loop,
+	// multiplied by those of the loops around it; the default is that of
+	// [Walk.Limit].
 	//
-	// Inside, loop.current_item and loop.index are the item and its index from
-	// 0. When an iteration begins, what the steps of the loop gave in the one
-	// before is out of scope; after the loop, that of the last is in scope.
+	// Inside, loop.current_item and loop.index are the item and its index from 0.
+	// When an iteration begins, the outputs of the loop's steps in the iteration
+	// before go out of scope. After the loop, those of the last iteration are in
+	// scope.
 	//
-	// If on_item_failure is "continue", a step that fails ends the present item alone,
-	// unless it fails for one of the reasons that concern the partner and not the item;
-	// see [ItemPolicy] for the fields that say more. When the loop is over, its marker
-	// has the values failed, failed_count and count, and if the last item has failed,
-	// the outputs of its steps read null.
+	// If on_item_failure is "continue", a step that fails ends only the current item,
+	// unless the class of the failure concerns the partner or the machine; see
+	// [ItemPolicy] for the other fields. When the loop has ended, its marker has the
+	// values failed, failed_count and count. If the last item has failed, the outputs
+	// of the loop's steps are null.
 	TypeForEach = "flow.foreach"
 	// TypeEnd ends what a flow.if or flow.foreach began. It has no
 	// configuration.
@@ -254,7 +255,7 @@ func (t *Tree) loopAround(b *block) int32 {
 	return t.blocks[b.parent].loop
 }
 
-// Head returns the index of the entry that the head of a reference means: an
+// Head returns the index of the entry that is named by the head of a reference: an
 // id, or an index in decimal.
 func (t *Tree) Head(id string) (int, bool) {
 	if i, ok := parseIndex(id); ok {

@@ -13,19 +13,19 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// An ItemPolicy says what a failed item of a flow.foreach leads to. The zero policy is
-// that of a loop without on_item_failure: the failure is that of the execution.
+// An ItemPolicy says what happens when an item of a flow.foreach fails. The zero
+// policy is that of a loop without on_item_failure: the execution fails.
 type ItemPolicy struct {
 	Continue    bool // the loop goes on with the next item
 	MaxFailures int  // the most failed items; -1 means any number
 	// MaxPercent is the highest percentage of the list that may fail, rounded down to
-	// whole items; -1 means any. It is looked at when the loop ends.
+	// whole items; -1 means any. It is checked when the loop ends.
 	MaxPercent int
 	// Complete says that failed items are accepted: neither the execution nor the item
 	// of a loop around this one fails because of them.
 	Complete   bool
-	ContinueOn []courier.Reason // classes that end the item alone, besides the usual ones; shared, not to be changed
-	Rerun      bool             // after a repair of items, what follows the loop is executed again
+	ContinueOn []courier.Reason // classes that fail only the item, besides the usual ones; shared, not to be changed
+	Rerun      bool             // after a repair of items, the steps after the loop run again
 }
 
 // stopping are the classes that end a loop unless its continue_on names them: they
@@ -70,9 +70,10 @@ func (t *Tree) End(marker int) int {
 	return t.blocks[t.entries[marker].block].end
 }
 
-// ContinuingLoop returns the loop that goes on when entry i has failed for a reason:
-// the innermost one around it whose policy continues then. A flow.foreach lies outside
-// its own loop. If ok is false, the execution fails.
+// ContinuingLoop returns the loop that goes on with its next item when entry i has
+// failed for a reason: the innermost loop around i whose policy continues for that
+// reason. A flow.foreach lies outside its own loop. If ok is false, the execution
+// fails.
 func (t *Tree) ContinuingLoop(i int, class courier.Reason) (marker int, ok bool) {
 	for at := t.loopOf(i); at >= 0; at = t.loopAround(t.blocks[at]) {
 		if b := t.blocks[at]; b.policy != nil && b.policy.Continues(class) {
@@ -97,14 +98,15 @@ func (t *Tree) CountingLoop(i int) (marker int, ok bool) {
 // has set as the bound.
 var ErrItemEnded = errors.New("the item of the loop has ended")
 
-// A LoopError says that more items of a loop have failed than its max_failures permits.
+// A LoopError says that more items of a loop have failed than its max_failures
+// permits.
 type LoopError struct {
 	Step    int // index of the flow.foreach
 	Failed  int // how many items have failed
 	Count   int // how many items the list has
 	Max     int // how many may fail
 	Percent int // the percentage that Max is of the list; -1 if max_failures is a number
-	Index   int // of the item with which the loop was given up
+	Index   int // of the last item that was executed
 }
 
 // Error names the figures, and what to do.
@@ -192,25 +194,25 @@ func (w *Walk) leave(f frame) {
 	}
 }
 
-// TakeFailures returns how many items have failed since it was last called, and how
-// many of these are accepted. In loops within loops, an item of the outermost loop with
-// a policy counts, once.
+// TakeFailures returns how many items have failed since the last call, and how many
+// of these are accepted. In loops within loops it counts the items of the outermost
+// loop with a policy, each once.
 func (w *Walk) TakeFailures() (failed, accepted int) {
 	failed, accepted = w.failures, w.accepted
 	w.failures, w.accepted = 0, 0
 	return failed, accepted
 }
 
-// SetBound has the walk end with the present item of an open loop: at its flow.end, and
-// at that of a loop around it, [Walk.Next] returns [ErrItemEnded] and stays there. A
-// marker that is -1, or that of no open loop, removes the bound, and so does
-// [Walk.Seek].
+// SetBound makes the walk end with the current item of an open loop: at the flow.end
+// of that loop, or of a loop around it, [Walk.Next] returns [ErrItemEnded] and stays
+// there. If marker is -1 or is no open loop, the bound is removed. [Walk.Seek] also
+// removes it.
 func (w *Walk) SetBound(marker int) {
 	w.bound = 1 + slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
 }
 
-// Count returns how many items a loop had that is over, by evaluating its source. The
-// loops around it must be open.
+// Count returns how many items a loop had that has ended. It evaluates the source of
+// the loop. The loops around it must be open.
 func (w *Walk) Count(marker int) (int, error) {
 	b := w.tree.loopAt(marker)
 	if b == nil {
@@ -285,9 +287,10 @@ func (w *Walk) hasRun(b *block) bool {
 	return err == nil && holds != inElse
 }
 
-// EndLoops tells the values of all loops with on_item_failure: continue that are over
-// and whose values can be referred to where the walk stands. A walk that was taken up
-// behind them does so only when a reference needs it.
+// EndLoops calls [Values.LoopEnded] for all loops with on_item_failure: continue that
+// have ended and whose values can be referred to at the position of the walk. A walk
+// that began after such a loop does so otherwise only when a reference needs the
+// values.
 func (w *Walk) EndLoops() {
 	for _, b := range w.tree.blocks {
 		if b.policy != nil {

@@ -10,9 +10,9 @@ import (
 // around it.
 const defaultIterations = 1_000_000
 
-// Limit sets how many iterations a loop may have, times those of the loops around
-// it, unless its marker says otherwise; 0 means a million. One that would have
-// more is not entered, which is an *[EvalError].
+// Limit sets how many iterations a loop may have, multiplied by those of the loops
+// around it, if its marker has no max_iterations; 0 means a million. A loop that
+// would have more is not entered: the error is an *[EvalError].
 func (w *Walk) Limit(iterations int) { w.limit = iterations }
 
 // around is how many iterations the open loops have together.

@@ -14,27 +14,28 @@ import (
 
 // Values are what a [Walk] needs of an execution's values.
 type Values interface {
-	// Value is asked for the outputs of steps, with the step's index in decimal
-	// as head, and for params.*, job.*, chain.* and monitor.*; never for loop
+	// Value returns outputs of steps, with the step's index in decimal as head,
+	// and params.*, job.*, chain.* and monitor.*. The walk never calls it for loop
 	// variables and ids.
 	courier.Scope
-	// Forget drops the outputs of the entries first to last of the flat list:
-	// the iteration that they belong to is over.
+	// Forget removes the outputs of the entries first to last of the flat list,
+	// because the iteration that they belong to has ended.
 	Forget(first, last int)
-	// SetNull makes the outputs of the entries first to last read null, whatever their
-	// name, until they are forgotten: the item that they belong to has failed.
+	// SetNull makes the outputs of the entries first to last null, whatever their
+	// names, until Forget is called for them. The item that they belong to has
+	// failed.
 	SetNull(first, last int)
-	// LoopEnded says that a loop with on_item_failure: continue is over, in the
-	// iterations outer of the loops around it. It had count items, of which failed have
-	// failed; -1 if the walk was taken up behind the loop, so that their number follows
-	// from the records. The values failed, failed_count and count of the marker are there
-	// from now on, until the marker is among the entries that are forgotten.
+	// LoopEnded says that a loop with on_item_failure: continue has ended, in the
+	// iterations outer of the loops around it. It had count items, of which failed
+	// have failed. Failed is -1 if the walk began after the loop; the number then
+	// follows from the records. From now on the marker has the values failed,
+	// failed_count and count, until Forget is called for it.
 	LoopEnded(marker int, outer []int, count, failed int)
 }
 
-// An EvalError says that a marker could not be evaluated: a reference has no
-// value, or one that can't be used. Values do not change, so evaluating it
-// again in the same place gives the same error.
+// An EvalError says that a marker could not be evaluated: a reference has no value,
+// or a value that can't be used. Values do not change, so a second evaluation at the
+// same position gives the same error.
 type EvalError struct {
 	Step  int    // index of the marker
 	Field string // of its configuration
@@ -79,13 +80,13 @@ type frame struct {
 	itemFailed bool
 }
 
-// Walk returns a walk that stands at p. Loops that are open at p are entered
-// again: their sources are evaluated, which gives the lists they had, for
-// values do not change; an *[EvalError] says that this failed. Any other
-// error says that p is no position of this tree.
+// Walk returns a walk that stands at p. Loops that are open at p are entered again:
+// their sources are evaluated. That gives the same lists as before, because values do
+// not change; if it fails, the error is an *[EvalError]. Any other error says that p
+// is no position of this tree.
 //
-// What v holds must be what was in scope at p; see [Tree.InScope]. Outputs of
-// steps that the present iteration has not reached are dropped.
+// V must hold the values that were in scope at p; see [Tree.InScope]. Outputs of
+// steps that the current iteration has not reached are dropped.
 func (t *Tree) Walk(p courier.Position, v Values) (*Walk, error) {
 	w := &Walk{tree: t, values: v}
 	if err := w.Seek(p); err != nil {
@@ -94,10 +95,10 @@ func (t *Tree) Walk(p courier.Position, v Values) (*Walk, error) {
 	return w, nil
 }
 
-// Seek moves the walk to p, as if it were returned by [Tree.Walk]. A loop that is open
-// at p and where the walk stands, in the same iterations of the loops around it, keeps
-// its list, whatever its own iteration is. The values must be those of p. The bound is
-// removed. After an error the walk stands where it stood.
+// Seek moves the walk to p, as if it were returned by [Tree.Walk]. A loop keeps its
+// list if it is open both at p and where the walk stands, in the same iterations of
+// the loops around it. The values must be those of p. The bound is removed. After an
+// error the walk stands where it stood.
 func (w *Walk) Seek(p courier.Position) error {
 	t := w.tree
 	loops := t.Loops(p.Step)
@@ -163,10 +164,11 @@ func misfit(p courier.Position) error {
 	return fmt.Errorf("position %s does not fit the list of steps", text)
 }
 
-// Watch makes Next ask stop now and then, when it evaluates very many markers
-// without finding a step, or some that are much work. An error that stop returns is returned by Next, with
-// the walk where it then stands. Without it, a loop over millions of items
-// whose steps are all in branches not taken can't be interrupted.
+// Watch makes Next call stop from time to time while it evaluates very many markers
+// without finding a step, or markers that take long. If stop returns an error, Next
+// returns that error, and the walk stays at the marker that it has reached. Without
+// Watch, a loop over millions of items whose steps are all in branches not taken
+// can't be interrupted.
 func (w *Walk) Watch(stop func() error) { w.stop = stop }
 
 // Next goes from the current position to the next step that does work,
@@ -327,9 +329,8 @@ func items(v any) ([]any, error) {
 	return nil, fmt.Errorf("is a %T, not a list", v)
 }
 
-// Advance goes past the current step, which is done or skipped, or past the
-// whole block of a marker that could not be evaluated. Anywhere else it does
-// nothing.
+// Advance goes past the current step, which has completed or was skipped, or past the
+// whole block of a marker that could not be evaluated. Anywhere else it does nothing.
 func (w *Walk) Advance() {
 	if w.step == len(w.tree.entries) {
 		return

@@ -9,13 +9,12 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Next is a walk of one step as a pure function: it returns the position of
-// the next step that does work, at or after p, and whether there is one; if
-// not, the position is the end. It evaluates the sources of the loops that are
-// open at p each time, so following an execution is better done by a [Walk].
-// On the way into an iteration, earlier outputs of its steps are out of scope
-// for the conditions; taking them out of v for good is left to the caller; see
-// [Tree.InScope].
+// Next does what one call of [Walk.Next] does, as a pure function: it returns the
+// position of the next step that does work, at or after p. If there is none, it
+// returns the end and false. It evaluates the sources of the loops that are open at p
+// in each call, so use a [Walk] to follow an execution. When it enters an iteration,
+// it ignores earlier outputs of that loop's steps in conditions. It does not remove
+// them from v; the caller does, see [Tree.InScope].
 func (t *Tree) Next(p courier.Position, v courier.Scope) (courier.Position, bool, error) {
 	w, err := t.Walk(p, &masked{Scope: v})
 	if err != nil {

@@ -50,10 +50,10 @@ func sign(a, b int) int {
 	return 0
 }
 
-// MapRecord returns a record as it is in the version of the job that is pinned now,
-// after the given changes of the version, and whether its step is in that version. Its
-// Version is set to the one that the attempt ran with. The record shares its lists
-// with r.
+// MapRecord returns a record in the form that it has in the pinned version of the
+// job, given the changes of version, and whether its step is in that version. The
+// Version of the result is the one that the attempt ran with. The result shares its
+// lists with r.
 func MapRecord(r *courier.StepExecution, changes []courier.VersionChange) (courier.StepExecution, bool) {
 	mapped, changed := *r, false
 	for _, c := range changes {
@@ -90,9 +90,9 @@ func mapIndex(step int, steps []int) (int, bool) {
 	return steps[step], true
 }
 
-// Depends reports whether a value decides where p is: whether the list of a loop around
-// p, or the condition of a branch around it, refers to it. What says which one. Head is
-// "params", or the id or the index of a step.
+// Depends reports whether the position p depends on a value: whether the list of a
+// loop around p, or the condition of a branch around it, refers to the value. What
+// names that loop or branch. Head is "params", or the id or the index of a step.
 func Depends(t *Tree, p courier.Position, head, name string) (what string, ok bool) {
 	step, isStep := -1, false
 	if head != headParams {
@@ -147,10 +147,11 @@ func (t *Tree) label(i int) string {
 // inElse reports whether entry i of a block lies behind its flow.else.
 func (b *block) inElse(i int) bool { return b.els >= 0 && i > b.els && i < b.end }
 
-// Before returns the position of an earlier entry, to which an execution that stands at
-// p can go back: a step, a flow.if or a flow.foreach that lies in the same loops and
-// iterations, or outside them. Recorded reports whether a step has run there: without
-// a record of a branch, an execution can't go back into it. The error says what to do.
+// Before returns the position of an earlier entry to which an execution that stands
+// at p can go back. The entry is a step, a flow.if or a flow.foreach in the same
+// loops and iterations, or outside them. Recorded reports whether a step has run
+// there: an execution can't go back into a branch without a record. The error says
+// what to do.
 func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool) (courier.Position, error) {
 	none := courier.Position{}
 	switch {
@@ -175,9 +176,10 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	return courier.Position{Step: from, Loops: slices.Clone(p.Loops[:len(around)])}, nil
 }
 
-// BackTo returns the last position to which an execution that stands at p can go back so
-// that an entry runs again: that of the entry, or of a block around it; see [Tree.Before].
-// It is false if there is none, so that only the whole list can run again.
+// BackTo returns the last position to which an execution that stands at p can go back
+// so that an entry runs again: that of the entry, or of a block around it; see
+// [Tree.Before]. If it returns false, there is none, and only the whole list can run
+// again.
 func (t *Tree) BackTo(entry int, p courier.Position, recorded func(step int) bool) (courier.Position, bool) {
 	if entry < 0 || entry >= len(t.entries) {
 		return courier.Position{}, false
@@ -229,15 +231,15 @@ func (t *Tree) anyRecorded(first, last int, recorded func(step int) bool) bool {
 	return false
 }
 
-// MapSteps maps the steps of one version of a job to those of another one, with which an
-// execution that stands at p goes on. Steps has for each entry of the old version its
-// index in the new one, or -1; it is nil if no index changes. Recorded reports whether
+// MapSteps maps the steps of one version of a job to those of another version, with
+// which an execution that stands at p goes on. Steps has the new index of each entry
+// of the old version, or -1; it is nil if no index changes. Recorded reports whether
 // the position depends on a record of a step.
 //
-// An entry is found by its id, if it has the same type, and by its index where no entry
+// An entry is found by its id, if it has the same type, and by its index if no entry
 // before it has moved. All steps that the position depends on must be found, in the
 // same loops and in their order, and the blocks around the position must be the same.
-// Reasons are all that is in the way; steps are of no use then.
+// Reasons say why the versions do not fit, all of them; do not use steps then.
 func MapSteps(old, now *Tree, p courier.Position, recorded func(step int) bool) (steps []int, reasons []string) {
 	m := mapping{old: old, now: now, at: p.Step, steps: make([]int, old.Len()), idsOfOld: old.allIDs()}
 	m.match()

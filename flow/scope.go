@@ -7,11 +7,10 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// InScope reports whether the outputs that s records can be referred to at p:
-// s is the latest record of its step, the step lies before p, and s belongs to
-// the present iteration of the loops that are open at p and to the last one of
-// the loops that are over. It is what remains of an execution's values when it
-// is taken up at p.
+// InScope reports whether the outputs in the record s can be referred to at p. S is
+// the latest record of its step. Its step must lie before p, and s must belong to the
+// current iteration of the loops that are open at p, and to the last iteration of the
+// loops that have ended. When an execution is continued at p, these are its values.
 func (t *Tree) InScope(p courier.Position, s *courier.StepExecution) bool {
 	if s.Step < 0 || s.Step >= len(t.steps) || s.Step >= p.Step {
 		return false
@@ -33,19 +32,20 @@ func (t *Tree) InScope(p courier.Position, s *courier.StepExecution) bool {
 	return true
 }
 
-// Scope returns what the records of an execution leave in scope at p: at most one
-// record of each step, in the order of the steps, and the loops of which the outputs
-// of all steps read null, since their last item has failed. The records are in any
-// order and may be several of a step; of those in scope the one with the highest Seq
-// counts. They must include the latest one of each step, and the one with which the
-// last item of a loop failed. Passes are the repairs of the execution: what was
-// recorded before one of them, at or behind the position where it goes on, is out of
-// scope.
+// Scope returns which records of an execution are in scope at p: at most one record
+// of each step, in the order of the steps. Null are the loops whose last item has
+// failed, so that the outputs of all their steps are null.
 //
-// A record that is older than that of an earlier step was written before a loop was
-// started again, which then took another branch; it is out of scope. This does not hold
-// for records with the beginning of a pass between them: a pass executes an item again,
-// and leaves what follows the loop.
+// The records are in any order, and may be several of one step; of those in scope,
+// the one with the highest Seq counts. They must include the latest record of each
+// step, and the record with which the last item of a loop failed. Passes are the
+// repairs of the execution. A record before a pass is out of scope if it is at or
+// after the position where the pass goes on.
+//
+// If a record is older than that of an earlier step, it was written before a loop was
+// started again, and the loop then took another branch: the record is out of scope.
+// This does not hold if a pass began between the two records, because a pass executes
+// an item again and keeps what follows the loop.
 func (t *Tree) Scope(p courier.Position, records []courier.StepExecution, passes []courier.RepairPass) (inScope []*courier.StepExecution, null []int) {
 	s := scoping{tree: t, at: p, passes: passes, newest: make(map[int]*courier.StepExecution)}
 	for i := range records {
@@ -142,8 +142,8 @@ func (s *scoping) reads(loops []int, r *courier.StepExecution) bool {
 	})
 }
 
-// PositionOf returns where a step stood that a record is of; ok is false if the record
-// does not fit the tree.
+// PositionOf returns the position at which the step of a record ran. If the record
+// does not fit the tree, ok is false.
 func (t *Tree) PositionOf(r *courier.StepExecution) (p courier.Position, ok bool) {
 	if r.Step < 0 || r.Step >= len(t.steps) {
 		return p, false

@@ -15,15 +15,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Template is a configuration whose references are parsed. It never changes
-// and may be used by several goroutines.
+// A Template is a configuration whose references are parsed. It never changes and may
+// be used by several goroutines.
 //
-// References may stand in all strings of a configuration, at any depth, but
-// not in the names of fields. A string that is exactly "context:KEY" is
-// replaced by the value, with its type; "${context:KEY}" inside a string by
-// the value's text; a string that is exactly "secret:NAME" by a secret. "$${"
-// stands for "${", and "$context:" and "$secret:" at the start of a string for
-// the same without the "$".
+// References may be in all strings of a configuration, at any depth, but not in the
+// names of fields. A string that is exactly "context:KEY" is replaced by the value,
+// with its type; "${context:KEY}" inside a string by the value's text; a string that
+// is exactly "secret:NAME" by a secret. "$${" is an escape of "${". At the start of a
+// string, "$context:" and "$secret:" are escapes of the same text without the "$".
 type Template struct {
 	config   map[string]any
 	form     form
@@ -59,10 +58,10 @@ type piece struct {
 // maxListed bounds the errors that Render joins.
 const maxListed = 20
 
-// Compile parses a configuration. Its values may be of any type that
-// encoding/json can handle; they are taken in their JSON form. All that is
-// wrong is returned as problems, whose Step is -1; the template is there even
-// so, but its Render fails with them.
+// Compile parses a configuration. Its values may be of any type that encoding/json
+// can handle, and are converted to their JSON form. The problems have the Step -1.
+// The template is returned also if there are problems; its Render then fails with
+// them.
 func Compile(config map[string]any) (*Template, []courier.Problem) {
 	c := compiler{t: &Template{}}
 	names := sortedNames(config)
@@ -105,11 +104,11 @@ func (t *Template) Secrets() []string { return t.secrets }
 // Static reports whether there is nothing to replace.
 func (t *Template) Static() bool { return t.static != nil }
 
-// Render appends the JSON text of the configuration to dst, with all
-// references replaced. It is done in one pass over the configuration's own
-// text: what is put in is never scanned. A nil secret means that there are
-// none. The error names each field that could not be filled, at most 20, and
-// no secrets; dst is then returned as it was.
+// Render appends the JSON text of the configuration to dst, with all references
+// replaced. It does so in one pass over the configuration's own text: the text of
+// values is not searched for references. A nil secret means that there are no
+// secrets. The error names each field whose references have no value, at most 20, and
+// contains no secrets; dst is then returned unchanged.
 func (t *Template) Render(dst []byte, s courier.Scope, secret func(name string) (string, error)) ([]byte, error) {
 	if err := t.err(); err != nil {
 		return dst, err
@@ -133,10 +132,9 @@ func (t *Template) Render(dst []byte, s courier.Scope, secret func(name string) 
 	return append(dst, '}'), nil
 }
 
-// Partial is [Template.Render] for a dry run, in which some values do not
-// exist yet: the fields of the configuration with a reference that has no
-// value are left out, and their names are returned. With a nil secret, so are
-// those with secrets.
+// Partial is [Template.Render] for a dry run, in which some values do not exist yet.
+// It leaves out the fields of the configuration that refer to such a value, and
+// returns their names. With a nil secret, it also leaves out fields with secrets.
 func (t *Template) Partial(s courier.Scope, secret func(name string) (string, error)) (config []byte, unresolved []string, err error) {
 	if err := t.err(); err != nil {
 		return nil, nil, err

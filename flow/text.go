@@ -143,9 +143,9 @@ func (t *text) expand(s courier.Scope) (string, error) {
 
 var errNoSecret = errors.New("a secret can't be used here, since it would be stored")
 
-// Expand replaces the references in a single string, such as a limit key, by
-// the text of their values. It is done in one pass: what is put in is never
-// scanned. Secrets are an error, and so is a reference without a value.
+// Expand replaces the references in a single string, such as a limit key, by the text
+// of their values. It does so in one pass: the text of values is not searched for
+// references. Secrets are an error, and so is a reference without a value.
 func Expand(s string, scope courier.Scope) (string, error) {
 	t, err := parseText(s)
 	switch {
@@ -157,7 +157,8 @@ func Expand(s string, scope courier.Scope) (string, error) {
 	return t.expand(scope)
 }
 
-// CheckText returns the error that [Expand] would return for any scope.
+// CheckText returns the error that [Expand] returns for the string whatever the scope
+// is.
 func CheckText(s string) error {
 	t, err := parseText(s)
 	if err == nil && t.secret != "" {

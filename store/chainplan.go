@@ -145,7 +145,8 @@ type ChainProgress struct {
 // state of its execution. Running stands for created and queued too.
 type MemberProgress struct {
 	State courier.MemberState
-	// Asked says that a pause of the chain was the last request to the execution.
+	// Asked says that the last request to the execution was the pause of its chain
+	// execution.
 	Asked bool
 }
 
@@ -175,8 +176,8 @@ func (p *ChainPlan) Begin(hold bool) ChainProgress {
 	return s
 }
 
-// Moved returns s with the execution of a member in another state. It needs an
-// evaluation afterwards.
+// Moved returns s with the execution of a member in another state. The caller
+// evaluates the result with [ChainPlan.Evaluate].
 func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
 	s.Members = slices.Clone(s.Members)
 	m := &s.Members[member]
@@ -191,8 +192,8 @@ func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
 }
 
 // Evaluate returns what follows from the progress of a chain execution: the next
-// progress and the members that are to be released, in the order of the definition. A
-// final one stays as it is.
+// progress, and the members to release, in the order of the definition. If the chain
+// execution is final, nothing follows.
 func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int) {
 	if s.State.Final() {
 		return s, nil

@@ -15,18 +15,18 @@ import (
 // are released, with their executions, those that are skipped, and the state. A store
 // locks the chain execution first, and the executions of members after it.
 type Chains interface {
-	// StartChains creates chain executions, all or none, and returns one result
-	// for each, in order. Their first members are released at once, unless Hold
-	// is set. A chain execution whose ID exists already, or whose idempotency key
-	// is used for the same chain, is not created: its result is the existing
-	// one. If that is of another chain or has other params (byte by byte),
-	// StartChains creates nothing and returns ErrConflict. An unknown version of
-	// the chain or of a member's job is ErrNotFound.
+	// StartChains creates chain executions, all or none, and returns one result for
+	// each, in order. Their first members are released at once, unless Hold is set.
+	// If the ID of a chain execution exists already, or its idempotency key is used
+	// for the same chain, it is not created: the result is the existing one. If that
+	// one is of another chain or has other params (byte by byte), StartChains creates
+	// nothing and returns ErrConflict. If a version of the chain, or of a member's
+	// job, does not exist, the error is ErrNotFound.
 	StartChains(ctx context.Context, list []NewChainExecution) ([]StartedChain, error)
 	// RequestChain carries out an operator's request to a chain execution. It returns
-	// the chain execution as it then is, and the executions of members to which it made
-	// a request, as they then are. See [ChainPlan.Decide] for the effect in each state.
-	// An unknown chain execution is ErrNotFound.
+	// the chain execution, and the executions of members to which it made a request,
+	// in their new states. [ChainPlan.Decide] says what a request does in each state.
+	// If there is no such chain execution, the error is ErrNotFound.
 	RequestChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
 	// ChainExecution returns a chain execution, or ErrNotFound.
 	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)

@@ -34,7 +34,7 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(memb
 }
 
 // Failed returns the member whose failure is reported as that of the chain execution:
-// the first whose failure counts; "" if it has not failed.
+// the first one whose failure counts. It is "" if the chain execution has not failed.
 func (p *ChainPlan) Failed(s ChainProgress) string {
 	for i, m := range p.members {
 		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled

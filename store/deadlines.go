@@ -8,22 +8,23 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Deadlines finds executions that have not ended by a deadline. It is an optional role
-// of a [Store]; an engine finds it by a type assertion. A deadline ends nothing. When
-// it has passed, the event [courier.EventJobOverdue] is raised, once, for an execution
-// that has not ended: in any state but completed, failed and cancelled. A deadline that
-// has passed when a call finds the execution failed is dropped: it raises nothing if the
-// execution is resumed later.
+// Deadlines finds executions that have not ended by a deadline. It is an optional
+// role of a [Store]; an engine finds it by a type assertion. A deadline ends no
+// execution. When it has passed and the execution has not ended, that is, it is in
+// any state except completed, failed and cancelled, the store raises the event
+// [courier.EventJobOverdue], once. If the execution is failed when a call finds the
+// deadline, the deadline is dropped: a later resume raises no event.
 //
-// An execution has two deadlines at most, one for each reason. That of
-// [NewExecution.MaxDuration] is so long after the instant at which the execution is
-// first due, and that of [NewExecution.ExpectedBy] so long after its creation; of a
-// member of a chain, after the creation of the chain execution.
+// An execution has at most two deadlines, one for each reason.
+// [NewExecution.MaxDuration] is counted from the instant at which the execution is
+// first due, and [NewExecution.ExpectedBy] from its creation, or for a member of a
+// chain from the creation of the chain execution.
 type Deadlines interface {
 	// Overdue drops deadlines that have passed, the earliest first and at most limit,
-	// and returns those of executions that have not ended. Of concurrent calls one
-	// returns a deadline. The same transaction keeps the event for the subscriptions
-	// that want it; see [OverdueSeq]. A limit of 0 means 1000, which is the most.
+	// and returns those of executions that have not ended. Of concurrent calls, only
+	// one returns a deadline. The same transaction keeps the event for the
+	// subscriptions that select it; see [OverdueSeq]. A limit of 0 means 1000, the
+	// maximum.
 	Overdue(ctx context.Context, limit int) (Overdue, error)
 }
 
@@ -50,9 +51,9 @@ func (o *OverdueExecution) Text() string {
 	return fmt.Sprintf("the execution is %s, and was expected to end by %s", o.State, o.Deadline.UTC().Format(time.RFC3339))
 }
 
-// OverdueSeq is the number of the event of an overdue execution. It is negative, since
-// the event follows from no audit entry: an execution that is overdue changes nothing,
-// and an entry would take the number of the next transition of its worker.
+// OverdueSeq is the number of the event of an overdue execution. It is negative,
+// because no audit entry belongs to the event: an execution that is overdue does not
+// change, and an entry would take the number of the next transition of its worker.
 func OverdueSeq(reason courier.Reason) int64 {
 	if reason == courier.ReasonMaxDuration {
 		return -1

@@ -24,8 +24,8 @@ func Upstreams(d *Definition) []string {
 	return slices.Compact(names)
 }
 
-// Cycle returns the names along which a job depends on itself, the first one
-// again at its end, or nil. Upstreams returns the jobs that a job depends on.
+// Cycle returns the names along which a job depends on itself, ending with the first
+// one again; nil if it does not. Upstreams returns the jobs that a job depends on.
 func Cycle(job string, upstreams func(string) []string) []string {
 	type open struct {
 		name      string
@@ -56,7 +56,8 @@ func Cycle(job string, upstreams func(string) []string) []string {
 	return nil
 }
 
-// Refusing returns the dependencies that refuse an execution if they are not met.
+// Refusing returns the dependencies that refuse to create an execution while they are
+// not met.
 func Refusing(list []courier.JobDependency) []courier.JobDependency {
 	var refusing []courier.JobDependency
 	for _, d := range list {
@@ -79,8 +80,8 @@ func Waiting(list []courier.JobDependency) []courier.JobDependency {
 	return waiting
 }
 
-// Holding returns the dependencies with none that refuses: a member of a chain waits
-// for all of them.
+// Holding returns the dependencies, each changed to one that holds and does not
+// refuse: a member of a chain waits for all of its dependencies.
 func Holding(list []courier.JobDependency) []courier.JobDependency {
 	if len(list) == 0 {
 		return nil
@@ -93,7 +94,7 @@ func Holding(list []courier.JobDependency) []courier.JobDependency {
 }
 
 // Unmet returns the dependencies that are not met. Latest returns the most recent
-// execution of a job and its state; empty if there is none.
+// execution of a job, and its state; both are empty if there is none.
 func Unmet(list []courier.JobDependency, latest func(job string) (courier.ExecutionID, courier.State)) []courier.UnmetDependency {
 	var waits []courier.UnmetDependency
 	for _, d := range list {

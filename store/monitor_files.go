@@ -61,7 +61,7 @@ func (f *SeenFile) note() {
 
 // PlanFiles decides on the files of a listing that began and ended at those instants,
 // given the files that were seen before. A file counts as unchanged only for the time
-// between the end of a listing and the beginning of another.
+// from the end of one listing to the beginning of a later one.
 func PlanFiles(seen map[string]SeenFile, list []courier.ListedFile, r FileRule, began, ended time.Time) FilePlan {
 	var p FilePlan
 	there := make(map[string]bool, len(list))

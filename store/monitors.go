@@ -20,10 +20,10 @@ import (
 // that it starts, so each file is handed over once. The lease of a due monitor only
 // keeps engines from doing the same work twice.
 type Monitors interface {
-	// PutMonitor creates a monitor, if its Revision is 0, or replaces the one with
-	// that revision, and returns it as it then is. Its lease ends. The error is
-	// ErrConflict if the monitor has another revision, or exists when it is to be
-	// created. In a store that has the role [Schedules] too,
+	// PutMonitor creates a monitor, if its Revision is 0, or replaces the monitor
+	// with that revision. It returns the saved monitor, whose lease ends. If the
+	// monitor has another revision, or exists although it is to be created, the error
+	// is ErrConflict. In a store that also has the role [Schedules],
 	// [Schedules.AwaitSchedules] returns, so that engines lease due monitors.
 	PutMonitor(ctx context.Context, p MonitorPut) (Monitor, error)
 	// RemoveMonitor removes a monitor and its files, or returns ErrNotFound.
@@ -34,10 +34,10 @@ type Monitors interface {
 	// DueMonitors leases monitors whose directories are to be polled. A leased monitor
 	// is not due again until the lease ends or the poll is recorded.
 	DueMonitors(ctx context.Context, r DueRequest) (DueMonitors, error)
-	// Record writes the result of a poll in one transaction, and ends the lease. It
-	// writes nothing if the monitor has changed since it was read. The error is
-	// ErrNotFound if the version of an execution's job, or of a chain, is unknown, and
-	// ErrConflict if its id is used for another.
+	// Record writes the result of a poll in one transaction, and ends the lease. If
+	// the monitor has changed since it was read, nothing is written. If the version
+	// of an execution's job, or of a chain, does not exist, the error is ErrNotFound.
+	// If its id is used for another job or chain, the error is ErrConflict.
 	Record(ctx context.Context, r MonitorRecord) (Recorded, error)
 	// Seen returns a page of the files that a monitor has seen, in byte order of their
 	// names.
@@ -88,8 +88,8 @@ type DueRequest struct {
 	Listers []string // those with other listers are left out
 	Max     int
 	Lease   time.Duration
-	// Early are monitors that are leased although they are due only later, unless they
-	// are never due or leased.
+	// Early are monitors that are leased although they are due only later. Monitors
+	// that are never due, or that are leased, are not.
 	Early []string
 }
 
@@ -166,9 +166,9 @@ type SeenFilter struct {
 	Limit   int    // 0 means 1000
 }
 
-// FileKey is the idempotency key of what a monitor starts for files: the same
-// for the same event of the same appearance of the same files with the same
-// sizes and times, and no other.
+// FileKey is the idempotency key of the execution that a monitor starts for files. It
+// is the same only for the same event of the same appearance of the same files with
+// the same sizes and times.
 func FileKey(monitor string, t courier.MonitorTarget, list []ReadyFile) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", t.Connection, t.Path)

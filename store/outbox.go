@@ -12,19 +12,19 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// An Outbox keeps events for subscriptions until they are delivered. It is an optional
-// role of a [Store]; an engine finds it by a type assertion.
+// An Outbox keeps events for subscriptions until they are delivered. It is an
+// optional role of a [Store]; an engine finds it by a type assertion.
 //
-// A call that writes an audit entry that stands for an event (see [EventOf]), or a
-// state of a chain execution that does (see [NotifyChain]), or that finds an overdue
-// execution (see [Deadlines]), keeps one delivery of it
-// for each subscription that wants the event, in the same transaction. That holds
-// for every call that begins after the subscription was saved. A delivery is taken
-// by its state and not by its place in any order, so one that is committed late is
-// not passed over.
+// Events follow from audit entries (see [EventOf]), from states of chain executions
+// (see [NotifyChain]) and from overdue executions (see [Deadlines]). A call that
+// writes or finds one of these keeps a delivery for each subscription that selects
+// the event, in the same transaction. That holds for every call that begins after the
+// subscription was saved. A delivery is taken by its state and not by its place in an
+// order, so one that is committed late is not missed.
 type Outbox interface {
-	// Subscribe saves a subscription, in place of one of the same name. Without a
-	// Body it removes the subscription with all its deliveries, or returns ErrNotFound.
+	// Subscribe saves a subscription, in place of one of the same name. If the Body
+	// is empty, it removes the subscription with all its deliveries; if there is
+	// none, the error is ErrNotFound.
 	Subscribe(ctx context.Context, s Subscription) error
 	// Subscriptions returns a page of subscriptions, in byte order of their names.
 	Subscriptions(ctx context.Context, f SubscriptionFilter) ([]Subscription, error)
@@ -32,15 +32,16 @@ type Outbox interface {
 	// attempt. One that is not settled before the lease ends is due again.
 	Take(ctx context.Context, r TakeRequest) (Taken, error)
 	// Settle records the results of deliveries that were taken. It skips a delivery
-	// whose token is not that of its last Take, so a call can be repeated.
+	// whose token is not that of its last Take. So a call can be repeated.
 	Settle(ctx context.Context, list []Outcome) error
 	// Deliveries returns a page of the undelivered events, ordered by subscription and
 	// event.
 	Deliveries(ctx context.Context, f DeliveryFilter) ([]courier.Delivery, error)
 	// Replay makes deliveries of a subscription pending and due, with no attempts
 	// made, and returns how many: those that failed, and those that wait for their
-	// next attempt, of the named events, or of all for nil. Deliveries that are
-	// taken or due, and events that a window holds back, stay as they are.
+	// next attempt. It selects those of the named events, or all if events is nil.
+	// Deliveries that are taken or due, and events that a window holds back, stay as
+	// they are.
 	Replay(ctx context.Context, subscription string, events []string) (int, error)
 }
 
@@ -66,14 +67,14 @@ func (s *Subscription) Wants(e courier.EventType, job, chain string) bool {
 	return len(s.Jobs)+len(s.Chains) == 0 || job != "" && slices.Contains(s.Jobs, job) || chain != "" && slices.Contains(s.Chains, chain)
 }
 
-// A TakeRequest selects deliveries: those that are pending and due, of subscriptions
-// that are not disabled and whose channel is one of Channels. Those that have been
-// due longest come first.
+// A TakeRequest selects deliveries that are pending and due, of subscriptions that
+// are not disabled and whose channel is one of Channels. Those that have been due
+// longest come first.
 //
-// If a subscription has a window, Take coalesces the events of one type and job: those
-// that have come since the last delivery are joined into one, which is taken when the
-// window of the last one has ended. A window begins when a delivery is taken for the
-// first time. A joined delivery stays the same in every later attempt.
+// If a subscription has a window, Take coalesces the events of one type and job. The
+// events since the last delivery are joined into one delivery, which is taken when
+// the window of the last delivery has ended. A window begins when a delivery is taken
+// for the first time. A joined delivery stays the same in every later attempt.
 type TakeRequest struct {
 	Channels []string
 	// Except names subscriptions that are left out.
@@ -158,13 +159,14 @@ const (
 // FailedRetention is the least time for which a failed delivery is kept.
 const FailedRetention = 30 * 24 * time.Hour
 
-// EventID is the ID of the event that an audit entry stands for, or of one that has the
+// EventID is the ID of the event of an audit entry, or of an event that has the
 // number seq without an entry; see [OverdueSeq].
 func EventID(x courier.ExecutionID, seq int64) string {
 	return string(x) + "-" + strconv.FormatInt(seq, 10)
 }
 
-// ParseEventID is the reverse of EventID. The error of any other text is ErrInvalid.
+// ParseEventID returns the arguments of the [EventID] that has made id. For any other
+// text the error is ErrInvalid.
 func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	const uuid = 36
 	if len(id) > uuid+1 && id[uuid] == '-' {
@@ -175,11 +177,11 @@ func ParseEventID(id string) (courier.ExecutionID, int64, error) {
 	return "", 0, courier.Errorf(courier.ErrInvalid, "%q is not the ID of an event", id)
 }
 
-// EventOf returns the type of the event that an audit entry stands for, or "" for
-// entries that stand for none: the creation, a release, every return to the queue
-// except by a resume or after the worker was lost, every claim except the first, and a
-// step that goes back to pending. First says that the entry is of an execution's
-// first claim.
+// EventOf returns the type of the event that follows from an audit entry. It is ""
+// for entries without an event: the creation, a release, every return to the queue
+// except by a resume or after the worker was lost, every claim except the first, and
+// a step that goes back to pending. First says that the entry is of the first claim
+// of its execution.
 func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	if a.Step != nil {
 		return stepEvents[courier.StepState(a.To)]
@@ -206,10 +208,9 @@ var jobEvents = map[courier.State]courier.EventType{
 	courier.Paused: courier.EventJobPaused, courier.Cancelled: courier.EventJobCancelled,
 }
 
-// Notify returns the notification of an audit entry of an execution, without the
-// subscription and the name of the chain; false if the entry stands for no event. X
-// is the execution after the entry: the notification of its failure names the step
-// of x.Failure.
+// Notify returns the notification of an audit entry, without the subscription and the
+// name of the chain; false if no event follows from the entry. X is the execution
+// after the entry. If it has failed, the notification names the step of x.Failure.
 func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.Notification, bool) {
 	n := courier.Notification{
 		ID: EventID(a.Execution, a.Seq), Type: EventOf(a, first), At: a.At, Execution: a.Execution, Seq: a.Seq, Job: x.Job, Version: x.Version,
@@ -224,9 +225,9 @@ func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.No
 }
 
 // NotifyChain returns the notification of a change of a chain execution, without the
-// subscription; false if the change stands for no event. Was is its state before,
-// started says that its first members have just been released, and seq is the number
-// of the event, counting from 1 in each chain execution. A chain execution that
+// subscription; false if no event follows from the change. Was is the state before.
+// Started says that the first members have just been released. Seq is the number of
+// the event, counting from 1 in each chain execution. A chain execution that has
 // failed and is retried can fail again, or be completed.
 func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool, seq int64, at time.Time) (courier.Notification, bool) {
 	id := courier.ExecutionID(c.ID)
@@ -246,8 +247,8 @@ func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool
 	return n, n.Type != ""
 }
 
-// Coalesce makes n stand for other events of the same type and job too, in their
-// order.
+// Coalesce makes the notification n stand for other events too, which have the same
+// type and job, in their order.
 func Coalesce(n *courier.Notification, others []courier.Notification) {
 	for i := range others {
 		o := &others[i]

@@ -12,7 +12,7 @@ type Request struct {
 	Change *Change
 }
 
-// A Change is what a resume changes of an execution besides its state, in the same
+// A Change is what a resume changes in an execution besides its state, in the same
 // write. It is for a paused or failed execution.
 type Change struct {
 	// Seq is the number of the last audit entry of the execution that the change was
@@ -30,8 +30,8 @@ type Change struct {
 	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
 	// it. A store may leave out white space in the values.
 	Repairs *courier.Repairs
-	// Elsewhere clears the execution's Workspace and DiskBytes: its files are gone, and
-	// any worker can claim it.
+	// Elsewhere clears Workspace and DiskBytes of the execution: its files are lost,
+	// and any worker can claim it.
 	Elsewhere bool
 	// Skipped is the record of the step that is skipped, if any, of an execution that was
 	// started: its audit entry, from
@@ -50,15 +50,16 @@ type Move struct {
 	Base     int // what Counters.Base becomes
 }
 
-// An ItemCount is what is counted of failed items.
+// An ItemCount has the counts of failed items after a change.
 type ItemCount struct {
 	Failed   int // what Execution.FailedItems becomes
 	Accepted int // what Counters.AcceptedItems becomes
 	Target   int // what Counters.Target becomes
 }
 
-// Counters returns the counters after a resume with the change, of an execution that
-// had the given ones and was in a state. A nil change is a plain resume.
+// Counters returns the counters of an execution after a resume with the change, given
+// the counters before and the state from which it is resumed. A nil change is a plain
+// resume.
 func (c *Change) Counters(old Counters, from courier.State) Counters {
 	now := old.AfterResume(from)
 	if c == nil {
@@ -81,8 +82,8 @@ type PinnedVersion struct {
 	JobLimit  int
 }
 
-// Outdated returns the error of a change that was made for another state of an
-// execution, whose last audit entry is now seq.
+// Outdated returns the error of a change that was planned for an earlier state of an
+// execution. The last audit entry of the execution is now seq.
 func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
 	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
 }
@@ -99,9 +100,10 @@ func (r *Request) Text() string {
 }
 
 // Decide returns the effect of the request on an execution, as the function [Decide]
-// does, and why its Change can't be made: it is ErrInvalid for anything but a resume,
-// [Change.Outdated] if the execution has changed, and a *courier.TransitionError in any
-// state but paused and failed. That the version exists is left to the store.
+// does, or the reason why its Change can't be made: for anything but a resume the
+// error is ErrInvalid; if the execution has changed, it is [Change.Outdated]; in any
+// state but paused and failed it is a *[courier.TransitionError]. The store itself
+// checks that the version exists.
 func (r *Request) Decide(e *courier.Execution, expired bool) (Decision, error) {
 	c := r.Change
 	if c != nil {
@@ -143,8 +145,8 @@ func (c Counters) NextAttempt() Counters {
 	return c
 }
 
-// NextRepairs returns what is left of the repairs of an execution when its next attempt
-// begins: all but the passes, and nil if there is nothing else.
+// NextRepairs returns the repairs of an execution when its next attempt begins: all
+// except the passes, and nil if there are no others.
 func NextRepairs(r *courier.Repairs) *courier.Repairs {
 	if r == nil {
 		return nil
@@ -152,7 +154,8 @@ func NextRepairs(r *courier.Repairs) *courier.Repairs {
 	return RepairsOrNil(&courier.Repairs{Versions: r.Versions, Values: r.Values})
 }
 
-// RepairsOrNil returns repairs as an execution has them: nil if there is nothing in them.
+// RepairsOrNil returns repairs in the form that an execution has: nil if they are
+// empty.
 func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
 	if r == nil || len(r.Versions) == 0 && len(r.Values) == 0 && len(r.Passes) == 0 {
 		return nil

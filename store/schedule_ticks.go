@@ -156,8 +156,8 @@ type ticker struct {
 // at returns the instant at which a tick fires: the tick and the schedule's jitter.
 func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.rule.Jitter) }
 
-// TickAt returns the instant at which a tick of a schedule fires: the tick and a delay
-// up to jitter, which is the same in all engines.
+// TickAt returns the instant at which a tick of a schedule fires: the tick plus a
+// delay of at most jitter. The delay is the same in all engines.
 func TickAt(schedule string, tick time.Time, jitter time.Duration) time.Time {
 	if jitter <= 0 || tick.IsZero() {
 		return tick

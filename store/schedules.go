@@ -12,38 +12,39 @@ import (
 // engine finds it by a type assertion.
 //
 // There is no leader: every engine leases due schedules, decides with [PlanTicks],
-// and fires. Two rules ensure one execution for each tick, even if several engines
-// fire it: a firing is written only if the schedule has not changed since it
-// was read, and the executions have [TickKey] as their idempotency key, which
-// holds even if the schedule was removed and put again. The lease of a due
-// schedule only keeps engines from doing the same work twice.
+// and fires. Two rules ensure that each tick starts one execution, even if several
+// engines fire it. A firing is written only if the schedule has not changed since it
+// was read. And the idempotency key of the execution is [TickKey], so that the rule
+// holds even if the schedule was removed and put again. The lease of a due schedule
+// only keeps engines from doing the same work twice.
 //
 // The instants of ticks are the one exception to the rule that callers pass
-// durations: a tick is an instant and a key. The store's clock decides which
+// durations, because a tick is an instant and a key. The store's clock decides which
 // schedules are due.
 type Schedules interface {
-	// PutSchedule creates a schedule, if s.Revision is 0, or replaces the one with
-	// that revision, and returns it as it then is. The error is ErrConflict if the
-	// schedule has another revision, or exists when it is to be created. Names are
-	// unique over both kinds; a schedule whose kind changes is replaced.
+	// PutSchedule creates a schedule, if s.Revision is 0, or replaces the schedule
+	// with that revision. It returns the saved schedule. If the schedule has another
+	// revision, or exists although it is to be created, the error is ErrConflict. A
+	// name is unique over both kinds; a schedule can be replaced by one of the other
+	// kind.
 	PutSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	// RemoveSchedule removes a schedule, or returns ErrNotFound. Executions that it
 	// has started continue.
 	RemoveSchedule(ctx context.Context, name string) error
 	// Schedules returns a page of schedules, in byte order of their names.
 	Schedules(ctx context.Context, f ScheduleFilter) (ScheduleList, error)
-	// DueSchedules leases due schedules, the earliest first, at most most of them; a
-	// store may stop at 1000. A leased schedule is not due again until the lease ends
-	// or it is fired.
+	// DueSchedules leases due schedules, the earliest first and at most most of them;
+	// a store may stop at 1000. A leased schedule is not due again before the lease
+	// ends or the schedule is fired.
 	DueSchedules(ctx context.Context, most int, lease time.Duration) (DueSchedules, error)
-	// FireSchedules carries out firings in one transaction, each of them whole or not
-	// at all, and returns one result for each, in order. No two of the list may be of
-	// the same schedule.
+	// FireSchedules carries out firings in one transaction, each of them as a whole
+	// or not at all, and returns one result for each, in order. The list has at most
+	// one firing of each schedule.
 	FireSchedules(ctx context.Context, list []Firing) ([]Fired, error)
 	// AwaitSchedules returns nil when a schedule may have been put since the call of
-	// DueSchedules that returned the mark, at once if that has happened already, or ctx's
-	// error when ctx ends. Like [Queue.Await] it may return nil for no reason, or
-	// just wait for ctx.
+	// DueSchedules that returned the mark. If that has happened already, it returns
+	// at once. If ctx ends first, it returns the error of ctx. Like [Queue.Await] it
+	// may return nil without a reason, or just wait for ctx.
 	AwaitSchedules(ctx context.Context, since uint64) error
 }
 
@@ -161,7 +162,7 @@ type Fired struct {
 	Err error
 }
 
-// TickKey is the idempotency key of what a schedule starts at a tick.
+// TickKey is the idempotency key of the execution that a schedule starts at a tick.
 func TickKey(schedule string, tick time.Time) string {
 	return "schedule:" + schedule + ":" + tick.UTC().Format(time.RFC3339Nano)
 }

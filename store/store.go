@@ -2,8 +2,8 @@
 // definitions and executions, and the rules that all stores share.
 //
 // A [Store] has four roles; further roles are optional. Package memstore is a store in
-// memory, pgstore one on PostgreSQL. Package storetest is the conformance suite for
-// all stores, and docs/how-to/write-a-store.md says how to write one.
+// memory, pgstore is one on PostgreSQL. Package storetest is the conformance suite for
+// all stores. docs/how-to/write-a-store.md says how to write a store.
 //
 // Rules for all methods:
 //
@@ -12,20 +12,19 @@
 //   - Instants are in UTC and cut to microseconds. Everything that one call writes
 //     has the same instant.
 //   - All methods may be called by any number of goroutines and processes.
-//   - Caller and store share slices and the targets of pointers: neither side
-//     changes them after they were passed or returned. JSON texts are kept byte
+//   - Caller and store share slices and the targets of pointers. Neither side
+//     changes them after it has passed or returned them. JSON texts are kept byte
 //     by byte.
 //   - All text is valid UTF-8 without NUL characters. The caller ensures that.
 //   - A call whose context has ended before it began does nothing and returns
 //     an error.
 //   - An error that the method does not document is a failure of the store itself.
 //     The call may or may not have taken effect, and may be repeated.
-//   - A store refuses a write for good in one of two ways. Nothing was written then,
-//     and the error has the store's own message. An error that matches
-//     [courier.ErrInvalid] is about the data, which is too large or breaks a rule:
-//     other data may be accepted. An error that is marked by [courier.Permanent] is
-//     about the writer, which may lack a right: the call fails until an operator
-//     mends that.
+//   - A store can refuse a write for good, in one of two ways. Nothing was written
+//     then, and the error has the store's own message. If it matches
+//     [courier.ErrInvalid], the data is too large or breaks a rule; other data may be
+//     accepted. If it is marked by [courier.Permanent], the writer is the cause: it may
+//     lack a right, and the call fails until an operator has changed that.
 package store
 
 import (
@@ -50,16 +49,16 @@ type Store interface {
 
 // A Catalog keeps definitions by version, and settings.
 type Catalog interface {
-	// Save keeps d as the next version of its name, counting from 1, and
-	// returns it with Version and SavedAt. If d.Body equals that of the latest
-	// version byte by byte, nothing is saved and that one is returned. Otherwise
-	// d.Base and d.KeepNewer say when nothing is saved either. Jobs that a
-	// job depends on (see [Upstreams]) must exist, or the error is ErrNotFound. If
-	// the job would depend on itself, by the latest versions of all jobs, the error is
-	// a *courier.CycleError; concurrent calls cannot make a cycle either.
+	// Save keeps d as the next version of its name, counting from 1, and returns it
+	// with Version and SavedAt. If d.Body equals that of the latest version byte by
+	// byte, nothing is saved, and the result is the latest version. The conditions
+	// d.Base and d.KeepNewer can also prevent the save. If a job that the job depends
+	// on (see [Upstreams]) does not exist, the error is ErrNotFound. If the job would
+	// depend on itself, by the latest versions of all jobs, the error is a
+	// *courier.CycleError; concurrent calls cannot make a cycle either.
 	Save(ctx context.Context, d Definition) (Definition, error)
-	// Load returns a version of a definition, the latest for version 0. It is
-	// ErrNotFound if there is none.
+	// Load returns a version of a definition, the latest for version 0. If there is
+	// none, the error is ErrNotFound.
 	Load(ctx context.Context, kind Kind, name string, version int) (Definition, error)
 	// List returns a page of the latest versions of definitions of one kind, in
 	// byte order of their names.
@@ -74,29 +73,30 @@ type Catalog interface {
 
 // A Queue hands executions to workers.
 type Queue interface {
-	// Enqueue creates executions, all or none, and returns one result for each,
-	// in order. An execution whose ID exists already, or whose idempotency key
-	// is used for the same job, is not created: its result is the existing one,
-	// whatever its state. If that is of another job or has other params (byte by
-	// byte), Enqueue creates nothing and returns ErrConflict. An unknown version
-	// of a job is ErrNotFound. If an execution with Latest is not created because its
-	// version is not the latest, or would be a conflict for that reason, the error is
-	// ErrOutdated. If a dependency that refuses is not met after the whole list was
-	// created, nothing is created, and the error is a *courier.DependencyError.
+	// Enqueue creates executions, all or none, and returns one result for each, in
+	// order. If the ID of an execution exists already, or its idempotency key is used
+	// for the same job, it is not created: the result is the existing execution,
+	// whatever its state. If that one is of another job or has other params (byte by
+	// byte), Enqueue creates nothing and returns ErrConflict. If a version of a job
+	// does not exist, the error is ErrNotFound. If an execution with Latest is not
+	// created because its version is not the latest, or if it would be a conflict for
+	// that reason, the error is ErrOutdated. If a dependency that refuses is not met
+	// after the whole list was created, nothing is created, and the error is a
+	// *courier.DependencyError.
 	Enqueue(ctx context.Context, list []NewExecution) ([]Enqueued, error)
-	// Claim leases executions to a worker; it is the only way into running. See
-	// [ClaimRequest] for which and in which order.
+	// Claim leases executions to a worker. No other call makes an execution running.
+	// [ClaimRequest] says which executions are leased, and in which order.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
-	// Renew extends the leases of a worker, in one statement, and returns those
-	// that are still its own; the others are lost. A lease that has expired and
-	// was not taken over is extended like any other.
+	// Renew extends the leases of a worker, in one statement, and returns those that
+	// the worker still holds; the others are lost. A lease that has expired and was
+	// not taken over is extended like any other.
 	Renew(ctx context.Context, r RenewRequest) ([]Renewed, error)
-	// Await returns nil when something may have become claimable in one of the
-	// queues since the claim that returned the mark (see [Claims.Mark]), at once
-	// if that has happened already, or ctx's error when ctx ends. It returns nil when
-	// an execution became queued there, whenever it is due, when a slot became free,
-	// or when a setting changed. It may return nil for no reason, and a store may just
-	// wait for ctx: callers poll as well.
+	// Await returns nil when an execution may have become claimable in one of the
+	// queues since the claim that returned the mark (see [Claims.Mark]): an execution
+	// became queued there, due or not, a slot became free, or a setting changed. If
+	// that has happened already, it returns at once. If ctx ends first, it returns
+	// the error of ctx. It may return nil without a reason, and a store may just wait
+	// for ctx, because callers poll as well.
 	Await(ctx context.Context, queues []string, since uint64) error
 }
 
@@ -109,19 +109,19 @@ type Ledger interface {
 	//     ErrInvalid. Another transition with the same Seq may follow.
 	//   - An unknown execution: ErrNotFound.
 	//   - Lease is not the execution's present or last one: ErrLeaseLost.
-	//   - t.Seq was written under that lease already: nil, and nothing happens,
-	//     so a transition whose reply was lost can be sent again.
+	//   - t.Seq was written under that lease already: nil, and nothing is written.
+	//     So a transition whose reply was lost can be sent again.
 	//   - The execution is not running under that lease, or its last audit entry
 	//     is not t.Seq-1: ErrLeaseLost.
 	//   - There is a request that t does not answer (see [Transition.Answers]), or
 	//     t carries out a request that is not pending any more:
 	//     *RequestedError, which matches ErrConflict.
 	//
-	// [Transition.Admit] is all but the first two.
+	// [Transition.Admit] implements all guards except the first two.
 	Apply(ctx context.Context, t Transition) error
 	// Request carries out an operator's request, or records it for the worker that
-	// runs the execution. It returns the execution as it then is. See [Decide] for the
-	// effect in each state.
+	// runs the execution. It returns the execution in its new state. [Decide] says
+	// what a request does in each state.
 	Request(ctx context.Context, r Request) (courier.Execution, error)
 }
 
@@ -365,10 +365,10 @@ type Claims struct {
 	// that become due by time are not announced; Next is the earliest of those. 0
 	// means that callers have to poll.
 	Watched time.Duration
-	// Unclaimed reports whether an execution was left that was queued, due or not, or
-	// ran with an expired lease. Stores with the role [Workers] set it. They examine
-	// that every [PresenceInterval] at most, and set it also if they could not examine
-	// all running executions.
+	// Unclaimed reports whether the claim has left executions that are queued, due or
+	// not, or that run with an expired lease. Stores with the role [Workers] set it.
+	// They check at most once in [PresenceInterval], and set it also if they could
+	// not check all running executions.
 	Unclaimed bool
 	// Subscribed reports whether there are subscriptions. Stores with the role [Outbox]
 	// set it, for a new subscription at the latest with the next claim that begins.
@@ -392,14 +392,14 @@ type Claimed struct {
 	// ends it.
 	Lost *courier.StepExecution
 	// Started is the attempt that the claim itself has started, if the store does so:
-	// the first attempt of the first step, at the first claim of an execution that was
-	// neither held nor paused. The state is that after a transition that starts it:
-	// it is the current step, the audit entry Seq is its start, and Counters count it.
-	// Nil if the worker has to start the step.
+	// the first attempt of the first step, at the first claim of an execution that
+	// was neither held nor paused. The attempt is then the current step, the audit
+	// entry Seq is its start, and Counters count it. If Started is nil, the worker
+	// starts the step.
 	Started *courier.StepExecution
-	// Remaining is what is left of the execution's timeout, counted from the
-	// first claim after it was created or last resumed; 0 if it has none. It can
-	// be negative.
+	// Remaining is the rest of the execution's timeout, which begins with the first
+	// claim after the execution was created or last resumed; 0 if it has no timeout.
+	// It can be negative.
 	Remaining time.Duration
 }
 
@@ -470,8 +470,8 @@ type Filter struct {
 	Queue  string
 	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
 	Waiting bool
-	// Reasons selects those with a [courier.Failure] for one of these reasons. Give
-	// States too, where they are known: failed executions are found by an index.
+	// Reasons selects those with a [courier.Failure] for one of these reasons. If you
+	// know the states, set States too: an index finds failed executions.
 	Reasons []courier.Reason
 	// FailedItems selects those of which items have failed; see
 	// [courier.Execution.FailedItems].

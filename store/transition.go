@@ -100,8 +100,8 @@ func (t *Transition) Entries(current *courier.StepExecution, by string) []courie
 	return entries
 }
 
-// Same reports whether a and b are records of the same attempt of the same step
-// in the same iteration. A nil record is none.
+// Same reports whether a and b are records of the same attempt of the same step in
+// the same iteration. Nil stands for no record.
 func Same(a, b *courier.StepExecution) bool {
 	return a != nil && b != nil && a.Step == b.Step && a.Attempt == b.Attempt && slices.Equal(a.Iteration, b.Iteration)
 }
@@ -142,9 +142,8 @@ func (t *Transition) By(r courier.RequestKind, by string) string {
 // written.
 type LeaseState struct {
 	State courier.State
-	// Lease is the present or last lease, and First and Last are the numbers
-	// before the first and of the last audit entry written under it: First is
-	// that of the claim.
+	// Lease is the present or last lease. First is the number of the audit entry
+	// of its claim, and Last that of the last entry written under it.
 	Lease       Token
 	First, Last int64
 	Seq         int64 // of the last audit entry
@@ -153,8 +152,8 @@ type LeaseState struct {
 }
 
 // Admit reports whether the transition is written to an execution in state s. False
-// without an error means that it was written before. All stores return this from
-// Apply; see [Ledger.Apply].
+// without an error means that it was written before. Apply of every store returns the
+// error of Admit; see [Ledger.Apply].
 func (t *Transition) Admit(s LeaseState) (bool, error) {
 	switch {
 	case t.Lease == "" || t.Lease != s.Lease:
@@ -171,8 +170,8 @@ func (t *Transition) Admit(s LeaseState) (bool, error) {
 	return true, nil
 }
 
-// Check reports what is wrong with the transition itself, whatever the
-// execution's state.
+// Check reports what is wrong with the transition itself, independent of the state of
+// the execution.
 func (t *Transition) Check() error {
 	for i := range t.Ended {
 		if s := &t.Ended[i]; !courier.StepRunning.CanBecome(s.State) || s.State == courier.StepPending {
@@ -319,9 +318,9 @@ func EnqueueEntries(e *courier.Execution) []courier.AuditEntry {
 	return []courier.AuditEntry{{Execution: e.ID, To: string(e.State), By: e.By}}
 }
 
-// ClaimEntries returns the audit entries of a claim. A reclaim goes through the
-// queue; the step that was being executed stays the current one until the new worker
-// ends it.
+// ClaimEntries returns the audit entries of a claim. In a reclaim the execution
+// passes through the state queued; the step that was being executed stays the current
+// one until the new worker ends it.
 func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 	claimed := courier.AuditEntry{Execution: e.ID, From: string(courier.Queued), To: string(courier.Running)}
 	if !reclaim {
@@ -336,10 +335,10 @@ func ClaimEntries(e *courier.Execution, reclaim bool) []courier.AuditEntry {
 	}
 }
 
-// RequestEntries returns the audit entries of a request that moves e to another
-// state at once. A step that a lost worker was executing goes back to pending; a step
-// that the request's change skips becomes skipped. The error of the last entry is
-// [Request.Text].
+// RequestEntries returns the audit entries of a request that moves e to another state
+// at once. If a lost worker was executing a step, the step goes back to pending; if
+// the change of the request skips a step, it becomes skipped. The error of the last
+// entry is [Request.Text].
 func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier.AuditEntry {
 	var entries []courier.AuditEntry
 	if e.Current != nil {
@@ -357,8 +356,8 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 	})
 }
 
-// Class is the reason in the audit entry of a request: [courier.ReasonElsewhere]
-// for a restart and a resume elsewhere, and none otherwise.
+// Class is the reason in the audit entry of a request: [courier.ReasonElsewhere] for
+// a restart and for a resume with Elsewhere, and none otherwise.
 func (r *Request) Class() courier.Reason {
 	if r.Kind == courier.RequestRestart || r.Change != nil && r.Change.Elsewhere {
 		return courier.ReasonElsewhere

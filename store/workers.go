@@ -19,11 +19,11 @@ type Workers interface {
 	// [MaxWorkers]: those that claimed within age, and those that hold a lease.
 	Workers(ctx context.Context, age time.Duration) ([]Worker, error)
 	// Stranded returns, in groups, executions that have been due or lost for at least
-	// age and that none of the workers can claim that Workers returns for the same
-	// age. It examines at most [MaxSampled] executions of each queue and priority, in
-	// the order of claims, and returns the oldest groups, at most [MaxStranded]. An
-	// execution that waits for room under a limit is not stranded if some worker could
-	// claim it.
+	// age, and that none of the workers that Workers returns for the same age can
+	// claim. It examines at most [MaxSampled] executions of each queue and priority,
+	// in the order of claims, and returns the oldest groups, at most [MaxStranded].
+	// If an execution waits for room under a limit, but some worker could claim it
+	// otherwise, it is not stranded.
 	Stranded(ctx context.Context, age time.Duration) ([]Stranded, error)
 }
 

@@ -24,8 +24,9 @@ type UploadOptions struct {
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
 }
 
-// An UploadConfig is the configuration of a step that uploads files. Step types
-// describe the fields that differ between protocols.
+// An UploadConfig is the configuration of a step that uploads files. The step types of
+// steps/sftp and steps/ftp have the same fields, and describe those that differ between
+// protocols. A field that is the same for both is in [UploadOptions] alone.
 type UploadConfig struct {
 	ConnectionID  string
 	LocalPath     courier.Pattern

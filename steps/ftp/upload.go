@@ -22,7 +22,8 @@ type Upload struct {
 	Connections Connections // must not be nil
 }
 
-// UploadConfig is the configuration of [Upload].
+// UploadConfig is the configuration of [Upload]. The method shared copies the fields that
+// [remote.UploadConfig] has too.
 type UploadConfig struct {
 	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
 	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern, such as out/*.csv, or out/** for all directories below too"`

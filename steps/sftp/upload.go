@@ -22,7 +22,9 @@ type Upload struct {
 	Connections Connections // must not be nil
 }
 
-// UploadConfig is the configuration of [Upload].
+// UploadConfig is the configuration of [Upload]. It has the fields of
+// [remote.UploadConfig], into which it is converted: a new field is added to both, or to
+// [remote.UploadOptions].
 type UploadConfig struct {
 	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
 	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern"`

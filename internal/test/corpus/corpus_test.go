@@ -22,9 +22,6 @@ var (
 // maxEntries limits the entries of all corpora together.
 const maxEntries = 150
 
-// unreduced are packages whose corpora TestEntries does not look at yet.
-var unreduced = []string{"steps/pgp", "internal/pgpstream"}
-
 // byHash is the name that the go command gives an entry.
 var byHash = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
@@ -32,9 +29,6 @@ var byHash = regexp.MustCompile(`^[0-9a-f]{16}$`)
 func TestEntries(t *testing.T) {
 	n, root := 0, module(t)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() && slices.ContainsFunc(unreduced, func(dir string) bool { return path == filepath.Join(root, dir) }) {
-			return fs.SkipDir
-		}
 		if err != nil || d.IsDir() || filepath.Base(filepath.Dir(filepath.Dir(path))) != "fuzz" {
 			return err
 		}
