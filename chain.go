@@ -27,7 +27,7 @@ type Chain struct {
 	Members []ChainMember `json:"members"`
 }
 
-// A ChainMember is a job in a chain. The same job may be there several times,
+// A ChainMember is a job in a chain. A chain may contain the same job several times,
 // under different names.
 type ChainMember struct {
 	// Name is what the chain calls the member: a small letter, then small
@@ -46,9 +46,8 @@ type ChainMember struct {
 	DependsOn []Dependency `json:"depends_on,omitempty"`
 }
 
-// A Dependency is an edge of a chain: what another member must have come to
-// before the one that has the edge begins. In JSON it is an object, or just the
-// member's name.
+// A Dependency says how another member of a chain must have ended before the member
+// with the dependency begins. In JSON it is an object, or only the member's name.
 type Dependency struct {
 	Member string `json:"member"`
 	// RunOnFailure accepts a member that failed, or was skipped because of a
@@ -59,7 +58,7 @@ type Dependency struct {
 	RequiredStatus RequiredStatus `json:"required_status,omitempty"`
 }
 
-// A RequiredStatus is what a dependency accepts.
+// A RequiredStatus says which ends of an execution meet a dependency.
 type RequiredStatus string
 
 // The values of RequiredStatus.
@@ -72,7 +71,7 @@ const (
 // usual text form, so ids sort by the time they were made.
 type ChainExecutionID string
 
-// A ChainState is where a chain execution stands.
+// A ChainState is the state of a chain execution.
 type ChainState string
 
 // The states of a chain execution.
@@ -85,15 +84,15 @@ const (
 	ChainCancelled ChainState = "cancelled" // given up; final
 )
 
-// Ended reports whether nothing of the chain goes on by itself: completed,
-// failed or cancelled. A failed one can still be retried.
+// Ended reports whether the chain execution does not go on by itself: it is
+// completed, failed or cancelled. A failed one can still be retried.
 func (s ChainState) Ended() bool { return s.Final() || s == ChainFailed }
 
 // Final reports whether s never changes again: completed or cancelled.
 func (s ChainState) Final() bool { return s == ChainCompleted || s == ChainCancelled }
 
-// A MemberState is where a member of a chain execution stands: pending or
-// skipped, or the state of its execution.
+// A MemberState is the state of a member of a chain execution: pending or skipped, or
+// the state of its execution.
 type MemberState string
 
 // The states of members that are not those of an execution.
@@ -126,7 +125,7 @@ type ChainExecution struct {
 	RerunOf ChainExecutionID `json:"rerun_of,omitempty"`
 }
 
-// A MemberExecution is what became of a member in a chain execution.
+// A MemberExecution is the state of a member in a chain execution.
 type MemberExecution struct {
 	Name      string       `json:"name"`
 	Job       string       `json:"job"`
@@ -169,8 +168,8 @@ func (c *ChainExecution) Err() error {
 	return nil
 }
 
-// A ChainRequestError says that the state of a chain execution does not allow
-// what was asked. Nothing was changed. It matches [ErrConflict].
+// A ChainRequestError says that the state of a chain execution does not allow a
+// request. Nothing was changed. It matches [ErrConflict].
 type ChainRequestError struct {
 	Chain   ChainExecutionID
 	State   ChainState
@@ -276,14 +275,14 @@ func listOf[T any](what string, list *[]T, read func(*T, *json.Decoder) error) f
 	}
 }
 
-// A JobDependency says what another job must have come to before an execution of
-// the job that has it begins: that job's most recent execution, the one that was
-// created last, has ended as required. In which chain it is, or in none, does not
-// matter. In JSON it is an object, or just the job's name.
+// A JobDependency says how another job must have ended before an execution begins of
+// the job with the dependency. It is met if the most recent execution of the other
+// job, the one that was created last, has ended as required, in a chain or outside of
+// chains. In JSON it is an object, or only the job's name.
 //
-// It is looked at while the execution waits, not once and for all: an execution of
-// the other job that is created meanwhile is the most recent one from then on.
-// While there is none at all, the dependency is not met.
+// It is checked as long as the execution waits, and not only once: if an execution of
+// the other job is created in the meantime, that one is the most recent. If the other
+// job has no execution, the dependency is not met.
 type JobDependency struct {
 	Job string `json:"job"`
 	// RunOnFailure accepts an execution that failed, besides one that completed.
@@ -303,8 +302,9 @@ type OnUnmet string
 const (
 	// HoldUnmet creates the execution, which waits until they are met.
 	HoldUnmet OnUnmet = "hold"
-	// RefuseUnmet does not create it; see [DependencyError]. Members of a chain
-	// are held all the same, since there is nobody to whom it could be refused.
+	// RefuseUnmet does not create the execution; see [DependencyError]. For a member
+	// of a chain it means the same as HoldUnmet, because no caller could receive the
+	// error.
 	RefuseUnmet OnUnmet = "refuse"
 )
 
@@ -332,8 +332,9 @@ type UnmetDependency struct {
 	Reason    string      `json:"reason"` // for people
 }
 
-// Unmet returns what an execution waits for, given the most recent one of the
-// dependency's job; both are empty if there is none. The dependency is not met.
+// Unmet returns the description of the dependency for an execution that waits for it,
+// given the most recent execution of its job; id and s are empty if there is none.
+// The dependency must not be met.
 func (d JobDependency) Unmet(id ExecutionID, s State) UnmetDependency {
 	w := UnmetDependency{Job: d.Job, Execution: id, State: s}
 	needed := "complete"
@@ -353,7 +354,7 @@ func (d JobDependency) Unmet(id ExecutionID, s State) UnmetDependency {
 	return w
 }
 
-// A DependencyError says that an execution was not created since dependencies of
+// A DependencyError says that an execution was not created because dependencies of
 // its job that refuse are not met. It matches [ErrConflict].
 type DependencyError struct {
 	Job   string
@@ -373,7 +374,7 @@ func (e *DependencyError) Error() string {
 // Is reports whether target is [ErrConflict].
 func (e *DependencyError) Is(target error) bool { return target == ErrConflict }
 
-// A CycleError says that a job was not saved since it would wait for itself. It
+// A CycleError says that a job was not saved because it would wait for itself. It
 // matches [ErrInvalid].
 type CycleError struct {
 	Path []string // each depends on the next; the first is there again at the end
@@ -413,8 +414,8 @@ func (d *JobDependency) read(dec *json.Decoder) error {
 	})
 }
 
-// Check returns the names and descriptions of the fields of the dependency that
-// have values that they can't have.
+// Check returns the problems of fields whose values are not allowed. Each has the
+// name of the field and a description.
 func (d JobDependency) Check() (problems []Problem) {
 	bad := func(field, what, value string, values []string) {
 		problems = append(problems, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown %s %q; %s", what, shorten(value, 60), nearest.DidYouMean(value, values))})

@@ -19,8 +19,8 @@ import (
 	"github.com/courierhq/courier/internal/reference"
 )
 
-// A ContextConfig says what a step sees of its execution. The zero value is an
-// execution without values that may use any file, which suits unit tests.
+// A ContextConfig has what a step can see of its execution. The zero value is an
+// execution without values that may use any file; use it in unit tests.
 type ContextConfig struct {
 	Execution ExecutionID
 	Job       string
@@ -57,13 +57,13 @@ type ContextConfig struct {
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
 	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
-	// OnFile is called in the step's goroutines before each operation on files
-	// that goes through the Context or a [PendingFile]; nil means nobody. An
-	// error stands in for the operation. It is for instruments that interrupt or
-	// fail a step at each place. The operations are "root" for a handle on a
-	// directory, "stat", "open", "mkdir", "remove", "report", "create", "write",
-	// "sweep" for the removal of side files, and "sync" and "rename" in Commit;
-	// name is the file's as the step gave it.
+	// OnFile is called in the step's goroutines before each file operation of the
+	// Context or of a [PendingFile]; nil means no call. If it returns an error, the
+	// operation fails with that error. It is for tests that interrupt or fail a step
+	// at each place. The operations are "root" for a handle on a directory, "stat",
+	// "open", "mkdir", "remove", "report", "create", "write", "sweep" for the removal
+	// of side files, and "sync" and "rename" in Commit; name is the name that the
+	// step gave.
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
@@ -127,35 +127,35 @@ func (c *Context) Type() string { return c.cfg.Type }
 func (c *Context) Iteration() []int { return c.cfg.Iteration }
 
 // Attempt counts the starts of the step in this iteration, from 1. Events, records,
-// the audit and the log show the same number. A loop that was started again counts
-// anew. A step that asks whether it was begun before asks [Context.Repeated].
+// the audit and the log show the same number. If a loop is started again, it begins
+// at 1. [Context.Repeated] reports whether the step was started before.
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
-// StartNumber is a number of this start that no other start of the step in this
-// iteration and attempt of the execution has: it may be part of the names of files.
-// It is the attempt, and in a loop that was started again the attempt above the
-// highest number of a start before.
+// StartNumber is a number of this start for use in the names of files: no other start
+// of the step in this iteration and attempt of the execution has it. It is the
+// attempt; in a loop that was started again, the attempt is added to the highest
+// number of an earlier start.
 func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
 
-// Repeated reports that the step was started before in this iteration, by an
-// earlier attempt, by one before the loop or the job was started again, or by the
-// same one on a worker that handed it over: what the step finds done may be its
-// own doing. In Rollback it is true.
+// Repeated reports that the step was started before in this iteration: by an earlier
+// attempt, before the loop or the job was started again, or in the same attempt on a
+// worker that handed it over. If the step then finds that its work is done, it may
+// have done that itself. In Rollback it is true.
 func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
-// Cancelled reports, in Rollback, that the execution is being cancelled, so
-// nothing needs to be kept for a resume.
+// Cancelled reports, in Rollback, that the execution is being cancelled. No resume
+// follows, so nothing has to be kept for one.
 func (c *Context) Cancelled() bool { return c.cfg.Cancelled }
 
-// Unresolved reports, in Validate, that a field of the configuration is known
-// only at run time. A field of an object is written with dots.
+// Unresolved reports, in Validate, that a field of the configuration is known only at
+// run time. Fields of objects are named with dots.
 func (c *Context) Unresolved(field string) bool { return slices.Contains(c.cfg.Unresolved, field) }
 
 // DryRun reports, in Validate, that this is a dry run, in which nothing may be
 // written anywhere.
 func (c *Context) DryRun() bool { return c.cfg.DryRun }
 
-// Log is the step's log. Its records carry the execution and the step.
+// Log is the step's log. Its records have the execution and the step as attributes.
 func (c *Context) Log() *slog.Logger {
 	if c.cfg.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -163,9 +163,9 @@ func (c *Context) Log() *slog.Logger {
 	return c.cfg.Log
 }
 
-// Secret returns the secret called name. It is for what a step needs besides
-// its configuration, where "secret:NAME" stands for one. Redact knows it from now
-// on.
+// Secret returns the secret called name. Use it for secrets that are not in the
+// configuration, where "secret:NAME" stands for one. Redact removes the secret from
+// now on.
 func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 	if c.cfg.Secrets == nil {
 		return "", fmt.Errorf("secret %q: no secrets are configured; set engine.Options.Secrets", name)
@@ -181,16 +181,16 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 	return v, nil
 }
 
-// AddSecret makes known to Redact what must not be shown although it is not from
-// Secret: a password that a connection holds itself, or a token that a server
-// gave out. What it is called is shown in its place. An output that contains it
-// fails the step, as with other secrets; see [Redactor.Find].
+// AddSecret makes a secret known to Redact that does not come from Secret: a password
+// that a connection holds itself, or a token that a server has issued. Its name is
+// shown in its place. An output that contains it fails the step, as with other
+// secrets; see [Redactor.Find].
 func (c *Context) AddSecret(name, value string) { c.redact().Add(name, value) }
 
-// Redact returns text without the secrets that the execution has used, in
-// whatever form; see [Redactor]. Errors, log records, progress and all else that
-// leaves a step go through it in any case. It is for text of which only a part is
-// to be shown without dots in the place of the rest, and for outputs.
+// Redact returns text without the secrets that the execution has used, in any encoded
+// form; see [Redactor]. Errors, log records, progress and all other reports of a step
+// are redacted in any case. Call Redact for outputs, and before you shorten a text
+// without writing three dots for the rest.
 func (c *Context) Redact(text string) string { return c.redact().Redact(text) }
 
 func (c *Context) redact() *Redactor {
@@ -200,20 +200,18 @@ func (c *Context) redact() *Redactor {
 	return &c.redactor
 }
 
-// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as
-// it is and in the forms that programs turn it into: base64, also of a longer
-// text that contains it, such as "user:secret"; hexadecimal; with the escapes
-// of URLs, forms, JSON, HTML, Go and C, repeated ones included; and cut short by
-// three dots, with at least four bytes left. Of a URL it also finds the
-// password, the path, the query and its values, and of a text of several lines
-// each long line.
+// A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as it is,
+// and in the forms into which programs convert it: base64, also as a part of a longer
+// text such as "user:secret"; hexadecimal; with the escapes of URLs, forms, JSON,
+// HTML, Go and C, repeated ones included; and shortened by three dots, with at least
+// four bytes left. If the secret is a URL, it also finds the password, the path, the
+// query and its values; if it has several lines, each long line.
 //
-// Secrets below four bytes are not looked for, since they occur by chance. The
-// zero Redactor knows none and costs next to nothing. It may be used by several
-// goroutines.
+// Secrets shorter than four bytes are not searched for, because they occur by chance.
+// The zero Redactor has no secrets and is fast. It may be used by several goroutines.
 type Redactor struct{ found redact.Redactor }
 
-// Add makes a secret known. What it is called is shown in its place.
+// Add adds a secret. Its name is shown in its place.
 func (r *Redactor) Add(name, value string) { r.found.Add(name, value) }
 
 // Empty reports whether there are no secrets.
@@ -222,15 +220,15 @@ func (r *Redactor) Empty() bool { return r.found.Empty() }
 // Redact returns text without secrets.
 func (r *Redactor) Redact(text string) string { return r.found.Redact(text) }
 
-// Find returns the name of a secret in text, which may be JSON; empty if it has
-// none. Unlike Redact it doesn't take a text for a secret that may be there by
-// chance: the beginning of one, the path of a URL that is short, and the encoded
-// forms of secrets below six bytes.
+// Find returns the name of a secret in text, which may be JSON; empty if there is
+// none. Unlike Redact it ignores texts that may be there by chance: the beginning of
+// a secret, the path of a URL that is short, and the encoded forms of secrets shorter
+// than six bytes.
 func (r *Redactor) Find(text string) (name string) { return r.found.Find(text) }
 
-// A SecretRequest asks the host application for a secret, and says for what. A
-// job can name any secret in its definition, so who lets others write jobs
-// decides here which job gets which. Fields that don't apply are empty.
+// A SecretRequest asks the host application for a secret, and says what the secret is
+// for. A job can name any secret in its definition. If others write jobs, decide here
+// which job gets which secret. Fields that don't apply are empty.
 type SecretRequest struct {
 	Name string // as the definition or the connection has it, without "secret:"
 
@@ -246,9 +244,9 @@ type SecretRequest struct {
 	Subscription string // whose webhook asks; it is for no job then
 }
 
-// Set adds the value "<index>.<name>" when the step completes; until then
-// nobody sees it. It overrides a field of the same name in the step's output. One
-// that is larger than the engine allows is refused, with a permanent error.
+// Set adds the value "<index>.<name>" when the step completes; before that, no
+// reference can use it. It replaces a field of the same name in the step's output. If
+// the value is larger than the engine allows, the error is permanent.
 func (c *Context) Set(name string, v any) error {
 	if n, rest := reference.CutName(name); n == "" || rest != "" {
 		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
@@ -323,10 +321,10 @@ func Get[T any](c *Context, key string) (T, error) {
 	return v, nil
 }
 
-// TryGet is [Get] for a value that may be missing or of another type. Null, as
-// an output that its step left out reads, is a value of a T that can hold it: a
-// pointer, an interface, a slice, a map, or a type that decodes itself from
-// JSON. For any other T it is missing.
+// TryGet is [Get] for a value that may be missing or of another type. An output that
+// its step left out is null. Null is a value if T can hold it: a pointer, an
+// interface, a slice, a map, or a type that decodes itself from JSON. For any other
+// T, null counts as missing.
 func TryGet[T any](c *Context, key string) (T, bool) {
 	raw, err := Get[json.RawMessage](c, key)
 	if err != nil || string(raw) == "null" && !holdsNull[T]() {
@@ -398,11 +396,11 @@ func (c *Context) outputs(out any) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// Progress reports how far the step is with one item, such as a file: done of
-// total bytes, total -1 if that is not known. It keeps the stall timeout from
-// firing, and adds up to the bytes in the step's record: an item that is
-// reported again after it was complete, or with fewer bytes, counts as one that
-// was started again. It is cheap enough to call for every block.
+// Progress reports how far the step is with one item, such as a file: done of total
+// bytes; total is -1 if it is not known. Each call keeps the stall timeout from
+// firing. The bytes of all items are added up in the step's record. If an item is
+// reported again after it was complete, or with fewer bytes, it counts as started
+// again. Progress is fast enough to call it for every block.
 func (c *Context) Progress(done, total int64, item string) {
 	c.mu.Lock()
 	if c.items == nil {
@@ -440,16 +438,15 @@ type Progress struct {
 	Bytes int64 // of the attempt, all items
 }
 
-// Bytes is what the step reported by [Context.Progress] so far.
+// Bytes returns the bytes that the step has reported by [Context.Progress] so far.
 func (c *Context) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// Close ends the attempt: the files that the context opened directories for
-// can't be reached through it any more, and what a context without an engine
-// kept open is closed.
+// Close ends the attempt: directory handles of the context can't be used any more,
+// and resources are closed if the context has its own and not those of an engine.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	roots, own := c.roots, c.own

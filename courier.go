@@ -1,6 +1,6 @@
 // Package courier is the vocabulary of durable, multi-step file-transfer
 // pipelines: jobs, the flat lists of steps they are made of, the typed step
-// types that do the work, and the executions that record what became of them.
+// types that do the work, and the executions, which record what the steps have done.
 //
 // A [Job] is a named, versioned list of [StepSpec] values. Each names a step
 // type, registered in a [Registry] under a key such as "sftp.download", or a
@@ -33,8 +33,8 @@ import (
 // usual text form, so ids sort by the time they were made.
 type ExecutionID string
 
-// A State is where an execution stands. The legal moves between states are
-// those of [State.CanBecome].
+// A State is the state of an execution. [State.CanBecome] says which moves between
+// states are allowed.
 type State string
 
 // The states of an execution.
@@ -66,11 +66,11 @@ func (s State) CanBecome(t State) bool { return slices.Contains(moves[s], t) }
 // Final reports whether s never changes again: completed or cancelled.
 func (s State) Final() bool { return s == Completed || s == Cancelled }
 
-// Ended reports whether no worker will go on with an execution in s by itself:
+// Ended reports whether an execution in state s does not go on by itself: it is
 // completed, failed or cancelled. A failed execution can still be resumed.
 func (s State) Ended() bool { return s.Final() || s == Failed }
 
-// A StepState is where one attempt of a step stands.
+// A StepState is the state of one attempt of a step.
 type StepState string
 
 // The states of a step. Only the failure policy skip_and_continue makes a step
@@ -94,8 +94,8 @@ var stepMoves = map[StepState][]StepState{
 // or a lost worker.
 func (s StepState) CanBecome(t StepState) bool { return slices.Contains(stepMoves[s], t) }
 
-// A Position says where an execution is in its flat list of steps. It is the
-// whole durable state of control flow. The zero Position is the start.
+// A Position is the place of an execution in its flat list of steps. It is the
+// complete durable state of control flow. The zero Position is the start.
 type Position struct {
 	// Step is the index of the entry that is next to run; the length of the
 	// list means that all is done.
@@ -201,12 +201,11 @@ type Execution struct {
 	Seq int64 `json:"seq"`
 }
 
-// Status is the state as shown to people: the state itself, or "waiting" for a
-// queued execution that is held by dependencies of its job, "scheduled" for one
-// whose due time lies after now, "lost" for a running one
-// whose worker's lease has ended and that waits for another worker with its
-// step types, queue and workspace, and "cancelling" or "pausing" for a running
-// one that was asked to.
+// Status is the state as shown to people. It is the state itself, except for:
+// "waiting", a queued execution that dependencies of its job hold; "scheduled", a
+// queued one whose due time is after now; "lost", a running one whose lease has ended
+// and that waits for another worker with its step types, queue and workspace; and
+// "cancelling" or "pausing", a running one with such a request.
 func (e *Execution) Status(now time.Time) string {
 	switch {
 	case e.State == Queued && len(e.Waits) > 0:
@@ -223,8 +222,8 @@ func (e *Execution) Status(now time.Time) string {
 	return string(e.State)
 }
 
-// StatusText is the status in words for people: what an execution that does not go
-// on waits for, and what to do about it. For others it is the status.
+// StatusText is the status in words. If the execution does not go on, it says what
+// the execution waits for, and what to do about it. Otherwise it is the status.
 func (e *Execution) StatusText(now time.Time) string {
 	status := e.Status(now)
 	switch {
@@ -276,7 +275,7 @@ func (e *Execution) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// A RequestKind is what an operator asks of an execution.
+// A RequestKind is the kind of an operator's request to an execution.
 type RequestKind string
 
 // The requests of operators.
@@ -335,8 +334,8 @@ func (s *StepExecution) IterationIndex() *int {
 	return &s.Iteration[len(s.Iteration)-1]
 }
 
-// A File is what a step reported of a file: that it wrote it, with the size it
-// then had, or that it removed it.
+// A File is a report of a step about a file: that it wrote the file, which then had
+// this size, or that it removed the file.
 type File struct {
 	// Path is relative to the workspace, with slashes, or absolute.
 	Path    string `json:"path"`
@@ -358,7 +357,7 @@ type AuditEntry struct {
 	Type      string `json:"type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
-	From      string `json:"from"` // empty when it came into being
+	From      string `json:"from"` // empty for the creation
 	To        string `json:"to"`
 	// Elapsed is how long the previous state lasted; elapsed_seconds in JSON.
 	Elapsed time.Duration `json:"-"`
@@ -390,7 +389,7 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// An EventType names a point in the life of an execution, or of that of a chain.
+// An EventType names a change in the life of an execution, or of a chain execution.
 type EventType string
 
 // The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
@@ -417,9 +416,8 @@ const (
 	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
 )
 
-// An Event tells an observer what has been committed, or how far a step is.
-// Events are a convenience for live views and notifications; the complete
-// sequence is the audit.
+// An Event tells an observer about a change that was committed, or about the progress
+// of a step. Use events for live views and notifications; only the audit is complete.
 type Event struct {
 	Type      EventType
 	At        time.Time // the observing process's clock

@@ -12,11 +12,11 @@ import (
 var (
 	// ErrNotFound says that there is no such job, version or execution.
 	ErrNotFound = reference.ErrNotFound
-	// ErrConflict says that the state is not what the caller took it to be;
-	// nothing was changed.
+	// ErrConflict says that the state is not the one that the caller assumed; nothing
+	// was changed.
 	ErrConflict = errors.New("courier: conflict")
-	// ErrLeaseLost says that another worker has taken the execution over, or
-	// may have; nothing was changed.
+	// ErrLeaseLost says that another worker has taken the execution over, or may have
+	// done so; nothing was changed.
 	ErrLeaseLost = errors.New("courier: lease lost")
 	// ErrCancelled is the outcome of a cancelled execution, and the cause with
 	// which the context of its running step ends.
@@ -32,9 +32,9 @@ var (
 	ErrInvalid = errors.New("courier: invalid")
 )
 
-// Errorf returns an error that matches kind, such as [ErrNotFound], besides what
-// the format wraps by %w. Its text is that of the format alone: a reader of "there
-// is no job" need not be told that it was not found.
+// Errorf returns an error that matches kind, such as [ErrNotFound], and the errors
+// that the format wraps by %w. Its text is that of the format alone, because a text
+// such as "there is no job" already says that it was not found.
 func Errorf(kind error, format string, args ...any) error {
 	return kindError{fmt.Errorf(format, args...), kind}
 }
@@ -98,8 +98,8 @@ func StepLabel(index int, id, typ string) string {
 	return label
 }
 
-// FormatIteration writes an iteration path as people read it: "3" for one
-// loop, "3.0" for a loop in a loop, and nothing outside loops.
+// FormatIteration returns an iteration path as text for people: "3" for one loop,
+// "3.0" for a loop in a loop, and "" outside loops.
 func FormatIteration(path []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(path), " ", "."), "[]")
 }
@@ -130,7 +130,7 @@ func (e *TransitionError) Error() string {
 // Is reports whether target is [ErrConflict]: somebody else was first.
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
 
-// A Problem is one thing that is wrong with a definition, or doubtful.
+// A Problem is one mistake in a definition, or one doubtful place.
 type Problem struct {
 	Step    int    `json:"step"` // index in the flat list; -1 for the job itself
 	ID      string `json:"id,omitempty"`

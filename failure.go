@@ -76,9 +76,9 @@ var classes = []Reason{
 func ErrorClasses() []Reason { return slices.Clone(classes) }
 
 // WithClass marks err as a failure of a class, which becomes the reason of the
-// attempt that returns it. The class is one of [ErrorClasses]; another one counts as
-// [ReasonError]. The text of err stays as it is. Of several marks the outermost
-// counts. WithClass(nil, class) is nil.
+// attempt that returns it. The class is one of [ErrorClasses]; any other counts as
+// [ReasonError]. The text of err stays as it is. If err has several marks, the
+// outermost counts. WithClass(nil, class) is nil.
 func WithClass(err error, class Reason) error {
 	if !slices.Contains(classes, class) {
 		class = ReasonError
@@ -90,8 +90,8 @@ func WithClass(err error, class Reason) error {
 // from the errors of the standard library that err wraps. [fs.ErrNotExist] is
 // not_found, [fs.ErrExist] exists, [fs.ErrPermission] permission, [syscall.ENOSPC]
 // space; a [net.Error] and a connection that has ended are connection;
-// [context.DeadlineExceeded] is timeout. A [ConfigError] is config. All others are
-// [ReasonError], and so is nil.
+// [context.DeadlineExceeded] is timeout. A [ConfigError] is config. The class of all
+// others, and of nil, is ReasonError.
 func ClassOf(err error) Reason {
 	if _, ok := errors.AsType[*ConfigError](err); ok {
 		return ReasonConfig
@@ -102,7 +102,7 @@ func ClassOf(err error) Reason {
 	return ReasonError
 }
 
-// Permanent marks err as one that repeating can't cure: no failure policy
+// Permanent marks err as one that does not go away by repeating: no failure policy
 // retries it. Permanent(nil) is nil.
 func Permanent(err error) error { return failure.Permanent(err) }
 
@@ -110,7 +110,7 @@ func Permanent(err error) error { return failure.Permanent(err) }
 // [Permanent].
 func IsPermanent(err error) bool { return failure.IsPermanent(err) }
 
-// A Policy says what becomes of an execution in which a step fails.
+// A Policy says what happens to an execution when a step fails.
 type Policy string
 
 // The failure policies.
@@ -124,14 +124,14 @@ const (
 // policies lists the policies in the order in which messages name them.
 var policies = []Policy{Stop, RetryStep, RetryJob, SkipAndContinue}
 
-// A FailurePolicy is a [Policy] with its figures. Nil figures mean the
-// defaults. In JSON it is an object, or just the policy's name.
+// A FailurePolicy is a [Policy] with its numbers. Nil numbers mean the defaults. In
+// JSON it is an object, or only the policy's name.
 //
-// RetryOn and NoRetryOn choose the failures that are repeated, by their [Reason]:
-// those of RetryOn, or all if it is empty, without those of NoRetryOn. A failure
-// that is marked by [Permanent] is never repeated. One that is not repeated fails
-// the execution. Both are for retry_step and retry_job, and take the reasons of
-// [ErrorClasses].
+// RetryOn and NoRetryOn select the failures that are repeated, by their [Reason]:
+// those of RetryOn, or all if it is empty, without those of NoRetryOn. A failure that
+// is marked by [Permanent] is never repeated. A failure that is not repeated fails
+// the execution. Both fields are for retry_step and retry_job, and take the reasons
+// of [ErrorClasses].
 type FailurePolicy struct {
 	Type        Policy         // empty means stop
 	MaxRetries  *int           // max_retries: attempts after the first; default 3
@@ -145,8 +145,8 @@ type FailurePolicy struct {
 	NoRetryOn []Reason // no_retry_on
 }
 
-// IsZero reports whether p says nothing, which means stop for a job, and the job's
-// policy for a step.
+// IsZero reports whether p is the zero policy: stop for a job, and the job's policy
+// for a step.
 func (p FailurePolicy) IsZero() bool {
 	return p.Type == "" && p.MaxRetries == nil && p.BackoffBase == nil && p.BackoffMax == nil && p.Jitter == nil &&
 		len(p.RetryOn) == 0 && len(p.NoRetryOn) == 0
@@ -163,8 +163,8 @@ func (p FailurePolicy) Retries() int {
 	return max(0, *p.MaxRetries)
 }
 
-// Repeats reports whether an attempt that failed with err, for a reason, may be
-// repeated as far as p is concerned, whatever the number of attempts.
+// Repeats reports whether p allows to repeat an attempt that failed with err, for a
+// reason. It does not count attempts.
 func (p FailurePolicy) Repeats(reason Reason, err error) bool {
 	return p.Retries() > 0 && !IsPermanent(err) && !slices.Contains(p.NoRetryOn, reason) &&
 		(len(p.RetryOn) == 0 || slices.Contains(p.RetryOn, reason))
@@ -284,8 +284,8 @@ type VersionChange struct {
 	Steps []int `json:"steps,omitempty"`
 }
 
-// A ValueChange is a value that an operator has set. It holds for records up to Seq:
-// the step that runs again gives its own outputs.
+// A ValueChange is a value that an operator has set. It replaces the value of records
+// up to Seq. If the step runs again later, its own outputs count.
 type ValueChange struct {
 	Seq       int64           `json:"seq"`
 	Step      int             `json:"step"` // in the version that is pinned now; -1 for a parameter
@@ -294,9 +294,9 @@ type ValueChange struct {
 	Value     json.RawMessage `json:"value"`
 }
 
-// A RepairPass is a resume that has run failed items again, or has gone back to an
-// earlier step. Of the failures of items that are recorded up to Seq, those that it
-// covers no longer count: their items were executed again.
+// A RepairPass is a resume that has executed failed items again, or has gone back to
+// an earlier step. Failures of items that it covers, and that are recorded up to Seq,
+// no longer count, because their items were executed again.
 type RepairPass struct {
 	Seq int64 `json:"seq"`
 	// Items are the items that are executed again. None, with a nil From, means all

@@ -16,13 +16,12 @@ import (
 	"github.com/courierhq/courier/internal/filesync"
 )
 
-// Dir is the attempt's own directory, relative to the workspace and with
-// slashes: that with the attempt's number in [Context.StepDir]. No other attempt
-// ever uses it, so it is the place for outputs whose path the configuration
-// leaves open. It is created with the first file in it. What an earlier attempt
-// left unfinished lies in a directory of that attempt, which [Context.Create]
-// does not look into: the step's Cleanup calls [Context.RemoveSideFiles] for
-// each of them.
+// Dir is the attempt's own directory, relative to the workspace and with slashes: the
+// directory with the attempt's number in [Context.StepDir]. No other attempt ever
+// uses it. Use it for outputs whose path the configuration does not give. It is
+// created with the first file in it. Unfinished files of an earlier attempt lie in
+// the directory of that attempt, where [Context.Create] does not look: the step's
+// Cleanup calls [Context.RemoveSideFiles] for each of them.
 func (c *Context) Dir() string {
 	if c.cfg.Workspace == "" {
 		return "."
@@ -30,12 +29,11 @@ func (c *Context) Dir() string {
 	return path.Join(c.StepDir(), strconv.Itoa(c.Attempt()))
 }
 
-// StepDir is the directory above those of the step's attempts in this
-// iteration, in the form of [Context.Dir]. It is the place for what an attempt
-// notes down so that a later one can go on with it. A new attempt of the
-// execution begins without it; what is to be known then goes to
-// [Context.NoteDir]. Without a workspace there is no such place, and StepDir is
-// empty.
+// StepDir is the directory that has the directories of the step's attempts in this
+// iteration, in the form of [Context.Dir]. Use it for notes with which a later
+// attempt goes on. In a new attempt of the execution it is empty; use
+// [Context.NoteDir] for notes that have to last longer. Without a workspace there is
+// no such directory, and StepDir returns "".
 func (c *Context) StepDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
@@ -54,8 +52,8 @@ func (c *Context) StepDir() string {
 	return path.Join(parts...)
 }
 
-// Path returns the form in which values and reports hold a path: relative to
-// the workspace, with slashes, or absolute if it lies outside.
+// Path returns a path in the form of values and reports: relative to the workspace,
+// with slashes, or absolute if it lies outside.
 func (c *Context) Path(name string) (string, error) {
 	dir, rel, err := c.locate(name)
 	if err != nil {
@@ -67,10 +65,10 @@ func (c *Context) Path(name string) (string, error) {
 	return filepath.Join(dir, rel), nil
 }
 
-// Root returns a handle on the directory that confines name, and name relative
-// to it: the workspace for relative paths, otherwise one of the allowed roots.
-// Names outside of them are refused; links that lead out are refused when they
-// are used. The handle belongs to the context.
+// Root returns a handle on the directory to which name is confined, and name relative
+// to it: the workspace for relative paths, otherwise one of the allowed roots. Names
+// outside of these are refused. Links that lead out are refused when they are used.
+// The handle belongs to the context.
 func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
 	if err := c.before("root", name); err != nil {
 		return nil, "", err
@@ -261,7 +259,7 @@ func placed(root *os.Root, err error) error {
 	return err
 }
 
-// Stat describes the file called name, and not what a link at its end leads to.
+// Stat describes the file called name. If that is a link, it describes the link.
 func (c *Context) Stat(name string) (fs.FileInfo, error) {
 	if err := c.before("stat", name); err != nil {
 		return nil, err
@@ -339,8 +337,8 @@ func (c *Context) dirMode(root *os.Root) fs.FileMode {
 	return 0o777
 }
 
-// Remove removes the file or empty directory called name and reports it. That
-// it is already gone is no error.
+// Remove removes the file or empty directory called name and reports that. If it does
+// not exist, that is no error.
 func (c *Context) Remove(name string) error {
 	if err := c.before("remove", name); err != nil {
 		return err
@@ -355,9 +353,8 @@ func (c *Context) Remove(name string) error {
 	return c.Removed(name)
 }
 
-// Wrote reports that the step wrote the file called name, with the size it has
-// now. The report is committed with the step; a resume checks that the file is
-// still there.
+// Wrote reports that the step wrote the file called name, with its present size. The
+// report is committed with the step; a resume checks that the file is still there.
 func (c *Context) Wrote(name string) error {
 	if err := c.before("report", name); err != nil {
 		return err
@@ -369,8 +366,8 @@ func (c *Context) Wrote(name string) error {
 	return c.report(name, File{Size: info.Size()})
 }
 
-// Removed reports that the step removed the file called name, so that a resume
-// doesn't miss it.
+// Removed reports that the step has removed the file called name, so that a resume
+// does not expect it.
 func (c *Context) Removed(name string) error {
 	if err := c.before("report", name); err != nil {
 		return err

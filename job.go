@@ -38,8 +38,8 @@ type Job struct {
 	// Limit is how many of the job's executions may run at once; 0 means any
 	// number. A limit set on the engine for "job:NAME" overrides it.
 	Limit int `json:"limit,omitempty"`
-	// LimitKeys name what executions share, such as a partner, for which the
-	// engine can set limits. They may contain references to params and job.
+	// LimitKeys name things that executions share, such as a partner. The engine can
+	// set a limit for each. They may contain references to params and job.
 	LimitKeys []string `json:"limit_keys,omitempty"`
 	// DependsOn are other jobs that an execution waits for before it begins.
 	DependsOn []JobDependency `json:"depends_on,omitempty"`

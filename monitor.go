@@ -14,10 +14,10 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 )
 
-// A Monitor watches a directory, of the machine or of a server, and starts
-// executions of a job, or of a chain, for the files in it. It looks at the
-// directory again and again, and hands a file over when it is ready: once,
-// however many engines look, and however often they are started anew.
+// A Monitor watches a directory, of the machine or of a server, and starts executions
+// of a job, or of a chain, for the files in it. Engines poll the directory at regular
+// intervals. When a file is ready, it is handed over once, however many engines poll,
+// and however often they are restarted.
 type Monitor struct {
 	// Name has 1 to 200 characters, none of them control characters. It is part
 	// of the idempotency keys of what the monitor starts.
@@ -27,7 +27,7 @@ type Monitor struct {
 	// Options.Listers knows it. Empty means "file".
 	Lister     string `json:"lister,omitempty"`
 	Connection string `json:"connection_id,omitempty"` // none for a directory of the machine
-	Path       string `json:"path"`                    // of the directory; those below it are not looked at
+	Path       string `json:"path"`                    // of the directory; directories in it are not searched
 
 	// Patterns select files by their names: * stands for any text, ? for one
 	// character, all else for itself. One that matches is enough, and none
@@ -35,22 +35,23 @@ type Monitor struct {
 	Patterns []string `json:"patterns,omitempty"`
 	// Events are what starts executions. Empty means created.
 	Events []MonitorEvent `json:"events,omitempty"`
-	// Every is the time between two looks. 0 means a minute; the least is a second
+	// Every is the time between two polls. 0 means a minute; the least is a second
 	// for a directory of the machine, and 30 seconds for one of a server. In JSON
 	// it is every_seconds.
 	Every time.Duration `json:"-"`
-	// Stable is how long size and time of a file must not change before it is
-	// ready, and two looks at least. 0 means 5 seconds. In JSON it is
-	// stable_seconds.
+	// Stable is how long size and time of a file must not change before it is ready,
+	// seen by at least two polls. 0 means 5 seconds. In JSON it is stable_seconds.
 	Stable time.Duration `json:"-"`
-	// DoneFile, if not empty, is what follows a file's name in that of the file
-	// that says it is complete, such as ".done". Then a file is ready when two
-	// looks in a row find that, and find the file unchanged; Stable does not
-	// count. Files with that ending are not handed over themselves.
+	// DoneFile, if not empty, is the text that is appended to a file's name for a
+	// second file, which says that the first one is complete, such as ".done". Then a
+	// file is ready when two polls in a row find the second file, and find the file
+	// itself unchanged; Stable is not used. Files whose names end so are not handed
+	// over themselves.
 	DoneFile string `json:"done_file,omitempty"`
 
-	// Batch says that all files that are ready are handed over to one execution,
-	// at most 1,000. Otherwise each has its own; of a chain, 100 at one look.
+	// Batch says that all files that are ready are handed over to one execution, at
+	// most 1,000. Otherwise each file has its own execution; for a chain, at most 100
+	// at each poll.
 	Batch bool   `json:"batch,omitempty"`
 	Job   string `json:"job,omitempty"`   // the name of a job; or else
 	Chain string `json:"chain,omitempty"` // that of a chain; either in its latest version
@@ -58,10 +59,10 @@ type Monitor struct {
 	// "monitor".
 	Params   map[string]any `json:"params,omitempty"`
 	Priority int16          `json:"priority,omitempty"` // of executions of a job; higher is claimed first
-	// MaxFailures is after how many looks in a row that failed the monitor is in
-	// the state error. 0 means 5.
+	// MaxFailures is the number of failed polls in a row after which the monitor is
+	// in the state error. 0 means 5.
 	MaxFailures int `json:"max_failures,omitempty"`
-	// Disabled says that the monitor does not look. Setting a monitor that exists
+	// Disabled says that the monitor does not poll. Setting a monitor that exists
 	// does not enable it again.
 	Disabled bool `json:"disabled,omitempty"`
 
@@ -81,28 +82,28 @@ type MonitorStatus string
 // The states of monitors.
 const (
 	MonitorActive   MonitorStatus = "active"
-	MonitorDegraded MonitorStatus = "degraded" // it looks, but the last look failed or could not take all
+	MonitorDegraded MonitorStatus = "degraded" // it polls, but the last poll failed or could not take all files
 	MonitorPaused   MonitorStatus = "paused"   // by an operator, for a while
 	MonitorDisabled MonitorStatus = "disabled" // by its definition or an operator
 	MonitorFailed   MonitorStatus = "error"    // it failed too often; an operator has to acknowledge that
 )
 
-// Polls reports whether a monitor in that state looks at its directory.
+// Polls reports whether the directory of a monitor in that state is polled.
 func (s MonitorStatus) Polls() bool { return s == MonitorActive || s == MonitorDegraded }
 
-// A MonitorEvent is something about a file that starts an execution.
+// A MonitorEvent is a change of a file, or its presence, that starts an execution.
 type MonitorEvent string
 
 // The events of monitors.
 const (
-	FileCreated  MonitorEvent = "created"  // it was not there before, or not at the last look
-	FileModified MonitorEvent = "modified" // its size or time is not that of when it was last handed over
-	FileExists   MonitorEvent = "exists"   // it is there, at every look
+	FileCreated  MonitorEvent = "created"  // it was not there before, or not at the last poll
+	FileModified MonitorEvent = "modified" // its size or time has changed since it was last handed over
+	FileExists   MonitorEvent = "exists"   // it is there, at every poll
 )
 
 var monitorEvents = []MonitorEvent{FileCreated, FileModified, FileExists}
 
-// MonitorHealth is how a monitor fares.
+// MonitorHealth has the results of a monitor's polls.
 type MonitorHealth struct {
 	LastPoll    time.Time `json:"last_poll,omitzero"`
 	PollSeconds float64   `json:"poll_seconds,omitempty"` // that the last poll took
@@ -146,8 +147,8 @@ func (m Monitor) WithDefaults() Monitor {
 	return m
 }
 
-// Definition returns the monitor without what is for reading, and without
-// Disabled: what two monitors must have in common to be the same.
+// Definition returns the monitor without the fields that only report its state, and
+// without Disabled. Two monitors are the same if their definitions are equal.
 func (m Monitor) Definition() Monitor {
 	m.Disabled, m.State, m.Reason, m.Health = false, "", "", MonitorHealth{}
 	m.NextPoll, m.SavedAt = time.Time{}, time.Time{}
@@ -157,7 +158,7 @@ func (m Monitor) Definition() Monitor {
 // Target is the directory.
 func (m *Monitor) Target() MonitorTarget { return MonitorTarget{m.Connection, m.Path} }
 
-// Selects reports whether the monitor is for files of that name.
+// Selects reports whether the monitor's patterns select files of that name.
 func (m *Monitor) Selects(name string) bool {
 	if m.DoneFile != "" && strings.HasSuffix(name, m.DoneFile) {
 		return false
@@ -200,9 +201,8 @@ const (
 	maxPollTime    = 24 * time.Hour
 )
 
-// Check returns what is wrong with the monitor in itself: all but whether its
-// lister, its directory, its job and its parameters are what they should be,
-// which an engine knows.
+// Check returns what is wrong with the monitor itself. It does not check the lister,
+// the directory, the job and the parameters; an engine does.
 func (m *Monitor) Check() []Problem {
 	var found []Problem
 	add := func(field, format string, args ...any) {
@@ -286,8 +286,8 @@ func (m Monitor) MarshalJSON() ([]byte, error) {
 	}{plain(m), seconds(m.Every), seconds(m.Stable)})
 }
 
-// UnmarshalJSON reads a monitor strictly, as [Job.UnmarshalJSON] a job. What is
-// for reading is accepted and kept.
+// UnmarshalJSON reads a monitor strictly, as [Job.UnmarshalJSON] reads a job. It
+// accepts and keeps the fields that report the state.
 func (m *Monitor) UnmarshalJSON(data []byte) error { return readDefinition(m, data) }
 
 func (m *Monitor) readers() (string, fields) {
@@ -314,43 +314,43 @@ func (e *MonitorError) Error() string { return problems("set monitor", e.Monitor
 // Is reports whether target is [ErrInvalid].
 func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }
 
-// A Lister lists directories for monitors: those of one kind of server, or of
-// the machine. Engines know listers by name; see Options.Listers of package
-// engine. Its methods may be called by several goroutines.
+// A Lister lists directories for monitors: on one kind of server, or on the machine.
+// Engines find listers by name; see Options.Listers of package engine. Its methods
+// may be called by several goroutines.
 type Lister interface {
-	// Check reports what is wrong with a target in itself, without a look at it,
-	// as an error that names connection_id or path.
+	// Check reports what is wrong with a target itself, without connecting to it. The
+	// error names connection_id or path.
 	Check(t MonitorTarget) error
-	// List returns the files of a directory, or an error: never a part of them.
-	// An error that matches [ErrLogin] says that the credentials are wrong. The
-	// job stands for no execution: it has secrets, which are kept out of all that
-	// is stored or logged, a log, and what [Keep] opens is closed after the call.
+	// List returns all files of a directory, or an error. An error that matches
+	// [ErrLogin] says that the credentials are wrong. The job belongs to no
+	// execution. It has secrets, which are removed from everything that is stored or
+	// logged, and a log. Resources that [Keep] opens are closed after the call.
 	List(ctx context.Context, job *Context, t MonitorTarget) (Listing, error)
 	// Least is the shortest time between two listings of a directory.
 	Least() time.Duration
 }
 
-// A Watcher is a [Lister] that can tell of changes before the next listing. That
-// is a hint only: what counts is the listing.
+// A Watcher is a [Lister] that can report changes before the next listing. Such a
+// report only leads to an earlier listing, which decides.
 type Watcher interface {
 	Lister
-	// Watch calls changed, in its own goroutine, when something may have changed
-	// in the directory, until ctx ends. It returns ctx's error then, and any other
-	// if it can't watch, or no longer.
+	// Watch calls changed, in its own goroutine, when something may have changed in
+	// the directory, until ctx ends. It then returns the error of ctx. If it can't
+	// watch, or no longer can, it returns another error.
 	Watch(ctx context.Context, t MonitorTarget, changed func()) error
 }
 
-// ErrLogin is matched by the errors of listers whose credentials are refused, as
-// those of [Errorf] with it. Repeating can't cure it, and may lock the account.
+// ErrLogin is matched by the error of a lister whose credentials are refused;
+// [Errorf] makes such an error. To try again does not help, and may lock the account.
 var ErrLogin = failure.ErrLogin
 
-// A MonitorTarget is a directory. Which form a path has, its lister says.
+// A MonitorTarget is a directory. Its lister defines the form of the path.
 type MonitorTarget struct {
 	Connection string // the id of a connection; empty for the machine itself
 	Path       string
 }
 
-// A Listing is what a directory held.
+// A Listing is the content of a directory.
 type Listing struct {
 	Files []ListedFile // in any order; regular files only
 	// Refused is how many entries were left out because their names can't be

@@ -15,13 +15,12 @@ import (
 	"github.com/courierhq/courier/internal/notefile"
 )
 
-// NoteDir is the place for what the step notes down about effects that can't be
-// had twice, such as a file that it takes away from where it was, in the form of
-// [Context.Dir]. Unlike [Context.StepDir] it is the same in all attempts of the
-// execution, so that a step of a new one knows what the former one has done. A loop
-// that an operator starts again gives its steps new ones, which the next attempt of
-// the execution goes on with. Without a workspace there is no such place, and
-// NoteDir is empty.
+// NoteDir is the directory for notes about effects that can't be had twice, such as a
+// file that the step removes from its place. It has the form of [Context.Dir]. Unlike
+// [Context.StepDir] it is the same in all attempts of the execution, so that a step
+// can read what it did in an earlier attempt. If an operator starts a loop again, its
+// steps get new directories, which later attempts of the execution use too. Without a
+// workspace there is no such directory, and NoteDir returns "".
 func (c *Context) NoteDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
@@ -74,11 +73,11 @@ func (c *Context) lastRestart(dir string) string {
 // begins the job again with the next one.
 func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt) }
 
-// Hold says that the files called names may be the only copies of what they
-// hold, since the step takes away what they were made from. If the job is begun
-// again they stay, although the workspace is emptied. It is durable when Hold
-// returns, so it is called before the source goes. Files outside of the workspace
-// are not emptied anyhow, and are passed over.
+// Hold says that the files called names may be the only copies of their content,
+// because the step removes the source. If the job begins again, Courier keeps them
+// although it empties the workspace. Hold is durable when it returns, so call it
+// before you remove the source. Names outside of the workspace are ignored, since
+// Courier does not remove those files.
 func (c *Context) Hold(names ...string) error {
 	var lines []string
 	for _, name := range names {
@@ -94,8 +93,8 @@ func (c *Context) Hold(names ...string) error {
 	return c.addNotes(notefile.Held, true, lines)
 }
 
-// HoldMoved is Hold for a file called to that is about to be made of the one called
-// from, which then goes: if from lies outside of the workspace, or was held.
+// HoldMoved is for a file called from that is about to be moved to the name to: it
+// calls [Context.Hold] for to if from lies outside of the workspace or was held.
 func (c *Context) HoldMoved(from, to string) error {
 	p, err := c.Path(from)
 	if err != nil {
@@ -109,9 +108,9 @@ func (c *Context) HoldMoved(from, to string) error {
 	return c.Hold(to)
 }
 
-// HoldAll is Hold for all that the workspace holds, now and later. A step calls it
-// before it takes something away for good that other steps may have read: what they
-// made of that may be all that is left of it.
+// HoldAll is [Context.Hold] for all files in the workspace, now and later. Call it
+// before you remove for good something that other steps may have read: the files that
+// they made of it may be all that is left.
 func (c *Context) HoldAll() error {
 	if c.cfg.Workspace == "" {
 		return nil
@@ -123,8 +122,8 @@ func (c *Context) HoldAll() error {
 	return c.addNotes(notefile.Held, true, []string{"."})
 }
 
-// HoldDeleted is HoldAll for a file called name that is about to be deleted: if it
-// lies outside of the workspace, or was held.
+// HoldDeleted calls [Context.HoldAll] if the file called name, which is about to be
+// deleted, lies outside of the workspace or was held.
 func (c *Context) HoldDeleted(name string) error {
 	p, err := c.Path(name)
 	if err != nil {
@@ -149,8 +148,8 @@ func (c *Context) Held(name string) (bool, error) {
 	return slices.Contains(lines, p) || slices.Contains(lines, "."), err
 }
 
-// Produced says that the step has made what subject names, such as a file on a
-// server. What [Context.Wrote] is called for counts as produced. See
+// Produced says that the step has made the thing that subject names, such as a file
+// on a server. Files for which [Context.Wrote] is called count as produced. See
 // [Context.WasProduced].
 func (c *Context) Produced(subject string) error {
 	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
@@ -159,14 +158,13 @@ func (c *Context) Produced(subject string) error {
 	return c.addNotes(c.producedName(), false, []string{subject})
 }
 
-// WasProduced reports whether a step of this attempt of the execution has called
-// Produced with subject. A step that has noted down in a former attempt of the
-// execution that it has taken something away, and finds something in its place,
-// can so tell whether the job has made it again, so that it is to be taken away
-// again, or whether it has come from elsewhere, and is another's. A subject is a
-// path, perhaps behind a prefix: a directory counts as made if anything in it was,
-// for steps make the directories that are missing. In the first attempt of an
-// execution the answer is always false.
+// WasProduced reports whether a step in this attempt of the execution has called
+// Produced with subject. It is for a step that has noted in an earlier attempt of the
+// execution that it has taken something away, and now finds something in its place.
+// If the job has made it again, the step takes it away again; otherwise it comes from
+// elsewhere, and the step leaves it. A subject is a path, perhaps after a prefix. A
+// directory counts as produced if anything in it was, because steps make missing
+// directories. In the first attempt of an execution the result is always false.
 func (c *Context) WasProduced(subject string) (bool, error) {
 	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
 		return false, nil
@@ -178,9 +176,9 @@ func (c *Context) WasProduced(subject string) (bool, error) {
 	}), err
 }
 
-// Remade is [Context.WasProduced] for the file called name. A file in the
-// workspace was made in this attempt of the execution, for the workspace is empty
-// when it begins, unless it was held.
+// Remade is [Context.WasProduced] for the file called name. A file in the workspace
+// was always made in this attempt of the execution, unless it was held, because the
+// workspace is empty when the attempt begins.
 func (c *Context) Remade(name string) (bool, error) {
 	p, err := c.Path(name)
 	if err != nil || c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {

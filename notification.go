@@ -19,12 +19,11 @@ const (
 	SubscribeEmail   SubscriptionKind = "email"   // a message through the host's Mailer
 )
 
-// A Subscription says who is notified of which events. An event is kept for it
-// in the transaction in which it happens, from the moment the subscription is
-// saved, and is delivered at least once.
+// A Subscription says who is notified of which events. From the moment at which the
+// subscription is saved, each event is kept for it in the transaction in which the
+// event happens, and is delivered at least once.
 //
-// In JSON it is an object with the names of the field tags; names that are not
-// among them are refused.
+// In JSON it is an object with the names of the field tags; other names are refused.
 type Subscription struct {
 	Name string           `json:"name"` // 1 to 200 characters, no control characters
 	Kind SubscriptionKind `json:"kind"`
@@ -56,7 +55,7 @@ type Subscription struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// A WebhookTarget is where a subscription of kind webhook sends its requests.
+// A WebhookTarget is the receiver of a subscription of kind webhook.
 type WebhookTarget struct {
 	// URL of the receiver, https unless the engine allows otherwise. It can be
 	// "secret:NAME", for a URL that is itself a secret.
@@ -78,7 +77,7 @@ type JobTarget struct {
 	Priority int16          `json:"priority,omitempty"`
 }
 
-// An EmailTarget is whom a subscription of kind email writes to.
+// An EmailTarget has the receivers of a subscription of kind email.
 type EmailTarget struct {
 	To []string `json:"to"`
 	// Subject begins the subject of the messages. Empty means "Courier".
@@ -152,7 +151,7 @@ func intoOwn[T any](v **T) func(*json.Decoder) error {
 	}
 }
 
-// A Notification tells a subscriber of an event. In JSON it is the payload of
+// A Notification tells a subscriber about an event. In JSON it is the body of
 // webhooks and the parameter of jobs.
 type Notification struct {
 	// ID names the event: it is the same for all subscriptions, and in every
@@ -190,7 +189,7 @@ type Notification struct {
 	Coalesced []CoalescedEvent `json:"more,omitempty"`
 }
 
-// A CoalescedEvent is an event that a notification of another one stands for.
+// A CoalescedEvent is a further event in a notification that stands for several.
 type CoalescedEvent struct {
 	ID        string      `json:"id"`
 	At        time.Time   `json:"at"`
@@ -198,7 +197,7 @@ type CoalescedEvent struct {
 	Error     string      `json:"error,omitempty"`        // its first 200 characters
 }
 
-// A DeliveryState is how a delivery stands. One that succeeded is not kept.
+// A DeliveryState is the state of a delivery. A delivery that succeeded is not kept.
 type DeliveryState string
 
 // The states of deliveries.
@@ -216,8 +215,9 @@ type Delivery struct {
 	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
 }
 
-// A Mailer sends e-mail for subscriptions of kind email. An error marked by
-// [Permanent] says that trying again is no use. Package x/mail has one for SMTP.
+// A Mailer sends e-mail for subscriptions of kind email. If it returns an error that
+// is marked by [Permanent], the mail is not tried again. Package x/mail has a Mailer
+// for SMTP.
 type Mailer interface {
 	Send(ctx context.Context, m Mail) error
 }

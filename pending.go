@@ -18,9 +18,8 @@ import (
 	"github.com/courierhq/courier/internal/reference"
 )
 
-// A PendingFile is a file under construction. It has a name of its own beside
-// the final one until Commit, so nobody ever sees half a file under the final
-// name.
+// A PendingFile is a file under construction. It has its own name beside the final
+// one until Commit, so that nobody ever sees half a file under the final name.
 //
 //	w, err := job.Create(cfg.Target)
 //	if err != nil {
@@ -56,9 +55,9 @@ func (p *PendingFile) wrote(n int) {
 	}
 }
 
-// Create starts a file that Commit will publish as name, with the directories
-// above it. What earlier attempts of the same step left beside it, in the same
-// directory, is removed.
+// Create starts a file that Commit will publish as name, and makes the directories
+// above it. It removes files that earlier attempts of the same step have left in the
+// same directory for name.
 func (c *Context) Create(name string) (*PendingFile, error) {
 	if err := c.before("create", name); err != nil {
 		return nil, err
@@ -219,17 +218,17 @@ func (c *Context) sidePrefix(base string) string {
 	return base + suffix
 }
 
-// IsSideName tells whether the file called base is a side file of an attempt of
-// this step for the final name final, this attempt's own included.
+// IsSideName reports whether the file called base is a side file of an attempt of
+// this step for the final name final; this attempt counts too.
 func (c *Context) IsSideName(final, base string) bool {
 	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
 	return ok && reference.ParseIndex(n) > 0
 }
 
-// RemoveSideFiles removes what attempts of this step have left beside name,
-// this attempt's own included. A step's Cleanup calls it for its targets. It
-// looks into the directory of name only: of a target in [Context.Dir], each
-// attempt had another one.
+// RemoveSideFiles removes the side files for name that attempts of this step have
+// left, this attempt included. A step's Cleanup calls it for its targets. It looks
+// only into the directory of name. A target in [Context.Dir] is in another directory
+// in each attempt.
 func (c *Context) RemoveSideFiles(name string) error {
 	if err := c.before("sweep", name); err != nil {
 		return err

@@ -23,12 +23,13 @@ type resource struct {
 	err   error
 }
 
-// Keep returns the resource of the execution called key, and opens it if it is
-// not open. It stays open for later steps until the worker is done with the
-// execution, or [Context.Drop]. Of several callers one opens, the others wait.
-// A key names one type T; begin it with the package's name.
+// Keep returns the resource of the execution called key, and opens it if it is not
+// open. It stays open for later steps until the worker has finished with the
+// execution, or until [Context.Drop]. If several goroutines call Keep, one opens the
+// resource and the others wait. A key has one type T; begin it with the name of your
+// package.
 //
-// The resource must outlive the context that open is given.
+// The resource must not depend on the context that open gets, which ends earlier.
 func Keep[T io.Closer](ctx context.Context, c *Context, key string, open func(context.Context) (T, error)) (T, error) {
 	v, err := c.resources().get(ctx, key, func(ctx context.Context) (io.Closer, error) { return open(ctx) })
 	if err != nil {
@@ -42,8 +43,8 @@ func Keep[T io.Closer](ctx context.Context, c *Context, key string, open func(co
 	return t, nil
 }
 
-// Drop closes the resource called key and forgets it, so that the next Keep
-// opens it again. Without such a resource it does nothing.
+// Drop closes the resource called key, so that the next Keep opens it again. If there
+// is no such resource, it does nothing.
 func (c *Context) Drop(key string) error { return c.resources().drop(key) }
 
 func (c *Context) resources() *Resources {
@@ -144,8 +145,8 @@ func (r *Resources) drop(key string) error {
 	return nil
 }
 
-// Close closes everything, the last opened first, and refuses what comes
-// later. One that can't be closed doesn't keep the others open.
+// Close closes all resources, the last opened first, and refuses new ones. If closing
+// one fails, the others are closed nevertheless.
 func (r *Resources) Close() error {
 	r.mu.Lock()
 	order := r.order

@@ -14,20 +14,19 @@ import (
 	"github.com/courierhq/courier/internal/nearest"
 )
 
-// A Schedule says when executions of a job, or of a chain, are started by
-// themselves. The instants at which it fires are its ticks: they follow from
-// Cron and Zone, from Every, or from At, and from nothing else, so that every
-// engine comes to the same ones. A tick leads to one execution at most, however
-// many engines there are.
+// A Schedule says when executions of a job, or of a chain, are started. The instants
+// at which it fires are its ticks. They follow only from Cron and Zone, from Every,
+// or from At, so that all engines compute the same ticks. A tick starts at most one
+// execution, however many engines there are.
 type Schedule struct {
 	// Name has 1 to 200 characters, none of them control characters. It is part
 	// of the idempotency key of what the schedule starts.
 	Name  string `json:"name"`
 	Job   string `json:"job,omitempty"`   // the name of a job; or else
-	Chain string `json:"chain,omitempty"` // that of a chain; started is the latest version
+	Chain string `json:"chain,omitempty"` // that of a chain; the latest version is started
 
 	// Cron is an expression in Quartz' form, with six or seven fields, seconds
-	// first, such as "0 0 3 ? * TUE". It goes by the clock on the wall in Zone.
+	// first, such as "0 0 3 ? * TUE". Its times are local times in Zone.
 	Cron string `json:"cron,omitempty"`
 	// Zone is the time zone of Cron, by its name in the tz database, such as
 	// Europe/Berlin. Empty means UTC.
@@ -37,7 +36,7 @@ type Schedule struct {
 	// 1970-01-01 00:00 UTC, so that every hour is on the hour. In JSON it is
 	// every_seconds.
 	Every time.Duration `json:"-"`
-	// At is the only tick of a schedule that fires once, and is disabled then.
+	// At is the only tick of a schedule that fires once. Then it is disabled.
 	At time.Time `json:"at,omitzero"`
 
 	// Starts and Ends bound the ticks: none is before Starts or after Ends. Zero
@@ -57,11 +56,11 @@ type Schedule struct {
 	// Window is how long ago a tick may be for fire_all. 0 means a day. In JSON
 	// it is window_seconds.
 	Window time.Duration `json:"-"`
-	// Jitter spreads schedules with the same ticks: every tick is late by a time
-	// from 0 to Jitter, which follows from the schedule's name and the tick. In
-	// JSON it is jitter_seconds.
+	// Jitter spreads schedules with the same ticks: every tick fires late by a time
+	// from 0 to Jitter, which follows from the schedule's name and the tick. In JSON
+	// it is jitter_seconds.
 	Jitter time.Duration `json:"-"`
-	// PauseAfter pauses the schedule when so many executions in a row have
+	// PauseAfter pauses the schedule when that number of executions in a row has
 	// failed. 0 means never.
 	PauseAfter int `json:"pause_after,omitempty"`
 	// Disabled says that the schedule does not fire. Setting a schedule that
@@ -89,8 +88,8 @@ type Schedule struct {
 	LastExecution ExecutionID `json:"last_execution,omitempty"`
 	// Failures is how many executions in a row have failed, as of the last tick.
 	Failures int `json:"failures,omitempty"`
-	// Problem says why the schedule could not fire when an engine last looked.
-	// Engines look again after a minute.
+	// Problem says why the schedule could not fire when an engine last tried. Engines
+	// try again after a minute.
 	Problem string    `json:"problem,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"` // when it was last set
 }
@@ -101,9 +100,9 @@ type Overlap string
 
 // What can happen to a tick while an execution has not ended.
 const (
-	OverlapAllow  Overlap = "allow"          // it is started besides
-	OverlapSkip   Overlap = "skip"           // the tick is left out
-	OverlapQueue  Overlap = "queue_one"      // the tick waits for the end, and those after it are left out meanwhile
+	OverlapAllow  Overlap = "allow"          // it starts another one
+	OverlapSkip   Overlap = "skip"           // the tick does not fire
+	OverlapQueue  Overlap = "queue_one"      // the tick waits for the end; those that come in the meantime do not fire
 	OverlapCancel Overlap = "cancel_running" // the execution is cancelled, and another started
 )
 
@@ -116,7 +115,7 @@ type Misfire string
 // What can happen to ticks that were missed.
 const (
 	MisfireOnce Misfire = "fire_once" // the last of them fires
-	MisfireAll  Misfire = "fire_all"  // all of them fire, one after the other, as far back as the window goes
+	MisfireAll  Misfire = "fire_all"  // all of them fire, one after the other, if they are not older than the window
 	MisfireSkip Misfire = "skip"      // none fires
 )
 
@@ -138,8 +137,8 @@ func (s Schedule) WithDefaults() Schedule {
 	return s
 }
 
-// Definition returns the schedule without what is for reading, and without
-// Disabled: what two schedules must have in common to be the same.
+// Definition returns the schedule without the fields that only report its state, and
+// without Disabled. Two schedules are the same if their definitions are equal.
 func (s Schedule) Definition() Schedule {
 	s.Disabled, s.Paused, s.Waiting = false, false, false
 	s.Reason, s.Problem, s.LastExecution, s.Failures = "", "", "", 0
@@ -153,9 +152,8 @@ func (s *Schedule) SameTicks(t *Schedule) bool {
 		s.At.Equal(t.At) && s.Starts.Equal(t.Starts) && s.Ends.Equal(t.Ends)
 }
 
-// Check returns what is wrong with the schedule in itself: all but whether its
-// cron expression, its zone, its job and its parameters are what they should be,
-// which an engine knows.
+// Check returns what is wrong with the schedule itself. It does not check the cron
+// expression, the zone, the job and the parameters; an engine does.
 func (s *Schedule) Check() []Problem {
 	var found []Problem
 	add := func(field, format string, args ...any) {

@@ -48,22 +48,22 @@ const (
 	kindPattern = "pattern" // the type [Pattern]
 )
 
-// A Pattern is a string of a configuration in which wildcards may stand, such
-// as "in/*.csv". Wildcards count only where they stand in the definition's own
-// text: what a reference or a secret has put in is literal, so that a file
-// called "*" stands for itself.
+// A Pattern is a string of a configuration that may contain wildcards, such as
+// "in/*.csv". Wildcards have an effect only in the definition's own text: text that
+// comes from a reference or a secret is literal, so that a file called "*" stands for
+// itself.
 //
-// A step type that takes patterns declares their fields with this type, or as a
-// list of it. In a definition they are plain strings. A constant converts to a
-// Pattern as it is.
+// A step type that takes patterns declares their fields with this type, or as a list
+// of it. In a definition they are plain strings. A constant converts to a Pattern as
+// it is.
 //
-// Values that contain characters of patterns are kept between NUL characters,
-// which no definition and no value can contain. So a Pattern that is used as if
-// it were a path, without String, names no file.
+// Values that contain characters of patterns are kept between NUL characters, which
+// no definition and no value can contain. So a Pattern that is used as if it were a
+// path, without String, names no file.
 type Pattern string
 
-// String returns the text with everything that was put in, as a path or as the
-// pattern that the whole of it would be.
+// String returns the whole text, with that of values, and without marking which of it
+// is literal.
 func (p Pattern) String() string { return strings.ReplaceAll(string(p), wildcard.Mark, "") }
 
 // Runs returns the text in pieces, and whether each of them is literal.
@@ -79,8 +79,8 @@ func (p Pattern) Runs() iter.Seq2[string, bool] {
 	}
 }
 
-// ContainsAny reports whether one of the characters stands where it is not
-// literal.
+// ContainsAny reports whether one of the characters occurs in the pattern and is not
+// literal there.
 func (p Pattern) ContainsAny(chars string) bool {
 	for run, literal := range p.Runs() {
 		if !literal && strings.ContainsAny(run, chars) {
@@ -90,9 +90,8 @@ func (p Pattern) ContainsAny(chars string) bool {
 	return false
 }
 
-// Escaped returns the pattern in the syntax of path.Match and its extensions by
-// ** and {a,b}, with a backslash before each literal character that has a meaning
-// there.
+// Escaped returns the pattern in the syntax of [path.Match], extended by ** and
+// {a,b}, with a backslash before each literal character that has a meaning there.
 func (p Pattern) Escaped() string {
 	var b strings.Builder
 	for run, literal := range p.Runs() {

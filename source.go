@@ -14,8 +14,8 @@ import (
 	"github.com/courierhq/courier/internal/reference"
 )
 
-// A Source is the JSON text of a definition, for problems that say where in a file
-// they are. It must not be changed after its first use.
+// A Source is the JSON text of a definition. Problems that are found in it have their
+// place in the file. It must not be changed after its first use.
 type Source struct {
 	File string // in which the text lies; may be empty
 	// Text is the JSON text of one definition, which may begin anywhere in a file:
@@ -33,9 +33,9 @@ type Definition interface {
 	readers() (what string, known fields)
 }
 
-// Read reads the text into v, as far as it can be read, and returns everything
-// that is wrong with its form, in the order of the text, with its place. What
-// could not be read is left as it was.
+// Read reads the text into v, as far as possible, and returns everything that is
+// wrong with its form, with its place and in the order of the text. Fields that could
+// not be read keep their values.
 func (s *Source) Read(v Definition) []Problem {
 	if err := syntaxError(s.Text); err != nil {
 		return []Problem{s.syntax(err)}
@@ -45,7 +45,7 @@ func (s *Source) Read(v Definition) []Problem {
 }
 
 // Split returns the definitions in the text of a file, each as a Source: one JSON
-// object, or a list of them. Problems are what keeps the text from being read.
+// object, or a list of them. The problems say why the text can't be read.
 func (s *Source) Split() (list []*Source, problems []Problem) {
 	if err := syntaxError(s.Text); err != nil {
 		return nil, []Problem{s.syntax(err)}
@@ -100,8 +100,8 @@ func (s *Source) syntax(err error) Problem {
 	return p
 }
 
-// Locate sets the file, and line and column of the value that each problem is
-// about, or of the object that should have it.
+// Locate sets the file, line and column of each problem: those of the value that the
+// problem is about, or of the object in which the value is missing.
 func (s *Source) Locate(list []Problem) {
 	for i := range list {
 		p := &list[i]

@@ -48,9 +48,9 @@ type Step[C, O any] interface {
 	Execute(ctx context.Context, job *Context, cfg C) (O, error)
 }
 
-// A Validator checks a configuration without doing the work: that connections,
-// paths and keys are there. Fields that are known only at run time are left at
-// their defaults; see [Context.Unresolved].
+// A Validator checks a configuration without doing the work: that connections, paths
+// and keys are there. Fields that are known only at run time have their default
+// values; see [Context.Unresolved].
 type Validator[C any] interface {
 	Validate(ctx context.Context, job *Context, cfg C) error
 }
@@ -61,10 +61,10 @@ type Cleaner[C any] interface {
 	Cleanup(ctx context.Context, job *Context, cfg C) error
 }
 
-// A Rollbacker undoes, as far as possible, what the failed or interrupted step
-// of an execution has done. It must keep what a resume needs when the
-// execution failed; [Context.Cancelled] tells that there will be none.
-// Steps that do not implement it are rolled back by their Cleanup.
+// A Rollbacker undoes, as far as possible, what the failed or interrupted step of an
+// execution has done. If the execution has failed, it must keep what a resume needs;
+// if [Context.Cancelled] is true, no resume follows. A step that does not implement
+// it is rolled back by its Cleanup.
 type Rollbacker[C any] interface {
 	Rollback(ctx context.Context, job *Context, cfg C) error
 }
@@ -79,18 +79,18 @@ type TypeOptions struct {
 	// Replace makes the type take the place of one that is registered under its
 	// key, under all keys of that one. It is for tests.
 	Replace bool
-	// FailedOutputs says that outputs which Execute returns together with an error, if
-	// they are not the zero value, are recorded with the failed attempt
-	// ([StepExecution.Outputs]), with what it has set by [Context.Set]. They are for
-	// those who look at the record: no reference can name them. Outputs that contain a
-	// secret, or are larger than the engine allows, are left out.
+	// FailedOutputs says that outputs which Execute returns together with an error,
+	// unless they are the zero value, are recorded with the failed attempt
+	// ([StepExecution].Outputs), together with the values of [Context.Set]. They are
+	// for people who look at the record: no reference can name them. Outputs that
+	// contain a secret, or are larger than the engine allows, are left out.
 	FailedOutputs bool
 	// Sets names the values that the step sets by [Context.Set] besides the
 	// fields of its output, so that references to them pass the check of a job.
 	Sets []string
 	Doc  string // one sentence, for the generated documentation
-	// RepeatDoc says what executing the step once more does, and CleanupDoc what
-	// Cleanup and Rollback remove and what they keep; both are for the generated
+	// RepeatDoc says what happens if the step is executed once more. CleanupDoc says
+	// what Cleanup and Rollback remove and what they keep. Both are for the generated
 	// documentation. A type with neither Cleanup nor Rollback has no CleanupDoc.
 	RepeatDoc, CleanupDoc string
 }
@@ -176,9 +176,9 @@ func (r *Registry) Keys() []string {
 	return sortedKeys(r.types)
 }
 
-// A StepType is a registered [Step] with its types erased, so that code that
-// knows nothing of C and O, such as an engine, can run it. Its methods may be
-// called by several goroutines.
+// A StepType is a registered [Step] with its types erased, so that code without
+// knowledge of C and O, such as an engine, can run it. Its methods may be called by
+// several goroutines.
 type StepType struct {
 	key     string
 	opt     TypeOptions
@@ -371,9 +371,9 @@ func (t *StepType) Config() *Schema { return t.config }
 // Output describes the output O. The caller must not change it.
 func (t *StepType) Output() *Schema { return t.output }
 
-// Check reports what is wrong with a configuration as far as that can be told
-// without running anything. Its values are JSON values. References are taken
-// to fit; if there are none, the configuration is also decoded.
+// Check reports what is wrong with a configuration, as far as that can be found
+// without running anything. Its values are JSON values. References are assumed to
+// fit; if there are none, the configuration is also decoded.
 func (t *StepType) Check(config map[string]any, static bool) []Problem {
 	if config == nil {
 		config = map[string]any{}

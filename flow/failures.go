@@ -90,8 +90,8 @@ func (t *Tree) policyAround(i int) (marker int, ok bool) {
 }
 
 // Recount returns p with new numbers of failed items of its open loops. Failures are
-// the records with a FailedLoop that are left after repairs, in any order; those
-// before p count.
+// the records with a FailedLoop that are left after repairs, in any order; those up
+// to p count.
 func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) courier.Position {
 	p.Loops = slices.Clone(p.Loops)
 	path := p.Iteration()
