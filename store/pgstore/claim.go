@@ -169,7 +169,7 @@ func (c *claim) queuedArgs() []any {
 	return []any{c.Worker, c.Workspace, textsOf(c.StepTypes), int64(c.Max), micros(c.Lease), c.token, c.queues, urgency, due, id}
 }
 
-// args are the parameters of sql/claim.sql.
+// args are the parameters of sql/claim/queued_with_limits.sql, and of the statement without limits.
 func (c *claim) args() []any {
 	urgency, due, id := c.starts()
 	only := make([]string, len(c.Only))
