@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -391,6 +392,52 @@ func TestRepairBehindInnerLoop(t *testing.T) {
 			t.Errorf("%s, %d failed items: %v", x.State, x.FailedItems, x.Failure)
 		}
 		if got := strings.Join(calls, " "); got != "1b 1b 1b 2b 3b" {
+			t.Errorf("sent %s", got)
+		}
+	})
+}
+
+// TestPauseInRepair pauses between two items that are executed again: those that wait are
+// listed and counted still, and a change of where the execution goes on is refused.
+func TestPauseInRepair(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		broken, calls := true, []string(nil)
+		h.Stub("demo.send", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			if broken {
+				return nil, errors.New("broken")
+			}
+			calls = append(calls, fmt.Sprint(cfg["name"]))
+			if cfg["name"] == "b" {
+				return nil, errOf(h.Engine.Pause(t.Context(), job.Execution(), courier.By{}))
+			}
+			return nil, nil
+		})
+		x := h.Run(h.Job(`{"name": "pause", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["a", "b", "c", "d"], "on_item_failure": "continue"}},
+			{"type": "demo.send", "id": "send", "config": {"name": "context:loop.current_item"}}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+		broken = false
+		h.Start()
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		for now := x.Execution; now.State != courier.Paused; now, _ = h.Engine.Executions().Get(t.Context(), x.ID) {
+			time.Sleep(time.Second)
+		}
+		list, err := h.Engine.Executions().FailedItems(t.Context(), x.ID)
+		now, _ := h.Engine.Executions().Get(t.Context(), x.ID)
+		if err != nil || len(list) != 3 || now.FailedItems != 3 || list[0].Iteration[0] != 1 {
+			t.Errorf("%d failed items, %+v, %v", now.FailedItems, list, err)
+		}
+		for _, opt := range []engine.ResumeOptions{{From: "send"}, {Items: []courier.ItemPath{{Iteration: []int{3}}}}} {
+			if _, err := h.Engine.Resume(t.Context(), x.ID, &opt); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "3 of their failures are left") {
+				t.Errorf("%+v: %v", opt, err)
+			}
+		}
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "a b c d" {
 			t.Errorf("sent %s", got)
 		}
 	})

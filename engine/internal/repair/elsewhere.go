@@ -28,6 +28,7 @@ func (d *draft) elsewhere(ctx context.Context) error {
 		return fmt.Errorf("read the files of execution %s: %w", d.x.ID, err)
 	}
 	pos := d.now.Tree.Resume(d.x.Position)
+	d.plan.Whole = d.pending > 0 // a return would lose the items that wait for their repair
 	for !d.plan.Whole {
 		n, ok := d.needs(pos, reports)
 		if !ok {

@@ -59,7 +59,30 @@ func (h *History) passes() []courier.RepairPass {
 // failed items fails no item around it.
 func (h *History) Failures(ctx context.Context) ([]Failure, error) {
 	left, err := h.left(ctx)
-	return h.counted(left), err
+	if err != nil {
+		return nil, err
+	}
+	pending, err := h.pending(ctx)
+	return h.sorted(h.counted(append(left, pending...))), err
+}
+
+// pending returns the targets of a pass under way that are not over, from the outermost
+// item in which the execution stands on; nil if no pass is under way.
+func (h *History) pending(ctx context.Context) ([]Failure, error) {
+	targets, err := h.Targets(ctx)
+	if err != nil || len(targets) == 0 {
+		return nil, err
+	}
+	at, passes := h.Execution.Position, h.passes()
+	if flow.Compare(h.Tree, at, passes[len(passes)-1].Then) >= 0 {
+		return nil, nil
+	}
+	for i := range targets {
+		if n := len(targets[i].Item.Iteration); len(at.Loops) >= n && samePath(at.Loops[:n], targets[i].Position.Loops[:n]) {
+			return targets[i:], nil
+		}
+	}
+	return nil, nil
 }
 
 // counted returns those of the failures whose outermost item has failed, with this

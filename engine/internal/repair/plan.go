@@ -96,6 +96,7 @@ type draft struct {
 	records  []courier.StepExecution // in the present version, from which the values follow
 	latest   []courier.StepExecution // those of them in scope
 	failed   []Failure               // items that are left
+	pending  int                     // targets of a pass under way
 	done     []int                   // steps with a completed record there
 	vals     *program.Values
 	used     map[int]*uses // what entries name, by index
@@ -129,7 +130,7 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) 
 		}
 	}
 	if len(d.problems) > 0 {
-		return nil, courier.Errorf(courier.ErrInvalid, "resume execution %s: %s; nothing was changed, it stays %s", x.ID, text.Lines(d.problems), x.State)
+		return nil, courier.Errorf(courier.ErrInvalid, "%s; nothing was changed, it stays %s", text.Lines(d.problems), x.State)
 	}
 	return d.finish(ctx)
 }
@@ -147,11 +148,15 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if d.old.Tree == nil {
-		return courier.Errorf(courier.ErrInvalid, "resume execution %s: the blocks of version %d of job %q are broken: %w", d.x.ID, d.x.Version, d.x.Job, d.old.NotRunnable)
+		return courier.Errorf(courier.ErrInvalid, "the blocks of version %d of job %q are broken: %w", d.x.Version, d.x.Job, d.old.NotRunnable)
 	}
 	d.now = d.old
 	d.plan.Change = store.Change{Seq: d.x.Seq}
-	return d.read(ctx)
+	err = d.read(ctx)
+	if d.pending > 0 && (o.From != "" || len(o.Items) > 0) {
+		d.problem("failed items are executed again, and %d of their failures are left: From and Items can be given when that is over; resume without them", d.pending)
+	}
+	return err
 }
 
 // read reads the records that are in scope where the execution stands, and its values.
@@ -169,6 +174,11 @@ func (d *draft) read(ctx context.Context) error {
 			return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 		}
 	}
+	pending, err := d.history.pending(ctx)
+	if err != nil {
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
+	d.pending = len(pending)
 	d.restore()
 	return nil
 }
@@ -318,7 +328,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	c.Note = strings.Join(d.notes, "; ")
 	d.plan.Program, d.plan.Values = d.now, d.vals
 	if _, err := d.now.Tree.Walk(d.x.Position, d.vals); err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "resume execution %s: it can't go on at %s: %w; nothing was changed", d.x.ID, positionText(d.x.Position), err)
+		return nil, courier.Errorf(courier.ErrInvalid, "it can't go on at %s: %w; nothing was changed", positionText(d.x.Position), err)
 	}
 	d.plan.Position = d.x.Position
 	for i := d.x.Position.Step; i < d.now.Tree.Len(); i++ {
