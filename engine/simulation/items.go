@@ -247,10 +247,7 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 // countRepairs counts what operators have changed.
 func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecution) {
 	for i := range records {
-		switch r := &records[i]; {
-		case r.FailedLoop != nil:
-			w.counts["item failed"]++
-		case r.Reason == courier.ReasonOperator:
+		if records[i].Reason == courier.ReasonOperator {
 			w.counts["step skipped by operator"]++
 		}
 	}

@@ -297,9 +297,6 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 		errs = append(errs, w.examine(ctx, id))
 		if x, err := w.store.Execution(ctx, id); err == nil {
 			w.counts["ended "+string(x.State)]++
-			if x.Failure != nil {
-				w.counts["failed by "+string(x.Failure.Reason)]++
-			}
 		}
 	}
 	return errors.Join(append(w.strange, errs...)...)

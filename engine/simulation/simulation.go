@@ -291,12 +291,28 @@ func (w *world) effect(c *storetest.Call) {
 		w.note(r.Worker, "renew", int64(len(c.Result.([]store.Renewed))))
 	case store.Transition:
 		w.note(string(r.To), "apply", w.number(r.Execution), r.Seq, int64(r.Position.Step))
+		w.countFailures(&r)
 	case store.Request:
 		w.note(string(r.Kind), "ask", w.number(r.Execution))
 	case [2]string:
 		w.note(r[0]+"="+r[1], "set")
 	default:
 		w.planEffect(c.Request, c.Result)
+	}
+}
+
+// countFailures counts what a transition ends as failed, by reason.
+func (w *world) countFailures(t *store.Transition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.To == courier.Failed {
+		w.counts["failed by "+string(t.Failure.Reason)]++
+	}
+	for i := range t.Ended {
+		if r := &t.Ended[i]; r.FailedLoop != nil {
+			w.counts["item failed"]++
+			w.counts["item failed by "+string(r.Reason)]++
+		}
 	}
 }
 
