@@ -19,12 +19,41 @@ func (g *maker) continues(s *statement, config map[string]any) {
 	if s.accepts {
 		config["then"] = "complete"
 	}
-	switch g.IntN(5) {
+	if s.tolerates = g.IntN(3) == 0; s.tolerates {
+		config["continue_on"] = []any{string(courier.ReasonConnection)}
+	}
+	switch s.most = s.list; g.IntN(5) {
 	case 0:
-		config["max_failures"] = g.IntN(3)
+		s.most = g.IntN(3)
+		config["max_failures"] = s.most
 	case 1:
+		s.most = s.list / 2
 		config["max_failures"] = "50%"
 	}
+}
+
+// taker returns the loop whose item fails when something in loops fails for a reason, nil
+// if the execution does.
+func taker(loops []*statement, reason courier.Reason) *statement {
+	for _, l := range slices.Backward(loops) {
+		if l.continues && (reason != courier.ReasonConnection || l.tolerates) {
+			return l
+		}
+	}
+	return nil
+}
+
+// loopsAround returns the loops around an entry of the list, a marker or a step.
+func (p *program) loopsAround(index int) []*statement {
+	for _, s := range p.steps {
+		if d := slices.IndexFunc(s.loops, func(l *statement) bool { return l.index == index }); d >= 0 {
+			return s.loops[:d]
+		}
+	}
+	if s := p.steps[index]; s != nil {
+		return s.loops
+	}
+	return nil
 }
 
 // resume resumes an execution, now and then in another way than where it stands.
@@ -35,6 +64,11 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 		w.vary(ctx, e, &x, r, opt)
 	}
 	_, err := e.Resume(ctx, id, opt)
+	if changes := opt.Version != 0 || opt.From != "" || opt.Set != nil || opt.Skip || opt.Items != nil; changes && err == nil {
+		w.mu.Lock()
+		w.resumed[id]++
+		w.mu.Unlock()
+	}
 	if errors.Is(err, courier.ErrInvalid) { // what was chosen at random does not fit
 		_, err = e.Resume(ctx, id, &engine.ResumeOptions{By: opt.By})
 	}
@@ -45,6 +79,17 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 // the execution goes on.
 func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution, r *rand.Rand, opt *engine.ResumeOptions) {
 	p := w.programFor(x)
+	_, shift, err := w.mendOf(ctx, x.Job, x.Version)
+	if err != nil {
+		return
+	}
+	at := x.Position.Step - shift
+	if r.IntN(4) == 0 {
+		opt.Version = w.mend(ctx, e, p, r)
+	}
+	if r.IntN(4) == 0 {
+		opt.Set = w.set(p, at, r)
+	}
 	switch r.IntN(6) {
 	case 0:
 		list, err := e.Executions().FailedItems(ctx, x.ID)
@@ -55,11 +100,11 @@ func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution
 			opt.Items = append(opt.Items, list[i].ItemPath)
 		}
 	case 1:
-		if s := p.steps[x.Position.Step]; s != nil {
+		if s := p.steps[at]; s != nil {
 			opt.Skip, opt.Outputs = true, map[string]any{"value": value(fmt.Sprint(w.numberOf(x.ID)), s.id, x.Position.Iteration())}
 		}
 	case 2:
-		if steps := p.before(x.Position.Step); p.items && len(steps) > 0 {
+		if steps := p.before(at); p.items && len(steps) > 0 {
 			opt.From = steps[r.IntN(len(steps))]
 		}
 	}
@@ -101,11 +146,14 @@ func (p *program) progressOf(x *courier.Execution, records []courier.StepExecuti
 		case g.void(x, r, at, known):
 		case over && !known:
 			return nil, fmt.Errorf("record %d of step %s, which the plan does not have", r.Seq, visitName(r.Step, r.Iteration))
-		case over && g.done[at]:
-			return nil, fmt.Errorf("record %d says once more that step %s is over", r.Seq, visitName(r.Step, r.Iteration))
+		case known && g.done[at]:
+			return nil, fmt.Errorf("record %d is of step %s, which was over, and is %s", r.Seq, visitName(r.Step, r.Iteration), r.State)
 		case over:
 			g.done[at] = true
 		case r.FailedLoop != nil:
+			if l := taker(p.loopsAround(r.Step), r.Reason); l == nil || l.index != *r.FailedLoop {
+				return nil, fmt.Errorf("record %d of step %s, which is %s, fails an item of the loop at %d, want %+v", r.Seq, visitName(r.Step, r.Iteration), r.Reason, *r.FailedLoop, l)
+			}
 			g.failures = append(g.failures, r)
 		}
 	}
@@ -221,6 +269,9 @@ func (g *progress) counted() (items map[string]bool, rejected int) {
 // checkItems checks an execution with items that has come to the end of its list: all that
 // was not executed lies in items that failed, and these are counted and listed.
 func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program, records []courier.StepExecution) error {
+	if err := p.checkTaken(x); err != nil {
+		return err
+	}
 	g, err := p.progressOf(x, records)
 	if items := x.Failure != nil && x.Failure.Reason == courier.ReasonItems; err != nil || x.State != courier.Completed && !items || x.Position.Step < len(p.job.Steps) {
 		return err
@@ -231,8 +282,20 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 			return fmt.Errorf("step %d[%s] was not executed, and is in no item that failed", v.step, v.iteration)
 		}
 	}
+	if err := g.checkMost(); err != nil {
+		return err
+	}
 	items, rejected := g.counted()
+	_, shift, err := w.mendOf(ctx, x.Job, x.Version)
+	if err != nil {
+		return err
+	}
 	list, err := engine.New(w.store, registry(), nil).Executions().FailedItems(ctx, x.ID)
+	for _, i := range list {
+		if !items[visitName(i.Loop-shift, i.Iteration)] {
+			return fmt.Errorf("%+v is listed as a failed item, which are %v", i, items)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -240,6 +303,40 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 		return fmt.Errorf("%d items have failed, but %d are counted and %d listed: %v, %+v", len(items), x.FailedItems, len(list), items, list)
 	case (x.State == courier.Completed) != (rejected == 0):
 		return fmt.Errorf("it is %s, with %d failed items that are not accepted", x.State, rejected)
+	}
+	return nil
+}
+
+// checkMost checks that no outermost loop that is over has more failed items than it may.
+func (g *progress) checkMost() error {
+	failed := make(map[string]map[int]bool)
+	for _, r := range g.failures {
+		l, d := g.loopOf(r, *r.FailedLoop)
+		if !g.left(r) || slices.ContainsFunc(g.p.loopsAround(l.index), func(o *statement) bool { return o.continues }) {
+			continue
+		}
+		key := visitName(l.index, r.Iteration[:d-1])
+		if failed[key] == nil {
+			failed[key] = make(map[int]bool)
+		}
+		if failed[key][r.Iteration[d-1]] = true; len(failed[key]) > l.most {
+			return fmt.Errorf("%d items of loop %s have failed, which is more than %d", len(failed[key]), key, l.most)
+		}
+	}
+	return nil
+}
+
+// checkTaken checks that a failure of an execution is none of an item.
+func (p *program) checkTaken(x *courier.Execution) error {
+	f := x.Failure
+	if x.State != courier.Failed || f.Step < 0 {
+		return nil
+	}
+	switch f.Reason {
+	case courier.ReasonError, courier.ReasonPanic, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonWorkerLost, courier.ReasonConnection:
+		if l := taker(p.loopsAround(f.Step), f.Reason); l != nil {
+			return fmt.Errorf("it failed by %s at step %d, which should have failed an item of the loop at %d", f.Reason, f.Step, l.index)
+		}
 	}
 	return nil
 }

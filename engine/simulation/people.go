@@ -288,7 +288,9 @@ func (p *process) alive() bool {
 func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
-		Restarts: func(x *courier.Execution, step int) bool { return w.programFor(x).restart || wentBack(x) },
+		Restarts: func(x *courier.Execution, step int) bool {
+			return w.programFor(x).restart || wentBack(x) || hasMoved(x)
+		},
 	}))
 	if w.plans != nil {
 		errs = append(errs, w.checkPlans(ctx))
@@ -318,6 +320,11 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 			break
 		}
 	}
+	p := w.programFor(&x)
+	w.countRepairs(&x, records)
+	if records, err = w.plain(ctx, &x, records); err != nil {
+		return err
+	}
 	var last []courier.StepExecution
 	for i := range records {
 		if records[i].ExecutionAttempt == x.Attempt {
@@ -336,15 +343,15 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	if x.Failure != nil && strings.Contains(x.Failure.Message, canary) {
 		return fmt.Errorf("execution %s: its failure tells a secret: %s", id, x.Failure.Message)
 	}
-	w.countRepairs(&x, records)
-	check := func() error { return nil }
-	switch p := w.programFor(&x); {
+	err = w.checkGiven(ctx, &x, p, records)
+	switch {
+	case err != nil:
 	case p.items:
-		check = func() error { return w.checkItems(ctx, &x, p, last) }
+		err = w.checkItems(ctx, &x, p, last)
 	case x.State == courier.Completed:
-		check = func() error { return p.follow(last) }
+		err = p.follow(last)
 	}
-	if err := check(); err != nil {
+	if err != nil {
 		return fmt.Errorf("execution %s (number %d): %w", id, w.numberOf(id), err)
 	}
 	return nil

@@ -30,12 +30,13 @@ type statement struct {
 	inputs  []reference  // of a step
 	list    int          // iterations of a loop
 	restart bool         // a resume starts the loop again
-	// continues says that a loop goes on after failed items, and accepts that it completes
-	// with them.
-	continues, accepts bool
-	holds              func(iteration []int) bool
-	body               []statement
-	orElse             []statement
+	// continues says that a loop goes on after failed items, accepts that it completes
+	// with them, tolerates that it also goes on after those of class connection.
+	continues, accepts, tolerates bool
+	most                          int // how many items of the loop may fail
+	holds                         func(iteration []int) bool
+	body                          []statement
+	orElse                        []statement
 }
 
 type kind int
@@ -92,7 +93,7 @@ func newProgram(r *rand.Rand, name, serial string) *program {
 	if r.IntN(3) == 0 {
 		p.job.LimitKeys = []string{"${context:params.partner}"}
 	}
-	p.job.Params = map[string]any{"partner": "", "program": serial}
+	p.job.Params = map[string]any{"partner": "", "program": serial, "note": ""}
 	p.items = p.job.FailurePolicy.Type != courier.RetryJob && r.IntN(2) == 0
 	g := &maker{Rand: r, p: p, serial: serial, refers: p.job.FailurePolicy.Type != courier.SkipAndContinue}
 	p.body, _ = g.block(scope{depth: 3}, 1+r.IntN(4))
@@ -155,7 +156,7 @@ func (g *maker) block(sc scope, n int) ([]statement, []*statement) {
 
 func (g *maker) step(s *statement, sc *scope) {
 	s.id = fmt.Sprintf("s%d", len(g.p.job.Steps))
-	config := map[string]any{"id": s.id, "program": g.serial, "secret": "secret:canary"}
+	config := map[string]any{"id": s.id, "program": g.serial, "secret": "secret:canary", "note": "context:params.note"}
 	if d := len(sc.loops); d > 0 {
 		config["item"] = "context:loop.current_item"
 	}
@@ -281,13 +282,13 @@ func (p *program) visits(list []statement, iteration []int, again int) {
 	}
 }
 
-// input is the value that a step must get for a reference.
-func (r *reference) input(execution string, iteration []int) string {
+// at is the iteration of the step that a reference of a step in an iteration is to.
+func (r *reference) at(iteration []int) []int {
 	at := append([]int{}, iteration[:r.shared]...)
 	for _, l := range r.from.loops[r.shared:] {
 		at = append(at, l.list-1)
 	}
-	return value(execution, r.from.id, at)
+	return at
 }
 
 // value is what a step returns, always the same in the same iteration.

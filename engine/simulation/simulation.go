@@ -138,6 +138,9 @@ type world struct {
 	index    map[courier.ExecutionID]int
 	asked    map[string]courier.ExecutionID // by idempotency key
 	counts   map[string]int
+	changes  map[courier.ExecutionID][]change
+	resumed  map[courier.ExecutionID]int // resumes with changes that were acknowledged
+	mends    map[string]int              // by job and version
 	strange  []error
 }
 
@@ -146,7 +149,7 @@ func newWorld(seed uint64, o Options) *world {
 		seed: seed, dir: o.Dir, tell: o.Tell, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
 		programs: make(map[string]*program),
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
-		counts: make(map[string]int), acts: make(map[*act]bool),
+		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
 	}
 	w.mix = newMix(w.dice("mix"))
 	s := o.Open()
@@ -294,6 +297,7 @@ func (w *world) effect(c *storetest.Call) {
 		w.countFailures(&r)
 	case store.Request:
 		w.note(string(r.Kind), "ask", w.number(r.Execution))
+		w.changed(&r)
 	case [2]string:
 		w.note(r[0]+"="+r[1], "set")
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,10 +21,17 @@ type config struct {
 	Item    string            `json:"item"`
 	Inputs  map[string]string `json:"inputs"`
 	Secret  string            `json:"secret"`
+	Note    string            `json:"note"`
+	Mend    int               `json:"mend"`
+	Shift   int               `json:"shift"`
 }
 
+// output is the value of a step, and what it was given.
 type output struct {
-	Value string `json:"value"`
+	Value  string            `json:"value"`
+	Note   string            `json:"note"`
+	Mend   int               `json:"mend"`
+	Inputs map[string]string `json:"inputs,omitempty"`
 }
 
 // A step does what the dice of its attempt say. It has no state of its own:
@@ -123,7 +131,7 @@ func (step) Execute(ctx context.Context, job *courier.Context, cfg config) (outp
 	if err := a.behave(ctx, cfg); err != nil {
 		return output{}, err
 	}
-	return output{value(fmt.Sprint(a.number), cfg.ID, job.Iteration())}, nil
+	return output{value(fmt.Sprint(a.number), cfg.ID, job.Iteration()), cfg.Note, cfg.Mend, cfg.Inputs}, nil
 }
 
 // check compares what the step was given with what the program says.
@@ -133,14 +141,18 @@ func (a *act) check(cfg config) error {
 	if p == nil || cfg.Program != name {
 		return fmt.Errorf("it is of program %q, but its execution of %q", cfg.Program, name)
 	}
-	s := p.steps[a.job.Step()]
+	if cfg.ID == pad {
+		return nil
+	}
+	s := p.steps[a.job.Step()-cfg.Shift]
 	if s == nil || s.id != cfg.ID {
 		return fmt.Errorf("it is called %q", cfg.ID)
 	}
 	for i := range s.inputs {
 		r := &s.inputs[i]
-		if want := r.input(fmt.Sprint(a.number), a.job.Iteration()); cfg.Inputs[r.name] != want {
-			return fmt.Errorf("input %s = %q, want %q", r.name, cfg.Inputs[r.name], want)
+		want := value(fmt.Sprint(a.number), r.from.id, r.at(a.job.Iteration()))
+		if got := cfg.Inputs[r.name]; got != want && !strings.HasPrefix(got, changedValue) { // see checkGiven
+			return fmt.Errorf("input %s = %q, want %q", r.name, got, want)
 		}
 	}
 	if n := len(s.loops); n > 0 {
@@ -151,13 +163,20 @@ func (a *act) check(cfg config) error {
 	return nil
 }
 
-// bad reports whether the step is to fail in this iteration until an operator has had it
+// bad returns an error if the step is to fail in this iteration until an operator has had it
 // repaired.
-func (a *act) bad() bool {
+func (a *act) bad(id string) error {
 	if a.job.Iteration() == nil || a.job.StartNumber() > a.job.Attempt() {
-		return false
+		return nil
 	}
-	return a.p.w.dice("bad", int(a.number), a.job.Step(), courier.FormatIteration(a.job.Iteration())).Float64() < a.p.w.mix.bad
+	err, r := courier.Permanent(errors.New("the item is bad")), a.p.w.dice("bad", int(a.number), id, courier.FormatIteration(a.job.Iteration()))
+	switch bad := r.Float64() < a.p.w.mix.bad; {
+	case !bad:
+		return nil
+	case r.IntN(4) == 0:
+		return courier.WithClass(err, courier.ReasonConnection)
+	}
+	return err
 }
 
 // behave takes its time and ends as the dice say.
@@ -175,10 +194,10 @@ func (a *act) behave(ctx context.Context, cfg config) error {
 	if a.dice.Float64() < m.drawls {
 		length = spread(a.dice, 8*time.Second)
 	}
-	poison := a.p.w.dice("poison", int(a.number), a.job.Step()).Float64() < m.poison
+	bad, poison := a.bad(cfg.ID), a.p.w.dice("poison", int(a.number), cfg.ID).Float64() < m.poison
 	switch {
-	case a.bad():
-		return courier.Permanent(errors.New("the item is bad"))
+	case bad != nil:
+		return bad
 	case poison && !calm && a.pause(ctx, length) == nil && !a.p.w.calm.Load():
 		a.p.w.note(a.p.name, "kills", a.number)
 		a.p.die()

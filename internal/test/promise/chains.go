@@ -410,6 +410,9 @@ func CheckChain(ctx context.Context, s store.Store, id courier.ChainExecutionID)
 			if err != nil {
 				return chainBreach(id, "member %q: %w", v.Name, err)
 			}
+			if x.Repairs != nil && len(x.Repairs.Versions) > 0 { // an operator has pinned another one
+				x.Version = x.Repairs.Versions[0].From
+			}
 			if x.Chain != id || x.Member != v.Name || x.Job != v.Job || x.Version != v.Version {
 				return chainBreach(id, "member %q (job %q version %d): execution %s is of member %q of %q, job %q version %d", v.Name, v.Job, v.Version, x.ID, x.Member, x.Chain, x.Job, x.Version)
 			}

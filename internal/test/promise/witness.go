@@ -394,7 +394,26 @@ func (w *Witness) asked(r *store.Request) {
 	if r.Kind == courier.RequestRestart {
 		clear(x.done)
 	}
+	if c := r.Change; c != nil && c.Version != nil {
+		x.remap(c.Repairs.Versions[len(c.Repairs.Versions)-1].Steps)
+	}
 	w.look(x, "Request")
+}
+
+// remap gives the steps that are done the indexes of another version of the job.
+func (x *shadow) remap(steps []int) {
+	if steps == nil {
+		return
+	}
+	done := make(map[string]bool, len(x.done))
+	for key := range x.done {
+		var step int
+		var iteration string
+		if fmt.Sscanf(key, "%d%s", &step, &iteration); steps[step] >= 0 {
+			done[fmt.Sprintf("%d%s", steps[step], iteration)] = true
+		}
+	}
+	x.done = done
 }
 
 func (w *Witness) set(key, value string) {
