@@ -163,7 +163,7 @@ func (r *run) goTo(target int) bool {
 	}
 	r.walk.SetBound(-1)
 	r.vals.Forget(0, r.program.Tree.Len()-1)
-	err := r.history().ReadAndRestore(r.lease, r.vals, pos)
+	err := r.pass.History.ReadAndRestore(r.lease, r.vals, pos)
 	if err == nil {
 		err = r.walk.Seek(pos)
 	}
@@ -181,11 +181,16 @@ func (r *run) goTo(target int) bool {
 }
 
 // loseItem ends the present item as failed after too many workers were lost in it. It
-// returns false if no loop goes on then.
+// returns false if no loop goes on then. At the end of a loop the item is over, so that
+// only one around it can fail.
 func (r *run) loseItem(lost *courier.StepExecution) bool {
 	pos, iteration, total := r.walk.Position(), r.walk.Iteration(), r.walk.Total()
 	attempt := max(1, r.marks.Attempts)
-	loop, ok := r.failItem(pos.Step, courier.ReasonWorkerLost)
+	step := pos.Step
+	if loop, ok := r.program.Tree.ContinuingLoop(step, courier.ReasonWorkerLost); ok && r.program.Tree.End(loop) == step {
+		step = loop
+	}
+	loop, ok := r.failItem(step, courier.ReasonWorkerLost)
 	if !ok {
 		return false
 	}

@@ -268,12 +268,15 @@ func TestSetListOfFailedItems(t *testing.T) {
 // have a nil list.
 type countedReads struct {
 	store.Store
-	n atomic.Int64
+	n       atomic.Int64
+	records atomic.Int64 // that Steps has returned
 }
 
 func (s *countedReads) Steps(c ctx, f store.StepFilter) ([]courier.StepExecution, error) {
 	s.n.Add(1)
-	return s.Store.Steps(c, f)
+	list, err := s.Store.Steps(c, f)
+	s.records.Add(int64(len(list)))
+	return list, err
 }
 
 func (s *countedReads) Latest(c ctx, f store.LatestFilter) ([]courier.StepExecution, error) {
@@ -440,5 +443,72 @@ func TestPauseInRepair(t *testing.T) {
 		if got := strings.Join(calls, " "); got != "a b c d" {
 			t.Errorf("sent %s", got)
 		}
+	})
+}
+
+// TestRepairReadsFailuresOnce repairs items: the records of all are read a few times, not
+// for each item again.
+func TestRepairReadsFailuresOnce(t *testing.T) {
+	const items, most = 100, 6
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var mended atomic.Bool
+		h.Stub("demo.a", func(ctx, *courier.Context, map[string]any) (map[string]any, error) {
+			if !mended.Load() {
+				return nil, courier.Permanent(errors.New("bad"))
+			}
+			return nil, nil
+		})
+		counted := &countedReads{Store: h.Store}
+		e := engine.New(counted, h.Registry, &engine.Options{Workspace: t.TempDir()})
+		x, _ := e.Run(t.Context(), h.Job(fmt.Sprintf(`{"name": "j", "steps": [
+			{"type": "flow.foreach", "config": {"source": [%s0], "on_item_failure": "continue"}}, {"type": "demo.a"}, {"type": "flow.end"}]}`,
+			strings.Repeat("0, ", items-1))), nil)
+		if x.FailedItems != items {
+			t.Fatalf("%s with %d failed items", x.State, x.FailedItems)
+		}
+		mended.Store(true)
+		counted.records.Store(0)
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer e.Stop(t.Context())
+		if _, err := e.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if n := counted.records.Load(); n > most*items {
+			t.Errorf("%d records were read for %d failed items", n, items)
+		}
+	})
+}
+
+// TestWorkersLostBehindItems gives a loop up behind a good item, and loses three workers there:
+// that is the end of the execution, and not of the item, which is over.
+func TestWorkersLostBehindItems(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		bad := map[string]bool{"b decrypt integrity": true}
+		stubs := files(h, bad)
+		x := h.Run(h.Job(strings.Replace(decryptJob, "MORE", `, "max_failures": "10%"`, 1)), nil).RequireState(courier.Failed)
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			claimDead(t, h, x.ID)
+			time.Sleep(16 * time.Second)
+		}
+		h.Start()
+		r := h.Wait(x.ID).RequireState(courier.Failed).RequireError("3 workers were lost")
+		if r.Failure.Reason != courier.ReasonWorkerLost || r.FailedItems != 1 {
+			t.Errorf("it failed by %s with %d failed items", r.Failure.Reason, r.FailedItems)
+		}
+		bad["b decrypt integrity"] = false
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		r = h.Wait(x.ID).RequireState(courier.Completed)
+		if n := len(stubs["send"].Calls()); n != 4 || r.FailedItems != 0 {
+			t.Errorf("%d files were sent, %d items have failed", n, r.FailedItems)
+		}
+		requireAudit(t, r)
 	})
 }

@@ -254,6 +254,8 @@ func (s *sentTexts) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndD
 // check fails the test if one of them names something without its schema.
 func (s *sentTexts) check(t *testing.T) {
 	t.Helper()
+	s.mu.Lock() // a notification may still be sent
+	defer s.mu.Unlock()
 	for where := range s.places {
 		t.Errorf("hostile code was run in:\n%s", where)
 	}

@@ -36,6 +36,9 @@ type History struct {
 	// Retry says that reads are repeated until ctx ends, as a worker does that has the
 	// execution; otherwise the first error counts.
 	Retry bool
+
+	failed []Failure // all that were read, up to the record with the number last
+	last   int64
 }
 
 // changes are the versions that the execution had.
@@ -114,6 +117,7 @@ func (h *History) left(ctx context.Context) ([]Failure, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = slices.Clone(all)
 	for _, pass := range h.passes() {
 		all = slices.DeleteFunc(all, func(f Failure) bool { return h.covers(&pass, &f) })
 	}
@@ -146,6 +150,7 @@ func (h *History) Targets(ctx context.Context) ([]Failure, error) {
 		return nil, err
 	}
 	last := &passes[len(passes)-1]
+	all = slices.Clone(all)
 	for _, pass := range passes[:len(passes)-1] {
 		all = slices.DeleteFunc(all, func(f Failure) bool { return h.covers(&pass, &f) })
 	}
@@ -206,16 +211,18 @@ func (h *History) sorted(list []Failure) []Failure {
 }
 
 // all returns all failures of items in the execution's present attempt, whether or not
-// they were executed again.
+// they were executed again, in the order of their records. The list is not to be changed.
+// What was read before is not read again.
 func (h *History) all(ctx context.Context) ([]Failure, error) {
-	var list []Failure
-	err := h.each(ctx, store.StepFilter{FailedItems: true}, func(r *courier.StepExecution) {
+	known := len(h.failed)
+	err := h.each(ctx, store.StepFilter{FailedItems: true, After: h.last}, func(r *courier.StepExecution) {
+		h.last = r.Seq
 		if f, ok := h.failure(r); ok {
-			list = append(list, f)
+			h.failed = append(h.failed, f)
 		}
 	})
-	h.place(list)
-	return list, err
+	h.place(known)
+	return h.failed, err
 }
 
 // each calls f with the records of the execution's present attempt that a filter selects.
@@ -258,10 +265,11 @@ func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
 
 // place puts the positions of loops that were given up behind the item with which they
 // were: the last one of the list if the percentage of failed items was too high, which is
-// looked at when the loop ends, and else the last one that failed before. The list is in
-// the order of the records.
-func (h *History) place(list []Failure) {
-	for i := range list {
+// looked at when the loop ends, and else the last one that failed before. The failures
+// that were known before have their places.
+func (h *History) place(known int) {
+	list := h.failed
+	for i := known; i < len(list); i++ {
 		f := &list[i]
 		if f.Record.Reason != courier.ReasonItems {
 			continue

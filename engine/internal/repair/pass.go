@@ -14,6 +14,9 @@ type Pass struct {
 	Targets []Failure
 	Then    courier.Position
 
+	// History has read the failures, and does not read them again.
+	History *History
+
 	tree *flow.Tree
 	left []courier.StepExecution // failures that are left besides the targets
 }
@@ -26,7 +29,7 @@ func (h *History) Current(ctx context.Context) (*Pass, error) {
 	}
 	left, err := h.left(ctx)
 	passes := h.passes()
-	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, tree: h.Tree, left: records(left)}, err
+	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, History: h, tree: h.Tree, left: records(left)}, err
 }
 
 // Begin returns the repairs of the execution with a new pass for items, or for all
@@ -44,7 +47,7 @@ func (h *History) Begin(ctx context.Context, items []courier.ItemPath, seq int64
 		return nil, nil, nil
 	}
 	left = slices.DeleteFunc(left, func(f Failure) bool { return h.covers(&pass, &f) })
-	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, tree: h.Tree, left: records(left)}, nil
+	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, History: h, tree: h.Tree, left: records(left)}, nil
 }
 
 // then is where an execution goes on after its items: where it stands, or behind the
