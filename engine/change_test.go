@@ -156,7 +156,7 @@ func TestResumeRefusesChanges(t *testing.T) {
 				t.Fatalf("%+v: the execution is %s", test.opt, x.State)
 			}
 		}
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Version: 7}); !errors.Is(err, courier.ErrNotFound) {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Version: 7}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `job "mend" has no version 7; the latest is 1`) {
 			t.Errorf("an unknown version: %v", err)
 		}
 	})

@@ -512,3 +512,28 @@ func TestWorkersLostBehindItems(t *testing.T) {
 		requireAudit(t, r)
 	})
 }
+
+// TestDryRunOfRepair asks beforehand what a repair executes: the steps from the one that
+// failed to the end of the item, and those behind the loop only if its marker says so.
+func TestDryRunOfRepair(t *testing.T) {
+	for rerun, want := range map[string]string{"": "2", `, "after_repair": "rerun"`: "2 4"} {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			h.Stub("demo.get", nil)
+			h.Stub("demo.send", couriertest.Fails(nil, errors.New("refused"), nil))
+			h.Stub("demo.end", nil)
+			x := h.Run(h.Job(fmt.Sprintf(`{"name": "dry", "steps": [
+				{"type": "flow.foreach", "config": {"source": ["a", "b"], "on_item_failure": "continue"%s}},
+				{"type": "demo.get"}, {"type": "demo.send"}, {"type": "flow.end"}, {"type": "demo.end"}]}`, rerun)), nil).RequireState(courier.Failed)
+			for _, opt := range []*engine.ResumeOptions{nil, {Items: []courier.ItemPath{{Iteration: []int{1}}}}} {
+				report, err := h.Engine.DryRunResume(t.Context(), x.ID, opt)
+				var steps []string
+				for _, s := range report.Steps {
+					steps = append(steps, fmt.Sprint(s.Step))
+				}
+				if got := strings.Join(steps, " "); err != nil || got != want || len(report.FailedItems) != 1 {
+					t.Errorf("after_repair %q, %+v: steps %s, want %s; %d failed items, %v", rerun, opt, got, want, len(report.FailedItems), err)
+				}
+			}
+		})
+	}
+}

@@ -106,7 +106,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 func (e *Engine) resumeChanged(ctx context.Context, x *courier.Execution, opt *ResumeOptions, options *repair.Options) (courier.Execution, error) {
 	plan, err := e.repairs.Plan(ctx, x, options)
 	if err != nil {
-		return *x, e.requestError(courier.RequestResume, x.ID, err)
+		return *x, fmt.Errorf("resume execution %s: %w", x.ID, err)
 	}
 	if plan.Whole {
 		return e.request(ctx, x.ID, courier.RequestRestart, opt.By)
@@ -211,7 +211,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	}
 	plan, err := e.repairs.Plan(ctx, &x, options)
 	if err != nil {
-		return ResumeReport{}, e.requestError(courier.RequestResume, id, err)
+		return ResumeReport{}, fmt.Errorf("resume execution %s: %w", id, err)
 	}
 	r := ResumeReport{Execution: id, Version: plan.Program.Version, Position: plan.Position, Note: plan.Change.Note, Values: plan.Values.Snapshot()}
 	for _, c := range plan.Consumed {

@@ -97,7 +97,7 @@ func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) cou
 	path := p.Iteration()
 	var before []*courier.StepExecution
 	for i := range failures {
-		if at, ok := t.PositionOf(&failures[i]); ok && len(p.Loops) > 0 && Compare(t, at, p) <= 0 {
+		if at, ok := t.PositionOf(&failures[i]); ok && len(p.Loops) > 0 && Compare(at, p) <= 0 {
 			before = append(before, &failures[i])
 		}
 	}

@@ -400,7 +400,7 @@ func (h *history) failures() []courier.StepExecution {
 			p.Loops = append(p.Loops, courier.LoopPosition{Step: marker, Index: s.Iteration[n]})
 		}
 		return s.FailedLoop == nil || slices.ContainsFunc(h.passes, func(pass courier.RepairPass) bool {
-			return s.Seq <= pass.Seq && flow.Compare(h.tree, p, *pass.From) >= 0
+			return s.Seq <= pass.Seq && flow.Compare(p, *pass.From) >= 0
 		})
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // Compare returns the order in which a walk reaches two positions: it is negative if a
 // comes first, and 0 if both are at the same entry in the same iterations.
-func Compare(_ *Tree, a, b courier.Position) int {
+func Compare(a, b courier.Position) int {
 	for n := 0; ; n++ {
 		switch {
 		case n < len(a.Loops) && n < len(b.Loops):

@@ -93,7 +93,7 @@ func (s *scoping) undone(r *courier.StepExecution) bool {
 	}
 	at, ok := s.tree.PositionOf(r)
 	return ok && slices.ContainsFunc(s.passes, func(p courier.RepairPass) bool {
-		return r.Seq <= p.Seq && (Compare(s.tree, at, p.Then) >= 0 || p.From != nil && Compare(s.tree, at, *p.From) >= 0)
+		return r.Seq <= p.Seq && (Compare(at, p.Then) >= 0 || p.From != nil && Compare(at, *p.From) >= 0)
 	})
 }
 

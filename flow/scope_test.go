@@ -107,12 +107,12 @@ func TestCompare(t *testing.T) {
 	}
 	for i, a := range order {
 		for j, b := range order {
-			if got := flow.Compare(nil, a, b); got < 0 != (i < j) || got > 0 != (i > j) {
+			if got := flow.Compare(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
 				t.Errorf("Compare(%v, %v) = %d", a, b, got)
 			}
 		}
 	}
-	if flow.Compare(nil, courier.Position{Step: 1, Loops: []courier.LoopPosition{{Failed: 1}}}, at(1, l(0, 0))) != 0 {
+	if flow.Compare(courier.Position{Step: 1, Loops: []courier.LoopPosition{{Failed: 1}}}, at(1, l(0, 0))) != 0 {
 		t.Error("Compare minds failures")
 	}
 }

@@ -56,9 +56,12 @@ func (d *draft) leaveWorkspace(ctx context.Context, pos courier.Position) error 
 		d.note("from the beginning, as the next attempt")
 	}
 	if d.opt.From == "" {
+		d.returned = !pos.Equal(d.x.Position)
 		d.consume(pos)
 		d.back(ctx, pos)
-		d.note("without the files of its workspace, from step %d", pos.Step)
+	}
+	if !d.plan.Whole {
+		d.note("without the files of its workspace, from step %d", d.x.Position.Step)
 	}
 	if r := d.x.Repairs; r != nil && len(r.Passes) > 0 {
 		r.Passes[len(r.Passes)-1].FilesLost = true
@@ -80,7 +83,7 @@ func (d *draft) needs(pos courier.Position, reports []report) (need, bool) {
 	if len(pos.Loops) > 0 {
 		first = pos.Loops[0].Step + 1 // in later iterations, all of the loop
 	}
-	before := func(at courier.Position) bool { return flow.Compare(d.now.Tree, at, pos) < 0 }
+	before := func(at courier.Position) bool { return flow.Compare(at, pos) < 0 }
 	lost := lostFiles(left(reports, before), func(leftFile) bool { return true })
 	for i := first; i < d.now.Tree.Len(); i++ {
 		f, ok := d.uses(i).of(lost, func(f leftFile) bool {
@@ -99,13 +102,13 @@ func (d *draft) needsOfItems(pos courier.Position, reports []report) (need, bool
 	all := left(reports, nil)
 	for i := range d.failed {
 		f := &d.failed[i]
-		if flow.Compare(d.now.Tree, f.Position, pos) >= 0 {
+		if flow.Compare(f.Position, pos) >= 0 {
 			continue
 		}
 		loops := len(f.Item.Iteration)
 		lost := lostFiles(all, func(file leftFile) bool {
 			inLoop := len(file.At.Loops) >= loops && file.At.Loops[loops-1].Step == f.Item.Loop
-			return flow.Compare(d.now.Tree, file.At, f.Position) < 0 && (!inLoop || samePath(file.At.Loops[:loops], f.Position.Loops[:loops]))
+			return flow.Compare(file.At, f.Position) < 0 && (!inLoop || samePath(file.At.Loops[:loops], f.Position.Loops[:loops]))
 		})
 		for step := f.Position.Step; step < d.now.Tree.End(f.Item.Loop); step++ {
 			if file, ok := d.uses(step).of(lost, func(leftFile) bool { return true }); ok {
@@ -191,7 +194,7 @@ func (u *uses) of(files []leftFile, want func(leftFile) bool) (leftFile, bool) {
 		}
 	}
 	for _, p := range u.paths {
-		for i := u.search(files, p); i < len(files) && named(p, files[i].Path); i++ {
+		for i := search(files, p); i < len(files) && named(p, files[i].Path); i++ {
 			if want(files[i]) {
 				return files[i], true
 			}
@@ -201,7 +204,7 @@ func (u *uses) of(files []leftFile, want func(leftFile) bool) (leftFile, bool) {
 }
 
 // search returns the index of the first file that a path may name.
-func (u *uses) search(files []leftFile, p string) int {
+func search(files []leftFile, p string) int {
 	prefix := p
 	if p == "." {
 		prefix = ""

@@ -77,7 +77,7 @@ func (h *History) pending(ctx context.Context) ([]Failure, error) {
 		return nil, err
 	}
 	at, passes := h.Execution.Position, h.passes()
-	if flow.Compare(h.Tree, at, passes[len(passes)-1].Then) >= 0 {
+	if flow.Compare(at, passes[len(passes)-1].Then) >= 0 {
 		return nil, nil
 	}
 	for i := range targets {
@@ -163,7 +163,7 @@ func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
 		return nil
 	}
 	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
-		return !h.covers(pass, &f) || flow.Compare(h.Tree, f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
+		return !h.covers(pass, &f) || flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
 	})
 	return h.sorted(list)
 }
@@ -191,11 +191,11 @@ func (h *History) covers(pass *courier.RepairPass, f *Failure) bool {
 	case f.Record.Seq > pass.Seq:
 		return false
 	case pass.From != nil:
-		return flow.Compare(h.Tree, f.Position, *pass.From) >= 0
+		return flow.Compare(f.Position, *pass.From) >= 0
 	case len(pass.Items) == 0:
 		return true
 	}
-	return flow.Compare(h.Tree, f.Position, pass.Then) >= 0 && !within(pass.Then, f) ||
+	return flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, f) ||
 		slices.ContainsFunc(pass.Items, func(i courier.ItemPath) bool { return SameItem(i, f.Item) })
 }
 
@@ -206,7 +206,7 @@ func SameItem(a, b courier.ItemPath) bool {
 
 // sorted orders failures as a walk reaches them.
 func (h *History) sorted(list []Failure) []Failure {
-	slices.SortStableFunc(list, func(a, b Failure) int { return flow.Compare(h.Tree, a.Position, b.Position) })
+	slices.SortStableFunc(list, func(a, b Failure) int { return flow.Compare(a.Position, b.Position) })
 	return list
 }
 

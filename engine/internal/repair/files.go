@@ -63,7 +63,7 @@ func (h *History) reports(ctx context.Context) (list []report, err error) {
 			if h.Tree == nil || r.record.Seq > p.Seq {
 				continue
 			}
-			if p.From != nil && flow.Compare(h.Tree, r.at, *p.From) >= 0 {
+			if p.From != nil && flow.Compare(r.at, *p.From) >= 0 {
 				return
 			}
 			if p.FilesLost {

@@ -112,6 +112,13 @@ func (h *History) Count(left []Failure, at courier.Position) (failed, accepted i
 	return failed, accepted
 }
 
+// Executes reports whether an entry may be executed in the pass, or when it is over.
+func (p *Pass) Executes(entry int) bool {
+	return entry >= p.Then.Step || slices.ContainsFunc(p.Targets, func(f Failure) bool {
+		return f.Position.Step <= entry && entry < p.tree.End(f.Loop())
+	})
+}
+
 // Record takes note of an attempt with which an item has failed since the pass began.
 func (p *Pass) Record(r courier.StepExecution) { p.left = append(p.left, r) }
 

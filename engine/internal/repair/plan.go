@@ -97,6 +97,8 @@ type draft struct {
 	latest   []courier.StepExecution // those of them in scope
 	failed   []Failure               // items that are left
 	pending  int                     // targets of a pass under way
+	pass     *Pass                   // of the items that are executed again; nil if none are
+	returned bool                    // it goes on at an earlier position
 	done     []int                   // steps with a completed record there
 	vals     *program.Values
 	used     map[int]*uses // what entries name, by index
@@ -259,11 +261,12 @@ func (d *draft) from(ctx context.Context) error {
 		return nil
 	}
 	for i := range d.failed {
-		if f := &d.failed[i]; within(pos, f) && flow.Compare(d.now.Tree, f.Position, pos) < 0 {
+		if f := &d.failed[i]; within(pos, f) && flow.Compare(f.Position, pos) < 0 {
 			d.problem("From %q: it lies behind %s, which failed in this item; give that one, or a step before it", d.opt.From, d.label(d.now, f.Record.Step))
 			return nil
 		}
 	}
+	d.returned = true
 	d.consume(pos)
 	d.checkConsumed()
 	d.back(ctx, pos)
@@ -331,19 +334,28 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 		return nil, courier.Errorf(courier.ErrInvalid, "it can't go on at %s: %w; nothing was changed", positionText(d.x.Position), err)
 	}
 	d.plan.Position = d.x.Position
-	for i := d.x.Position.Step; i < d.now.Tree.Len(); i++ {
-		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) {
+	if d.pass == nil && d.repairsAll() {
+		var err error
+		if _, d.pass, err = d.history.Begin(ctx, nil, d.x.Seq, d.x.Position); err != nil {
+			return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+		}
+	}
+	first := d.x.Position.Step
+	if d.pass != nil {
+		d.plan.Failed, first = d.pass.Targets, 0
+	}
+	for i := first; i < d.now.Tree.Len(); i++ {
+		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) && (d.pass == nil || d.pass.Executes(i)) {
 			d.plan.Steps = append(d.plan.Steps, Step{i, s.ID, s.Type, slices.Contains(d.done, i)})
 		}
 	}
-	if d.x.FailedItems > 0 && d.plan.Failed == nil && d.opt.From == "" {
-		left, err := d.history.Failures(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
-		}
-		d.plan.Failed = left
-	}
 	return &d.plan, ctx.Err()
+}
+
+// repairsAll reports whether the resume executes failed items again though none is chosen:
+// those of an execution that has failed because of them, where it stands.
+func (d *draft) repairsAll() bool {
+	return d.x.State == courier.Failed && d.x.Failure != nil && d.x.Failure.Reason == courier.ReasonItems && !d.returned && d.pending == 0
 }
 
 func positionText(p courier.Position) string {
@@ -381,7 +393,7 @@ func (d *draft) items(ctx context.Context) error {
 	if f := &pass.Targets[0]; f.Position.Step == f.Record.Step {
 		attempts = f.Record.Attempt
 	}
-	d.x.Repairs, d.plan.Failed = repairs, pass.Targets
+	d.x.Repairs, d.pass = repairs, pass
 	d.move(pass.Position(0), attempts, int(d.x.Seq))
 	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: 1}
 	d.note("%d of %d failed items", len(d.opt.Items), d.x.FailedItems)

@@ -139,7 +139,7 @@ func (d *draft) skip(context.Context) error {
 	pos := d.x.Position
 	switch {
 	case pos.Step >= d.now.Tree.Len() || !d.now.Tree.Works(pos.Step):
-		d.problem("Skip: the execution does not stand at a step")
+		d.problem("Skip: the execution does not stand at a step, but at a marker or behind the last step, so there is none to skip")
 		return nil
 	case d.x.StepAttempts == 0:
 		d.problem("Skip: %s has not failed; only a step that was attempted can be skipped", d.label(d.now, pos.Step))
