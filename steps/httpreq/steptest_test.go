@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,10 +120,9 @@ func service(w *steptest.World, l *ledger, big string) http.Handler {
 		w.Header().Set("ETag", `"v1"`)
 		http.ServeContent(w, r, "", pageTime, strings.NewReader(big))
 	})
-	busy := true
+	var asked atomic.Bool // a request that was cut off may be served beside the next
 	mux.HandleFunc("/busy", func(w http.ResponseWriter, r *http.Request) {
-		if busy {
-			busy = false
+		if !asked.Swap(true) {
 			w.Header().Set("Retry-After", "20")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
