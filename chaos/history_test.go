@@ -12,7 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // An entry of a journal says that a call to the store began, or that it
@@ -72,7 +72,7 @@ type recorder struct {
 	calls atomic.Int64
 }
 
-func (r *recorder) intercept(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+func (r *recorder) intercept(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 	list, lease, ok := question(c)
 	if !ok {
 		return do(ctx)
@@ -91,7 +91,7 @@ func (r *recorder) intercept(ctx context.Context, c *storetest.Call, do func(con
 }
 
 // question is what a call asks of which executions. A claim does not know yet.
-func question(c *storetest.Call) (list []asked, lease time.Duration, ok bool) {
+func question(c *storewrap.Call) (list []asked, lease time.Duration, ok bool) {
 	switch q := c.Request.(type) {
 	case []store.NewExecution:
 		for i := range q {

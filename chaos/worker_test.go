@@ -22,7 +22,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // orders are what a worker process is told.
@@ -115,7 +115,7 @@ func (w *worker) run() error {
 		return err
 	}
 	types := &steps{notes: notes, point: w.pass}
-	w.engine = engine.New(recorded(storetest.Intercept(impatient{s}, w.intercept), calls), types.registry(), &engine.Options{
+	w.engine = engine.New(recorded(storewrap.Intercept(impatient{s}, w.intercept), calls), types.registry(), &engine.Options{
 		Worker: w.Name, Workspace: filepath.Join(w.Dir, "workspaces"), WorkspaceID: "chaos",
 		Slots: w.Slots, Lease: w.Lease, Poll: w.Poll, Around: w.around,
 		Subscribers: subscribers(&ear{to: heard, point: w.pass}),
@@ -152,11 +152,11 @@ func (w *worker) open(ctx context.Context, pool *pgxpool.Pool) (*pgstore.Store, 
 }
 
 func recorded(s store.Store, calls *journal) store.Store {
-	return storetest.Intercept(s, (&recorder{to: calls}).intercept)
+	return storewrap.Intercept(s, (&recorder{to: calls}).intercept)
 }
 
 // intercept ends the process where it is told to.
-func (w *worker) intercept(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+func (w *worker) intercept(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 	if w.Plan.Point == "" || name(c) != w.Plan.Point {
 		return do(ctx)
 	}
@@ -257,7 +257,7 @@ var spots = []string{"step began", "step ends", "step ended", "cleanup", "rollba
 var rare = []string{"claim", "renew", "retry", "failure", "hand-over", "rollback", "cleanup"}
 
 // name is the point that a call is.
-func name(c *storetest.Call) string {
+func name(c *storewrap.Call) string {
 	if c.Method == "DueSchedules" {
 		return "due"
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A place is a state in which a request finds an execution of placeJob.
@@ -170,7 +171,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 			return errors.Join(w.Commit(), next(c))
 		}}
 		worker := engine.New(h.Store, h.Registry, &opt)
-		operator := engine.New(storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+		operator := engine.New(storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 			if call.Method == "Request" {
 				time.Sleep(10 * time.Second)
 			}

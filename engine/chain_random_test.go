@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // TestRandomChainsUnderFaults runs random chains on three engines whose store
@@ -83,7 +84,7 @@ func comesTo(list []courier.ChainMember) (map[string]courier.MemberState, courie
 // on in all.
 func shaky(s store.Store, seed uint64, oneIn int, dead *bool, mu *sync.Mutex) store.Store {
 	r := rand.New(rand.NewPCG(seed, 7))
-	return storetest.Intercept(s, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+	return storewrap.Intercept(s, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 		mu.Lock()
 		n, gone := r.IntN(2*oneIn), *dead
 		mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A chainWorld is an engine with step types for chains of small jobs.
@@ -511,10 +512,10 @@ func TestDefineChainSavesVersions(t *testing.T) {
 // stands by. The chain ends as it should, and each member has run once, but for
 // the one that was interrupted.
 func TestChainSurvivesFaults(t *testing.T) {
-	for _, kind := range storetest.FaultKinds {
+	for _, kind := range storewrap.FaultKinds {
 		for n := 1; ; n++ {
 			hit := false
-			synctest.Test(t, func(t *testing.T) { hit = survives(t, storetest.Fault{Kind: kind, N: n}) })
+			synctest.Test(t, func(t *testing.T) { hit = survives(t, storewrap.Fault{Kind: kind, N: n}) })
 			if !hit {
 				if n < 15 {
 					t.Errorf("%v: there were only %d calls", kind, n)
@@ -529,7 +530,7 @@ func TestChainSurvivesFaults(t *testing.T) {
 }
 
 // survives runs a chain with a fault, and reports whether that happened.
-func survives(t *testing.T, f storetest.Fault) bool {
+func survives(t *testing.T, f storewrap.Fault) bool {
 	w := newChains(t) // stands by
 	w.fails("b", true)
 	w.define(`{"name": "take", "steps": [{"type": "demo.take", "config": {"text": "context:chain.a.text"}}]}`)
@@ -541,7 +542,7 @@ func survives(t *testing.T, f storetest.Fault) bool {
 	if err := w.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	faulty := storetest.NewFaulty(w.store, f)
+	faulty := storewrap.NewFaulty(w.store, f)
 	first := engine.New(faulty, w.reg, &engine.Options{Workspace: t.TempDir()})
 	if err := first.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // on defines a job of one step that depends on others, given as JSON.
@@ -224,7 +224,7 @@ func TestDependencySavedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newChains(t)
 		body := json.RawMessage(`{"name": "b", "depends_on": ["a"], "steps": [{"type": "demo.do"}]}`)
-		late := storetest.Intercept(w.store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		late := storewrap.Intercept(w.store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			if c.Method == "Save" {
 				if _, err := w.store.Save(ctx, store.Definition{Kind: store.Job, Name: "b", Body: body}); err != nil {
 					t.Error(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // define saves the job "a", which declares a parameter.
@@ -138,16 +138,16 @@ func TestEnqueueAllIsAllOrNone(t *testing.T) {
 // TestEnqueueAllSurvivesFaults lets the one call of the store fail in each way
 // after which the engine can go on.
 func TestEnqueueAllSurvivesFaults(t *testing.T) {
-	for _, kind := range []storetest.FaultKind{storetest.FailBefore, storetest.FailAfter, storetest.HangBefore, storetest.HangAfter} {
+	for _, kind := range []storewrap.FaultKind{storewrap.FailBefore, storewrap.FailAfter, storewrap.HangBefore, storewrap.HangAfter} {
 		synctest.Test(t, func(t *testing.T) {
 			h := couriertest.New(t, nil)
 			define(t, h)
-			s := storetest.NewFaulty(h.Store, storetest.Fault{Kind: kind, N: 1, Method: "Enqueue"})
+			s := storewrap.NewFaulty(h.Store, storewrap.Fault{Kind: kind, N: 1, Method: "Enqueue"})
 			defer s.Release()
 			e := engine.New(s, h.Registry, nil)
 			list := []store.NewExecution{prepare(t, e, nil), prepare(t, e, nil)}
 			got, err := e.EnqueueAll(t.Context(), list)
-			hangs := kind == storetest.HangBefore || kind == storetest.HangAfter
+			hangs := kind == storewrap.HangBefore || kind == storewrap.HangAfter
 			if hangs { // that used up its time
 				if err == nil {
 					t.Errorf("%v: no error", kind)
@@ -198,7 +198,7 @@ func TestPrepareAsksOnceForAVersion(t *testing.T) {
 	h := couriertest.New(t, nil)
 	define(t, h)
 	loads := 0
-	other := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+	other := engine.New(storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 		if c.Method == "Load" {
 			loads++
 		}
@@ -225,7 +225,7 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		define(t, h)
 		var calls []string
-		other := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		other := engine.New(storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			calls = append(calls, c.Method)
 			return do(ctx)
 		}), h.Registry, &engine.Options{Workspace: t.TempDir()})

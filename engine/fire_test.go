@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A fleet is some engines on one store, and a job that they all know.
@@ -264,10 +264,10 @@ func oneExecutionPerTick(t *testing.T, wrong bool) {
 // TestTicksSurviveFaults has the store fail, hang or die at a call of the engine
 // that fires, while another engine is there: every tick fires, once.
 func TestTicksSurviveFaults(t *testing.T) {
-	for _, kind := range storetest.FaultKinds {
+	for _, kind := range storewrap.FaultKinds {
 		for _, method := range []string{"DueSchedules", "FireSchedules"} {
 			for n := 1; n <= 3; n++ {
-				fault := storetest.Fault{Kind: kind, N: n, Method: method}
+				fault := storewrap.Fault{Kind: kind, N: n, Method: method}
 				t.Run(fault.String(), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { tickSurvives(t, fault) })
 				})
@@ -276,12 +276,12 @@ func TestTicksSurviveFaults(t *testing.T) {
 	}
 }
 
-func tickSurvives(t *testing.T, fault storetest.Fault) {
+func tickSurvives(t *testing.T, fault storewrap.Fault) {
 	t.Helper()
 	f := newFleet(t, memstore.New(), 2)
 	start := time.Now().UTC()
 	f.set(courier.Schedule{Name: "s", Every: 10 * time.Second, Starts: start.Add(10 * time.Second), Ends: start.Add(time.Minute)})
-	faulty := storetest.NewFaulty(f.store, fault)
+	faulty := storewrap.NewFaulty(f.store, fault)
 	f.engines[0] = engine.New(faulty, f.reg, &engine.Options{Worker: "faulty", Workspace: f.dir})
 	f.start(0)
 	time.Sleep(15 * time.Second)

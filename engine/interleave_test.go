@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A play is one way in which actors meet over one execution.
@@ -87,7 +88,7 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 		claimed: make(map[string]bool), entered: make(map[string]int),
 	}
 	if kind.eager {
-		p.store = storetest.NewEager(p.store)
+		p.store = storewrap.NewEager(p.store)
 	}
 	courier.RegisterFunc(p.reg, "demo.a", p.execute, nil)
 	var job courier.Job
@@ -128,7 +129,7 @@ func (p *play) execute(c ctx, job *courier.Context, _ struct{}) (struct{}, error
 
 // engine returns a new engine whose calls about the execution are gated.
 func (p *play) engine(name string) *engine.Engine {
-	s := storetest.Intercept(p.store, p.gated(func(c *storetest.Call) string { return p.label(name, c) }, p.answered))
+	s := storewrap.Intercept(p.store, p.gated(func(c *storewrap.Call) string { return p.label(name, c) }, p.answered))
 	if p.deaf && name == "a" {
 		s = &deaf{Store: s}
 	}
@@ -177,7 +178,7 @@ func (s *deaf) Claim(c ctx, r store.ClaimRequest) (store.Claims, error) {
 
 // label names the calls that matter: an engine's first claim, progress and
 // requests.
-func (p *play) label(engine string, c *storetest.Call) string {
+func (p *play) label(engine string, c *storewrap.Call) string {
 	switch c.Method {
 	case "Claim":
 		p.mu.Lock()
@@ -204,7 +205,7 @@ func (p *play) label(engine string, c *storetest.Call) string {
 }
 
 // answered takes note of requests.
-func (p *play) answered(c *storetest.Call, err error) {
+func (p *play) answered(c *storewrap.Call, err error) {
 	r, ok := c.Request.(store.Request)
 	if !ok {
 		return

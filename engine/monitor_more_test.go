@@ -21,7 +21,7 @@ import (
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // TestBadMonitors shows what is said about monitors that can't be saved, and that
@@ -156,7 +156,7 @@ func TestMonitorWithFaults(t *testing.T) {
 			behind := memstore.New()
 			w := newTower(t, behind, 0)
 			engineOf := func(i int) *engine.Engine {
-				w.store = storetest.Intercept(behind, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+				w.store = storewrap.Intercept(behind, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 					monitors := strings.Contains(c.Method, "Monitors") || c.Method == "Record" || c.Method == "Seen"
 					w.mu.Lock()
 					n, gone := r.IntN(8), dead[i]

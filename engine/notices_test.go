@@ -19,7 +19,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A mailbox is a subscriber that keeps what it is told.
@@ -222,12 +222,12 @@ func TestSubscriberThatFails(t *testing.T) {
 // nothing is lost.
 func TestDeliveryAfterLostReplies(t *testing.T) {
 	for _, method := range []string{"Take", "Settle"} {
-		for _, kind := range storetest.FaultKinds {
+		for _, kind := range storewrap.FaultKinds {
 			for n := 1; n <= 3; n++ {
 				t.Run(fmt.Sprint(method, n, kind), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := memstore.New()
-						f := storetest.NewFaulty(s, storetest.Fault{Kind: kind, N: n, Method: method})
+						f := storewrap.NewFaulty(s, storewrap.Fault{Kind: kind, N: n, Method: method})
 						var m mailbox
 						first := told(t, f, &m, func(o *engine.Options) { o.Worker = "first"; o.Poll = time.Hour })
 						subscribe(t, first, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventJobCompleted} })
@@ -354,7 +354,7 @@ func TestIdleEnginesAskSeldom(t *testing.T) {
 	for subscribed, most := range map[bool]int64{false: 2, true: 21} {
 		synctest.Test(t, func(t *testing.T) {
 			var takes atomic.Int64
-			s := storetest.Intercept(memstore.New(), func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			s := storewrap.Intercept(memstore.New(), func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 				if c.Method == "Take" {
 					takes.Add(1)
 				}
@@ -420,7 +420,7 @@ func TestSubscribedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		begun, refused := time.Now(), 0
-		f := storetest.Intercept(s, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		f := storewrap.Intercept(s, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			if c.Method == "Settle" && time.Since(begun) < 5*time.Minute {
 				refused++
 				return errors.New("the store is down")

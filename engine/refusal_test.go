@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A logbook keeps what an engine logs, a line for each record.
@@ -64,9 +65,9 @@ func (b *logbook) count(t *testing.T, want int, words ...string) {
 }
 
 // onRefusing returns an engine on a store that can refuse, with its log.
-func onRefusing(t *testing.T, h *couriertest.Harness, opt engine.Options) (*engine.Engine, *storetest.Refusing, *logbook) {
+func onRefusing(t *testing.T, h *couriertest.Harness, opt engine.Options) (*engine.Engine, *storewrap.Refusing, *logbook) {
 	t.Helper()
-	s, log := storetest.NewRefusing(h.Store), new(logbook)
+	s, log := storewrap.NewRefusing(h.Store), new(logbook)
 	opt.Log = log.logger()
 	if opt.Workspace == "" {
 		opt.Workspace = t.TempDir()
@@ -81,7 +82,7 @@ func onRefusing(t *testing.T, h *couriertest.Harness, opt engine.Options) (*engi
 }
 
 // denied refuses what ends a step, as a server does whose role lacks a right.
-func denied(c *storetest.Call) error {
+func denied(c *storewrap.Call) error {
 	if t, ok := c.Request.(store.Transition); ok && len(t.Ended) > 0 {
 		return courier.Permanent(errors.New("permission denied for table step_executions"))
 	}
@@ -252,7 +253,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						return map[string]any{"x": 1}, nil
 					})
 					e, s, log := onRefusing(t, h, engine.Options{})
-					s.Refuse(func(c *storetest.Call) error {
+					s.Refuse(func(c *storewrap.Call) error {
 						if t, ok := c.Request.(store.Transition); ok && tt.refuse(&t) {
 							return fmt.Errorf("string too long for the row: %w", courier.ErrInvalid)
 						}

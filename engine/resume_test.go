@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // richJob has loops in branches in loops, branches that are taken and not,
@@ -335,7 +336,7 @@ func TestResumeAfterPauseAnywhere(t *testing.T) {
 					return fault(i, c)
 				}
 				var once bool
-				st := storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+				st := storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 					err := do(ctx)
 					queued := n == -2 && c.Method == "Request"
 					claimed := n == -1 && c.Method == "Claim" && len(c.Result.(store.Claims).List) > 0

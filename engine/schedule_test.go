@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A schedule decides who goes on. Whoever comes to a gate waits there; pick
@@ -125,8 +125,8 @@ func (s *schedule) way() string {
 // ends gets its error at once, and its call is carried out all the same when its
 // turn comes, like a write that is still in the network. After is told of the
 // answer.
-func (s *schedule) gated(label func(*storetest.Call) string, after func(*storetest.Call, error)) storetest.Interceptor {
-	return func(c context.Context, call *storetest.Call, do func(context.Context) error) error {
+func (s *schedule) gated(label func(*storewrap.Call) string, after func(*storewrap.Call, error)) storewrap.Interceptor {
+	return func(c context.Context, call *storewrap.Call, do func(context.Context) error) error {
 		name := label(call)
 		if name == "" {
 			return do(c)

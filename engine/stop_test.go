@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // manyJob is what a hundred executions run.
@@ -355,7 +355,7 @@ func TestStopDuringAClaim(t *testing.T) {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			a := h.Stub("demo.a", nil)
 			claims := 0
-			s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 				if call.Method == "Claim" {
 					claims++
 					time.Sleep(2 * time.Second)
@@ -394,7 +394,7 @@ func TestStopDuringAnOutageOfClaims(t *testing.T) {
 	} {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.a", nil)
-			s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 				if call.Method == "Claim" {
 					return test.claim(c)
 				}
@@ -440,7 +440,7 @@ func TestStopWhileTheStoreIsAway(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				var down atomic.Bool
-				s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+				s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 					if !down.Load() || !slices.Contains(strings.Fields(test.methods), call.Method) {
 						return do(c)
 					}

@@ -15,13 +15,14 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // killable is a store as a worker sees it that can be killed: afterwards none of
 // its calls is carried out.
 func killable(s store.Store) (store.Store, *atomic.Bool) {
 	dead := new(atomic.Bool)
-	return storetest.Intercept(s, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+	return storewrap.Intercept(s, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 		if dead.Load() {
 			<-c.Done()
 			return c.Err()
@@ -107,7 +108,7 @@ func TestTakeoverWithin20Seconds(t *testing.T) {
 func TestLateWriterIsFenced(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var late []error
-		asleep := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+		asleep := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 			if call.Method == "Renew" {
 				<-c.Done()
 				return c.Err()
@@ -169,7 +170,7 @@ func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var down atomic.Bool
 		var claims, renewals atomic.Int64
-		s := storetest.Intercept(h.Store, func(c ctx, call *storetest.Call, do func(ctx) error) error {
+		s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 			switch call.Method {
 			case "Renew":
 				if renewals.Add(1); down.Load() {
@@ -320,7 +321,7 @@ func TestTakeoverFromItselfWaitsForTheStep(t *testing.T) {
 			rec.calls = append(rec.calls, "returned")
 		}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		e := engine.New(storetest.Intercept(h.Store, func(ctx ctx, c *storetest.Call, do func(ctx) error) error {
+		e := engine.New(storewrap.Intercept(h.Store, func(ctx ctx, c *storewrap.Call, do func(ctx) error) error {
 			if c.Method == "Renew" {
 				return nil // no lease is this engine's any more
 			}

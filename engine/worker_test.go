@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A stop that meets a free slot claims no more: which of the two the engine
@@ -22,7 +22,7 @@ func TestStopClaimsNoMore(t *testing.T) {
 	for range 50 {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			var claims atomic.Int64
-			e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+			e := engine.New(storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 				if c.Method == "Claim" && claims.Add(1) == 1 {
 					time.Sleep(time.Second)
 				}
@@ -49,7 +49,7 @@ func TestStopClaimsNoMore(t *testing.T) {
 func TestSlotsAreFilledTogether(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var claims atomic.Int64
-		e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		e := engine.New(storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			if c.Method == "Claim" {
 				claims.Add(1)
 			}
@@ -199,7 +199,7 @@ func TestTheLastWriteKeepsNoSlot(t *testing.T) {
 			executing.Add(-1)
 			return struct{}{}, nil
 		}, nil)
-		e := engine.New(storetest.Intercept(h.Store, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		e := engine.New(storewrap.Intercept(h.Store, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			if tr, ok := c.Request.(store.Transition); ok && tr.To == courier.Completed {
 				time.Sleep(time.Second)
 			}
@@ -237,7 +237,7 @@ func TestTheLastWriteKeepsNoSlot(t *testing.T) {
 func TestStartedByTheClaim(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		var ended []courier.StepExecution
-		e := engine.New(storetest.Intercept(storetest.NewEager(h.Store), func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+		e := engine.New(storewrap.Intercept(storewrap.NewEager(h.Store), func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 			if tr, ok := c.Request.(store.Transition); ok {
 				ended = append(ended, tr.Ended...)
 			}

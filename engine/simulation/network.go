@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A network lies between one worker and the store.
@@ -30,7 +30,7 @@ const lease = 15 * time.Second
 const latency = 2 * time.Millisecond
 
 // intercept is what a call of the worker's engine goes through.
-func (n *network) intercept(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+func (n *network) intercept(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 	r := n.luck(c)
 	m := &n.w.mix
 	if n.w.tell {
@@ -90,7 +90,7 @@ func (n *network) intercept(ctx context.Context, c *storetest.Call, do func(cont
 }
 
 // late delivers a call when its caller may long have given up.
-func (n *network) late(ctx context.Context, c *storetest.Call, r *rand.Rand, do func(context.Context) error) error {
+func (n *network) late(ctx context.Context, c *storewrap.Call, r *rand.Rand, do func(context.Context) error) error {
 	n.w.note(n.who.name, "late", n.w.numberOf(c.Execution))
 	delay, patience := spread(r, 5*lease), spread(r, 10*time.Second)
 	n.w.spawn(func() {
@@ -104,7 +104,7 @@ func (n *network) late(ctx context.Context, c *storetest.Call, r *rand.Rand, do 
 
 // luck returns the random numbers of a call, which depend on what it is about
 // and how many like it there were, and not on what other goroutines do.
-func (n *network) luck(c *storetest.Call) *rand.Rand {
+func (n *network) luck(c *storewrap.Call) *rand.Rand {
 	number := int(n.w.numberOf(c.Execution))
 	n.mu.Lock()
 	defer n.mu.Unlock()

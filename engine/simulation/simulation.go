@@ -36,7 +36,7 @@ import (
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // Options adapt a simulation. Nil means the defaults.
@@ -98,7 +98,7 @@ func Run(t *testing.T, seed uint64, opt *Options) Result {
 			if seed%2 == 0 {
 				return memstore.New()
 			}
-			return storetest.NewEager(memstore.New())
+			return storewrap.NewEager(memstore.New())
 		}
 	}
 	if o.Dir == "" {
@@ -279,7 +279,7 @@ func (w *world) number(id courier.ExecutionID) int64 {
 }
 
 // effect notes what was written.
-func (w *world) effect(c *storetest.Call) {
+func (w *world) effect(c *storewrap.Call) {
 	switch r := c.Request.(type) {
 	case []store.NewExecution:
 		for _, x := range c.Result.([]store.Enqueued) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A worker is a machine on which one process runs after the other.
@@ -52,7 +52,7 @@ func (k *worker) start() *process {
 	k.started++
 	p := &process{w: k.w, name: fmt.Sprintf("%s.%d", k.name, k.started), gone: make(chan struct{}), mortal: k != k.w.client}
 	p.net = &network{w: k.w, who: p, calls: make(map[string]int)}
-	p.engine = engine.New(storetest.Intercept(k.w.store, p.net.intercept), registry(), &engine.Options{
+	p.engine = engine.New(storewrap.Intercept(k.w.store, p.net.intercept), registry(), &engine.Options{
 		Worker: p.name, Workspace: k.w.dir, WorkspaceID: "shared", Slots: k.w.mix.slots, Lease: lease,
 		Secrets:     func(context.Context, courier.SecretRequest) (string, error) { return canary, nil },
 		OnStuckStep: func(s engine.StuckStep) { k.w.note(p.name, "stuck", k.w.numberOf(s.Execution), int64(s.Step)) },

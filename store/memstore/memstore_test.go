@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // open returns a store whose figures are recounted when the test is done.
@@ -29,7 +30,7 @@ func TestConformance(t *testing.T) {
 		storetest.Run(t, open, &storetest.Options{Parallel: true, Unit: 20 * time.Millisecond})
 	})
 	t.Run("eager", func(t *testing.T) {
-		eager := func(t *testing.T) store.Store { return storetest.NewEager(open(t)) }
+		eager := func(t *testing.T) store.Store { return storewrap.NewEager(open(t)) }
 		storetest.Run(t, eager, &storetest.Options{Virtual: true})
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/test/pgproxy"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // The times of a trial. A cut costs a lease at most, when it hides what a claim
@@ -227,7 +227,7 @@ func (tr *trial) play() {
 			tr.fatal("settings: %v", err)
 		}
 	}
-	seen := storetest.Intercept(tr.store, tr.see)
+	seen := storewrap.Intercept(tr.store, tr.see)
 	tr.first, tr.second = tr.engine("first", seen), tr.engine("second", seen)
 	if tr.scenario.beside {
 		tr.second = tr.engine("second", tr.direct)
@@ -297,7 +297,7 @@ func (tr *trial) owns() bool { return tr.cold && tr.scenario.fresh }
 
 // see sees the engines' calls of the store: each returns in time, one cut makes
 // one fail, and no worker is told that it lost a lease that nobody has taken.
-func (tr *trial) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+func (tr *trial) see(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 	start := time.Now()
 	err := do(ctx)
 	if took := time.Since(start); took > cutCall && c.Method != "Await" && c.Method != "AwaitSchedules" {

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 var (
@@ -35,7 +36,7 @@ func TestDiff(t *testing.T) {
 // patient returns a store whose claims look again when they say that it is soon
 // time to: this one may leave things to the next claim that others do at once.
 func patient(s store.Store) store.Store {
-	return storetest.Intercept(s, func(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+	return storewrap.Intercept(s, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 		err := do(ctx)
 		r, ok := c.Request.(store.ClaimRequest)
 		if !ok || r.Lease < time.Minute {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
 // Diff carries out n random operations, which follow from seed alone, on two
@@ -37,7 +38,7 @@ func diff(ctx context.Context, a, b store.Store, seed uint64, n int) error {
 	}
 	for _, id := range d.ids {
 		for i, s := range d.stores {
-			if err := CheckExecution(ctx, s, id); err != nil && !errors.Is(err, courier.ErrNotFound) {
+			if err := storekit.CheckExecution(ctx, s, id); err != nil && !errors.Is(err, courier.ErrNotFound) {
 				return fmt.Errorf("store %d: %w", i+1, err)
 			}
 		}
@@ -185,7 +186,7 @@ func (d *differ) setUp() error {
 
 func (d *differ) save() error {
 	def := store.Definition{Kind: store.Job, Name: "one", Body: pick(d.rand, json.RawMessage(`1`), json.RawMessage(`2`))}
-	return d.both("save "+text(def), func(s store.Store, _ int) (any, error) { return s.Save(d.ctx, def) })
+	return d.both("save "+storekit.Text(def), func(s store.Store, _ int) (any, error) { return s.Save(d.ctx, def) })
 }
 
 func (d *differ) set() error {
@@ -211,10 +212,10 @@ func (d *differ) enqueue() error {
 			Job: pick(d.rand, "one", "one", "two"), Version: 1,
 			StepTypes: pick(d.rand, []string{"a"}, []string{"a", "b"}, nil),
 			Queue:     pick(d.rand, "default", "default", "night"), Priority: pick(d.rand, int16(0), 0, 3, -3),
-			Delay: pick(d.rand, 0, 0, 0, short, long), Hold: d.chance(8),
+			Delay: pick(d.rand, 0, 0, 0, short, storekit.Long), Hold: d.chance(8),
 			Params:    pick(d.rand, nil, json.RawMessage(`{"a": 1}`), json.RawMessage(`{"a":1}`)),
 			LimitKeys: pick(d.rand, nil, nil, []string{"p"}, []string{"q", "p"}),
-			JobLimit:  pick(d.rand, 0, 0, 2), By: pick(d.rand, "", "ann"), Timeout: pick(d.rand, 0, long),
+			JobLimit:  pick(d.rand, 0, 0, 2), By: pick(d.rand, "", "ann"), Timeout: pick(d.rand, 0, storekit.Long),
 			RerunOf: pick(d.rand, "", "", "", pick(d.rand, d.ids...)),
 		}
 		if n.Job == "two" && d.chance(2) {
@@ -231,7 +232,7 @@ func (d *differ) enqueue() error {
 		d.ids, list = append(d.ids, n.ID), append(list, n)
 	}
 	d.made = append(d.made, list...)
-	return d.both("enqueue "+text(list), func(s store.Store, _ int) (any, error) { return s.Enqueue(d.ctx, list) })
+	return d.both("enqueue "+storekit.Text(list), func(s store.Store, _ int) (any, error) { return s.Enqueue(d.ctx, list) })
 }
 
 func (d *differ) claim() error {
@@ -239,25 +240,25 @@ func (d *differ) claim() error {
 		Worker: pick(d.rand, "w1", "w2"), Workspace: pick(d.rand, "here", "here", "there"),
 		StepTypes: pick(d.rand, []string{"b", "a"}, []string{"a", "b", "c"}, []string{"a"}),
 		Queues:    pick(d.rand, []string{"default", "night"}, []string{"default"}, []string{"night", "default", "night"}),
-		Max:       d.rand.IntN(5), Lease: pick(d.rand, short, short, long, long, long),
+		Max:       d.rand.IntN(5), Lease: pick(d.rand, short, short, storekit.Long, storekit.Long, storekit.Long),
 	}
 	if d.chance(6) {
 		r.Only = []courier.ExecutionID{pick(d.rand, d.ids...), pick(d.rand, d.ids...)}
 	}
 	var claimed [2][]store.Claimed
-	err := d.both("claim "+text(r), func(s store.Store, i int) (any, error) {
+	err := d.both("claim "+storekit.Text(r), func(s store.Store, i int) (any, error) {
 		c, err := s.Claim(d.ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		claimed[i] = c.List
 		for j := range c.List {
-			c.List[j].Remaining = c.List[j].Remaining.Round(long / 2)
+			c.List[j].Remaining = c.List[j].Remaining.Round(storekit.Long / 2)
 		}
 		if r.Lease == short {
 			c.Next = 0 // may be the end of these leases
 		}
-		return []any{c.List, c.Next.Round(long / 2)}, nil
+		return []any{c.List, c.Next.Round(storekit.Long / 2)}, nil
 	})
 	if err != nil {
 		return err
@@ -272,7 +273,7 @@ func (d *differ) claim() error {
 }
 
 func (d *differ) renew() error {
-	extend := pick(d.rand, short, long, long)
+	extend := pick(d.rand, short, storekit.Long, storekit.Long)
 	var list []*leases
 	for _, l := range d.leases {
 		if d.chance(3) {
@@ -303,7 +304,7 @@ func (d *differ) ask() error {
 			r.Kind = pick(d.rand, r.Kind, courier.RequestResume, courier.RequestResume)
 		}
 	}
-	err := d.both("ask "+text(r), func(s store.Store, _ int) (any, error) { return s.Request(d.ctx, r) })
+	err := d.both("ask "+storekit.Text(r), func(s store.Store, _ int) (any, error) { return s.Request(d.ctx, r) })
 	return errors.Join(err, d.look(r.Execution))
 }
 
@@ -325,7 +326,7 @@ func (d *differ) apply() error {
 		t = d.transition(&x, int64(len(entries))+1)
 	}
 	l.last = t
-	err := d.both("apply "+text(t), func(s store.Store, i int) (any, error) {
+	err := d.both("apply "+storekit.Text(t), func(s store.Store, i int) (any, error) {
 		mine := t
 		mine.Lease = l.tokens[i]
 		return nil, s.Apply(d.ctx, mine)
@@ -337,7 +338,7 @@ func (d *differ) apply() error {
 func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	to := pick(d.rand, courier.Running, courier.Running, courier.Running, courier.Running, courier.Queued, courier.Queued, courier.Paused,
 		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)
-	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, long)}
+	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, storekit.Long)}
 	t.Counters = store.Counters{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
 	if d.chance(20) {
 		t.Seq += pick(d.rand, -2, -1, 1, int64(2))
@@ -412,8 +413,8 @@ func (d *differ) list() error {
 	}
 	version := d.rand.IntN(4)
 	return errors.Join(
-		d.both("executions "+text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
-		d.both("a page of steps "+text(steps), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, steps) }),
+		d.both("executions "+storekit.Text(f), func(s store.Store, _ int) (any, error) { return s.Executions(d.ctx, f) }),
+		d.both("a page of steps "+storekit.Text(steps), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, steps) }),
 		d.both("the latest steps before", func(s store.Store, _ int) (any, error) {
 			return s.Latest(d.ctx, store.LatestFilter{Execution: id, Before: before})
 		}),

@@ -7,19 +7,22 @@
 //
 // docs/store.md lists the rules with their cases. [Diff] compares two stores over random
 // operations, [Survive] runs pipelines on a store that fails, and [CheckAudit] checks
-// the audit of an execution. [Intercept], [NewFaulty], [NewRefusing] and [NewEager] are
-// wrappers of stores for tests.
+// the audit of an execution. Package storewrap has wrappers of stores for tests.
 package storetest
 
 import (
-	"runtime/debug"
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest/internal/coordination"
+	"github.com/courierhq/courier/store/storetest/internal/executions"
+	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
 // Options adapt the suite to a store. Nil means the defaults.
@@ -54,16 +57,16 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	case unit == 0:
 		unit = 50 * time.Millisecond
 	}
-	for _, g := range groups {
-		t.Run(g.name, func(t *testing.T) {
-			for _, c := range g.cases {
-				if opt.Polling && strings.HasPrefix(c.name, "wakes_") {
+	for _, g := range groups() {
+		t.Run(g.Name, func(t *testing.T) {
+			for _, c := range g.Cases {
+				if opt.Polling && strings.HasPrefix(c.Name, "wakes_") {
 					continue
 				}
-				t.Run(c.name, func(t *testing.T) {
+				t.Run(c.Name, func(t *testing.T) {
 					run := func(t *testing.T) {
-						if s := open(t); g.role == nil || g.role(s) {
-							c.try(&kit{T: t, Store: s, unit: unit, virtual: opt.Virtual, most: opt.MaxTransition})
+						if s := open(t); g.Role == nil || g.Role(s) {
+							c.Try(&storekit.Kit{T: t, Store: s, Unit: unit, Virtual: opt.Virtual, MaxOutput: opt.MaxTransition})
 						}
 					}
 					switch {
@@ -80,51 +83,21 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	}
 }
 
-// A group is the cases of one subject.
-type group struct {
-	name  string
-	cases []testCase
-	role  func(store.Store) bool // whether the store has their role; nil: every store has it
-}
-
-// A testCase checks one rule.
-type testCase struct {
-	name string
-	run  func(*kit)
-}
-
-// try runs the case. A panic over what a store returned fails just this case.
-func (c *testCase) try(k *kit) {
-	defer func() {
-		if p := recover(); p != nil {
-			k.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	c.run(k)
-	k.checkAll()
-}
-
 // groups lists all cases.
-var groups = []group{
-	{name: "catalog", cases: catalogCases},
-	{name: "enqueue", cases: enqueueCases},
-	{name: "claim", cases: claimCases},
-	{name: "first", cases: firstCases},
-	{name: "limit", cases: limitCases},
-	{name: "reclaim", cases: reclaimCases},
-	{name: "renew", cases: renewCases},
-	{name: "await", cases: awaitCases},
-	{name: "apply", cases: slices.Concat(applyCases, itemCases)},
-	{name: "guard", cases: guardCases},
-	{name: "request", cases: slices.Concat(requestCases, restartCases, itemRestartCases, changeCases)},
-	{name: "archive", cases: slices.Concat(archiveCases, recordCases)},
-	{name: "race", cases: raceCases},
-	{name: "chains", cases: slices.Concat(chainCases, chainChangeCases), role: hasChains},
-	{name: "dependencies", cases: slices.Concat(dependencyCases, dependencyChainCases)},
-	{name: "schedules", cases: slices.Concat(scheduleCases, scheduleChainCases)},
-	{name: "outbox", cases: slices.Concat(outboxCases, windowCases, changeEventCases), role: hasOutbox},
-	{name: "events", cases: chainEventCases, role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
-	{name: "workers", cases: workerCases, role: hasWorkers},
-	{name: "monitors", cases: slices.Concat(monitorCases, monitorChainCases)},
-	{name: "deadlines", cases: deadlineCases, role: hasDeadlines},
+func groups() []storekit.Group {
+	return slices.Concat(executions.Groups(), coordination.Groups())
+}
+
+// CheckAudit reports the first thing that is wrong with the complete audit of
+// one execution: numbers that are not 1, 2, 3 ..., instants that go back, a
+// state that is not the one left before, an illegal move, a step that changes
+// while no worker holds the execution or is left running by one that gave it
+// back, or an elapsed time that is not that between the entries. A step that an
+// operator skipped comes right before the resume.
+func CheckAudit(entries []courier.AuditEntry) error { return storekit.CheckAudit(entries) }
+
+// CheckExecution reports the first fault of an execution in a store: of its audit, or
+// between the audit and the execution or its records. It must not be called while the execution changes.
+func CheckExecution(ctx context.Context, s store.Archive, id courier.ExecutionID) error {
+	return storekit.CheckExecution(ctx, s, id)
 }

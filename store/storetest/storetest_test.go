@@ -16,9 +16,9 @@ func TestTableNamesAllCases(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| .+ \\| `([a-z]+/[a-z0-9_]+)` \\|$").FindAllSubmatch(page, -1) {
 		listed[string(m[1])]++
 	}
-	for _, g := range groups {
-		for _, c := range g.cases {
-			name := g.name + "/" + c.name
+	for _, g := range groups() {
+		for _, c := range g.Cases {
+			name := g.Name + "/" + c.Name
 			if listed[name] != 1 {
 				t.Errorf("case %s is in the table %d times, want once", name, listed[name])
 			}

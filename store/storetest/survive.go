@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // Survive shows that no single fault of the store loses work or has it done
@@ -63,8 +64,8 @@ type survival struct {
 
 // A trial is what is tried in one case.
 type trial struct {
-	who   string // beside, alone or operator
-	fault Fault  // of the worker's store, or the operator's
+	who   string          // beside, alone or operator
+	fault storewrap.Fault // of the worker's store, or the operator's
 }
 
 // A tally is what the cases of one pipeline have shown so far. In some the fault
@@ -99,17 +100,17 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 	for _, group := range []struct {
 		who   string
 		calls int
-		tries func(FaultKind) bool
+		tries func(storewrap.FaultKind) bool
 	}{
-		{"beside", sum.worker, func(FaultKind) bool { return true }},
-		{"alone", sum.worker, func(k FaultKind) bool { return !k.Dies() }},
-		{"operator", sum.operator, func(FaultKind) bool { return true }},
+		{"beside", sum.worker, func(storewrap.FaultKind) bool { return true }},
+		{"alone", sum.worker, func(k storewrap.FaultKind) bool { return !k.Dies() }},
+		{"operator", sum.operator, func(storewrap.FaultKind) bool { return true }},
 	} {
 		t.Run(group.who, func(t *testing.T) {
 			// A run may make a call more than the undisturbed one did.
 			for n, hits := 1, int64(0); n <= group.calls || sum.hits.Load() > hits && n < 2*group.calls+20; n++ {
 				hits = sum.hits.Load()
-				for _, kind := range FaultKinds {
+				for _, kind := range storewrap.FaultKinds {
 					if !group.tries(kind) {
 						continue
 					}
@@ -117,7 +118,7 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 						if s.Parallel && !s.Virtual {
 							t.Parallel()
 						}
-						s.one(t, p, dir, trial{group.who, Fault{Kind: kind, N: n}}, &sum)
+						s.one(t, p, dir, trial{group.who, storewrap.Fault{Kind: kind, N: n}}, &sum)
 					})
 				}
 			}

@@ -13,6 +13,8 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest/internal/storekit"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A drill is one run of a pipeline: workers, operators, and what the execution
@@ -24,8 +26,8 @@ type drill struct {
 	unit  time.Duration
 	try   trial
 
-	bench, desk   *Faulty        // the stores of the first worker and of the first operator
-	first, second *engine.Engine // the workers
+	bench, desk   *storewrap.Faulty // the stores of the first worker and of the first operator
+	first, second *engine.Engine    // the workers
 	operators     [2]*engine.Engine
 	helped        bool // the second worker has begun
 	id            courier.ExecutionID
@@ -44,13 +46,13 @@ type acknowledged struct {
 
 func newDrill(t *testing.T, p *pipeline, s store.Store, unit time.Duration, dir string, try trial) *drill {
 	d := &drill{T: t, p: p, store: s, unit: unit, try: try}
-	var ofWorker, ofOperator Fault
+	var ofWorker, ofOperator storewrap.Fault
 	if try.who == "operator" {
 		ofOperator = try.fault
 	} else {
 		ofWorker = try.fault
 	}
-	d.bench, d.desk = NewFaulty(s, ofWorker), NewFaulty(s, ofOperator)
+	d.bench, d.desk = storewrap.NewFaulty(s, ofWorker), storewrap.NewFaulty(s, ofOperator)
 	r := d.registry()
 	start := func(s store.Store, name string) *engine.Engine {
 		return engine.New(s, r, &engine.Options{
@@ -64,7 +66,7 @@ func newDrill(t *testing.T, p *pipeline, s store.Store, unit time.Duration, dir 
 }
 
 // faulty returns the store that has the fault.
-func (d *drill) faulty() *Faulty {
+func (d *drill) faulty() *storewrap.Faulty {
 	if d.try.who == "operator" {
 		return d.desk
 	}
@@ -263,9 +265,9 @@ func (d *drill) check() {
 		d.Errorf("it was %s and is %s", d.p.state, x.State)
 	}
 	if x.State == courier.Completed && !x.Position.Equal(courier.Position{Step: len(d.p.steps)}) {
-		d.Errorf("it is completed at position %s", text(x.Position))
+		d.Errorf("it is completed at position %s", storekit.Text(x.Position))
 	}
-	if err := CheckExecution(context.Background(), d.store, d.id); err != nil {
+	if err := storekit.CheckExecution(context.Background(), d.store, d.id); err != nil {
 		d.Error(err)
 	}
 	d.compare("moves", d.moves(), d.p.moves)
@@ -317,7 +319,7 @@ func (d *drill) moves() []string {
 // reason: a worker repeats what it wrote, and only the claim whose reply was an
 // error is lost.
 func (d *drill) mayLose() bool {
-	fails := d.try.fault.Kind == FailBefore || d.try.fault.Kind == FailAfter
+	fails := d.try.fault.Kind == storewrap.FailBefore || d.try.fault.Kind == storewrap.FailAfter
 	return (d.try.who == "beside" || d.try.who == "alone") && !(fails && d.bench.Hit() != "Claim")
 }
 

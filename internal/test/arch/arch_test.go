@@ -87,7 +87,7 @@ func TestDocs(t *testing.T) {
 func TestSizes(t *testing.T) {
 	tree := load(t)
 	none(t, arch.Files(tree))
-	none(t, arch.Packages(tree, arch.Rooms, arch.Limits))
+	none(t, arch.Packages(tree, arch.Limits))
 	t.Logf("sizes\n%s", arch.Measure(tree))
 }
 

@@ -49,14 +49,15 @@ var imports = []string{
 	"github.com/courierhq/courier/steps/azure", "github.com/courierhq/courier/steps/file", "github.com/courierhq/courier/steps/ftp",
 	"github.com/courierhq/courier/steps/pgp", "github.com/courierhq/courier/steps/sftp", "github.com/courierhq/courier/steps/sftp/sftptest",
 	"github.com/courierhq/courier/steps/steptest", "github.com/courierhq/courier/store", "github.com/courierhq/courier/store/memstore",
-	"github.com/courierhq/courier/store/pgstore", "github.com/courierhq/courier/store/storetest", "github.com/courierhq/courier/webhook",
+	"github.com/courierhq/courier/store/pgstore", "github.com/courierhq/courier/store/storetest",
+	"github.com/courierhq/courier/store/storewrap", "github.com/courierhq/courier/webhook",
 }
 
 var (
 	goFragment = regexp.MustCompile("(?ms)^ *```go\n(.*?)^ *```")
 	// stale is what the compiler reports of a name that is gone, or of a call that has
 	// changed. It reports more, since fragments are not complete.
-	stale = regexp.MustCompile(`has no field or method|unknown field|arguments in call|cannot use|assignment mismatch|undefined: (azure|courier|couriertest|engine|file|ftp|memstore|pgp|pgstore|sftp|sftptest|steptest|store|storetest|webhook)\.`)
+	stale = regexp.MustCompile(`has no field or method|unknown field|arguments in call|cannot use|assignment mismatch|undefined: (azure|courier|couriertest|engine|file|ftp|memstore|pgp|pgstore|sftp|sftptest|steptest|store|storetest|storewrap|webhook)\.`)
 )
 
 // TestFragments: the Go fragments of the pages name what exists, and call it as it is.

@@ -21,14 +21,10 @@ func Files(t *Tree) []Finding {
 }
 
 // Packages returns the packages that have more files or lines than they may, those of
-// [MaxPackageLines] where limits has none for them. Test instruments and nested modules
-// are not counted.
-func Packages(t *Tree, rooms []Room, limits []Limit) []Finding {
+// [MaxPackageLines] where limits has none for them.
+func Packages(t *Tree, limits []Limit) []Finding {
 	var found []Finding
 	for _, p := range t.Packages {
-		if room, ok := roomOf(p.Dir, rooms); p.Nested || ok && room.Outside {
-			continue
-		}
 		limit := Limit{Lines: MaxPackageLines}
 		if i := slices.IndexFunc(limits, func(l Limit) bool { return covers(l.Dir, p.Dir) }); i >= 0 {
 			limit = limits[i]

@@ -8,7 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // Planned is [Witness.Store] for a store that keeps schedules and chains too,
@@ -23,7 +23,7 @@ func (w *Witness) Planned() store.Store {
 		schedules
 		store.Chains
 	}
-	return storetest.Intercept(planned{w.s, w.agenda, w.chains.s}, w.see)
+	return storewrap.Intercept(planned{w.s, w.agenda, w.chains.s}, w.see)
 }
 
 // plans is what the witness knows of schedules and of what the store creates by
@@ -36,7 +36,7 @@ type plans struct {
 }
 
 // plan notes what a call has done to schedules and chains.
-func (w *Witness) plan(c *storetest.Call) {
+func (w *Witness) plan(c *storewrap.Call) {
 	switch r := c.Request.(type) {
 	case store.Transition:
 		w.memberMoved(r.Execution, c.Method)
@@ -111,7 +111,7 @@ func (w *Witness) adopt(what string) {
 }
 
 // untouched reports what a call has changed that was refused.
-func (w *Witness) untouched(c *storetest.Call, err error) {
+func (w *Witness) untouched(c *storewrap.Call, err error) {
 	if c.Method != "FireSchedules" && c.Method != "RequestChain" && c.Method != "StartChains" {
 		return
 	}

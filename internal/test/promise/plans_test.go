@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // start starts a chain execution: b and then c depend on a, c also if it fails.
@@ -93,10 +93,10 @@ func (s *scene) fire(ticks ...time.Time) {
 
 // TestPlanned shows that what is broken of schedules and chains is seen.
 func TestPlanned(t *testing.T) {
-	type call = func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error
+	type call = func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error
 	// besides makes another call after the one that was made.
 	besides := func(f func(ctx context.Context, m *memstore.Store) error) call {
-		return func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error {
+		return func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error {
 			if err := do(ctx); err != nil {
 				return err
 			}
@@ -109,7 +109,7 @@ func TestPlanned(t *testing.T) {
 			return err
 		})
 	}
-	nothing := func(context.Context, *memstore.Store, *storetest.Call, func(context.Context) error) error { return nil }
+	nothing := func(context.Context, *memstore.Store, *storewrap.Call, func(context.Context) error) error { return nil }
 	skip := `, "overlap": "skip"`
 	for _, c := range []struct {
 		name string
@@ -142,7 +142,7 @@ func TestPlanned(t *testing.T) {
 		{name: "more was written than was asked", want: `after StartChains: chain: chain execution k: it is paused, and must be running`,
 			bad: breaking{"StartChains": ask(courier.RequestPause)}, play: func(s *scene) { s.start("k", "") }},
 		{name: "a pause beside an end", want: `after Apply: chain: chain execution k: it is paused, and must be running`,
-			bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error {
+			bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error {
 				if err := ask(courier.RequestPause)(ctx, m, c, func(context.Context) error { return nil }); err != nil {
 					return err
 				}
@@ -179,7 +179,7 @@ func TestPlanned(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				s := &scene{t: t, w: promise.Watch(storetest.Intercept(m, func(ctx context.Context, call *storetest.Call, do func(context.Context) error) error {
+				s := &scene{t: t, w: promise.Watch(storewrap.Intercept(m, func(ctx context.Context, call *storewrap.Call, do func(context.Context) error) error {
 					if f := c.bad[call.Method]; f != nil {
 						return f(ctx, m, call, do)
 					}

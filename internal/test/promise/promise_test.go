@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A scene is a store with a job, what a witness sees of it, and what happens.
@@ -66,7 +66,7 @@ func ended(n int, state courier.StepState) courier.StepExecution {
 
 // breaking is a store that breaks promises: it does wrong when a method is
 // called.
-type breaking map[string]func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error
+type breaking map[string]func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error
 
 // TestWitness shows that each promise that is broken is seen, and that none is
 // where all are kept.
@@ -87,7 +87,7 @@ func TestWitness(t *testing.T) {
 		}},
 		{name: "acknowledged and not written", want: "P1: execution lost: it was acknowledged", play: func(s *scene) { s.w.Acknowledged("lost") }},
 		{name: "late write", want: "P2: execution x1: a write under a lease that was taken over",
-			bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error {
+			bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error {
 				x, _ := m.Execution(ctx, c.Execution)
 				if t := c.Request.(store.Transition); t.To == courier.Completed && x.Worker == "b" {
 					return nil
@@ -149,11 +149,11 @@ func TestWitness(t *testing.T) {
 			s.claim("a")
 			s.s.Set(s.t.Context(), store.LimitSetting(""), "1")
 			s.claim("b")
-		}, bad: breaking{"Set": func(context.Context, *memstore.Store, *storetest.Call, func(context.Context) error) error { return nil }}},
+		}, bad: breaking{"Set": func(context.Context, *memstore.Store, *storewrap.Call, func(context.Context) error) error { return nil }}},
 		{name: "one key, two executions", want: `P6: execution x2: it was created with the idempotency key "k" of execution x1`, play: func(s *scene) {
 			s.enqueue("k")
 			s.enqueue("k")
-		}, bad: breaking{"Enqueue": func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error {
+		}, bad: breaking{"Enqueue": func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error {
 			list := c.Request.([]store.NewExecution)
 			list[0].IdempotencyKey = ""
 			err := do(ctx)
@@ -163,7 +163,7 @@ func TestWitness(t *testing.T) {
 		{name: "refused and written", want: `P7: execution x1: Apply was refused with "the disk is full", but changed it`, play: func(s *scene) {
 			s.enqueue("")
 			s.apply(s.claim("a"), store.Transition{To: courier.Running, Start: attempt(1)})
-		}, bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storetest.Call, do func(context.Context) error) error {
+		}, bad: breaking{"Apply": func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error {
 			do(ctx)
 			return fmt.Errorf("the disk is full")
 		}}},
@@ -177,7 +177,7 @@ func TestWitness(t *testing.T) {
 				if _, err := m.Save(t.Context(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage("{}")}); err != nil {
 					t.Fatal(err)
 				}
-				s := &scene{t: t, w: promise.Watch(storetest.Intercept(m, func(ctx context.Context, call *storetest.Call, do func(context.Context) error) error {
+				s := &scene{t: t, w: promise.Watch(storewrap.Intercept(m, func(ctx context.Context, call *storewrap.Call, do func(context.Context) error) error {
 					if f := c.bad[call.Method]; f != nil {
 						return f(ctx, m, call, do)
 					}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storetest"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // A Witness sees every write to a store as it takes effect, and every attempt
@@ -29,7 +29,7 @@ type Witness struct {
 	attempts   attempts
 	// OnEffect, if not nil, is called with every write that took effect. It
 	// must not call the store.
-	OnEffect func(c *storetest.Call)
+	OnEffect func(c *storewrap.Call)
 	// OnCreated, if not nil, is called with every execution that the store has
 	// created by itself, before OnEffect with the call that has led to it. It
 	// must not call the store.
@@ -65,7 +65,7 @@ func Watch(s store.Store) *Witness {
 // [Witness.Planned].
 func (w *Witness) Store() store.Store {
 	type unplanned struct{ store.Store }
-	return storetest.Intercept(unplanned{w.s}, w.see)
+	return storewrap.Intercept(unplanned{w.s}, w.see)
 }
 
 // Err returns the first breaches that were seen, joined, or nil.
@@ -126,7 +126,7 @@ func (x *shadow) expired(now time.Time) bool {
 }
 
 // see is the interceptor of [Witness.Store].
-func (w *Witness) see(ctx context.Context, c *storetest.Call, do func(context.Context) error) error {
+func (w *Witness) see(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
 	switch c.Method {
 	case "Enqueue", "Claim", "Renew", "Apply", "Request", "Set":
 	case "PutSchedule", "RemoveSchedule", "DueSchedules", "FireSchedules", "StartChains", "RequestChain":

@@ -1,0 +1,94 @@
+package coordination
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest/internal/storekit"
+)
+
+// monitorChainCases are about monitors in stores that have other roles too.
+var monitorChainCases = []testCase{
+	{"put_wakes", withMonitors(func(l *monitorKit) {
+		a, ok := l.Store.(store.Schedules)
+		if !ok {
+			return
+		}
+		d, err := a.DueSchedules(l.Ctx(), 1, long)
+		l.OK(err)
+		l.put(monitorOf("m"), long)
+		ctx, cancel := context.WithTimeout(l.Ctx(), time.Minute)
+		defer cancel()
+		l.OK(a.AwaitSchedules(ctx, d.Mark)) // at once
+	})},
+	{"record_starts_chains", withMonitors(func(l *monitorKit) {
+		if !hasChains(l.Store) {
+			return
+		}
+		n := l.newChain("a b<a")
+		m := monitorOf("m")
+		m.Kind, m.Target = store.Chain, "chain"
+		r := l.lookOfChain(l.put(m, 0), n)
+		got := l.record(r)
+		if !got.Done || len(got.Chains) != 1 || got.Chains[0].Existed || got.Chains[0].Execution.State != courier.ChainRunning {
+			l.Fatalf("recorded: %s", storekit.Text(got))
+		}
+		l.Same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.started(1) // the first member
+		if again := l.record(r); again.Done || len(again.Chains) > 0 {
+			l.Errorf("recorded twice: %s", storekit.Text(again))
+		}
+
+		l.OK(l.RemoveMonitor(l.Ctx(), "m"))
+		again := l.newChain("a")
+		again.Params = json.RawMessage(`{"x":1}`)
+		got = l.record(l.lookOfChain(l.put(m, 0), again))
+		if !got.Done || !got.Chains[0].Existed || got.Chains[0].Execution.ID != n.ID {
+			l.Fatalf("with a used key: %s", storekit.Text(got))
+		}
+		l.Same("execution of the used key", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.started(1)
+	})},
+	{"record_of_chains_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
+		if !hasChains(l.Store) {
+			return
+		}
+		there := l.newChain("a")
+		_, err := l.chains().StartChains(l.Ctx(), []store.NewChainExecution{there})
+		l.OK(err)
+		m := l.put(monitorOf("m"), 0)
+		r := l.look(m, "file")
+		good, bad := l.newChain("a"), l.newChain("a")
+		bad.Version = 7
+		r.Chains = []store.NewChainExecution{good, bad}
+		_, err = l.Record(l.Ctx(), r)
+		l.Is("of an unknown version", err, courier.ErrNotFound)
+		_, err = l.Save(l.Ctx(), store.Definition{Kind: store.Chain, Name: "other", Body: json.RawMessage(`{"name": "other"}`)})
+		l.OK(err)
+		bad = l.newChain("a")
+		bad.Chain, bad.ID = "other", there.ID
+		r.Chains = []store.NewChainExecution{good, bad}
+		_, err = l.Record(l.Ctx(), r)
+		l.Is("of an id of another chain", err, courier.ErrConflict)
+		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("monitor", l.one("m"), m)
+		l.started(1)
+		list, err := l.chains().ChainExecutions(l.Ctx(), store.ChainFilter{})
+		l.OK(err)
+		l.Same("chain executions", len(list), 1)
+	})},
+}
+
+// lookOfChain is the record of a look at which the file "file" was handed over
+// to a new chain execution.
+func (l *monitorKit) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
+	l.Helper()
+	r := l.look(m, "file")
+	n.IdempotencyKey = "monitor:" + m.Name + ":file"
+	r.Executions, r.Chains = nil, []store.NewChainExecution{n}
+	r.Changed[0].Execution = courier.ExecutionID(n.ID)
+	return r
+}

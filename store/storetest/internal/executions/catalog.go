@@ -1,0 +1,297 @@
+package executions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storetest/internal/storekit"
+)
+
+var catalogCases = []testCase{
+	{"versions_count_from_1", func(k *kit) {
+		for i := 1; i <= 3; i++ {
+			body := json.RawMessage(fmt.Sprintf(`{"i": %d}`, i))
+			d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Version: 77, Body: body, By: "ann"})
+			k.OK(err)
+			if d.Version != i || d.By != "ann" || d.SavedAt.IsZero() || string(d.Body) != string(body) {
+				k.Errorf("saved %s as %s", body, storekit.Text(d))
+			}
+		}
+	}},
+	{"equal_body_saves_nothing", func(k *kit) {
+		first, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(`{}`), By: "ann"})
+		k.OK(err)
+		k.Pass(k.Unit)
+		again, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(`{}`), By: "bob"})
+		k.OK(err)
+		k.Same("the same body", again, first)
+		_, err = k.Load(k.Ctx(), store.Job, "x", 2)
+		k.Is("version 2", err, courier.ErrNotFound)
+	}},
+	{"body_of_an_older_version_is_new", func(k *kit) {
+		for i, body := range []string{`"a"`, `"b"`, `"a"`} {
+			d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body)})
+			k.OK(err)
+			k.Same("version", d.Version, i+1)
+		}
+	}},
+	{"base_is_compared", func(k *kit) {
+		save := func(body string, base int) (store.Definition, error) {
+			return k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), Base: &base})
+		}
+		_, err := save(`"a"`, 1)
+		k.Is("base 1 of nothing", err, courier.ErrConflict)
+		_, err = k.Load(k.Ctx(), store.Job, "x", 0)
+		k.Is("after a conflict", err, courier.ErrNotFound)
+		for i, body := range []string{`"a"`, `"b"`, `"a"`} {
+			d, err := save(body, i)
+			k.OK(err)
+			if d.Version != i+1 || d.Base != nil || d.KeepNewer {
+				k.Errorf("base %d made %s", i, storekit.Text(d))
+			}
+		}
+		for _, base := range []int{0, 2, 4} {
+			_, err := save(`"c"`, base)
+			k.Is(fmt.Sprintf("base %d of 3", base), err, courier.ErrConflict)
+		}
+		d, err := save(`"a"`, 2) // the answer to the third was lost
+		k.OK(err)
+		k.Same("version of an equal body", d.Version, 3)
+		d, err = k.Load(k.Ctx(), store.Job, "x", 0)
+		k.OK(err)
+		k.Same("latest", d.Version, 3)
+	}},
+	{"base_lets_one_of_many_save", func(k *kit) {
+		const n = 10
+		saved := make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				_, saved[i] = k.Save(k.Ctx(), store.Definition{Kind: store.Chain, Name: "x", Body: json.RawMessage(fmt.Sprint(i)), Base: new(int)})
+			})
+		}
+		wg.Wait()
+		won := 0
+		for i, err := range saved {
+			if err == nil {
+				won++
+			} else {
+				k.Is(fmt.Sprint("save ", i), err, courier.ErrConflict)
+			}
+		}
+		k.Same("saves that were the first", won, 1)
+	}},
+	{"conflict_keeps_dependencies", func(k *kit) {
+		k.SaveAll(store.Job, "a", `{}`)
+		k.SaveAll(store.Job, "b", `{}`)
+		_, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "b", Body: json.RawMessage(`{"depends_on":["a"]}`), Base: new(int)})
+		k.Is("base 0 of 1", err, courier.ErrConflict)
+		_, err = k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "a", Body: json.RawMessage(`{"depends_on":["b"]}`)})
+		k.OK(err) // b depends on nothing
+	}},
+	{"newer_version_is_kept", func(k *kit) {
+		save := func(body string) store.Definition {
+			d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), By: body, KeepNewer: true})
+			k.OK(err)
+			return d
+		}
+		for i, body := range []string{`"a"`, `"b"`} {
+			k.Same("version of "+body, save(body).Version, i+1)
+		}
+		k.Pass(k.Unit)
+		latest, err := k.Load(k.Ctx(), store.Job, "x", 0)
+		k.OK(err)
+		for range 2 { // two binaries that start in turn
+			k.Same("the older one's", save(`"a"`), latest)
+			k.Same("the newer one's", save(`"b"`), latest)
+		}
+		k.Same("another's version", save(`"c"`).Version, 3)
+		d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(`"a"`), KeepNewer: true, Base: new(int)})
+		k.OK(err)
+		k.Same("the older one's, with a base", d.Version, 3)
+	}},
+	{"body_kept_byte_by_byte", func(k *kit) {
+		const body = "{ \"b\":1.0,\t\"a\": 9007199254740993, \"a\": \"\\u00e9é\", \"z\": 1e400 }"
+		for range 2 { // the second time, it is equal
+			d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body)})
+			k.OK(err)
+			k.Same("version", d.Version, 1)
+		}
+		d, err := k.Load(k.Ctx(), store.Job, "x", 1)
+		k.OK(err)
+		k.Same("body", string(d.Body), body)
+	}},
+	{"save_at_once", func(k *kit) {
+		const n = 20
+		versions := make([]int, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(fmt.Sprint(i))})
+				if err != nil {
+					k.Error(err)
+				}
+				versions[i] = d.Version
+			})
+		}
+		wg.Wait()
+		slices.Sort(versions)
+		for i, v := range versions {
+			if v != i+1 {
+				k.Fatalf("versions %v, want 1 to %d", versions, n)
+			}
+		}
+	}},
+	{"load_latest", func(k *kit) {
+		k.SaveAll(store.Job, "x", `1`, `2`)
+		d, err := k.Load(k.Ctx(), store.Job, "x", 0)
+		k.OK(err)
+		k.Same("latest", string(d.Body), `2`)
+	}},
+	{"load_version", func(k *kit) {
+		k.SaveAll(store.Job, "x", `1`, `2`)
+		d, err := k.Load(k.Ctx(), store.Job, "x", 1)
+		k.OK(err)
+		k.Same("version 1", string(d.Body), `1`)
+		k.Same("its number", d.Version, 1)
+	}},
+	{"load_missing", func(k *kit) {
+		k.SaveAll(store.Job, "x", `1`)
+		for _, q := range []struct {
+			kind    store.Kind
+			name    string
+			version int
+		}{{store.Job, "y", 0}, {store.Job, "x", 2}, {store.Job, "x", -1}, {store.Chain, "x", 0}, {store.Job, "", 0}, {store.Job, "X", 1}} {
+			_, err := k.Load(k.Ctx(), q.kind, q.name, q.version)
+			k.Is(fmt.Sprint(q), err, courier.ErrNotFound)
+		}
+	}},
+	{"kinds_are_apart", func(k *kit) {
+		k.SaveAll(store.Job, "x", `1`, `2`)
+		k.SaveAll(store.Chain, "x", `"chain"`)
+		d, err := k.Load(k.Ctx(), store.Chain, "x", 0)
+		k.OK(err)
+		k.Same("the chain", string(d.Body), `"chain"`)
+		list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Chain, Limit: 10})
+		k.OK(err)
+		k.Same("chains", len(list), 1)
+	}},
+	{"list_latest_by_name", func(k *kit) {
+		for _, name := range []string{"b", "é", "a", "B", "a b", "a-b", "ab"} {
+			k.SaveAll(store.Job, name, `1`, `2`)
+		}
+		list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Job})
+		k.OK(err)
+		var names []string
+		for _, d := range list {
+			names = append(names, d.Name)
+			k.Same("version of "+d.Name, d.Version, 2)
+		}
+		k.Same("names in byte order", names, []string{"B", "a", "a b", "a-b", "ab", "b", "é"})
+	}},
+	{"list_pages", func(k *kit) {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			k.SaveAll(store.Job, name, `1`)
+		}
+		var pages [][]string
+		after := ""
+		for range 4 {
+			list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Job, After: after, Limit: 2})
+			k.OK(err)
+			var names []string
+			for _, d := range list {
+				names, after = append(names, d.Name), d.Name
+			}
+			pages = append(pages, names)
+		}
+		k.Same("pages", pages, [][]string{{"a", "b"}, {"c", "d"}, {"e"}, nil})
+	}},
+	{"settings", func(k *kit) {
+		got, err := k.Settings(k.Ctx(), store.SettingFilter{})
+		k.OK(err)
+		k.Same("settings at first", len(got), 0)
+		k.OK(k.Set(k.Ctx(), "a", "1"))
+		k.OK(k.Set(k.Ctx(), "b", "x"))
+		k.OK(k.Set(k.Ctx(), "a", "2"))
+		k.OK(k.Set(k.Ctx(), "b", ""))
+		k.OK(k.Set(k.Ctx(), "never", ""))
+		got, err = k.Settings(k.Ctx(), store.SettingFilter{})
+		k.OK(err)
+		k.Same("settings", got, []store.Setting{{Name: "a", Value: "2"}})
+	}},
+	{"settings_by_name_in_pages", func(k *kit) {
+		for _, name := range []string{"b", "é", "a.y", "a", "B", "a.x", "a_"} {
+			k.OK(k.Set(k.Ctx(), name, "1"))
+		}
+		list := func(f store.SettingFilter) (names []string) {
+			got, err := k.Settings(k.Ctx(), f)
+			k.OK(err)
+			for _, s := range got {
+				names = append(names, s.Name)
+			}
+			return names
+		}
+		k.Same("all", list(store.SettingFilter{}), []string{"B", "a", "a.x", "a.y", "a_", "b", "é"})
+		k.Same("first page", list(store.SettingFilter{Limit: 3}), []string{"B", "a", "a.x"})
+		k.Same("second page", list(store.SettingFilter{After: "a.x", Limit: 3}), []string{"a.y", "a_", "b"})
+		k.Same("last page", list(store.SettingFilter{After: "b", Limit: 3}), []string{"é"})
+		k.Same("after the last", list(store.SettingFilter{After: "é"}), []string(nil))
+		k.Same("with a prefix", list(store.SettingFilter{Prefix: "a."}), []string{"a.x", "a.y"})
+		k.Same("with a prefix, after a name", list(store.SettingFilter{Prefix: "a", After: "a.x", Limit: 2}), []string{"a.y", "a_"})
+		k.Same("a prefix has no wildcards", list(store.SettingFilter{Prefix: "a_"}), []string{"a_"})
+		k.Same("with another prefix", list(store.SettingFilter{Prefix: "c"}), []string(nil))
+	}},
+	{"set_refuses_a_bad_limit", func(k *kit) {
+		k.Limit("", "7")
+		for _, scope := range []string{"", "job:x", "key:y"} {
+			for _, value := range []string{"many", "-1", "1.5", "99999999999"} {
+				k.Is(scope+" "+value, k.Set(k.Ctx(), store.LimitSetting(scope), value), courier.ErrInvalid)
+			}
+		}
+		got, err := k.Settings(k.Ctx(), store.SettingFilter{})
+		k.OK(err)
+		k.Same("settings", got, []store.Setting{{Name: store.LimitSetting(""), Value: "7"}})
+	}},
+	{"ended_context_does_nothing", func(k *kit) {
+		h := k.Start()
+		id := h.ID()
+		ctx, cancel := context.WithCancel(k.Ctx())
+		cancel()
+		n := k.New()
+		k.Unchanged("a call whose context has ended", id, func() {
+			if _, err := k.Save(ctx, store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(`1`)}); err == nil {
+				k.Error("Save: no error")
+			}
+			if err := k.Set(ctx, "a", "1"); err == nil {
+				k.Error("Set: no error")
+			}
+			if _, err := k.Enqueue(ctx, []store.NewExecution{n}); err == nil {
+				k.Error("Enqueue: no error")
+			}
+			if _, err := k.Claim(ctx, k.ClaimRequest(1)); err == nil {
+				k.Error("Claim: no error")
+			}
+			if _, err := k.Renew(ctx, store.RenewRequest{Leases: []store.Lease{{Execution: id, Token: h.Token}}, For: 2 * long}); err == nil {
+				k.Error("Renew: no error")
+			}
+			if err := k.Await(ctx, []string{courier.DefaultQueue}, 0); err == nil {
+				k.Error("Await: no error")
+			}
+			if err := k.Apply(ctx, h.Begin(0)); err == nil {
+				k.Error("Apply: no error")
+			}
+			if _, err := k.Request(ctx, store.Request{Execution: id, Kind: courier.RequestPause}); err == nil {
+				k.Error("Ask: no error")
+			}
+		})
+		_, err := k.Load(k.Ctx(), store.Job, "x", 0)
+		k.Is("what was to be saved", err, courier.ErrNotFound)
+		_, err = k.Execution(k.Ctx(), n.ID)
+		k.Is("what was to be created", err, courier.ErrNotFound)
+	}},
+}

@@ -1,0 +1,115 @@
+package storewrap
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var (
+	_ store.Schedules = (*eager)(nil)
+	_ store.Chains    = (*eager)(nil)
+)
+
+// StartChains creates chain executions, and keeps the first steps of their
+// members.
+func (e *eager) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	got, err := e.passed.StartChains(ctx, list)
+	if err == nil {
+		e.members(list, got)
+	}
+	return got, err
+}
+
+// members keeps the first steps of the members of what was started.
+func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain) {
+	for i := range got {
+		if got[i].Existed {
+			continue
+		}
+		for k := range list[i].Members {
+			if n := &list[i].Members[k].Execution; n.First != nil {
+				e.first[n.ID] = n.First
+			}
+		}
+	}
+}
+
+// RequestChain forgets the first steps of the executions to which it made a request.
+func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, asked, err := e.passed.RequestChain(ctx, r)
+	for i := range asked {
+		delete(e.first, asked[i].ID)
+	}
+	return c, asked, err
+}
+
+// PutSchedule is that of the store behind, as are the following methods.
+func (e *eager) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	return a.PutSchedule(ctx, s)
+}
+
+func (e *eager) RemoveSchedule(ctx context.Context, name string) error {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return err
+	}
+	return a.RemoveSchedule(ctx, name)
+}
+
+func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return store.ScheduleList{}, err
+	}
+	return a.Schedules(ctx, f)
+}
+
+func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return store.DueSchedules{}, err
+	}
+	return a.DueSchedules(ctx, most, lease)
+}
+
+// FireSchedules carries firings out, and keeps the first steps of what they start.
+func (e *eager) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fired, err := a.FireSchedules(ctx, list)
+	for i := range fired {
+		if !fired[i].Done {
+			continue
+		}
+		for k, got := range fired[i].Executions {
+			if n := &list[i].Executions[k]; !got.Existed && n.First != nil {
+				e.first[n.ID] = n.First
+			}
+		}
+		e.members(list[i].Chains, fired[i].Chains)
+	}
+	return fired, err
+}
+
+func (e *eager) AwaitSchedules(ctx context.Context, since uint64) error {
+	a, err := schedulesOf(e.Store)
+	if err != nil {
+		return err
+	}
+	return a.AwaitSchedules(ctx, since)
+}

@@ -1,0 +1,144 @@
+package storewrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
+var (
+	_ store.Schedules = (*intercepted)(nil)
+	_ store.Schedules = (*Faulty)(nil)
+)
+
+// schedulesOf returns the role of a store. One that has not got it refuses all.
+func schedulesOf(s store.Store) (store.Schedules, error) {
+	a, ok := s.(store.Schedules)
+	switch behind := s.(type) {
+	case *intercepted:
+		if _, err := schedulesOf(behind.s); err != nil {
+			return nil, err
+		}
+	case *Faulty:
+		if _, err := schedulesOf(behind.Store); err != nil {
+			return nil, err
+		}
+	case *eager:
+		if _, err := schedulesOf(behind.Store); err != nil {
+			return nil, err
+		}
+	}
+	if ok {
+		return a, nil
+	}
+	return nil, fmt.Errorf("%T keeps no schedules: %w", s, errors.ErrUnsupported)
+}
+
+// interceptSchedules is intercept for a call of a role that the store behind may not
+// have.
+func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Schedules) (T, error)) (T, error) {
+	a, err := schedulesOf(i.s)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, a) })
+}
+
+// PutSchedule is that of the store behind, as are the following methods.
+func (i *intercepted) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	c := &Call{Method: "PutSchedule", Request: s}
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.Schedule, error) { return a.PutSchedule(ctx, s) })
+}
+
+func (i *intercepted) RemoveSchedule(ctx context.Context, name string) error {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+		return struct{}{}, a.RemoveSchedule(ctx, name)
+	})
+	return err
+}
+
+func (i *intercepted) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+	c := &Call{Method: "Schedules", Request: f}
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.ScheduleList, error) { return a.Schedules(ctx, f) })
+}
+
+func (i *intercepted) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+	c := &Call{Method: "DueSchedules"}
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.DueSchedules, error) {
+		return a.DueSchedules(ctx, most, lease)
+	})
+}
+
+func (i *intercepted) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	c := &Call{Method: "FireSchedules", Request: list}
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) ([]store.Fired, error) { return a.FireSchedules(ctx, list) })
+}
+
+func (i *intercepted) AwaitSchedules(ctx context.Context, since uint64) error {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "AwaitSchedules", Request: since}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+		return struct{}{}, a.AwaitSchedules(ctx, since)
+	})
+	return err
+}
+
+// schedules returns the role of the store that fails.
+func (f *Faulty) schedules() (a store.Schedules, err error) { return schedulesOf(f.Store) }
+
+// PutSchedule is that of the store behind, as are the following methods, but for
+// the fault.
+func (f *Faulty) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+	a, err := f.schedules()
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	return a.PutSchedule(ctx, s)
+}
+
+// RemoveSchedule removes a schedule.
+func (f *Faulty) RemoveSchedule(ctx context.Context, name string) error {
+	a, err := f.schedules()
+	if err != nil {
+		return err
+	}
+	return a.RemoveSchedule(ctx, name)
+}
+
+// Schedules returns schedules.
+func (f *Faulty) Schedules(ctx context.Context, filter store.ScheduleFilter) (store.ScheduleList, error) {
+	a, err := f.schedules()
+	if err != nil {
+		return store.ScheduleList{}, err
+	}
+	return a.Schedules(ctx, filter)
+}
+
+// DueSchedules leases schedules that are due.
+func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+	a, err := f.schedules()
+	if err != nil {
+		return store.DueSchedules{}, err
+	}
+	return a.DueSchedules(ctx, most, lease)
+}
+
+// FireSchedules carries firings out.
+func (f *Faulty) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+	a, err := f.schedules()
+	if err != nil {
+		return nil, err
+	}
+	return a.FireSchedules(ctx, list)
+}
+
+// AwaitSchedules waits for schedules to change.
+func (f *Faulty) AwaitSchedules(ctx context.Context, since uint64) error {
+	a, err := f.schedules()
+	if err != nil {
+		return err
+	}
+	return a.AwaitSchedules(ctx, since)
+}

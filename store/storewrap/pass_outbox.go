@@ -1,0 +1,125 @@
+package storewrap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// The wrappers have the role of an outbox, whether or not the store behind has
+// it; if not, every call is an error.
+var (
+	_ store.Outbox = (*intercepted)(nil)
+	_ store.Outbox = (*eager)(nil)
+	_ store.Outbox = (*Faulty)(nil)
+)
+
+// outboxOf returns the role of a store.
+func outboxOf(s store.Store) (store.Outbox, error) {
+	if o, ok := s.(store.Outbox); ok {
+		return o, nil
+	}
+	return nil, fmt.Errorf("the store %T behind is no store.Outbox: %w", s, courier.ErrInvalid)
+}
+
+// outbox intercepts a call of the role that returns a T.
+func outbox[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Outbox) (T, error)) (T, error) {
+	return intercept(ctx, i, c, func(ctx context.Context) (v T, err error) {
+		o, err := outboxOf(i.s)
+		if err != nil {
+			return v, err
+		}
+		return call(ctx, o)
+	})
+}
+
+func (i *intercepted) Subscribe(ctx context.Context, s store.Subscription) error {
+	_, err := outbox(ctx, i, &Call{Method: "Subscribe", Request: s}, func(ctx context.Context, o store.Outbox) (struct{}, error) {
+		return struct{}{}, o.Subscribe(ctx, s)
+	})
+	return err
+}
+
+func (i *intercepted) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+	return outbox(ctx, i, &Call{Method: "Subscriptions", Request: f}, func(ctx context.Context, o store.Outbox) ([]store.Subscription, error) {
+		return o.Subscriptions(ctx, f)
+	})
+}
+
+func (i *intercepted) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+	return outbox(ctx, i, &Call{Method: "Take", Request: r}, func(ctx context.Context, o store.Outbox) (store.Taken, error) {
+		return o.Take(ctx, r)
+	})
+}
+
+func (i *intercepted) Settle(ctx context.Context, list []store.Outcome) error {
+	_, err := outbox(ctx, i, &Call{Method: "Settle", Request: list}, func(ctx context.Context, o store.Outbox) (struct{}, error) {
+		return struct{}{}, o.Settle(ctx, list)
+	})
+	return err
+}
+
+func (i *intercepted) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	return outbox(ctx, i, &Call{Method: "Deliveries", Request: f}, func(ctx context.Context, o store.Outbox) ([]courier.Delivery, error) {
+		return o.Deliveries(ctx, f)
+	})
+}
+
+func (i *intercepted) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+	return outbox(ctx, i, &Call{Method: "Replay", Request: events}, func(ctx context.Context, o store.Outbox) (int, error) {
+		return o.Replay(ctx, subscription, events)
+	})
+}
+
+// A passedOutbox passes the role on to the store behind a wrapper.
+type passedOutbox struct{ behind store.Store }
+
+func (p passedOutbox) Subscribe(ctx context.Context, s store.Subscription) error {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return err
+	}
+	return o.Subscribe(ctx, s)
+}
+
+func (p passedOutbox) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return nil, err
+	}
+	return o.Subscriptions(ctx, f)
+}
+
+func (p passedOutbox) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return store.Taken{}, err
+	}
+	return o.Take(ctx, r)
+}
+
+func (p passedOutbox) Settle(ctx context.Context, list []store.Outcome) error {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return err
+	}
+	return o.Settle(ctx, list)
+}
+
+func (p passedOutbox) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return nil, err
+	}
+	return o.Deliveries(ctx, f)
+}
+
+func (p passedOutbox) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+	o, err := outboxOf(p.behind)
+	if err != nil {
+		return 0, err
+	}
+	return o.Replay(ctx, subscription, events)
+}

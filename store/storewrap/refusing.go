@@ -1,0 +1,68 @@
+package storewrap
+
+import (
+	"context"
+	"sync"
+
+	"github.com/courierhq/courier/store"
+)
+
+// A Refusing is a store that refuses the writes that a test selects. It passes all other
+// calls on. Its methods may be called by several goroutines.
+type Refusing struct {
+	store.Store
+	passed
+	passedOutbox
+
+	mu      sync.Mutex
+	verdict func(*Call) error
+	refused int
+}
+
+var _ store.Store = (*Refusing)(nil)
+
+// NewRefusing returns a store that works as s does, until [Refusing.Refuse].
+func NewRefusing(s store.Store) *Refusing {
+	r := new(Refusing)
+	r.Store = Intercept(s, r.call)
+	r.passed = passed{r.Store}
+	r.passedOutbox = passedOutbox{r.Store}
+	return r
+}
+
+// Refuse has the store refuse calls from now on: those for which verdict returns an
+// error, which the caller gets. To refuse as a store does, it matches
+// [courier.ErrInvalid] or is marked by [courier.Permanent]. Nil refuses none.
+func (r *Refusing) Refuse(verdict func(*Call) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verdict = verdict
+}
+
+// Refused is how many calls were refused so far.
+func (r *Refusing) Refused() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+// call is the interceptor.
+func (r *Refusing) call(ctx context.Context, c *Call, do func(context.Context) error) error {
+	if err := r.judge(c); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
+func (r *Refusing) judge(c *Call) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.verdict == nil {
+		return nil
+	}
+	err := r.verdict(c)
+	if err != nil {
+		r.refused++
+	}
+	return err
+}
