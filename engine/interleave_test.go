@@ -404,6 +404,9 @@ func (p *play) checkEnd(x *courier.Execution) error {
 	if !slices.Contains(want, x.State) {
 		return fmt.Errorf("the execution is %s in the end, but %s", x.State, why)
 	}
+	if x.State == courier.Completed && x.FailedItems > 0 {
+		return fmt.Errorf("the execution is completed with %d failed items, which nobody accepts", x.FailedItems)
+	}
 	return nil
 }
 

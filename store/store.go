@@ -430,13 +430,17 @@ type Counters struct {
 	// store raises it with every reclaim.
 	Reclaims int `json:"reclaims,omitempty"`
 	// Resumed is the state, paused or failed, from which an operator resumed the
-	// execution, if no worker has started a step since. The store sets it, a
-	// transition clears it.
+	// execution, if no worker has started a step since. One that was resumed after
+	// it had failed, and is paused and resumed before that, stays failed here. The
+	// store sets it, a transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
 }
 
 // AfterResume returns the counters after a resume of an execution that was in a state.
 func (c Counters) AfterResume(from courier.State) Counters {
+	if c.Resumed == courier.Failed {
+		from = courier.Failed
+	}
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
 		AcceptedItems: c.AcceptedItems, Target: c.Target,

@@ -27,7 +27,7 @@ with clock as materialized (
 		due_at = case when $5::bool then clock.now else e.due_at end,
 		failure = case when not $5::bool then e.failure end,
 		resumed = e.resumed or $5::bool,
-		resumed_from_state = case when $9::bool then null when $5::bool then e.state else e.resumed_from_state end,
+		resumed_from_state = case when $9::bool then null when not $5::bool or e.resumed_from_state = 'failed' then e.resumed_from_state else e.state end,
 		timeout_started_at = case when not $5::bool then e.timeout_started_at end,
 		retry_state = case when $5::bool then nullif($6::text, '') else e.retry_state end,
 		reclaims = case when $5::bool then 0 else e.reclaims end,

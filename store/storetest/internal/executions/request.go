@@ -113,6 +113,23 @@ var requestCases = []testCase{
 		c := k.Claimed("claim", k.ClaimRequest(1), h.ID())[0]
 		k.Same("counters", c.Counters, store.Counters{Resumed: courier.Paused})
 	}},
+	{"resume_of_a_failed_one_that_was_paused", func(k *kit) {
+		h := k.Start()
+		h.Must(h.To(courier.Failed))
+		for range 2 {
+			k.Ask(h.ID(), courier.RequestResume)
+			k.Ask(h.ID(), courier.RequestPause)
+		}
+		k.Ask(h.ID(), courier.RequestResume)
+		again := k.Again(h.ID())
+		k.Same("counters before a step has started", again.Counters, store.Counters{Resumed: courier.Failed})
+		again.Must(again.Begin(0))
+		t := again.To(courier.Paused)
+		t.Interrupt = true
+		again.Must(t)
+		k.Ask(h.ID(), courier.RequestResume)
+		k.Same("counters after one has", k.Again(h.ID()).Counters.Resumed, courier.Paused)
+	}},
 	{"release_keeps_the_due_time", func(k *kit) {
 		e := k.Add(k.With(func(n *store.NewExecution) { n.Hold, n.Delay = true, long }))[0]
 		x := k.Ask(e.ID, courier.RequestRelease)
