@@ -28,8 +28,8 @@ func (p *play) failFirst(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	if x.State != courier.Failed || x.FailedItems != 1 {
-		return fmt.Errorf("before the repair: %s with %d failed items", x.State, x.FailedItems)
+	if x.State != courier.Failed {
+		return fmt.Errorf("before the repair it is %s", x.State)
 	}
 	return first.Stop(t.Context())
 }
@@ -41,52 +41,91 @@ func (s *schedule) setOpen(open bool) {
 	s.open = open
 }
 
-// TestInterleavingsOfRepair has operators resume an execution with a failed item, while the
-// engine that repairs it is lost or stopped, or others pause or cancel it: a completed step
-// is never executed again, and the item ends as repaired once.
+// ofSteps is an execution whose second step fails once.
+var ofSteps = behaviour{name: "steps", policy: `"stop"`, steps: oneStep + "," + oneStep + "," + oneStep, fails: true, failsAt: 1, ends: completes}
+
+// ofFiles is an execution whose third step fails once, and needs a file that the second left.
+var ofFiles = behaviour{
+	name: "files", policy: `"stop"`, fails: true, failsAt: 2, ends: completes,
+	steps: `{"type": "demo.a", "config": {"write": "one"}}, {"type": "demo.a", "config": {"write": "two"}}, {"type": "demo.a", "config": {"needs": "two"}}, ` + oneStep,
+}
+
+// A repairing is how an execution that has failed is repaired.
+type repairing struct {
+	name      string
+	kind      behaviour
+	operators [][]courier.RequestKind
+	lost      bool // the leases of engine a end, and another takes over
+	stopped   bool // engine a stops, and another goes on
+}
+
+// begin has the execution fail, then sets the actors going.
+func (c *repairing) begin(t *testing.T, p *play) error {
+	if err := errors.Join(p.failFirst(t), p.define(t, "tuesday")); err != nil {
+		return err
+	}
+	p.deaf, p.crowd = c.lost, true
+	a, next, o := p.engine("a"), p.engine("b"), p.engine("o")
+	for i, kinds := range c.operators {
+		p.ask(o, fmt.Sprintf("operator %d", i+1), kinds...)
+	}
+	if err := a.Start(t.Context()); err != nil {
+		return err
+	}
+	switch {
+	case c.lost:
+		p.act(func() error {
+			p.sleep("the lease ends", 16*time.Second)
+			return next.Start(t.Context())
+		})
+	case c.stopped:
+		p.act(func() error {
+			p.pass("stop")
+			return errors.Join(a.Stop(t.Context()), next.Start(t.Context()))
+		})
+	}
+	return nil
+}
+
+// TestInterleavingsOfRepair has operators resume an execution that has failed, with each
+// change that there is, while the engine that goes on is lost or stopped, or others do the
+// same, resume, pause or cancel it: a change takes effect once, a completed step is not
+// executed again unless From says so, and an item ends as repaired once.
 func TestInterleavingsOfRepair(t *testing.T) {
 	const pause, resume, cancel = courier.RequestPause, courier.RequestResume, courier.RequestCancel
+	cases := []repairing{
+		{name: "items: lost", kind: ofItems, operators: [][]courier.RequestKind{{resume}}, lost: true},
+		{name: "items: lost, and paused", kind: ofItems, operators: [][]courier.RequestKind{{resume, pause}}, lost: true},
+		{name: "items: stopped", kind: ofItems, operators: [][]courier.RequestKind{{resume}}, stopped: true},
+		{name: "items: resumed twice", kind: ofItems, operators: [][]courier.RequestKind{{resume}, {resume}}},
+		{name: "items: paused and resumed", kind: ofItems, operators: [][]courier.RequestKind{{resume, pause, resume}}},
+		{name: "items: cancelled", kind: ofItems, operators: [][]courier.RequestKind{{resume, cancel}}},
+	}
+	for _, k := range []courier.RequestKind{skip, "from", "set", "version", "elsewhere", "items"} {
+		kind := ofSteps
+		switch k {
+		case "items":
+			kind = ofItems
+		case "elsewhere":
+			kind = ofFiles
+		}
+		cases = append(cases,
+			repairing{name: string(k) + ": lost", kind: kind, operators: [][]courier.RequestKind{{k}}, lost: true},
+			repairing{name: string(k) + ": stopped", kind: kind, operators: [][]courier.RequestKind{{k}}, stopped: true},
+			repairing{name: string(k) + ": twice", kind: kind, operators: [][]courier.RequestKind{{k}, {k}}},
+			repairing{name: string(k) + ": twice, and paused", kind: kind, operators: [][]courier.RequestKind{{k, pause}, {k}}},
+			repairing{name: string(k) + ": and a resume", kind: kind, operators: [][]courier.RequestKind{{k}, {resume}}},
+			repairing{name: string(k) + ": paused and resumed", kind: kind, operators: [][]courier.RequestKind{{k, pause, resume}}},
+			repairing{name: string(k) + ": and a cancel", kind: kind, operators: [][]courier.RequestKind{{k}, {cancel}}},
+		)
+	}
 	dir, total, start := t.TempDir(), 0, time.Now()
-	for _, c := range []struct {
-		name      string
-		operators [][]courier.RequestKind
-		lost      bool // the leases of engine a end, and another takes over
-		stopped   bool // engine a stops, and another goes on
-	}{
-		{name: "lost", operators: [][]courier.RequestKind{{resume}}, lost: true},
-		{name: "lost, and paused", operators: [][]courier.RequestKind{{resume, pause}}, lost: true},
-		{name: "stopped", operators: [][]courier.RequestKind{{resume}}, stopped: true},
-		{name: "resumed twice", operators: [][]courier.RequestKind{{resume}, {resume}}},
-		{name: "paused and resumed", operators: [][]courier.RequestKind{{resume, pause, resume}}},
-		{name: "cancelled", operators: [][]courier.RequestKind{{resume, cancel}}},
-	} {
+	for i, c := range cases {
+		if i%everyPlay > 0 {
+			continue
+		}
 		n := explore(t, 20_000, func(t *testing.T, s *schedule) error {
-			return perform(t, s, dir, ofItems, func(p *play) error {
-				if err := p.failFirst(t); err != nil {
-					return err
-				}
-				p.deaf, p.crowd = c.lost, true
-				a, next, o := p.engine("a"), p.engine("b"), p.engine("o")
-				for i, kinds := range c.operators {
-					p.ask(o, fmt.Sprintf("operator %d", i+1), kinds...)
-				}
-				if err := a.Start(t.Context()); err != nil {
-					return err
-				}
-				switch {
-				case c.lost:
-					p.act(func() error {
-						p.sleep("the lease ends", 16*time.Second)
-						return next.Start(t.Context())
-					})
-				case c.stopped:
-					p.act(func() error {
-						p.pass("stop")
-						return errors.Join(a.Stop(t.Context()), next.Start(t.Context()))
-					})
-				}
-				return nil
-			})
+			return perform(t, s, dir, c.kind, func(p *play) error { return c.begin(t, p) })
 		})
 		if total += n; t.Failed() {
 			t.Fatal(c.name)

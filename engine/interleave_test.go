@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,7 @@ type commit struct {
 type behaviour struct {
 	name, policy, steps string
 	fails               bool // the first call of a step fails
+	failsAt             int  // ... or of the step with this index, if it is not 0
 	stubborn            bool // steps complete although their context has ended
 	eager               bool // the claim starts the first step
 	ends                []courier.State
@@ -91,21 +93,32 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 		p.store = storewrap.NewEager(p.store)
 	}
 	courier.RegisterFunc(p.reg, "demo.a", p.execute, nil)
-	var job courier.Job
-	if err := job.UnmarshalJSON([]byte(`{"name": "play", "failure_policy": ` + kind.policy + `, "steps": [` + kind.steps + `]}`)); err != nil {
+	if err := p.define(t, "monday"); err != nil {
 		return nil, err
 	}
-	e := engine.New(p.store, p.reg, &engine.Options{Workspace: dir})
-	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
-		return nil, err
-	}
-	x, err := e.Enqueue(t.Context(), "play", nil)
+	x, err := engine.New(p.store, p.reg, &engine.Options{Workspace: dir}).Enqueue(t.Context(), "play", nil)
 	p.id = x.ID
 	return p, err
 }
 
+// define saves a version of the job with a default of its parameter.
+func (p *play) define(t *testing.T, day string) error {
+	var job courier.Job
+	err := job.UnmarshalJSON([]byte(`{"name": "play", "params": {"day": "` + day + `"}, "failure_policy": ` + p.kind.policy + `, "steps": [` + p.kind.steps + `]}`))
+	if err == nil {
+		_, err = engine.New(p.store, p.reg, &engine.Options{Workspace: p.dir}).Jobs().Define(t.Context(), job, nil)
+	}
+	return err
+}
+
+// A playConfig is the configuration of every step.
+type playConfig struct {
+	Write string `json:"write,omitempty"` // a file in the workspace
+	Needs string `json:"needs,omitempty"` // another
+}
+
 // execute is every step.
-func (p *play) execute(c ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, error) {
 	p.mu.Lock()
 	p.entered[fmt.Sprint(job.Step(), job.Iteration())]++
 	p.mu.Unlock()
@@ -120,11 +133,18 @@ func (p *play) execute(c ctx, job *courier.Context, _ struct{}) (struct{}, error
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kind.fails && !p.failed {
+	if p.kind.fails && !p.failed && job.Step() >= p.kind.failsAt {
 		p.failed = true
 		return struct{}{}, errors.New("boom")
 	}
-	return struct{}{}, nil
+	if cfg.Write == "" {
+		return struct{}{}, nil
+	}
+	f, err := job.Create(cfg.Write)
+	if err != nil {
+		return struct{}{}, err
+	}
+	return struct{}{}, f.Commit()
 }
 
 // engine returns a new engine whose calls about the execution are gated.
@@ -240,7 +260,8 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 	p.act(func() error {
 		for _, k := range kinds {
 			_, err := request(e, k)(context.Background(), p.id, courier.By{Actor: by})
-			if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused && !(k == skip && errors.Is(err, courier.ErrConflict)) {
+			_, refused := errors.AsType[*courier.TransitionError](err)
+			if _, change := changes[k]; err != nil && !refused && !(change && errors.Is(err, courier.ErrConflict)) {
 				return fmt.Errorf("%s: %w", k, err)
 			}
 		}
@@ -251,21 +272,31 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 // skip stands for a resume that skips the step which failed.
 const skip courier.RequestKind = "skip"
 
+// changes are resumes with a change, by the words that stand for them.
+var changes = map[courier.RequestKind]engine.ResumeOptions{
+	skip:        {Skip: true},
+	"from":      {From: "0"},
+	"set":       {Set: map[string]any{"params.day": "friday"}},
+	"version":   {Version: 2},
+	"elsewhere": {Elsewhere: true},
+	"items":     {Items: []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}},
+}
+
 func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, courier.By) (courier.Execution, error) {
 	switch k {
 	case courier.RequestPause:
 		return e.Pause
-	case skip:
-		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-			by.Reason = "it was done by hand"
-			return e.Resume(c, id, &engine.ResumeOptions{By: by, Skip: true})
-		}
-	case courier.RequestResume:
-		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-			return e.Resume(c, id, &engine.ResumeOptions{By: by})
-		}
+	case courier.RequestCancel:
+		return e.Cancel
 	}
-	return e.Cancel
+	opt := changes[k]
+	return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+		opt.By = by
+		if opt.Skip {
+			opt.By.Reason = "it was done by hand"
+		}
+		return e.Resume(c, id, &opt)
+	}
 }
 
 // run lets one after the other go on until nothing moves any more.
@@ -473,8 +504,14 @@ func legalRefusal(kind, earlier courier.RequestKind, from courier.State) bool {
 // checkSteps looks for steps that ran again after they had completed, or ran
 // without a record of it, and for a run that ended without a last word.
 func (p *play) checkSteps(audit []courier.AuditEntry) error {
-	starts, done := make(map[string]int), make(map[string]bool)
+	starts, done, returns := make(map[string]int), make(map[string]bool), 0
 	for _, a := range audit {
+		if _, text, back := strings.Cut(a.Error, "from step "); back && a.Step == nil {
+			maps.DeleteFunc(done, func(key string, _ bool) bool { return key >= text[:1] }) // no step has two digits
+			if returns++; returns > 1 {
+				return fmt.Errorf("entry %d: it goes back for the second time", a.Seq)
+			}
+		}
 		if a.Step == nil {
 			if a.Reason == courier.ReasonWorkerLost && !p.deaf {
 				return fmt.Errorf("entry %d: an engine that lives has let the execution lie", a.Seq)
