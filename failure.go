@@ -307,9 +307,13 @@ type RepairPass struct {
 	From *Position `json:"from,omitempty"`
 	// Then is where the execution goes on after the items.
 	Then Position `json:"then"`
-	// FilesLost says that the execution went on without its workspace: the files there
-	// that records up to Seq report are gone.
-	FilesLost bool `json:"files_lost,omitempty"`
+	// FilesLost is the number of the last audit entry when the execution went on without
+	// its workspace: the files there that records up to it report are gone. 0 means that
+	// it has kept them.
+	FilesLost int64 `json:"files_lost,omitempty"`
+	// Restart lists loops: what failed in their items up to FilesLost is executed again
+	// from the first step of the item, because a step of it needs a file that is gone.
+	Restart []int `json:"restart,omitempty"`
 }
 
 // An ItemPath names an item of a loop.

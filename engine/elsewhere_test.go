@@ -281,39 +281,3 @@ func TestFromMakesFilesAgain(t *testing.T) {
 		}
 	})
 }
-
-// TestElsewhereWithFailedItems repairs an item whose step needs nothing of the workspace,
-// and executes the loop again where it does.
-func TestElsewhereWithFailedItems(t *testing.T) {
-	for use, want := range map[string]string{
-		`"x"`:              "fail",
-		`"context:a.path"`: "d/1 fail d/2 fail d/3 fail",
-	} {
-		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-			var calls []string
-			elsewhereSteps(h, &calls)
-			host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
-			defer host.Stop(t.Context())
-			x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
-				{"type": "demo.get", "id": "list", "config": {"name": "list"}},
-				{"type": "flow.foreach", "config": {"source": "context:list.list", "on_item_failure": "continue"}},
-				{"type": "demo.get", "id": "a", "config": {"name": "d/${context:loop.current_item}"}},
-				{"type": "demo.get", "config": {"name": "fail", "fail": true, "use": %s}},
-				{"type": "flow.end"}]}`, use)), nil)
-			if x.State != courier.Failed || x.FailedItems != 1 {
-				t.Fatalf("it is %s, %d items failed", x.State, x.FailedItems)
-			}
-			calls = nil
-			if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
-				t.Fatal(err)
-			}
-			h.Start()
-			if r := h.Wait(x.ID).RequireState(courier.Completed); r.FailedItems != 0 {
-				t.Errorf("%d failed items are left", r.FailedItems)
-			}
-			if got := strings.Join(calls, " "); got != want {
-				t.Errorf("use %s: after the resume: %s; want %s", use, got, want)
-			}
-		})
-	}
-}

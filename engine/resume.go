@@ -52,8 +52,10 @@ type ResumeOptions struct {
 	// on any worker, at the last step from which none of these files is needed, or at
 	// From: steps from there on run again, and deliver again what they delivered. A step
 	// needs a file if its configuration refers to the step that left it, or has its path; a
-	// program that finds it by itself can't be seen. If the first step runs again, that is
-	// the next attempt, as by retry_job. It goes with From and Force, and no other change.
+	// program that finds it by itself can't be seen. A failed item that needs a file of its
+	// own begins with its first step, and good items don't run again. If the first step of
+	// the job runs again, that is the next attempt, as by retry_job. It goes with From and
+	// Force, and no other change.
 	//
 	// Refused are executions without such files, and those that are queued or that a
 	// worker has; the error matches [courier.ErrConflict] and says what to do. Nobody can

@@ -10,11 +10,12 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
 )
 
 // elsewhere plans how the execution goes on without its workspace: at the last position
 // from which no file is needed that lay there. Whole is set if there is none but the
-// beginning.
+// beginning. Failed items go on at the step that failed, or at their first step.
 //
 // A step needs a file if its configuration, or the list of a loop around it, refers to
 // the step that left the file, has the file's path, a directory above it or a pattern
@@ -27,14 +28,21 @@ func (d *draft) elsewhere(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the files of execution %s: %w", d.x.ID, err)
 	}
+	d.plan.Change.Elsewhere = true
+	if len(d.pending) > 0 {
+		return d.elsewhereInPass(ctx, reports)
+	}
 	pos := d.now.Tree.Resume(d.x.Position)
-	d.plan.Whole = d.pending > 0 // a return would lose the items that wait for their repair
+	var restart []int
 	for !d.plan.Whole {
-		n, ok := d.needs(pos, reports)
-		if !ok {
-			break
+		var n need
+		var ok bool
+		if n, ok = d.needs(pos, reports); !ok {
+			if restart, n, ok = d.needsOfItems(d.failed, pos, reports); !ok {
+				break
+			}
 		}
-		why := fmt.Sprintf("%s needs %s, which %s left", d.label(d.now, n.step), n.file.Path, d.label(d.now, n.file.Step))
+		why := d.why(n)
 		if d.opt.From != "" {
 			if !d.opt.Force {
 				d.problem("From %q: %s in the workspace that is gone; leave From out, or set Force", d.opt.From, why)
@@ -46,11 +54,90 @@ func (d *draft) elsewhere(ctx context.Context) error {
 		d.plan.Whole = !ok
 		pos = d.now.Tree.Resume(back)
 	}
-	return d.leaveWorkspace(ctx, pos)
+	d.leaveWorkspace(ctx, pos)
+	d.restart(restart, reports)
+	return nil
+}
+
+// why says that a step needs a file.
+func (d *draft) why(n need) string {
+	return fmt.Sprintf("%s needs %s, which %s left", d.label(d.now, n.step), n.file.Path, d.label(d.now, n.file.Step))
+}
+
+// elsewhereInPass plans how a pass goes on without the workspace: where it stands, or with
+// the first step of the item that is executed, and of those that wait. The pass is kept, so
+// that no item is lost; where that is not enough the execution begins again.
+func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
+	passes := d.repairs().Passes
+	last := &passes[len(passes)-1]
+	n, whole := d.needs(last.Then, reports)
+	var restart []int
+	if !whole {
+		restart, n, whole = d.needsOfItems(d.current(), last.Then, reports)
+	}
+	if whole {
+		d.note("%s", d.why(n))
+	} else if len(restart) > 0 && slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Seq > last.Seq && inOutermost(d.x.Position, &f) }) {
+		whole = true // what has failed since in the item would count, though the item begins again
+	}
+	if whole {
+		d.leaveWorkspace(ctx, courier.Position{})
+		return nil
+	}
+	d.x.Repairs.Passes = slices.Clone(passes)
+	d.restart(restart, reports)
+	if len(restart) == 0 {
+		d.note("without the files of its workspace, where it stands")
+		return nil
+	}
+	pass, err := d.history.Current(ctx)
+	if err != nil {
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
+	target := slices.IndexFunc(pass.Targets, func(f Failure) bool { return SameItem(f.Item, d.pending[0].Item) })
+	_, accepted := d.history.Count(d.failed, d.x.Position)
+	d.move(pass.Position(target), 0, int(d.x.Seq))
+	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: target + 1}
+	d.pass = pass
+	return d.read(ctx)
+}
+
+// current returns the targets of a pass under way that are not over, those of the item
+// that is executed at its position.
+func (d *draft) current() []Failure {
+	list := slices.Clone(d.pending)
+	for i := range list {
+		if inOutermost(d.x.Position, &list[i]) {
+			list[i].Position = d.x.Position
+		}
+	}
+	return list
+}
+
+// restart takes note that the workspace is gone, and of the loops whose failed items are
+// executed again from their first step, which may not find what later ones took away.
+func (d *draft) restart(loops []int, reports []report) {
+	r := d.x.Repairs
+	if r == nil || len(r.Passes) == 0 {
+		return
+	}
+	p := &r.Passes[len(r.Passes)-1]
+	p.FilesLost, p.Restart = d.x.Seq, loops
+	for _, loop := range loops {
+		d.note("each failed item of %s from its first step, since steps of it need files that are gone", d.label(d.now, loop))
+	}
+	for _, rep := range reports {
+		again := slices.ContainsFunc(d.failed, func(f Failure) bool { return slices.Contains(loops, f.Item.Loop) && inOutermost(rep.at, &f) })
+		for _, f := range rep.record.Files {
+			if again && f.Removed && !inWorkspace(f.Path) {
+				d.plan.Consumed = append(d.plan.Consumed, Consumed{rep.record.Step, f.Path})
+			}
+		}
+	}
 }
 
 // leaveWorkspace goes on at a position, without the files.
-func (d *draft) leaveWorkspace(ctx context.Context, pos courier.Position) error {
+func (d *draft) leaveWorkspace(ctx context.Context, pos courier.Position) {
 	if d.plan.Whole = d.plan.Whole || d.opt.From == "" && pos.Step == 0 && len(pos.Loops) == 0; d.plan.Whole {
 		pos = courier.Position{}
 		d.note("from the beginning, as the next attempt")
@@ -63,11 +150,6 @@ func (d *draft) leaveWorkspace(ctx context.Context, pos courier.Position) error 
 	if !d.plan.Whole {
 		d.note("without the files of its workspace, from step %d", d.x.Position.Step)
 	}
-	if r := d.x.Repairs; r != nil && len(r.Passes) > 0 {
-		r.Passes[len(r.Passes)-1].FilesLost = true
-	}
-	d.plan.Change.Elsewhere = true
-	return nil
 }
 
 // A need is a step that needs a file which is gone.
@@ -76,8 +158,8 @@ type need struct {
 	file leftFile
 }
 
-// needs returns a step that runs if the execution goes on at a position, or if an item
-// that has failed is executed again, and that needs a file which is gone.
+// needs returns a step that runs if the execution goes on at a position, and that needs a
+// file which is gone.
 func (d *draft) needs(pos courier.Position, reports []report) (need, bool) {
 	first := pos.Step
 	if len(pos.Loops) > 0 {
@@ -94,26 +176,47 @@ func (d *draft) needs(pos courier.Position, reports []report) (need, bool) {
 			return need{i, f}, true
 		}
 	}
-	return d.needsOfItems(pos, reports)
+	return need{}, false
 }
 
-// needsOfItems is needs for the items that have failed before a position.
-func (d *draft) needsOfItems(pos courier.Position, reports []report) (need, bool) {
+// needsOfItems is needs for items that have failed before a position. A file that a step of
+// the same item left is no need: the failed items of its loop begin with their first step.
+func (d *draft) needsOfItems(failed []Failure, pos courier.Position, reports []report) (restart []int, n need, ok bool) {
 	all := left(reports, nil)
-	for i := range d.failed {
-		f := &d.failed[i]
+	for i := range failed {
+		f := &failed[i]
+		if flow.Compare(f.Position, pos) >= 0 || slices.Contains(restart, f.Item.Loop) {
+			continue
+		}
+		own := lostFiles(all, func(file leftFile) bool { return flow.Compare(file.At, f.Position) < 0 && inOutermost(file.At, f) })
+		if _, ok := d.usedIn(f.Position.Step, f.Item.Loop, own); ok {
+			restart = append(restart, f.Item.Loop)
+		}
+	}
+	for i := range failed {
+		f := &failed[i]
 		if flow.Compare(f.Position, pos) >= 0 {
 			continue
 		}
-		loops := len(f.Item.Iteration)
-		lost := lostFiles(all, func(file leftFile) bool {
-			inLoop := len(file.At.Loops) >= loops && file.At.Loops[loops-1].Step == f.Item.Loop
-			return flow.Compare(file.At, f.Position) < 0 && (!inLoop || samePath(file.At.Loops[:loops], f.Position.Loops[:loops]))
+		first, depth := f.Position.Step, len(f.Item.Iteration)
+		if slices.Contains(restart, f.Item.Loop) {
+			first = f.Item.Loop + 1
+		}
+		outer := lostFiles(all, func(file leftFile) bool {
+			return flow.Compare(file.At, f.Position) < 0 && !(len(file.At.Loops) >= depth && file.At.Loops[depth-1].Step == f.Item.Loop)
 		})
-		for step := f.Position.Step; step < d.now.Tree.End(f.Item.Loop); step++ {
-			if file, ok := d.uses(step).of(lost, func(leftFile) bool { return true }); ok {
-				return need{step, file}, true
-			}
+		if n, ok := d.usedIn(first, f.Item.Loop, outer); ok {
+			return nil, n, true
+		}
+	}
+	return restart, need{}, false
+}
+
+// usedIn returns a step in a loop, from one on, that needs one of the files.
+func (d *draft) usedIn(first, loop int, files []leftFile) (need, bool) {
+	for step := first; step < d.now.Tree.End(loop); step++ {
+		if file, ok := d.uses(step).of(files, func(leftFile) bool { return true }); ok {
+			return need{step, file}, true
 		}
 	}
 	return need{}, false

@@ -81,7 +81,7 @@ func (h *History) pending(ctx context.Context) ([]Failure, error) {
 		return nil, nil
 	}
 	for i := range targets {
-		if n := len(targets[i].Item.Iteration); len(at.Loops) >= n && samePath(at.Loops[:n], targets[i].Position.Loops[:n]) {
+		if inOutermost(at, &targets[i]) {
 			return targets[i:], nil
 		}
 	}
@@ -165,7 +165,43 @@ func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
 	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
 		return !h.covers(pass, &f) || flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
 	})
-	return h.sorted(list)
+	return h.restarted(h.sorted(list))
+}
+
+// restarted returns the failures with those of each item that begins again in place of one,
+// at the first step of the item. They are in order.
+func (h *History) restarted(list []Failure) (targets []Failure) {
+	for _, f := range list {
+		if h.restarts(&f) == 0 {
+			targets = append(targets, f)
+			continue
+		}
+		if n := len(targets); n > 0 && SameItem(targets[n-1].Item, f.Item) {
+			continue
+		}
+		loop, n := f.Item.Loop, len(f.Item.Iteration)
+		f.Position = courier.Position{Step: loop + 1, Loops: slices.Clone(f.Position.Loops[:n])}
+		f.Record.FailedLoop = &loop
+		targets = append(targets, f)
+	}
+	return targets
+}
+
+// restarts returns the number of the record up to which the item of a failure is executed
+// again from its first step; 0 if it is executed again from the step that failed.
+func (h *History) restarts(f *Failure) (seq int64) {
+	for _, p := range h.passes() {
+		if f.Record.Seq <= p.FilesLost && slices.Contains(p.Restart, f.Item.Loop) {
+			seq = p.FilesLost
+		}
+	}
+	return seq
+}
+
+// inOutermost reports whether a position lies in the outermost item of a failure.
+func inOutermost(p courier.Position, f *Failure) bool {
+	n := len(f.Item.Iteration)
+	return len(p.Loops) >= n && samePath(p.Loops[:n], f.Position.Loops[:n])
 }
 
 // within reports whether a position lies in the item of a failure.

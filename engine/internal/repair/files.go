@@ -60,13 +60,13 @@ func (h *History) reports(ctx context.Context) (list []report, err error) {
 			}
 		}
 		for _, p := range h.passes() {
-			if h.Tree == nil || r.record.Seq > p.Seq {
+			if h.Tree == nil {
 				continue
 			}
-			if p.From != nil && flow.Compare(r.at, *p.From) >= 0 {
+			if p.From != nil && r.record.Seq <= p.Seq && flow.Compare(r.at, *p.From) >= 0 {
 				return
 			}
-			if p.FilesLost {
+			if r.record.Seq <= p.FilesLost {
 				r.record.Files = absolute(r.record.Files)
 			}
 		}

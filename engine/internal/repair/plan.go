@@ -96,7 +96,7 @@ type draft struct {
 	records  []courier.StepExecution // in the present version, from which the values follow
 	latest   []courier.StepExecution // those of them in scope
 	failed   []Failure               // items that are left
-	pending  int                     // targets of a pass under way
+	pending  []Failure               // targets of a pass under way that are not over
 	pass     *Pass                   // of the items that are executed again; nil if none are
 	returned bool                    // it goes on at an earlier position
 	done     []int                   // steps with a completed record there
@@ -155,8 +155,8 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 	d.now = d.old
 	d.plan.Change = store.Change{Seq: d.x.Seq}
 	err = d.read(ctx)
-	if d.pending > 0 && (o.From != "" || len(o.Items) > 0) {
-		d.problem("failed items are executed again, and %d of their failures are left: From and Items can be given when that is over; resume without them", d.pending)
+	if len(d.pending) > 0 && (o.From != "" || len(o.Items) > 0) {
+		d.problem("failed items are executed again, and %d of their failures are left: From and Items can be given when that is over; resume without them", len(d.pending))
 	}
 	return err
 }
@@ -176,11 +176,9 @@ func (d *draft) read(ctx context.Context) error {
 			return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 		}
 	}
-	pending, err := d.history.pending(ctx)
-	if err != nil {
+	if d.pending, err = d.history.pending(ctx); err != nil {
 		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 	}
-	d.pending = len(pending)
 	d.restore()
 	return nil
 }
@@ -355,7 +353,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 // repairsAll reports whether the resume executes failed items again though none is chosen:
 // those of an execution that has failed because of them, where it stands.
 func (d *draft) repairsAll() bool {
-	return d.x.State == courier.Failed && d.x.Failure != nil && d.x.Failure.Reason == courier.ReasonItems && !d.returned && d.pending == 0
+	return d.x.State == courier.Failed && d.x.Failure != nil && d.x.Failure.Reason == courier.ReasonItems && !d.returned && len(d.pending) == 0
 }
 
 func positionText(p courier.Position) string {

@@ -109,7 +109,23 @@ func (h *History) recordsAt(ctx context.Context, latest []courier.StepExecution,
 		}
 		records = h.mapped(records, list)
 	}
-	return records, nil
+	return h.redone(records, pos), nil
+}
+
+// redone leaves out what was recorded in the item of a position before that began again.
+func (h *History) redone(records []courier.StepExecution, pos courier.Position) []courier.StepExecution {
+	for i := range h.failed {
+		f := &h.failed[i]
+		if !inOutermost(pos, f) {
+			continue
+		}
+		seq := h.restarts(f)
+		records = slices.DeleteFunc(records, func(r courier.StepExecution) bool {
+			at, ok := h.Tree.PositionOf(&r)
+			return ok && r.Seq <= seq && inOutermost(at, f)
+		})
+	}
+	return records
 }
 
 // mapped appends records as they are in the present version.

@@ -100,7 +100,8 @@ func tellable(passes []courier.RepairPass, steps []int) bool {
 		return known(p.Step) && !slices.ContainsFunc(p.Loops, func(l courier.LoopPosition) bool { return !known(l.Step) })
 	}
 	return !slices.ContainsFunc(passes, func(p courier.RepairPass) bool {
-		return !at(p.Then) || p.From != nil && !at(*p.From) || slices.ContainsFunc(p.Items, func(i courier.ItemPath) bool { return !known(i.Loop) })
+		return !at(p.Then) || p.From != nil && !at(*p.From) || slices.ContainsFunc(p.Items, func(i courier.ItemPath) bool { return !known(i.Loop) }) ||
+			slices.ContainsFunc(p.Restart, func(loop int) bool { return !known(loop) })
 	})
 }
 
@@ -127,6 +128,10 @@ func moveIndexes(r *courier.Repairs, steps []int) {
 		p.Items = slices.Clone(p.Items)
 		for j := range p.Items {
 			p.Items[j].Loop = steps[p.Items[j].Loop]
+		}
+		p.Restart = slices.Clone(p.Restart)
+		for j := range p.Restart {
+			p.Restart[j] = steps[p.Restart[j]]
 		}
 	}
 }

@@ -1,0 +1,138 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+)
+
+// TestElsewhereWithFailedItems repairs the item that failed, and no other: at the step that
+// failed, or from the first step of the item where a later one needs a file that is gone.
+func TestElsewhereWithFailedItems(t *testing.T) {
+	get := func(id, fields string) string {
+		return fmt.Sprintf(`{"type": "demo.get", "id": %q, "config": {%s}}`, id, fields)
+	}
+	each := func(id, source string) string {
+		return fmt.Sprintf(`{"type": "flow.foreach", "id": %q, "config": {"source": %q, "on_item_failure": "continue"}}`, id, source)
+	}
+	item, fail, end := get("a", `"name": "d/${context:loop.current_item}"`), `"name": "fail", "fail": true`, `{"type": "flow.end"}`
+	list, loop, outside := get("list", `"name": "list"`), each("each", "context:list.list"), get("o", `"name": "d/o"`)
+	for name, c := range map[string]struct {
+		steps []string
+		want  string // the calls after the resume
+		note  string
+	}{
+		"nothing is needed":        {[]string{list, loop, item, get("b", fail+`, "use": "x"`), end}, "fail", ""},
+		"a file of the item":       {[]string{list, loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},
+		"by a step behind":         {[]string{list, loop, item, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`), end}, "d/1 fail c", "from its first step"},
+		"a step between":           {[]string{list, loop, item, get("m", `"name": "m"`), get("b", fail+`, "use": "context:a.path"`), end, get("z", `"name": "z"`)}, "d/1 m fail", "from its first step"},
+		"of an inner loop":         {[]string{list, loop, item, each("inner", "context:list.list"), get("b", fail+`, "use": "context:a.path"`), end, end}, "d/1 fail fail fail", "from its first step"},
+		"a file before the loop":   {[]string{list, outside, loop, item, get("b", fail+`, "use": "context:o.path"`), end}, "d/o d/1 fail d/2 fail d/3 fail", ""},
+		"both":                     {[]string{list, outside, loop, get("y", `"name": "y", "use": "context:o.path"`), item, get("b", fail+`, "use": "context:a.path"`), end}, "d/o y d/1 fail y d/2 fail y d/3 fail", ""},
+		"only before what is done": {[]string{list, outside, get("u", `"name": "u", "use": "context:o.path"`), loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},
+		"a step behind the loop":   {[]string{list, loop, item, get("b", fail), end, get("z", `"name": "z", "use": "d"`)}, "fail", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				var calls []string
+				elsewhereSteps(h, &calls)
+				host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+				defer host.Stop(t.Context())
+				x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [%s]}`, strings.Join(c.steps, ", "))), nil)
+				if x.State != courier.Failed || x.FailedItems != 1 {
+					t.Fatalf("it is %s, %d items failed", x.State, x.FailedItems)
+				}
+				calls = nil
+				opt := &engine.ResumeOptions{Elsewhere: true}
+				report, err := h.Engine.DryRunResume(t.Context(), x.ID, opt)
+				if err != nil || !strings.Contains(report.Note, c.note) {
+					t.Errorf("the dry run says %q, want %q: %v", report.Note, c.note, err)
+				}
+				if _, err := h.Engine.Resume(t.Context(), x.ID, opt); err != nil {
+					t.Fatal(err)
+				}
+				h.Start()
+				if r := h.Wait(x.ID).RequireState(courier.Completed); r.FailedItems != 0 {
+					t.Errorf("%d failed items are left", r.FailedItems)
+				}
+				if got := strings.Join(calls, " "); got != c.want {
+					t.Errorf("after the resume: %s; want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestElsewhereWhileItemsAreRepaired loses the workspace while failed items are executed
+// again: the item that is executed then, and those that wait, begin with their first step
+// if one of them needs a file that is gone.
+func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
+	for use, want := range map[string]string{
+		"x":              "c2 b3 c3",
+		"context:a.path": "a2 b2 c2 a3 b3 c3",
+		"context:o.path": "list o a1 b1 c1 a2 b2 c2 a3 b3 c3 z",
+	} {
+		t.Run(use, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				var calls []string
+				fails := true
+				h.Stub("demo.do", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+					name := cfg["name"].(string)
+					calls = append(calls, name)
+					switch {
+					case name[0] == 'b' && fails:
+						return nil, errors.New("boom")
+					case name == "b2" && len(calls) == 3:
+						_, err := h.Engine.Pause(c, job.Execution(), courier.By{Actor: "ops"})
+						return nil, err
+					case name[0] == 'a' || name == "o":
+						w, err := job.Create("d/" + name)
+						if err != nil {
+							return nil, err
+						}
+						return map[string]any{"path": "d/" + name}, w.Commit()
+					}
+					return map[string]any{"list": []string{"1", "2", "3"}}, nil
+				})
+				host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+				x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
+					{"type": "demo.do", "id": "list", "config": {"name": "list"}}, {"type": "demo.do", "id": "o", "config": {"name": "o"}},
+					{"type": "flow.foreach", "config": {"source": "context:list.list", "on_item_failure": "continue"}},
+					{"type": "demo.do", "id": "a", "config": {"name": "a${context:loop.current_item}"}},
+					{"type": "demo.do", "config": {"name": "b${context:loop.current_item}"}},
+					{"type": "demo.do", "config": {"name": "c${context:loop.current_item}", "use": %q}},
+					{"type": "flow.end"}, {"type": "demo.do", "config": {"name": "z"}}]}`, use)), nil)
+				if x.State != courier.Failed || x.FailedItems != 3 {
+					t.Fatalf("it is %s, %d items failed: %v", x.State, x.FailedItems, x.Failure)
+				}
+				calls, fails = nil, false
+				if _, err := host.Resume(t.Context(), x.ID, nil); err != nil {
+					t.Fatal(err)
+				}
+				quiet()
+				if x, _ = host.Executions().Get(t.Context(), x.ID); x.State != courier.Paused || x.FailedItems != 2 {
+					t.Fatalf("after %s it is %s, %d failed items are left", calls, x.State, x.FailedItems)
+				}
+				if err := host.Stop(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				calls = nil
+				if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+					t.Fatal(err)
+				}
+				h.Start()
+				if r := h.Wait(x.ID).RequireState(courier.Completed); r.FailedItems != 0 {
+					t.Errorf("%d failed items are left", r.FailedItems)
+				}
+				if got := strings.Join(calls, " "); got != want {
+					t.Errorf("after the resume: %s; want %s", got, want)
+				}
+			})
+		})
+	}
+}
