@@ -215,17 +215,20 @@ func (g *progress) inItem(v visit, r *courier.StepExecution) bool {
 }
 
 // left reports whether a failure was not repaired: its step is not over, or something in
-// the loop that was given up with it.
+// the loop that was given up with it. A loop that accepts failed items is not given up any
+// more when so many are left as it accepts.
 func (g *progress) left(r *courier.StepExecution) bool {
 	if at, ok := g.index[visitName(r.Step, r.Iteration)]; ok {
 		return !g.done[at]
 	}
+	loop, depth := g.loopOf(r, r.Step)
+	items := make(map[int]bool)
 	for i, v := range g.p.plan {
 		if !g.done[i] && g.inside(v, r.Step, r.Iteration) {
-			return true
+			items[v.path[depth-1]] = true
 		}
 	}
-	return false
+	return len(items) > 0 && !(loop.accepts && len(items) <= loop.most)
 }
 
 // counted returns the items of outermost loops that have failed, and how many of them
