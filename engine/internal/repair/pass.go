@@ -150,17 +150,12 @@ func (p *Pass) inItem(r, failure *courier.StepExecution) bool {
 }
 
 // Position returns where a target is executed, or where the execution goes on if
-// there is no such target. The failed items of its loops are those that are left: of
-// the targets, those that come later, in other items.
+// there is no such target. The failed items of its loops are those that are left before
+// it.
 func (p *Pass) Position(target int) courier.Position {
-	if target == len(p.Targets) {
-		return p.tree.Recount(p.Then, p.left)
+	at := p.Then
+	if target < len(p.Targets) {
+		at = p.Targets[target].Position
 	}
-	failures := slices.Clone(p.left)
-	for i := target + 1; i < len(p.Targets); i++ {
-		if f := &p.Targets[i]; !SameItem(f.Item, p.Targets[target].Item) {
-			failures = append(failures, f.Record)
-		}
-	}
-	return p.tree.Recount(p.Targets[target].Position, failures)
+	return p.tree.Recount(at, p.left)
 }
