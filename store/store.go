@@ -173,9 +173,11 @@ type Setting struct {
 // A StepFilter selects step records of one execution. Zero fields select all.
 type StepFilter struct {
 	Execution courier.ExecutionID
-	Attempt   int                 // of the execution; 0 means all attempts
-	Step      *int                // index of the step
-	States    []courier.StepState // those that ended so
+	Attempt   int  // of the execution; 0 means all attempts
+	Step      *int // index of the step
+	// States selects those that ended so. If completed is not among them, a store finds
+	// them without reading those that were completed.
+	States []courier.StepState
 	// FailedItems selects those with a FailedLoop. A store finds them without reading
 	// the others.
 	FailedItems bool

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,15 +163,22 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
-	if f.FailedItems || f.Files || f.Step != nil && f.Attempt != 0 {
+	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
+	if f.FailedItems || f.Files || notCompleted || f.Step != nil && f.Attempt != 0 {
 		if f.Attempt != 0 {
 			add("s.execution_attempt = $%d::int", int32(f.Attempt))
 		}
-		if f.Step != nil {
+		switch {
+		case f.Step != nil && notCompleted:
+			add("s.step + 0 = $%d::int", int32(*f.Step)) // without statistics all records of the step would be read
+		case f.Step != nil:
 			add("s.step = $%d::int", int32(*f.Step))
 		}
 		if len(f.States) > 0 {
 			add("s.state = any($%d::text[])", asStrings(f.States))
+		}
+		if notCompleted {
+			filter += " and s.state <> 'completed'" // what the index is for
 		}
 		if f.FailedItems {
 			filter += " and s.failed_loop is not null"

@@ -85,8 +85,11 @@ var recordQueries = []struct {
 	{"a page of an attempt", "execution/list_steps", "job_audit_log_pkey", 50, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, Attempt: 1, After: 100_000, Limit: 50}))
 	}},
-	{"a page of failed records", "execution/list_steps", "job_audit_log_pkey", 11, 30_000, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of failed records", "execution/list_steps_by_index", "step_executions_not_completed", 11, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, States: []courier.StepState{courier.StepFailed}, After: 190_000, Limit: 50}))
+	}},
+	{"a page of failed records of a step", "execution/list_steps_by_index", "step_executions_not_completed", 20, 200, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+		return count(s.Steps(ctx, store.StepFilter{Execution: id, Step: new(2), States: []courier.StepState{courier.StepFailed}, After: 50_000, Limit: 20}))
 	}},
 	{"the latest records before one", "execution/list_latest_steps", "step_executions_pkey", 4, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Latest(ctx, store.LatestFilter{Execution: id, Before: 1000}))

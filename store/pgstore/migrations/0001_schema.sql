@@ -166,6 +166,11 @@ create table courier.step_executions (
 create index step_executions_failed_items on courier.step_executions
 	(execution_id, execution_attempt, seq) where failed_loop is not null;
 
+-- For lists of attempts that failed or were skipped. Completed ones, which are most, have
+-- no entry.
+create index step_executions_not_completed on courier.step_executions
+	(execution_id, execution_attempt, seq) where state <> 'completed';
+
 -- The audit: a row for each write to an execution. A row has one to three entries,
 -- numbered from seq: the step attempt that ended, the step that was interrupted, the
 -- change of the execution's state, the step attempt that started.

@@ -1,6 +1,7 @@
 -- The step executions of an execution that an index of step_executions finds: those of a
--- step in an attempt of the execution, or those with which an item failed. They are in
--- the order of the audit, because the attempts of the execution are. $1 execution, $2 the
+-- step in an attempt of the execution, those that were not completed, or those with which
+-- an item failed. They are in the order of the audit, because the attempts of the
+-- execution are. $1 execution, $2 the
 -- number before the first, $3 at most how many; the filter has the rest.
 select
 \ir step_columns.inc.sql
