@@ -120,9 +120,14 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 		r := *x.Repairs
 		r.Passes = slices.Clone(r.Passes)
 		for i := range r.Passes {
-			if from := r.Passes[i].From; from != nil {
-				to := moved(*from, shift)
-				r.Passes[i].From = &to
+			p := &r.Passes[i]
+			if p.From != nil {
+				p.From = new(moved(*p.From, shift))
+			}
+			p.Then = moved(p.Then, shift)
+			p.Items = slices.Clone(p.Items)
+			for j := range p.Items {
+				p.Items[j].Loop -= shift
 			}
 		}
 		x.Repairs = &r

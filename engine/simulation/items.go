@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -91,7 +92,7 @@ func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution
 		opt.Set = w.set(p, at, r)
 	}
 	switch r.IntN(6) {
-	case 0:
+	case 0, 3, 4:
 		list, err := e.Executions().FailedItems(ctx, x.ID)
 		if err != nil || len(list) == 0 {
 			return
@@ -276,6 +277,9 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 		return err
 	}
 	g, err := p.progressOf(x, records)
+	if err == nil {
+		err = g.checkChosen(x, records)
+	}
 	if items := x.Failure != nil && x.Failure.Reason == courier.ReasonItems; err != nil || x.State != courier.Completed && !items || x.Position.Step < len(p.job.Steps) {
 		return err
 	}
@@ -308,6 +312,53 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 		return fmt.Errorf("it is %s, with %d failed items that are not accepted", x.State, rejected)
 	}
 	return nil
+}
+
+// checkChosen checks the repairs of chosen items: before the place where the execution goes
+// on behind them, nothing is executed but in these items.
+func (g *progress) checkChosen(x *courier.Execution, records []courier.StepExecution) error {
+	if x.Repairs == nil {
+		return nil
+	}
+	for i, pass := range x.Repairs.Passes {
+		until := int64(math.MaxInt64)
+		if i+1 < len(x.Repairs.Passes) {
+			until = x.Repairs.Passes[i+1].Seq
+		}
+		for _, r := range records {
+			s := g.p.steps[r.Step]
+			if len(pass.Items) == 0 || r.Seq <= pass.Seq || r.Seq > until || s == nil || slices.Compare(placeOf(s, &r), placeAt(pass.Then)) >= 0 {
+				continue
+			}
+			if !slices.ContainsFunc(pass.Items, func(item courier.ItemPath) bool { return s.inItem(&r, item) }) {
+				return fmt.Errorf("record %d is of step %s, though only the items %v were to be executed again", r.Seq, visitName(r.Step, r.Iteration), pass.Items)
+			}
+		}
+	}
+	return nil
+}
+
+// placeOf returns where a record was written, in the order of the walk: the index of each
+// loop around the step and its iteration, and the index of the step.
+func placeOf(s *statement, r *courier.StepExecution) (place []int) {
+	for i, l := range s.loops {
+		place = append(place, l.index, r.Iteration[i])
+	}
+	return append(place, r.Step)
+}
+
+// placeAt is placeOf for a position.
+func placeAt(p courier.Position) (place []int) {
+	for _, l := range p.Loops {
+		place = append(place, l.Step, l.Index)
+	}
+	return append(place, p.Step)
+}
+
+// inItem reports whether a record of the step lies in an item.
+func (s *statement) inItem(r *courier.StepExecution, item courier.ItemPath) bool {
+	d := len(item.Iteration)
+	return len(s.loops) >= d && s.loops[d-1].index == item.Loop && slices.Equal(r.Iteration[:d], item.Iteration)
 }
 
 // checkMost checks that no outermost loop that is over has more failed items than it may.
