@@ -3,6 +3,7 @@ package promise
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -58,6 +59,29 @@ func (a *attempts) end(x *shadow, t *store.Transition) {
 	if t.Interrupt && x.Current != nil {
 		if s := a.started[a.of(x, x.Current)]; s != nil {
 			s.interrupted = true
+		}
+	}
+}
+
+// remap gives the places of an execution's attempts the indexes of another version of the
+// job.
+func (a *attempts) remap(x *shadow, steps []int) {
+	if steps == nil {
+		return
+	}
+	prefix := string(x.ID) + "/"
+	var places []string
+	for key := range a.earlier {
+		if strings.HasPrefix(key, prefix) {
+			places = append(places, key)
+			delete(a.earlier, key)
+		}
+	}
+	for _, key := range places {
+		parts := strings.Split(key, "/")
+		if to, ok := remapped(parts[2], steps); ok {
+			parts[2] = to
+			a.earlier[strings.Join(parts, "/")] = true
 		}
 	}
 }

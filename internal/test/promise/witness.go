@@ -395,7 +395,9 @@ func (w *Witness) asked(r *store.Request) {
 		clear(x.done)
 	}
 	if c := r.Change; c != nil && c.Version != nil {
-		x.remap(c.Repairs.Versions[len(c.Repairs.Versions)-1].Steps)
+		steps := c.Repairs.Versions[len(c.Repairs.Versions)-1].Steps
+		x.remap(steps)
+		w.attempts.remap(x, steps)
 	}
 	w.look(x, "Request")
 }
@@ -407,13 +409,20 @@ func (x *shadow) remap(steps []int) {
 	}
 	done := make(map[string]bool, len(x.done))
 	for key := range x.done {
-		var step int
-		var iteration string
-		if fmt.Sscanf(key, "%d%s", &step, &iteration); steps[step] >= 0 {
-			done[fmt.Sprintf("%d%s", steps[step], iteration)] = true
+		if to, ok := remapped(key, steps); ok {
+			done[to] = true
 		}
 	}
 	x.done = done
+}
+
+// remapped gives a place the index that its step has in another version; ok is false if
+// the step is not there.
+func remapped(place string, steps []int) (to string, ok bool) {
+	var step int
+	var iteration string
+	fmt.Sscanf(place, "%d%s", &step, &iteration)
+	return fmt.Sprintf("%d%s", steps[step], iteration), steps[step] >= 0
 }
 
 func (w *Witness) set(key, value string) {
