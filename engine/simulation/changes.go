@@ -129,6 +129,10 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 			for j := range p.Items {
 				p.Items[j].Loop -= shift
 			}
+			p.Restart = slices.Clone(p.Restart)
+			for j := range p.Restart {
+				p.Restart[j] -= shift
+			}
 		}
 		x.Repairs = &r
 	}

@@ -62,7 +62,9 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 	opt := &engine.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
 	r := w.dice("resume", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start)))
 	if x, err := e.Executions().Get(ctx, id); err == nil && (x.State == courier.Failed || x.State == courier.Paused) {
-		w.vary(ctx, e, &x, r, opt)
+		if !w.leaveWorkspace(&x, opt) {
+			w.vary(ctx, e, &x, r, opt)
+		}
 	}
 	_, err := e.Resume(ctx, id, opt)
 	if changes := opt.Version != 0 || opt.From != "" || opt.Set != nil || opt.Skip || opt.Items != nil; changes && err == nil {
@@ -127,6 +129,7 @@ type progress struct {
 	index    map[string]int // of visits, by their names
 	done     map[int]bool   // visits that are over for good
 	failures []*courier.StepExecution
+	redone   []redone
 }
 
 func visitName(step int, iteration []int) string {
@@ -140,11 +143,12 @@ func (p *program) progressOf(x *courier.Execution, records []courier.StepExecuti
 	for i, v := range p.plan {
 		g.index[fmt.Sprintf("%d[%s]", v.step, v.iteration)] = i
 	}
+	g.redone = g.redoneItems(x, records)
 	for i := range records {
 		r := &records[i]
 		at, known := g.index[visitName(r.Step, r.Iteration)]
 		switch over := r.State == courier.StepCompleted || r.State == courier.StepSkipped; {
-		case g.void(x, r, at, known):
+		case g.void(x, r), g.replaced(r):
 		case over && !known:
 			return nil, fmt.Errorf("record %d of step %s, which the plan does not have", r.Seq, visitName(r.Step, r.Iteration))
 		case known && g.done[at]:
@@ -162,30 +166,10 @@ func (p *program) progressOf(x *courier.Execution, records []courier.StepExecuti
 }
 
 // void reports whether an operator has gone back before a record since it was written.
-func (g *progress) void(x *courier.Execution, r *courier.StepExecution, at int, known bool) bool {
-	if x.Repairs == nil {
-		return false
-	}
-	return slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool {
-		if p.From == nil || r.Seq > p.Seq {
-			return false
-		}
-		from := g.index[visitName(p.From.Step, p.From.Iteration())]
-		if !known { // of a marker: what comes next decides
-			at = g.first(r)
-		}
-		return at >= from
+func (g *progress) void(x *courier.Execution, r *courier.StepExecution) bool {
+	return x.Repairs != nil && slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool {
+		return p.From != nil && r.Seq <= p.Seq && slices.Compare(g.placeOf(r), placeAt(*p.From)) >= 0
 	})
-}
-
-// first returns the index of the first visit in the loop of a marker that has a record.
-func (g *progress) first(r *courier.StepExecution) int {
-	for i, v := range g.p.plan {
-		if v.step > r.Step && g.inside(v, r.Step, r.Iteration) {
-			return i
-		}
-	}
-	return len(g.p.plan)
 }
 
 // inside reports whether a visit lies in a loop, or for a step is it, in an iteration of
@@ -326,11 +310,10 @@ func (g *progress) checkChosen(x *courier.Execution, records []courier.StepExecu
 			until = x.Repairs.Passes[i+1].Seq
 		}
 		for _, r := range records {
-			s := g.p.steps[r.Step]
-			if len(pass.Items) == 0 || r.Seq <= pass.Seq || r.Seq > until || s == nil || slices.Compare(placeOf(s, &r), placeAt(pass.Then)) >= 0 {
+			if len(pass.Items) == 0 || r.Seq <= pass.Seq || r.Seq > until || g.p.steps[r.Step] == nil || slices.Compare(g.placeOf(&r), placeAt(pass.Then)) >= 0 {
 				continue
 			}
-			if !slices.ContainsFunc(pass.Items, func(item courier.ItemPath) bool { return s.inItem(&r, item) }) {
+			if !slices.ContainsFunc(pass.Items, func(item courier.ItemPath) bool { return g.of(&r, item) }) {
 				return fmt.Errorf("record %d is of step %s, though only the items %v were to be executed again", r.Seq, visitName(r.Step, r.Iteration), pass.Items)
 			}
 		}
@@ -340,8 +323,8 @@ func (g *progress) checkChosen(x *courier.Execution, records []courier.StepExecu
 
 // placeOf returns where a record was written, in the order of the walk: the index of each
 // loop around the step and its iteration, and the index of the step.
-func placeOf(s *statement, r *courier.StepExecution) (place []int) {
-	for i, l := range s.loops {
+func (g *progress) placeOf(r *courier.StepExecution) (place []int) {
+	for i, l := range g.p.loopsAround(r.Step) {
 		place = append(place, l.index, r.Iteration[i])
 	}
 	return append(place, r.Step)
@@ -353,12 +336,6 @@ func placeAt(p courier.Position) (place []int) {
 		place = append(place, l.Step, l.Index)
 	}
 	return append(place, p.Step)
-}
-
-// inItem reports whether a record of the step lies in an item.
-func (s *statement) inItem(r *courier.StepExecution, item courier.ItemPath) bool {
-	d := len(item.Iteration)
-	return len(s.loops) >= d && s.loops[d-1].index == item.Loop && slices.Equal(r.Iteration[:d], item.Iteration)
 }
 
 // checkMost checks that no outermost loop that is over has more failed items than it may.
@@ -406,6 +383,9 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 		return
 	}
 	for _, p := range x.Repairs.Passes {
+		if p.Restart != nil {
+			w.counts["items restarted"]++
+		}
 		switch {
 		case p.From != nil:
 			w.counts["resumed from"]++
@@ -417,7 +397,7 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 	}
 }
 
-// wentBack reports whether an operator has had steps of an execution run again.
-func wentBack(x *courier.Execution) bool {
-	return x.Repairs != nil && slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool { return p.From != nil })
+// goesBack reports whether steps of an execution run again by one of its passes.
+func goesBack(r *courier.Repairs) bool {
+	return r != nil && slices.ContainsFunc(r.Passes, func(p courier.RepairPass) bool { return p.From != nil || p.Restart != nil })
 }

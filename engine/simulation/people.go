@@ -289,7 +289,7 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
 		Restarts: func(x *courier.Execution, step int) bool {
-			return w.programFor(x).restart || wentBack(x) || hasMoved(x)
+			return w.programFor(x).restart || w.wentBack(x.ID) || hasMoved(x)
 		},
 	}))
 	if w.plans != nil {

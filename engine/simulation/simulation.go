@@ -142,6 +142,9 @@ type world struct {
 	resumed  map[courier.ExecutionID]int // resumes with changes that were acknowledged
 	mends    map[string]int              // by job and version
 	strange  []error
+	lost     map[int64]time.Duration      // when executions last lost their workspace
+	skipped  map[string]bool              // steps that operators have skipped, by execution and id
+	back     map[courier.ExecutionID]bool // of which steps run again
 }
 
 func newWorld(seed uint64, o Options) *world {
@@ -150,6 +153,7 @@ func newWorld(seed uint64, o Options) *world {
 		programs: make(map[string]*program),
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
 		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
+		lost: make(map[int64]time.Duration), skipped: make(map[string]bool), back: make(map[courier.ExecutionID]bool),
 	}
 	w.mix = newMix(w.dice("mix"))
 	s := o.Open()
@@ -298,6 +302,7 @@ func (w *world) effect(c *storewrap.Call) {
 	case store.Request:
 		w.note(string(r.Kind), "ask", w.number(r.Execution))
 		w.changed(&r)
+		w.lose(&r)
 	case [2]string:
 		w.note(r[0]+"="+r[1], "set")
 	default:

@@ -131,6 +131,9 @@ func (step) Execute(ctx context.Context, job *courier.Context, cfg config) (outp
 	if err := a.behave(ctx, cfg); err != nil {
 		return output{}, err
 	}
+	if err := a.leave(cfg.ID); err != nil {
+		return output{}, err
+	}
 	return output{value(fmt.Sprint(a.number), cfg.ID, job.Iteration()), cfg.Note, cfg.Mend, cfg.Inputs}, nil
 }
 
@@ -153,6 +156,9 @@ func (a *act) check(cfg config) error {
 		want := value(fmt.Sprint(a.number), r.from.id, r.at(a.job.Iteration()))
 		if got := cfg.Inputs[r.name]; got != want && !strings.HasPrefix(got, changedValue) { // see checkGiven
 			return fmt.Errorf("input %s = %q, want %q", r.name, got, want)
+		}
+		if err := a.checkFile(r); err != nil {
+			return err
 		}
 	}
 	if n := len(s.loops); n > 0 {
