@@ -23,9 +23,9 @@ const Long = time.Hour
 type Kit struct {
 	*testing.T
 	store.Store
-	Unit      time.Duration
-	Virtual   bool // time is virtual, so that no call takes long
-	MaxOutput int  // bytes of outputs that a transition may have; 0 if there is no limit
+	Unit      time.Duration // of the leases and delays that cases let pass
+	Virtual   bool          // time is virtual, so that no call takes long
+	MaxOutput int           // bytes of outputs that a transition may have; 0 if there is no limit
 	IDs       uuid7.Source
 }
 
@@ -98,7 +98,7 @@ func (k *Kit) New() store.NewExecution {
 	}
 }
 
-// With is k.new with changes.
+// With is New with changes.
 func (k *Kit) With(change func(*store.NewExecution)) store.NewExecution {
 	k.Helper()
 	n := k.New()
