@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
@@ -103,6 +105,55 @@ func (w *world) set(p *program, at int, r *rand.Rand) map[string]any {
 		key = steps[r.IntN(len(steps))] + ".value"
 	}
 	return map[string]any{key: fmt.Sprint(changedValue, r.Int64())}
+}
+
+// rerun has an execution started again, now and then: by two people at once with one key,
+// until they know the new one.
+func (w *world) rerun(id courier.ExecutionID) {
+	number := int(w.numberOf(id))
+	if w.dice("rerun", number, fmt.Sprint(time.Since(w.start))).IntN(25) > 0 {
+		return
+	}
+	w.mu.Lock()
+	w.reruns++
+	key, enough := fmt.Sprint("rerun-", w.reruns), w.reruns > 3
+	w.mu.Unlock()
+	if enough {
+		return
+	}
+	for who := range 2 {
+		w.spawn(func() { w.insistRerun(w.dice("insist rerun", key, who), key, id) })
+	}
+}
+
+// insistRerun is insist for a rerun, of the version that the execution has.
+func (w *world) insistRerun(r *rand.Rand, key string, id courier.ExecutionID) {
+	for range 50 {
+		if !w.wait(spread(r, 2*time.Second) + time.Millisecond) {
+			return
+		}
+		var former, x courier.Execution
+		err := w.through(w.client.process.Load(), func(ctx context.Context, e *engine.Engine) (err error) {
+			if former, err = e.Executions().Get(ctx, id); err != nil {
+				return err
+			}
+			x, err = e.Rerun(ctx, id, &engine.RerunOptions{Version: former.Version, IdempotencyKey: key, By: courier.By{Actor: "operator"}})
+			return err
+		})
+		switch {
+		case errors.Is(err, courier.ErrConflict):
+			return // it has another version since
+		case err != nil:
+			continue
+		case x.ID == id || x.RerunOf != id || x.Job != former.Job || string(x.Params) != string(former.Params):
+			w.wrong("execution %d is a rerun of %d: of %q with %s, want %s", w.numberOf(x.ID), w.numberOf(id), x.RerunOf, x.Params, former.Params)
+		}
+		w.acknowledge(key, &x)
+		w.mu.Lock()
+		w.counts["rerun"]++
+		w.mu.Unlock()
+		return
+	}
 }
 
 // changedValue begins what operators set.

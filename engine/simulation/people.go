@@ -115,15 +115,20 @@ func (w *world) insist(r *rand.Rand, job string, opt engine.EnqueueOptions) {
 		case err != nil:
 			continue
 		}
-		w.witness.Acknowledged(x.ID)
-		w.mu.Lock()
-		if first := w.asked[opt.IdempotencyKey]; first != "" && first != x.ID {
-			w.strange = append(w.strange, fmt.Errorf("key %q is that of executions %s and %s", opt.IdempotencyKey, first, x.ID))
-		}
-		w.asked[opt.IdempotencyKey] = x.ID
-		w.mu.Unlock()
+		w.acknowledge(opt.IdempotencyKey, &x)
 		return
 	}
+}
+
+// acknowledge takes note that a client knows the execution of a key.
+func (w *world) acknowledge(key string, x *courier.Execution) {
+	w.witness.Acknowledged(x.ID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if first := w.asked[key]; first != "" && first != x.ID {
+		w.strange = append(w.strange, fmt.Errorf("key %q is that of executions %s and %s", key, first, x.ID))
+	}
+	w.asked[key] = x.ID
 }
 
 // operate makes requests, changes limits and edits jobs, until calm comes.
@@ -150,6 +155,7 @@ func (w *world) operate(r *rand.Rand) {
 				courier.RequestResume, courier.RequestRelease, courier.RequestCancel,
 			}[r.IntN(7)]
 			w.spawn(func() { w.request(p, id, kind) })
+			w.rerun(id)
 		case 1:
 			scope, n := []string{"global", "global", "job:job-0", "key:a", "key:b"}[r.IntN(5)], r.IntN(4)
 			w.spawn(func() {

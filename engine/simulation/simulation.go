@@ -142,6 +142,7 @@ type world struct {
 	resumed  map[courier.ExecutionID]int // resumes with changes that were acknowledged
 	mends    map[string]int              // by job and version
 	strange  []error
+	reruns   int                          // how many were begun
 	lost     map[int64]time.Duration      // when executions last lost their workspace
 	skipped  map[string]bool              // steps that operators have skipped, by execution and id
 	back     map[courier.ExecutionID]bool // of which steps run again

@@ -129,7 +129,7 @@ func (s *tally) check(t *testing.T) {
 		"put", "remove", "fire", "fire in vain", "tick due", "night", "created", "start chain", "ask chain",
 		"chain ended completed", "chain ended failed", "chain ended cancelled", "member skipped", "member cancelled",
 		"failed by error", "failed by panic", "failed by timeout", "failed by stalled", "failed by execution_timeout", "failed by worker_lost", "failed by items_failed",
-		"item failed", "item failed by worker_lost", "items repaired", "items chosen", "workspace lost", "resumed from", "step skipped by operator", "resumed with another version", "parameter set", "output set",
+		"item failed", "item failed by worker_lost", "items repaired", "items chosen", "workspace lost", "rerun", "resumed from", "step skipped by operator", "resumed with another version", "parameter set", "output set",
 	} {
 		if s.events[kind] == 0 {
 			t.Errorf("%q never happened in %d worlds", kind, s.worlds)
