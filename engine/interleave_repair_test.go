@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 )
 
 // ofItems is an execution of which the first of two items fails once, so that it can be
@@ -131,6 +132,36 @@ func TestInterleavingsOfRepair(t *testing.T) {
 			t.Fatal(c.name)
 		}
 		t.Logf("%s: %d interleavings", c.name, n)
+	}
+	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
+}
+
+// TestInterleavingsOfRerun has two operators start an execution that has failed again, with
+// one key, while a third resumes or cancels it: there is one new execution, see check.
+func TestInterleavingsOfRerun(t *testing.T) {
+	dir, total, start := t.TempDir(), 0, time.Now()
+	for _, kind := range []courier.RequestKind{courier.RequestResume, courier.RequestCancel} {
+		total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+			return perform(t, s, dir, ofSteps, func(p *play) error {
+				if err := p.failFirst(t); err != nil {
+					return err
+				}
+				p.crowd = true
+				o := p.engine("o")
+				p.ask(o, "operator", kind, courier.RequestCancel) // so that it has an end
+				for i := range 2 {
+					p.act(func() error {
+						by := courier.By{Actor: fmt.Sprintf("rerun %d", i+1)}
+						x, err := o.Rerun(t.Context(), p.id, &engine.RerunOptions{IdempotencyKey: "again", By: by})
+						if err == nil && (x.ID == p.id || x.RerunOf != p.id) {
+							err = fmt.Errorf("%s is a rerun of %q", x.ID, x.RerunOf)
+						}
+						return err
+					})
+				}
+				return nil
+			})
+		})
 	}
 	t.Logf("%d interleavings in %v", total, time.Since(start).Round(time.Millisecond))
 }

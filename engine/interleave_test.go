@@ -214,6 +214,8 @@ func (p *play) label(engine string, c *storewrap.Call) string {
 			text = fmt.Sprintf("%s: start step %d%v", engine, t.Start.Step, t.Start.Iteration)
 		}
 		return text
+	case "Enqueue":
+		return c.Request.([]store.NewExecution)[0].By + ": enqueue"
 	case "Request":
 		r := c.Request.(store.Request)
 		if engine == "o" {
@@ -402,6 +404,10 @@ func (p *play) check(t *testing.T) error {
 	}
 	if err := storetest.CheckExecution(t.Context(), p.store, p.id); err != nil {
 		return err
+	}
+	reruns, err := p.store.Executions(t.Context(), store.Filter{RerunOf: p.id})
+	if err != nil || len(reruns) > 1 {
+		return errors.Join(err, fmt.Errorf("it was started again %d times", len(reruns)))
 	}
 	audit, err := p.store.Audit(t.Context(), store.AuditFilter{Execution: p.id})
 	if err != nil {
