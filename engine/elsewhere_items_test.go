@@ -76,7 +76,16 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 		"x":              "c2 b3 c3",
 		"context:a.path": "a2 b2 c2 a3 b3 c3",
 		"context:o.path": "list o a1 b1 c1 a2 b2 c2 a3 b3 c3 z",
+		// The items of a loop behind, which wait, need files of their own.
+		"behind": "c2 b3 c3 aa ba ca",
 	} {
+		behind := ""
+		if use == "behind" {
+			behind = `, {"type": "flow.foreach", "config": {"source": ["a"], "on_item_failure": "continue"}},
+				{"type": "demo.do", "id": "last", "config": {"name": "a${context:loop.current_item}"}},
+				{"type": "demo.do", "config": {"name": "b${context:loop.current_item}"}},
+				{"type": "demo.do", "config": {"name": "c${context:loop.current_item}", "use": "context:last.path"}}, {"type": "flow.end"}`
+		}
 		t.Run(use, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				var calls []string
@@ -106,8 +115,9 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 					{"type": "demo.do", "id": "a", "config": {"name": "a${context:loop.current_item}"}},
 					{"type": "demo.do", "config": {"name": "b${context:loop.current_item}"}},
 					{"type": "demo.do", "config": {"name": "c${context:loop.current_item}", "use": %q}},
-					{"type": "flow.end"}, {"type": "demo.do", "config": {"name": "z"}}]}`, use)), nil)
-				if x.State != courier.Failed || x.FailedItems != 3 {
+					{"type": "flow.end"}, {"type": "demo.do", "config": {"name": "z"}}%s]}`, use, behind)), nil)
+				failed := 3 + strings.Count(behind, "foreach")
+				if x.State != courier.Failed || x.FailedItems != failed {
 					t.Fatalf("it is %s, %d items failed: %v", x.State, x.FailedItems, x.Failure)
 				}
 				calls, fails = nil, false
@@ -115,7 +125,7 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 					t.Fatal(err)
 				}
 				quiet()
-				if x, _ = host.Executions().Get(t.Context(), x.ID); x.State != courier.Paused || x.FailedItems != 2 {
+				if x, _ = host.Executions().Get(t.Context(), x.ID); x.State != courier.Paused || x.FailedItems != failed-1 {
 					t.Fatalf("after %s it is %s, %d failed items are left", calls, x.State, x.FailedItems)
 				}
 				if err := host.Stop(t.Context()); err != nil {

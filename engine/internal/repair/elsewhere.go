@@ -70,6 +70,10 @@ func (d *draft) why(n need) string {
 func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
 	passes := d.repairs().Passes
 	last := &passes[len(passes)-1]
+	targets, err := d.history.Targets(ctx)
+	if err != nil {
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
 	n, whole := d.needs(last.Then, reports)
 	var restart []int
 	if !whole {
@@ -77,8 +81,14 @@ func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
 	}
 	if whole {
 		d.note("%s", d.why(n))
-	} else if len(restart) > 0 && slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Seq > last.Seq && inOutermost(d.x.Position, &f) }) {
-		whole = true // what has failed since in the item would count, though the item begins again
+	}
+	stays := !slices.Contains(restart, d.pending[0].Item.Loop) // the item that is executed
+	switch {
+	case whole:
+	case stays: // the number of its target must not change
+		whole = slices.ContainsFunc(targets[:len(targets)-len(d.pending)], func(f Failure) bool { return slices.Contains(restart, f.Item.Loop) })
+	default: // what has failed since in the item would count, though the item begins again
+		whole = slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Seq > last.Seq && inOutermost(d.x.Position, &f) })
 	}
 	if whole {
 		d.leaveWorkspace(ctx, courier.Position{})
@@ -86,7 +96,7 @@ func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
 	}
 	d.x.Repairs.Passes = slices.Clone(passes)
 	d.restart(restart, reports)
-	if len(restart) == 0 {
+	if stays {
 		d.note("without the files of its workspace, where it stands")
 		return nil
 	}
