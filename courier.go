@@ -152,6 +152,10 @@ type Execution struct {
 	// before the loop around the step was started again; see [Context.StartNumber].
 	StepAttempts  int `json:"step_attempts,omitempty"`
 	EarlierStarts int `json:"earlier_starts,omitempty"`
+	// Retries is how many of the retries that the failure policy allows were used since
+	// the execution was created or last resumed: of the step at Position for retry_step, of
+	// the whole job for retry_job.
+	Retries int `json:"retries,omitempty"`
 	// Current is the step that a worker is executing; nil when there is none.
 	Current *StepExecution  `json:"current,omitempty"`
 	Params  json.RawMessage `json:"params,omitempty"` // a JSON object: the values params.*
@@ -160,12 +164,20 @@ type Execution struct {
 	DueAt     time.Time `json:"due_at"`              // queued executions are claimed no earlier
 	StartedAt time.Time `json:"started_at,omitzero"` // first claim
 	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
+	// UpdatedAt is the instant of the last audit entry, or of the pending request if that
+	// is later.
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
 	// Request is what an operator has asked of a running execution and its
 	// worker has not yet done: "pause", "cancel", or empty.
 	Request RequestKind `json:"request,omitempty"`
+	// RequestedAt, RequestedBy and RequestReason say when the pending request was made,
+	// by whom and why. All are zero without a request.
+	RequestedAt   time.Time `json:"requested_at,omitzero"`
+	RequestedBy   string    `json:"requested_by,omitempty"`
+	RequestReason string    `json:"request_reason,omitempty"`
 	// Resumed says that an operator resumed the execution at least once.
 	Resumed bool `json:"resumed,omitempty"`
 	// FailedItems is how many items of loops with on_item_failure: continue have failed

@@ -7,7 +7,10 @@ type Request struct {
 	Execution courier.ExecutionID
 	Kind      courier.RequestKind
 	By        string
-	Reason    string // for the audit; may be empty
+	// Reason is kept with a pending request, and is the Error of the audit entry of the
+	// change of state, whether the store makes it at once or the worker later. It may be
+	// empty.
+	Reason string
 	// Change is what a resume changes besides the state; nil if nothing.
 	Change *Change
 }

@@ -438,6 +438,9 @@ type Counters struct {
 	Resumed courier.State `json:"resumed,omitempty"`
 }
 
+// Retries is how many retries were used: [courier.Execution].Retries.
+func (c *Counters) Retries() int { return c.Failures + c.JobFailures }
+
 // AfterResume returns the counters after a resume of an execution that was in a state.
 func (c Counters) AfterResume(from courier.State) Counters {
 	if c.Resumed == courier.Failed {
@@ -467,6 +470,7 @@ type Renewed struct {
 	Execution courier.ExecutionID
 	Request   courier.RequestKind // pause, cancel or empty
 	By        string              // who made it
+	Reason    string              // why; may be empty
 }
 
 // A Filter selects executions. Zero fields select all.

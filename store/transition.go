@@ -66,7 +66,8 @@ type Transition struct {
 // their numbers: the ended attempts, the interrupted one, the change of the
 // execution's state, the started attempt. Current is the step that the
 // execution is at, and by the actor of the request that the transition carries out;
-// see [Transition.By]. The store sets the instants, the worker and the elapsed times:
+// see [Transition.By]. The store sets the Error of the entry with an actor to the reason
+// of the request. It also sets the instants, the worker and the elapsed times:
 // for a step that was executed the time since it started, for the execution the time
 // since its state last changed, and 0 for a step that starts or never did.
 func (t *Transition) Entries(current *courier.StepExecution, by string) []courier.AuditEntry {

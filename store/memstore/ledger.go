@@ -24,7 +24,7 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 		return unknown(t.Execution)
 	}
 	write, err := t.Admit(store.LeaseState{
-		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.requestBy,
+		State: x.State, Lease: x.token, First: x.first, Last: x.last, Seq: x.seq(), Request: x.Request, By: x.RequestedBy,
 	})
 	if write {
 		n := x.seq()
@@ -64,12 +64,15 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	}
 	x.Current = nil
 	if t.To != courier.Running {
-		by := t.By(x.Request, x.requestBy)
+		by, why := t.By(x.Request, x.RequestedBy), ""
+		if by != "" {
+			why = x.RequestReason
+		}
 		var n *note
 		if t.Failure != nil {
 			n = &note{by: by, reason: t.Failure.Reason, err: t.Failure.Message}
 		} else if by != "" {
-			n = &note{by: by}
+			n = &note{by: by, err: why}
 		}
 		x.last = x.seq() + 1
 		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{worker: x.Worker, note: n})
@@ -159,7 +162,8 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	case courier.Running:
 		s.leases.remove(x)
 		s.running.add(x, -1)
-		x.LeaseExpiresAt, x.Request, x.requestBy, x.Current = time.Time{}, "", "", nil
+		x.LeaseExpiresAt, x.Current = time.Time{}, nil
+		x.ask("", nil, now)
 		s.wakeAll()
 	case courier.Queued:
 		s.dequeue(x)
@@ -219,9 +223,14 @@ func (s *Store) carryOut(x *execution, d store.Decision, r store.Request, now ti
 		s.asked(x, d.To, r, now)
 		return
 	}
-	x.Request, x.requestBy = d.Pending, r.By
-	if d.Pending == "" {
-		x.requestBy = ""
+	x.ask(d.Pending, &r, now)
+}
+
+// ask sets the pending request; none if kind is empty.
+func (x *execution) ask(kind courier.RequestKind, r *store.Request, now time.Time) {
+	x.Request, x.RequestedAt, x.RequestedBy, x.RequestReason = kind, time.Time{}, "", ""
+	if kind != "" {
+		x.RequestedAt, x.RequestedBy, x.RequestReason = now, r.By, r.Reason
 	}
 }
 

@@ -85,7 +85,6 @@ type execution struct {
 	token       store.Token // of the present or last lease
 	first, last int64       // audit entries under that lease; see [store.LeaseState]
 	counters    store.Counters
-	requestBy   string
 	since       time.Time // when the state was entered
 	clock       time.Time // when the timeout began; zero before the first claim
 
@@ -105,7 +104,11 @@ func (s *Store) view(x *execution) courier.Execution {
 	if x.State == courier.Queued && len(x.waitsFor) > 0 {
 		e.Waits = s.waits(x)
 	}
-	e.StepAttempts, e.EarlierStarts = x.counters.Attempts, x.counters.Base
+	e.StepAttempts, e.EarlierStarts, e.Retries = x.counters.Attempts, x.counters.Base, x.counters.Retries()
+	e.UpdatedAt = x.audit[len(x.audit)-1].at
+	if x.RequestedAt.After(e.UpdatedAt) {
+		e.UpdatedAt = x.RequestedAt
+	}
 	if x.Current != nil {
 		current := *x.Current
 		e.Current = &current

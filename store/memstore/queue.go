@@ -227,7 +227,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 		}
 		x.LeaseExpiresAt = until
 		s.leases.fix(x.index)
-		renewed = append(renewed, store.Renewed{Execution: x.ID, Request: x.Request, By: x.requestBy})
+		renewed = append(renewed, store.Renewed{Execution: x.ID, Request: x.Request, By: x.RequestedBy, Reason: x.RequestReason})
 	}
 	return renewed, nil
 }

@@ -283,7 +283,7 @@ func texts(list []string) string {
 func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	x := courier.Execution{
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
-		Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
+		Attempt: 1, Params: n.Params, CreatedAt: now, UpdatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 		IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
 		RerunOf: n.RerunOf, Seq: 1,
 	}

@@ -118,7 +118,7 @@ func (s *Store) extend(ctx context.Context, tokens map[courier.ExecutionID]strin
 		ids, list = append(ids, uuid(string(id))), append(list, token)
 	}
 	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
-		err = rows.Scan(&r.Execution, &r.Request, &r.By)
+		err = rows.Scan(&r.Execution, &r.Request, &r.By, &r.Reason)
 		return r, err
 	}, s.sql("lease/renew"), ids, list, micros(d))
 }

@@ -152,7 +152,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	}
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
-		encode(changed), encode(skipOf(r.Change)),
+		encode(changed), encode(skipOf(r.Change)), r.Reason,
 	}, nil
 }
 

@@ -44,6 +44,10 @@ type row struct {
 	chain, member                                 *string
 	waitsFor                                      []string
 	hasDependents                                 *bool
+	requestedBy                                   *string
+	requestedAt                                   *time.Time
+	requestReason                                 *string
+	updated                                       *time.Time
 }
 
 // fields are where a row is scanned to, in the order of the columns.
@@ -55,6 +59,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.updated,
 	}
 }
 
@@ -77,7 +82,13 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if err != nil {
 		return x, err
 	}
-	x.StepAttempts, x.EarlierStarts = counters.Attempts, counters.Base
+	x.StepAttempts, x.EarlierStarts, x.Retries = counters.Attempts, counters.Base, counters.Retries()
+	if x.UpdatedAt = instant(r.updated); x.Request != "" {
+		x.RequestedAt, x.RequestedBy, x.RequestReason = instant(r.requestedAt), text(r.requestedBy), text(r.requestReason)
+		if x.RequestedAt.After(x.UpdatedAt) {
+			x.UpdatedAt = x.RequestedAt
+		}
+	}
 	if err := decode(r.loops, &x.Position.Loops); err != nil {
 		return x, err
 	}

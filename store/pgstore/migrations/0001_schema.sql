@@ -90,6 +90,9 @@ create table courier.job_executions (
 	reclaims           integer not null default 0, -- workers lost since a step last ended
 	request            text,        -- pause or cancel, for the worker to carry out
 	requested_by       text,
+	-- Of the request. They stay after it was carried out, and have no meaning then.
+	requested_at       timestamptz,
+	request_reason     text,
 
 	-- Columns that change with every step.
 	last_audit_seq          bigint not null,

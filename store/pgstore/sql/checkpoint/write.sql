@@ -69,7 +69,7 @@ with u as (
 			from unnest((select $1::uuid[]), (select $2::uuid[])) with ordinality as t (id, lease, ord)
 		) t
 		cross join lateral (
-			select x.ctid as place, x.id, x.lease_token, x.state, x.last_audit_seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by,
+			select x.ctid as place, x.id, x.lease_token, x.state, x.last_audit_seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by, x.request_reason,
 				x.current_step, x.current_attempt, x.current_started_at, x.current_step_id, x.current_step_type, x.current_iteration,
 				x.chain_execution_id, x.has_dependents
 			from courier.job_executions x where x.id = t.id limit 1
@@ -83,7 +83,7 @@ with u as (
 \if :unsubscribed
 		and not exists (select from courier.subscriptions where not disabled)
 \endif
-	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by,
+	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by, old.request_reason,
 		old.current_step, old.current_attempt, old.current_started_at, old.current_step_id, old.current_step_type, old.current_iteration, old.has_dependents
 ), w as materialized (
 	select u.*, x.n, x.n is null or ($29::bool[])[x.n] as is_last,
@@ -123,11 +123,11 @@ with u as (
 		case when moves then w.state_to end,
 		case when moves then greatest(0, extract(epoch from w.now - w.state_since) * 1000000) end,
 		case when moves then nullif(($17::text[])[w.ord], '') end,
-		case when moves then nullif(($18::text[])[w.ord], '') end,
-		case when moves and (w.state_to = 'paused' and w.request = 'pause' or w.state_to = 'cancelled' and w.request = 'cancel')
-			then nullif(w.requested_by, '') end,
+		case when moves then coalesce(nullif(($18::text[])[w.ord], ''), case when carries_out and w.requested_by <> '' then nullif(w.request_reason, '') end) end,
+		case when moves and carries_out then nullif(w.requested_by, '') end,
 		case when w.n is null or ($45::text[])[w.n] <> '' then w.worker end
-	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves from w) w
+	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves,
+		state_to = 'paused' and request = 'pause' or state_to = 'cancelled' and request = 'cancel' as carries_out from w) w
 \if :subscribed
 	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
 \endif

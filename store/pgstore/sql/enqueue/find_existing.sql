@@ -1,7 +1,7 @@
 -- The executions that exist under an id or, for their job, an idempotency key. $1 ids,
 -- $2 jobs, $3 keys. Returned are the executions and the ordinals of the parameters.
 select
-\ir ../execution/columns.inc.sql
+\ir ../execution/read_columns.inc.sql
 	, n.ord
 from unnest($1::text[]::uuid[], $2::text[], $3::text[]) with ordinality as n (id, job, key, ord)
 cross join lateral (

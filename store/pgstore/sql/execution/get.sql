@@ -1,5 +1,5 @@
 -- An execution. $1 id.
 select
-\ir columns.inc.sql
+\ir read_columns.inc.sql
 from courier.job_executions e
 where e.id = $1::text::uuid

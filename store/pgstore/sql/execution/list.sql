@@ -1,6 +1,6 @@
 -- Executions, newest first. $1 at most how many; the filter has the rest.
 select
-\ir columns.inc.sql
+\ir read_columns.inc.sql
 from courier.job_executions e
 where true :filter
 order by e.id desc

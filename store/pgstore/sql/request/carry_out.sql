@@ -6,7 +6,7 @@
 -- $8 now, if an earlier statement has asked for it, $9 whether the next attempt of the
 -- execution begins, $10 the class of the reason for the audit, $11 the reason, $12 what
 -- else changes, as JSON, $13 the step that was skipped, as JSON. A field that is not in the
--- JSON is unchanged or null.
+-- JSON is unchanged or null. $14 the reason of a request that its worker has to carry out.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
@@ -22,6 +22,8 @@ with clock as materialized (
 	update courier.job_executions e set
 		request = case when $2::text = '' then nullif($3::text, '') end,
 		requested_by = case when $2::text = '' and $3::text <> '' then $4::text end,
+		requested_at = clock.now,
+		request_reason = $14::text,
 		state = case when $2::text = '' then e.state else $2::text end,
 		state_since = case when $2::text = '' then e.state_since else clock.now end,
 		due_at = case when $5::bool then clock.now else e.due_at end,
@@ -83,5 +85,5 @@ with clock as materialized (
 \set changes_version true
 \ir ../delivery/keep_events.inc.sql
 select
-\ir ../execution/columns.inc.sql
+\ir ../execution/read_columns.inc.sql
 from after e

@@ -165,7 +165,7 @@ var chainStartCases = []testCase{
 		a := k.Get(n.Members[0].Execution.ID)
 		wantA := courier.Execution{
 			ID: n.Members[0].Execution.ID, Job: "job", Version: 1, State: courier.Queued, Queue: courier.DefaultQueue, Priority: 7, Attempt: 1,
-			Params: n.Members[0].Execution.Params, LimitKeys: []string{"k"}, By: "ann", Chain: n.ID, Member: "a", CreatedAt: c.CreatedAt, DueAt: c.CreatedAt, Seq: 1,
+			Params: n.Members[0].Execution.Params, LimitKeys: []string{"k"}, By: "ann", Chain: n.ID, Member: "a", CreatedAt: c.CreatedAt, DueAt: c.CreatedAt, UpdatedAt: c.CreatedAt, Seq: 1,
 		}
 		k.Same("execution", a, wantA)
 		k.Same("audit", k.AuditOf(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})

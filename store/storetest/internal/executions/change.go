@@ -84,7 +84,7 @@ var changeCases = []testCase{
 	{"change_of_nothing_is_a_resume", func(k *kit) {
 		a, b := k.leave(courier.Failed), k.leave(courier.Failed)
 		x, y := k.Ask(a.ID(), courier.RequestResume), k.Changed(b.ID(), k.Change(b.ID()))
-		x.ID, x.CreatedAt, x.StartedAt, x.DueAt = y.ID, y.CreatedAt, y.StartedAt, y.DueAt
+		x.ID, x.CreatedAt, x.StartedAt, x.DueAt, x.UpdatedAt = y.ID, y.CreatedAt, y.StartedAt, y.DueAt, y.UpdatedAt
 		k.Same("execution", y, x)
 		k.Same("audit", storekit.Moves(k.AuditOf(b.ID())), storekit.Moves(k.AuditOf(a.ID())))
 		k.Same("counters", k.Again(b.ID()).Counters, k.Again(a.ID()).Counters)

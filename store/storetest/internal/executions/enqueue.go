@@ -24,7 +24,8 @@ var enqueueCases = []testCase{
 		k.Same("as returned and as stored", k.Get(n.ID), e)
 		k.Same("params", string(e.Params), string(n.Params))
 		k.Same("due after", e.DueAt.Sub(e.CreatedAt), n.Delay)
-		e.CreatedAt, e.DueAt = time.Time{}, time.Time{}
+		k.Same("updated", e.UpdatedAt, e.CreatedAt)
+		e.CreatedAt, e.DueAt, e.UpdatedAt = time.Time{}, time.Time{}, time.Time{}
 		k.Same("execution", e, courier.Execution{
 			ID: n.ID, Job: "job", Version: 2, State: courier.Queued, Queue: "night", Priority: -3, Attempt: 1,
 			Params: n.Params, Timeout: n.Timeout, IdempotencyKey: "key", LimitKeys: n.LimitKeys, By: "ann",
@@ -286,7 +287,7 @@ func (k *kit) story(id courier.ExecutionID) []any {
 	k.Helper()
 	plain := func(x courier.Execution) courier.Execution {
 		x.ID, x.Job = "", ""
-		x.CreatedAt, x.DueAt, x.StartedAt, x.LeaseExpiresAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		x.CreatedAt, x.DueAt, x.StartedAt, x.UpdatedAt, x.LeaseExpiresAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		if x.Current != nil {
 			at := *x.Current
 			at.Execution, at.StartedAt = "", time.Time{}

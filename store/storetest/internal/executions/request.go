@@ -63,6 +63,58 @@ var requestCases = []testCase{
 		k.Same("audit", storekit.Moves(k.AuditOf(h.ID())), ">queued queued>running")
 		h.Must(h.To(courier.Cancelled))
 	}},
+	{"pending_says_who_when_and_why", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		k.Pass(k.Unit)
+		asked := func(x courier.Execution) []string {
+			return []string{string(x.Request), x.RequestedBy, x.RequestReason, x.UpdatedAt.Sub(x.RequestedAt).String()}
+		}
+		x, err := k.Request(k.Ctx(), store.Request{Execution: h.ID(), Kind: courier.RequestPause, By: "ann", Reason: "the disk is full"})
+		k.OK(err)
+		k.Same("returned", asked(x), []string{"pause", "ann", "the disk is full", "0s"})
+		k.Same("stored", asked(k.Get(h.ID())), asked(x))
+		if began := x.Current.StartedAt; !x.RequestedAt.After(began) {
+			k.Errorf("requested at %v, and the step began at %v", x.RequestedAt, began)
+		}
+		renewed, err := k.Renew(k.Ctx(), store.RenewRequest{Worker: "worker", Leases: []store.Lease{{Execution: h.ID(), Token: h.Token}}, For: long})
+		k.OK(err)
+		k.Same("renewed", renewed, []store.Renewed{{Execution: h.ID(), Request: courier.RequestPause, By: "ann", Reason: "the disk is full"}})
+		t := h.To(courier.Paused)
+		t.Interrupt = true
+		h.Must(t)
+		x = k.Get(h.ID())
+		list := k.AuditOf(h.ID())
+		last := list[len(list)-1]
+		k.Same("carried out", []string{string(x.Request), x.RequestedBy, x.RequestReason, last.By, last.Error}, []string{"", "", "", "ann", "the disk is full"})
+		k.Same("instants", []time.Time{x.RequestedAt, x.UpdatedAt}, []time.Time{{}, last.At})
+	}},
+	{"withdrawn_leaves_nothing", func(k *kit) {
+		h := k.Start()
+		before := k.Get(h.ID())
+		k.Ask(h.ID(), courier.RequestPause)
+		k.Pass(k.Unit)
+		x := k.Ask(h.ID(), courier.RequestResume)
+		k.Same("returned", x, before)
+		k.Same("stored", k.Get(h.ID()), before)
+	}},
+	{"updated_with_each_entry_of_the_audit", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		for range 3 {
+			k.Pass(k.Unit)
+			h.Must(h.Next(0, 0))
+			list := k.AuditOf(h.ID())
+			k.Same("updated", k.Get(h.ID()).UpdatedAt, list[len(list)-1].At)
+		}
+		k.Pass(k.Unit)
+		t := h.To(courier.Queued)
+		t.Interrupt, t.Counters = true, store.Counters{Failures: 2, JobFailures: 3}
+		h.Must(t)
+		x := k.Get(h.ID())
+		k.Same("retries", x.Retries, 5)
+		k.Same("updated by the state", x.UpdatedAt, x.DueAt)
+	}},
 	{"resume_is_due_at_once_with_fresh_counters", func(k *kit) {
 		for _, from := range []courier.State{courier.Paused, courier.Failed} {
 			h := k.Start()
