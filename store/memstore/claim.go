@@ -33,24 +33,35 @@ func count(m map[string]int, k string, d int) {
 
 // room reports whether the limits let x run.
 func (s *Store) room(x *execution) bool {
-	global, set := s.limits[""]
-	if !set {
-		global = store.DefaultLimit
-	}
-	job, set := s.limits["job:"+x.Job]
-	if !set {
-		job = x.jobLimit
-	}
-	if full(s.running.all, global) || full(s.running.job[x.Job], job) {
+	if full(s.running.all, s.globalLimit()) || full(s.running.job[x.Job], s.jobLimit(x)) {
 		return false
 	}
 	for _, k := range x.LimitKeys {
-		if full(s.running.key[k], s.limits["key:"+k]) {
+		if full(s.running.key[k], s.keyLimit(k)) {
 			return false
 		}
 	}
 	return true
 }
+
+// globalLimit is the limit of all executions; 0 means none.
+func (s *Store) globalLimit() int {
+	if n, set := s.limits[""]; set {
+		return n
+	}
+	return store.DefaultLimit
+}
+
+// jobLimit is the limit of the job of x; 0 means none.
+func (s *Store) jobLimit(x *execution) int {
+	if n, set := s.limits["job:"+x.Job]; set {
+		return n
+	}
+	return x.jobLimit
+}
+
+// keyLimit is the limit of a limit key; 0 means none.
+func (s *Store) keyLimit(key string) int { return s.limits["key:"+key] }
 
 func full(n, limit int) bool { return limit > 0 && n >= limit }
 
@@ -242,7 +253,8 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 		s.running.add(x, 1)
 	}
 	x.log(c.now, entry{from: string(courier.Queued), to: string(courier.Running), elapsed: c.now.Sub(x.since), worker: c.Worker})
-	x.State, x.since, x.Worker = courier.Running, c.now, c.Worker
+	s.enter(x, courier.Running)
+	x.since, x.Worker = c.now, c.Worker
 	s.notify(x, n, claimed.First)
 	x.token = store.Token(rand.Text())
 	x.first, x.last = x.seq(), x.seq()

@@ -168,7 +168,8 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	case courier.Queued:
 		s.dequeue(x)
 	}
-	x.State, x.since, x.EndedAt = to, now, time.Time{}
+	s.enter(x, to)
+	x.since, x.EndedAt = now, time.Time{}
 	if to == courier.Queued {
 		x.DueAt = due
 		s.enqueue(x, now)
@@ -181,6 +182,13 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	if to.Ended() {
 		s.awaited(x, now)
 	}
+}
+
+// enter sets the state of x.
+func (s *Store) enter(x *execution, to courier.State) {
+	s.states[x.State]--
+	s.states[to]++
+	x.State = to
 }
 
 // Request carries out what an operator wants of an execution, or leaves it with its

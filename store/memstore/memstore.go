@@ -28,6 +28,7 @@ type Store struct {
 	ids        []courier.ExecutionID // of all executions, sorted
 	used       map[idempotency]*execution
 
+	states  map[courier.State]int        // how many there are in each
 	queues  map[string]map[string]*class // the queued executions, by queue and class
 	leases  heap                         // the running ones, by the end of their lease
 	running slots
@@ -59,6 +60,7 @@ func New() *Store {
 		limits:      make(map[string]int),
 		executions:  make(map[courier.ExecutionID]*execution),
 		used:        make(map[idempotency]*execution),
+		states:      make(map[courier.State]int),
 		queues:      make(map[string]map[string]*class),
 		leases:      heap{before: leaseEndsBefore},
 		running:     slots{job: make(map[string]int), key: make(map[string]int)},

@@ -124,6 +124,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 	}
 	x.log(now, entry{to: string(x.State), note: &note{by: n.By}})
 	s.executions[x.ID] = x
+	s.states[x.State]++
 	s.addDeadlines(x, n)
 	if n.IdempotencyKey != "" {
 		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
@@ -145,6 +146,7 @@ func (s *Store) forgetAll(added []*execution) {
 // forget undoes add.
 func (s *Store) forget(x *execution) {
 	delete(s.executions, x.ID)
+	s.states[x.State]--
 	if x.IdempotencyKey != "" {
 		delete(s.used, idempotency{x.Job, x.IdempotencyKey})
 	}

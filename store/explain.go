@@ -1,0 +1,289 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/nearest"
+)
+
+// An Explanation says why an execution does not go on.
+type Explanation struct {
+	Execution courier.ExecutionID `json:"execution_id"`
+	At        time.Time           `json:"at"`     // by the clock of the store
+	Seq       int64               `json:"seq"`    // of the execution at that instant
+	Status    string              `json:"status"` // as by [courier.Execution.Status]
+	// Because has all causes that hold now, the most decisive first. It is empty if the
+	// execution runs, is next, or has completed or was cancelled.
+	Because []Cause `json:"because"`
+}
+
+// A Cause is a reason why an execution does not go on.
+type Cause struct {
+	Kind CauseKind `json:"kind"`
+	Text string    `json:"text"` // a sentence, such as "The limit of key:acme is full: 2 of 2 run."
+	// Scope, Limit and Running are of a limit.
+	Scope   string `json:"scope,omitempty"`
+	Limit   int    `json:"limit,omitempty"`
+	Running int    `json:"running,omitempty"`
+	// Until is when a delay or backoff ends. Since is when the cause began, if known.
+	Until time.Time `json:"until,omitzero"`
+	Since time.Time `json:"since,omitzero"`
+	// Job and Execution are what holds it: an execution that runs under the limit, or the
+	// job that it waits for. Chain is the chain execution that holds it.
+	Job       string                   `json:"job,omitempty"`
+	Execution courier.ExecutionID      `json:"execution_id,omitempty"`
+	Chain     courier.ChainExecutionID `json:"chain_execution_id,omitempty"`
+	// By and Reason are who has held, paused or requested it, and why.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Do is what an operator can do, as a sentence. Call is the engine's call for it, such
+	// as "Engine.Resume"; empty if there is none.
+	Do   string `json:"do"`
+	Call string `json:"call,omitempty"`
+}
+
+// A CauseKind is a kind of [Cause].
+type CauseKind string
+
+// The kinds of causes.
+const (
+	CauseHeld        CauseKind = "held"         // created with Hold, and not released
+	CausePaused      CauseKind = "paused"       // an operator has paused it
+	CauseChain       CauseKind = "chain"        // its chain execution has paused it
+	CauseFailed      CauseKind = "failed"       // it has failed
+	CauseDependency  CauseKind = "dependency"   // it waits for another job
+	CauseDue         CauseKind = "due"          // its delay has not passed
+	CauseBackoff     CauseKind = "backoff"      // it waits for the next retry
+	CauseRequest     CauseKind = "request"      // its worker has not carried out a request yet
+	CauseLost        CauseKind = "lost"         // the lease of its worker has ended
+	CauseNoWorker    CauseKind = "no_worker"    // no worker has its queue, or its step types
+	CauseWorkspace   CauseKind = "workspace"    // no worker has its workspace
+	CauseLimit       CauseKind = "limit"        // a limit is full
+	CauseQueueBehind CauseKind = "queue_behind" // others come before it
+)
+
+// Explain says why the execution does not go on. It is a pure function: the same
+// circumstances give the same explanation.
+func (c *Circumstances) Explain() Explanation {
+	x := &c.Execution
+	e := Explanation{Execution: x.ID, At: c.At, Seq: x.Seq, Status: x.Status(c.At), Because: []Cause{}}
+	add := func(list ...Cause) { e.Because = append(e.Because, list...) }
+	switch x.State {
+	case courier.Created:
+		add(c.held())
+	case courier.Paused:
+		add(c.paused())
+	case courier.Failed:
+		add(c.failed())
+	case courier.Running:
+		if x.Request != "" {
+			add(c.requested())
+		}
+		if e.Status == "lost" {
+			add(c.lost())
+			add(c.lacks()...)
+		}
+	case courier.Queued:
+		add(c.dependencies()...)
+		delayed := x.DueAt.After(c.At)
+		if delayed {
+			add(c.delayed())
+		}
+		add(c.lacks()...)
+		add(c.limits()...)
+		if len(e.Because) == 0 && c.Ahead > 0 {
+			add(c.behind())
+		}
+	}
+	return e
+}
+
+func (c *Circumstances) held() Cause {
+	return Cause{
+		Kind: CauseHeld, Text: "It is held until somebody releases it.", Since: c.Execution.CreatedAt, By: c.Execution.By,
+		Do: "Release it.", Call: "Engine.Release",
+	}
+}
+
+func (c *Circumstances) paused() Cause {
+	x, a := &c.Execution, &c.Entry
+	cause := Cause{Kind: CausePaused, Text: "It is paused.", Do: "Resume it.", Call: "Engine.Resume"}
+	if c.ChainPaused {
+		cause = Cause{
+			Kind: CauseChain, Text: "Its chain execution is paused.", Chain: x.Chain,
+			Do: "Resume the chain execution.", Call: "Chains.Resume",
+		}
+	}
+	if a.To == string(courier.Paused) && a.Step == nil {
+		cause.Since, cause.By, cause.Reason = a.At, a.By, a.Error
+	}
+	return cause
+}
+
+func (c *Circumstances) failed() Cause {
+	x := &c.Execution
+	cause := Cause{
+		Kind: CauseFailed, Text: "It has failed.", Since: x.EndedAt,
+		Do: "Remove the cause, and resume it: completed steps are not run again. Or cancel it.", Call: "Engine.Resume",
+	}
+	if f := x.Failure; f != nil {
+		cause.Reason = string(f.Reason)
+		cause.Text = fmt.Sprintf("It has failed: %s", f.Message)
+		if f.Step >= 0 {
+			cause.Text = fmt.Sprintf("It has failed at step %d: %s", f.Step, f.Message)
+		}
+	}
+	return cause
+}
+
+func (c *Circumstances) requested() Cause {
+	x := &c.Execution
+	what, do := "stops before the next step", "Wait until the present step has ended, or cancel the execution, which interrupts the step."
+	call := "Engine.Cancel"
+	if x.Request == courier.RequestCancel {
+		what, do, call = "interrupts the step and rolls it back", "Wait until the step has returned.", ""
+	}
+	if !x.LeaseExpiresAt.After(c.At) {
+		do, call = fmt.Sprintf("Request the %s once more: without a worker it takes effect at once.", x.Request), "Engine.Cancel"
+		if x.Request == courier.RequestPause {
+			call = "Engine.Pause"
+		}
+	}
+	return Cause{
+		Kind: CauseRequest, Text: fmt.Sprintf("A %s was requested. Its worker %q %s.", x.Request, x.Worker, what),
+		Since: x.RequestedAt, By: x.RequestedBy, Reason: x.RequestReason, Do: do, Call: call,
+	}
+}
+
+func (c *Circumstances) lost() Cause {
+	x := &c.Execution
+	return Cause{
+		Kind: CauseLost, Text: fmt.Sprintf("The lease of its worker %q has ended. Another worker takes it over.", x.Worker), Since: x.LeaseExpiresAt,
+		Do: "Wait for a takeover. If the lease ended more than a minute ago, look whether workers run, and whether they reach the store.",
+	}
+}
+
+// dependencies are the causes of an execution that waits for other jobs.
+func (c *Circumstances) dependencies() []Cause {
+	var list []Cause
+	for _, w := range c.Execution.Waits {
+		do, call := fmt.Sprintf("Start the job %q.", w.Job), "Engine.Enqueue"
+		if w.Execution != "" && !w.State.Final() {
+			do, call = "Let that execution go on; its own explanation says what it waits for.", "Executions.Explain"
+		}
+		list = append(list, Cause{
+			Kind: CauseDependency, Text: fmt.Sprintf("It waits for the job %q: %s.", w.Job, w.Reason), Job: w.Job, Execution: w.Execution,
+			Since: c.Execution.CreatedAt, Do: do, Call: call,
+		})
+	}
+	return list
+}
+
+// delayed is the cause of an execution that is not due yet.
+func (c *Circumstances) delayed() Cause {
+	x := &c.Execution
+	if f := x.Failure; f != nil {
+		return Cause{
+			Kind: CauseBackoff, Until: x.DueAt, Reason: string(f.Reason),
+			Text: fmt.Sprintf("An attempt has failed, and the next one begins at %s: %s", instant(x.DueAt), f.Message),
+			Do:   "Wait, or pause it and resume it, which begins at once.", Call: "Engine.Pause",
+		}
+	}
+	return Cause{
+		Kind: CauseDue, Until: x.DueAt, Text: fmt.Sprintf("It is due at %s.", instant(x.DueAt)),
+		Do: "Wait, or pause it and resume it, which makes it due at once.", Call: "Engine.Pause",
+	}
+}
+
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// lacks is the cause of an execution that no present worker can claim.
+func (c *Circumstances) lacks() []Cause {
+	if c.WorkersUnknown {
+		return nil
+	}
+	x := &c.Execution
+	g := Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes}
+	lack, missing := g.lacks(c.Workers)
+	cause := Cause{Kind: CauseNoWorker}
+	switch lack {
+	case LackQueue:
+		cause.Text = fmt.Sprintf("No worker serves the queue %q.", x.Queue)
+		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", x.Queue)
+		if served := c.served(); len(served) > 0 {
+			cause.Text += " " + sentence(nearest.DidYouMean(x.Queue, served))
+		} else {
+			cause.Text = "No worker is present."
+		}
+	case LackWorkspace:
+		cause.Kind = CauseWorkspace
+		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", x.Workspace, x.Queue)
+		cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
+		if x.State == courier.Running {
+			cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume the execution with Elsewhere."
+		}
+		cause.Call = "Engine.Resume"
+	case LackStepTypes:
+		cause.Text = fmt.Sprintf("No worker that serves the queue %q has the step types %s.", x.Queue, strings.Join(missing, ", "))
+		cause.Do = "Register them in an engine that serves the queue. Or change the job, and resume the execution with the new version."
+	default:
+		return nil
+	}
+	return []Cause{cause}
+}
+
+// served returns the queues that the present workers serve.
+func (c *Circumstances) served() []string {
+	var queues []string
+	for i := range c.Workers {
+		queues = append(queues, c.Workers[i].Queues...)
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
+}
+
+// sentence returns the text with a capital letter and a full stop.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	if text = strings.ToUpper(text[:1]) + text[1:]; strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}
+
+// limits are the limits that are full.
+func (c *Circumstances) limits() []Cause {
+	var list []Cause
+	for _, l := range c.Limits {
+		if l.Running < l.Limit {
+			continue
+		}
+		what := "The limit of " + l.Scope
+		if l.Scope == "" {
+			what = "The limit of all executions"
+		}
+		list = append(list, Cause{
+			Kind: CauseLimit, Text: fmt.Sprintf("%s is full: %d of %d run.", what, l.Running, l.Limit),
+			Scope: l.Scope, Limit: l.Limit, Running: l.Running, Job: l.Job, Execution: l.Holder,
+			Do: "Wait until one of them has ended, or raise the limit.", Call: "Limits.Set",
+		})
+	}
+	return list
+}
+
+func (c *Circumstances) behind() Cause {
+	n := fmt.Sprint(c.Ahead)
+	if c.Ahead >= DefaultMost {
+		n += " or more"
+	}
+	return Cause{
+		Kind: CauseQueueBehind, Text: fmt.Sprintf("In the queue %q, %s executions come before it.", c.Execution.Queue, n), Since: c.Execution.DueAt,
+		Do: "Wait, or start more workers for the queue, or give them more slots.",
+	}
+}

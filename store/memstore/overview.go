@@ -1,0 +1,137 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Overview = (*Store)(nil)
+
+// Census counts the executions that have not ended, and failed ones.
+func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Census{}, err
+	}
+	if most <= 0 {
+		most = store.DefaultMost
+	}
+	most = min(most, store.MaxMost)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	c := store.Census{
+		At: now, Most: most, Queues: []store.QueueCensus{},
+		Running: min(most, s.running.all), Jobs: counts(s.running.job, most), Keys: counts(s.running.key, most),
+		Created: min(most, s.states[courier.Created]), Paused: min(most, s.states[courier.Paused]), Failed: min(most, s.states[courier.Failed]),
+	}
+	queued := 0
+	for name, classes := range s.queues {
+		q := store.QueueCensus{Queue: name}
+		for _, cl := range classes {
+			q.Queued += len(cl.ready.list) + len(cl.waiting.list)
+			older(&q, &cl.ready, now)
+			older(&q, &cl.waiting, now)
+		}
+		queued += q.Queued
+		q.Queued = min(most, q.Queued)
+		c.Queues = append(c.Queues, q)
+	}
+	slices.SortFunc(c.Queues, func(a, b store.QueueCensus) int { return strings.Compare(a.Queue, b.Queue) })
+	c.Queues = c.Queues[:min(len(c.Queues), store.MaxQueues)]
+	c.Waiting = min(most, s.states[courier.Queued]-queued)
+	for range s.leases.while(func(x *execution) bool { return x.expired(now) }) {
+		c.Lost = min(most, c.Lost+1)
+	}
+	return c, nil
+}
+
+// older sets the oldest of a queue to one of the heap that has been due for longer.
+func older(q *store.QueueCensus, h *heap, now time.Time) {
+	for _, x := range h.list {
+		if d := x.DueAt.Compare(q.DueAt); !x.DueAt.After(now) && (q.Oldest == "" || d < 0 || d == 0 && x.ID < q.Oldest) {
+			q.Oldest, q.DueAt = x.ID, x.DueAt
+		}
+	}
+}
+
+// counts returns numbers by name, none higher than most.
+func counts(n map[string]int, most int) []store.NamedCount {
+	list := make([]store.NamedCount, 0, len(n))
+	for name, count := range n {
+		list = append(list, store.NamedCount{Name: name, Count: min(most, count)})
+	}
+	slices.SortFunc(list, func(a, b store.NamedCount) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Circumstances returns that on which it depends whether an execution goes on.
+func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (store.Circumstances, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Circumstances{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.executions[id]
+	if x == nil {
+		return store.Circumstances{}, unknown(id)
+	}
+	now := s.clock()
+	c := store.Circumstances{
+		At: now, Execution: s.view(x), StepTypes: x.types, Limits: s.limitsOf(x),
+		Workers: s.present(now, age),
+	}
+	switch {
+	case x.State == courier.Queued && x.class != nil:
+		c.Ahead = s.before(x, now)
+	case x.State == courier.Paused:
+		c.Entry = x.auditEntry(x.seq())
+	}
+	if chain := s.chains.all[x.Chain]; chain != nil {
+		m := chain.ChainProgress.Members[chain.plan.Index(x.Member)]
+		c.ChainPaused = m.Asked && x.State == courier.Paused
+	}
+	return c, nil
+}
+
+// limitsOf returns the limits that are in force for x.
+func (s *Store) limitsOf(x *execution) []store.LimitUse {
+	var list []store.LimitUse
+	add := func(scope string, limit, running int, under func(*execution) bool) {
+		if limit <= 0 {
+			return
+		}
+		l := store.LimitUse{Scope: scope, Limit: limit, Running: min(running, store.DefaultMost)}
+		for _, r := range s.leases.list {
+			if r != x && under(r) && (l.Holder == "" || r.ID < l.Holder) {
+				l.Job, l.Holder = r.Job, r.ID
+			}
+		}
+		list = append(list, l)
+	}
+	add("", s.globalLimit(), s.running.all, func(*execution) bool { return true })
+	add("job:"+x.Job, s.jobLimit(x), s.running.job[x.Job], func(r *execution) bool { return r.Job == x.Job })
+	for _, k := range x.LimitKeys {
+		add("key:"+k, s.keyLimit(k), s.running.key[k], func(r *execution) bool { return slices.Contains(r.LimitKeys, k) })
+	}
+	return list
+}
+
+// before counts the due executions of x's queue that come before it.
+func (s *Store) before(x *execution, now time.Time) int {
+	n := 0
+	for _, c := range s.queues[x.Queue] {
+		for _, h := range []*heap{&c.ready, &c.waiting} {
+			for _, y := range h.list {
+				if y != x && !y.DueAt.After(now) && inOrder(y, x) < 0 {
+					n++
+				}
+			}
+		}
+	}
+	return min(n, store.DefaultMost)
+}

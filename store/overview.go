@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Overview answers what operators ask about the executions as a whole, and about one
+// that does not go on. It is an optional role of a [Store]; an engine finds it by a type
+// assertion.
+type Overview interface {
+	// Census counts executions that have not ended, and failed ones. No count goes
+	// beyond most: a count that equals it means that many or more. So the cost does not
+	// depend on how many executions there are. Completed and cancelled ones are not
+	// counted. A most of 0 means [DefaultMost]; the highest is [MaxMost].
+	Census(ctx context.Context, most int) (Census, error)
+	// Circumstances returns that on which it depends whether an execution goes on, read
+	// in one snapshot that changes nothing. Workers are present by age, as by
+	// [Workers.Workers]. If there is no such execution, the error is ErrNotFound.
+	Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (Circumstances, error)
+}
+
+// Bounds of [Overview].
+const (
+	DefaultMost = 1000
+	MaxMost     = 100000
+	MaxQueues   = 1000 // queues of a census, in byte order of their names
+)
+
+// A Census has counts of executions at an instant. No count is higher than Most.
+type Census struct {
+	At     time.Time     `json:"at"`
+	Most   int           `json:"most"`
+	Queues []QueueCensus `json:"queues"` // those with queued executions, by name
+	// Running counts the executions that are running, Lost those of them whose leases
+	// have ended. Jobs and Keys count the running ones by job and by limit key, in byte
+	// order of the names.
+	Running int          `json:"running"`
+	Lost    int          `json:"lost"`
+	Jobs    []NamedCount `json:"jobs"`
+	Keys    []NamedCount `json:"keys"`
+	Created int          `json:"created"` // held until they are released
+	Waiting int          `json:"waiting"` // queued, held by dependencies of their jobs
+	Paused  int          `json:"paused"`
+	Failed  int          `json:"failed"`
+}
+
+// A QueueCensus counts the queued executions of one queue that no dependency holds.
+type QueueCensus struct {
+	Queue  string `json:"queue"`
+	Queued int    `json:"queued"`
+	// Oldest is the execution that has been due for longest, and DueAt since when; both
+	// zero if none is due.
+	Oldest courier.ExecutionID `json:"oldest,omitempty"`
+	DueAt  time.Time           `json:"due_at,omitzero"`
+}
+
+// A NamedCount is a number of executions with one job or limit key.
+type NamedCount struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// Circumstances are that on which it depends whether an execution goes on, at one
+// instant by the clock of the store.
+type Circumstances struct {
+	At        time.Time
+	Execution courier.Execution
+	// StepTypes are those that a worker needs for the execution.
+	StepTypes []string
+	// Limits are the limits in force for the execution: the global one, that of its job,
+	// and those of its limit keys, in this order.
+	Limits []LimitUse
+	// Ahead is how many executions of the queue that are due come before this one in the
+	// order of claims. It stops at [DefaultMost]. It is 0 for one that is not queued.
+	Ahead int
+	// Workers are the workers that are present, as by [Workers.Workers]. WorkersUnknown
+	// says that the store does not record them.
+	Workers        []Worker
+	WorkersUnknown bool
+	// Entry is the last entry of the audit of a paused execution; zero for others.
+	Entry courier.AuditEntry
+	// ChainPaused says that the execution was paused by its chain execution and not by
+	// a request to itself.
+	ChainPaused bool
+}
+
+// A LimitUse is a limit that is in force, and how much of it is used.
+type LimitUse struct {
+	Scope   string // as for [LimitSetting]
+	Limit   int    // more than 0
+	Running int    // how many executions run under it, at most [DefaultMost]
+	// Job and Holder are one of the executions that run under it, the oldest; empty if
+	// there is none.
+	Job    string
+	Holder courier.ExecutionID
+}

@@ -1,0 +1,81 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Overview = (*Store)(nil)
+
+// Census counts the executions that have not ended, and failed ones, in one statement.
+func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return store.Census{}, err
+	}
+	if most <= 0 {
+		most = store.DefaultMost
+	}
+	most = min(most, store.MaxMost)
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, s.sql("overview/census"), int64(most), int64(store.MaxQueues))
+	if err != nil {
+		return store.Census{}, failed("count the executions", err)
+	}
+	c := store.Census{Most: most}
+	if err := json.Unmarshal([]byte(list[0]), &c); err != nil {
+		return store.Census{}, fmt.Errorf("pgstore: count the executions: %w", err)
+	}
+	c.At = c.At.UTC()
+	for i := range c.Queues {
+		c.Queues[i].DueAt = c.Queues[i].DueAt.UTC()
+	}
+	return c, nil
+}
+
+// Circumstances returns that on which it depends whether an execution goes on.
+func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (store.Circumstances, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return store.Circumstances{}, err
+	}
+	type found struct {
+		row
+		store.Circumstances
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (f found, err error) {
+		var limits, workers string
+		err = rows.Scan(append(f.fields(), &f.At, &f.StepTypes, &f.Ahead, &limits, &workers, &f.ChainPaused)...)
+		if err == nil {
+			err = json.Unmarshal([]byte(limits), &f.Limits)
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(workers), &f.Workers)
+		}
+		return f, err
+	}, s.sql("overview/circumstances"), uuid(string(id)), int64(store.DefaultMost), int64(store.DefaultLimit), micros(age), int64(store.MaxWorkers))
+	if err != nil {
+		return store.Circumstances{}, failed(fmt.Sprintf("look at execution %s", id), err)
+	}
+	if len(list) == 0 {
+		return store.Circumstances{}, unknown(id)
+	}
+	c := list[0].Circumstances
+	c.At = c.At.UTC()
+	for i := range c.Workers {
+		c.Workers[i].SeenAt = c.Workers[i].SeenAt.UTC()
+	}
+	if c.Execution, err = s.one(ctx, s.pool, &list[0].row); err != nil || c.Execution.State != courier.Paused {
+		return c, err
+	}
+	// An entry never changes, so it is that of the snapshot.
+	entries, err := s.Audit(ctx, store.AuditFilter{Execution: id, After: c.Execution.Seq - 1, Limit: 1})
+	if len(entries) > 0 {
+		c.Entry = entries[0]
+	}
+	return c, err
+}
