@@ -401,59 +401,6 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// An EventType names a change in the life of an execution, or of a chain execution.
-type EventType string
-
-// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
-// and EventStepProgress, follow from an audit entry.
-const (
-	EventJobStarted    EventType = "JobStarted"
-	EventJobCompleted  EventType = "JobCompleted"
-	EventJobFailed     EventType = "JobFailed"
-	EventJobPaused     EventType = "JobPaused"
-	EventJobResumed    EventType = "JobResumed"
-	EventJobCancelled  EventType = "JobCancelled"
-	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
-	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
-	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
-	EventStepStarted   EventType = "StepStarted"
-	EventStepProgress  EventType = "StepProgress"
-	EventStepCompleted EventType = "StepCompleted"
-	EventStepFailed    EventType = "StepFailed"
-	EventStepSkipped   EventType = "StepSkipped"
-
-	// Of chains. Subscribers are told of these, observers are not.
-	EventChainStarted   EventType = "ChainStarted"   // the first members were released
-	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
-	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
-)
-
-// An Event tells an observer about a change that was committed, or about the progress
-// of a step. Use events for live views and notifications; only the audit is complete.
-type Event struct {
-	Type      EventType
-	At        time.Time // the observing process's clock
-	Execution ExecutionID
-	Job       string
-	Version   int
-	// The step, for step events, and for EventJobFailed the one that has failed; Step
-	// is -1 otherwise.
-	Step      int
-	ID        string
-	StepType  string
-	Iteration []int
-	Attempt   int
-	Reason    Reason
-	Error     string
-	Bytes     int64 // moved so far by the attempt
-	By        string
-	// Item, Done and Total bytes of the item that a step is working on, for
-	// EventStepProgress; ItemTotal is -1 when it is not known.
-	Item      string
-	ItemDone  int64
-	ItemTotal int64
-}
-
 // By says who changes something, and why. Everything that changes something
 // takes one, as its last parameter or as the field By of its options. The zero
 // value names nobody.

@@ -92,7 +92,9 @@ func (r *run) written(t *store.Transition) {
 	r.emitWritten(t)
 	r.e.notifications.Wake()
 	r.stored, r.repairs = standing{t.Position, t.Counters, r.items}, nil
-	r.over = t.To != courier.Running
+	if r.over = t.To != courier.Running; t.To.Ended() && r.x.Chain != "" {
+		r.e.chains.MemberEnded(context.WithoutCancel(r.lease), r.x.Chain)
+	}
 	r.seq += n
 	r.ended = nil
 	r.current = t.Start
@@ -116,7 +118,7 @@ func (r *run) emitWritten(t *store.Transition) {
 
 // event is an event about the execution itself.
 func (r *run) event(t courier.EventType) courier.Event {
-	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, Step: -1}
+	return courier.Event{Type: t, Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version, ChainExecution: r.x.Chain, Step: -1}
 }
 
 // lines writes to the log what is done with the execution.

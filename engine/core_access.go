@@ -65,6 +65,14 @@ func (c coreAccess) Created(list []store.NewExecution) { c.e.deadlines.Created(l
 
 func (c coreAccess) Observe(ev courier.Event) { c.e.observers.Emit(ev) }
 
+func (c coreAccess) Observed() bool { return c.e.observers.Wanted() }
+
+func (c coreAccess) ChainsStarted(list []store.StartedChain) {
+	for i := range list {
+		c.e.chains.Moved(&list[i].Execution, !list[i].Existed)
+	}
+}
+
 func (c coreAccess) Catalog() store.Catalog { return c.e.store }
 
 func (c coreAccess) Archive() store.Archive { return c.e.store }

@@ -134,6 +134,11 @@ func isNil(s store.Store) bool {
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
+// Observe has a function called with every event from now on, as those of
+// [Options].Observers are, until stop is called. A call that is in progress then
+// continues. It may be called at any time, and stop more than once.
+func (e *Engine) Observe(f func(courier.Event)) (stop func()) { return e.observers.Add(f) }
+
 // Dropped returns how many events observers have not seen because too many
 // were waiting.
 func (e *Engine) Dropped() int64 { return e.observers.Dropped() }

@@ -140,11 +140,21 @@ func outcomeError(x *courier.Execution, last *courier.StepError) error {
 // through pauses. The error is nil whatever the outcome, see [courier.Execution.Err].
 // If ctx ends first, Wait returns the error of ctx and the execution as it is.
 func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	return e.Executions().WaitFor(ctx, id, func(x *courier.Execution) bool { return x.State.Ended() })
+}
+
+// WaitFor returns the execution as soon as done reports true for it, as [Engine.Wait]
+// does when it has ended: such as when it is paused, or when it has passed a step. It
+// calls done with the execution as it is, at once and then at growing intervals of up to
+// a second. When an execution that this engine runs ends its part, it calls done at once.
+// WaitFor may miss a condition that held only between two calls. If ctx ends first, it
+// returns the error of ctx and the execution as it is.
+func (h Executions) WaitFor(ctx context.Context, id courier.ExecutionID, done func(*courier.Execution) bool) (courier.Execution, error) {
 	var x courier.Execution
 	var failed error
-	err := e.waitUntil(ctx, id, func() (bool, error) {
-		x, failed = e.store.Execution(ctx, id)
-		return x.State.Ended(), failed
+	err := h.e.waitUntil(ctx, id, func() (bool, error) {
+		x, failed = h.e.store.Execution(ctx, id)
+		return failed == nil && done(&x), failed
 	})
 	switch {
 	case errors.Is(failed, courier.ErrNotFound):

@@ -96,6 +96,7 @@ func (v *Service) Request(ctx context.Context, id courier.ChainExecutionID, kind
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume
 	}
+	v.Moved(&c, kind == courier.RequestRelease)
 	for i := range requested {
 		v.core.Requested(ctx, &requested[i], &store.Request{Kind: each, By: by.Actor, Reason: by.Reason})
 	}

@@ -8,7 +8,10 @@ import "github.com/courierhq/courier/engine/internal/core"
 
 // A Service is the chain executions of one engine. Its methods may be called by several
 // goroutines.
-type Service struct{ core core.Core }
+type Service struct {
+	core     core.Core
+	observed observed
+}
 
 // New returns the service of an engine.
-func New(c core.Core) *Service { return &Service{c} }
+func New(c core.Core) *Service { return &Service{core: c} }

@@ -102,6 +102,7 @@ func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]
 	started := make([]courier.ChainExecution, len(got))
 	for i := range got {
 		started[i] = got[i].Execution
+		v.Moved(&started[i], !got[i].Existed)
 	}
 	return started, nil
 }

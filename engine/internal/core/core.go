@@ -34,8 +34,7 @@ type Core interface {
 	// Created has overdue executions looked for when a deadline of the executions passes,
 	// which were created.
 	Created(list []store.NewExecution)
-	// Observe gives observers an event that was committed.
-	Observe(ev courier.Event)
+	Observers
 	Stores
 	Workers
 	Secrets
@@ -44,6 +43,16 @@ type Core interface {
 	Targets
 	Checks
 	Validation
+}
+
+// Observers are functions of the host that are called with events.
+type Observers interface {
+	// Observe gives them an event that was committed.
+	Observe(ev courier.Event)
+	// Observed reports whether there are any.
+	Observed() bool
+	// ChainsStarted gives them the events of chain executions that were started.
+	ChainsStarted(list []store.StartedChain)
 }
 
 // Stores are the parts of the engine's store. The error of one that the store does not

@@ -10,7 +10,7 @@ import (
 // nil if none was.
 func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (courier.Event, bool) {
 	ev := courier.Event{
-		Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1,
+		Execution: x.ID, Job: x.Job, Version: x.Version, ChainExecution: x.Chain, Step: -1,
 		Reason: a.Reason, Error: a.Error, Bytes: a.Bytes, By: a.By,
 	}
 	if a.Step != nil {
@@ -26,7 +26,7 @@ func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (c
 // RequestEvents returns the events of a request that took effect at once and left the
 // execution as x; none of one that did not.
 func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event) {
-	ev := courier.Event{Execution: x.ID, Job: x.Job, Version: x.Version, Step: -1, By: q.By}
+	ev := courier.Event{Execution: x.ID, Job: x.Job, Version: x.Version, ChainExecution: x.Chain, Step: -1, By: q.By}
 	resumes := q.Kind == courier.RequestResume || q.Kind == courier.RequestRestart
 	switch {
 	case x.State == courier.Paused:
@@ -41,7 +41,7 @@ func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event
 	if c := q.Change; c != nil && c.Skipped != nil {
 		s := c.Skipped
 		list = append(list, courier.Event{
-			Type: courier.EventStepSkipped, Execution: x.ID, Job: x.Job, Version: x.Version,
+			Type: courier.EventStepSkipped, Execution: x.ID, Job: x.Job, Version: x.Version, ChainExecution: x.Chain,
 			Step: s.Step, ID: s.ID, StepType: s.Type, Iteration: s.Iteration, Attempt: s.Attempt, Reason: s.Reason, Error: s.Error,
 		})
 	}

@@ -5,6 +5,7 @@ package hooks
 import (
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ const maxEvents = 1024
 // Observers are functions that are called with every event, in order, by a goroutine
 // that runs while there are events. Its methods may be called by several goroutines.
 type Observers struct {
-	list    []func(courier.Event)
+	list    atomic.Pointer[[]*func(courier.Event)] // replaced, never changed
 	log     *slog.Logger
 	dropped atomic.Int64
 
@@ -31,11 +32,32 @@ type Observers struct {
 
 // NewObservers returns observers.
 func NewObservers(list []func(courier.Event), log *slog.Logger) *Observers {
-	return &Observers{list: list, log: log}
+	v := &Observers{log: log}
+	v.list.Store(new([]*func(courier.Event)))
+	for _, o := range list {
+		v.Add(o)
+	}
+	return v
+}
+
+// Add has an observer called with events from now on, until the function that it returns
+// is called. A call that has begun then may still be in progress.
+func (v *Observers) Add(o func(courier.Event)) (remove func()) {
+	added := &o
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := append(slices.Clone(*v.list.Load()), added)
+	v.list.Store(&list)
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		list := slices.DeleteFunc(slices.Clone(*v.list.Load()), func(o *func(courier.Event)) bool { return o == added })
+		v.list.Store(&list)
+	}
 }
 
 // Wanted reports whether there are observers, so that events need be made.
-func (v *Observers) Wanted() bool { return len(v.list) > 0 }
+func (v *Observers) Wanted() bool { return len(*v.list.Load()) > 0 }
 
 // Emit has the observers called with an event, unless too many events are waiting.
 func (v *Observers) Emit(ev courier.Event) {
@@ -73,8 +95,8 @@ func (v *Observers) deliver(idle chan struct{}) {
 			v.mu.Lock()
 			v.waiting--
 			v.mu.Unlock()
-			for _, o := range v.list {
-				v.call(o, ev)
+			for _, o := range *v.list.Load() {
+				v.call(*o, ev)
 			}
 		}
 	}

@@ -411,6 +411,7 @@ func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 		for i, x := range done.Chains {
 			r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(x.Execution.ID))
 		}
+		g.v.core.ChainsStarted(done.Chains)
 		g.remember(done.Revision, &r)
 	}
 	return err

@@ -190,6 +190,9 @@ func (v *Service) fire(ctx context.Context, a store.Schedules, list []store.Firi
 	})
 	if err == nil {
 		v.core.WakeNotifications()
+		for i := range fired {
+			v.core.ChainsStarted(fired[i].Chains)
+		}
 	}
 	return fired, err
 }
