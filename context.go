@@ -83,20 +83,22 @@ type ContextConfig struct {
 type Context struct {
 	cfg ContextConfig
 
-	mu       sync.Mutex
-	closed   bool
-	set      map[string]json.RawMessage
-	files    []File
-	fileAt   map[string]int // index in files by path
-	items    map[string]int64
-	lastItem string
-	lastDone int64
-	bytes    int64
-	roots    map[string]*os.Root
-	swept    map[string]bool // directories without side files of earlier attempts
-	own      *Resources
-	usedWork bool
-	redactor Redactor // if there is none in cfg
+	mu     sync.Mutex
+	closed bool
+	set    map[string]json.RawMessage
+	files  []File
+	fileAt map[string]int // index in files by path
+	// remoteReports counts those of files on servers.
+	remoteReports int
+	items         map[string]int64
+	lastItem      string
+	lastDone      int64
+	bytes         int64
+	roots         map[string]*os.Root
+	swept         map[string]bool // directories without side files of earlier attempts
+	own           *Resources
+	usedWork      bool
+	redactor      Redactor // if there is none in cfg
 }
 
 // NewContext returns a context. The caller closes it when the attempt is over.

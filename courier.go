@@ -197,6 +197,16 @@ type Execution struct {
 	// they now stand: while there are any, no worker claims it. Nil for most.
 	Waits []UnmetDependency `json:"waits,omitempty"`
 
+	// Labels are names and values by which people find the execution, given when it was
+	// enqueued; nil for most.
+	Labels map[string]string `json:"labels,omitempty"`
+	// MaxRetries replaces the number of retries of all failure policies of the job for this
+	// execution; nil leaves them.
+	MaxRetries *int `json:"max_retries,omitempty"`
+	// Trace is the trace context of who enqueued the execution, as in the header
+	// traceparent of W3C Trace Context; empty if there was none.
+	Trace string `json:"trace,omitempty"`
+
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	LimitKeys      []string      `json:"limit_keys,omitempty"`
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
@@ -349,10 +359,16 @@ func (s *StepExecution) IterationIndex() *int {
 // A File is a report of a step about a file: that it wrote the file, which then had
 // this size, or that it removed the file.
 type File struct {
-	// Path is relative to the workspace, with slashes, or absolute.
+	// Path is relative to the workspace, with slashes, or absolute. With a Connection it is
+	// the path on that server.
 	Path    string `json:"path"`
 	Size    int64  `json:"size,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
+	// Connection is the id of the server that the file is on; empty for one of this
+	// machine. The step has received the file from there if Received is set. Otherwise it
+	// has sent or removed it there. A resume does not look for such a file.
+	Connection string `json:"connection,omitempty"`
+	Received   bool   `json:"received,omitempty"`
 }
 
 // An AuditEntry records one change of state. The entries of an execution are

@@ -375,6 +375,29 @@ func (c *Context) Removed(name string) error {
 	return c.report(name, File{Removed: true})
 }
 
+// maxRemoteReports is how many files on servers an attempt reports. A tree of a million
+// files would make its record large, and is found by its directory.
+const maxRemoteReports = 1000
+
+// ReportRemote reports a file on a server that the step has received, sent or removed: f
+// with its Path there and its Connection. People find it by its name; a resume does not
+// look for it. The first 1,000 of an attempt are kept.
+func (c *Context) ReportRemote(f File) error {
+	if f.Connection == "" || f.Path == "" {
+		return Permanent(errors.New("a report of a remote file needs its path and its connection"))
+	}
+	if !utf8.ValidString(f.Path) {
+		return nil // no store can keep it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.remoteReports < maxRemoteReports {
+		c.remoteReports++
+		c.files = append(c.files, f)
+	}
+	return nil
+}
+
 func (c *Context) report(name string, f File) error {
 	p, err := c.Path(name)
 	if err != nil {

@@ -103,7 +103,7 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 			defer e.untrack(r)
 			defer r.slot.Release()
 			e.deadlines.Claimed(c)
-			r.drive(c)
+			r.driveAround(c)
 		}()
 	}
 	return got, nil

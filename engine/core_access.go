@@ -133,6 +133,13 @@ func (c coreAccess) Chain(ctx context.Context, name string, version int) (courie
 
 func (c coreAccess) NewID() string { return c.e.ids.New() }
 
+func (c coreAccess) Trace(ctx context.Context) string {
+	if c.e.opt.Trace == nil {
+		return ""
+	}
+	return c.e.opt.Trace(ctx)
+}
+
 func (c coreAccess) NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error) {
 	return p.NewExecution(courier.ExecutionID(c.e.ids.New()), opt, c.e.opt.MaxParams, c.now())
 }

@@ -21,6 +21,16 @@ type EnqueueOptions struct {
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
+	// Labels are names and values by which people find the execution: at most 16. A name
+	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
+	// not "file". A value has 1 to 200 characters.
+	Labels map[string]string
+	// MaxRetries replaces the number of retries of all failure policies of the job that
+	// repeat; nil leaves them, and 0 allows none.
+	MaxRetries *int
+	// Trace is the trace context in which the execution is enqueued, in the form of the
+	// header traceparent (W3C Trace Context). Empty means that of Options.Trace.
+	Trace string
 	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
 }
 

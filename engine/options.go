@@ -120,6 +120,15 @@ type Options struct {
 	// is that of the step. If it returns one although next returned nil, the result
 	// of the step is lost.
 	Around func(ctx context.Context, job *courier.Context, next func(context.Context) error) error
+	// AroundExecution, if not nil, is called in place of what this engine does with an
+	// execution from a claim on, until it has ended or goes back to the queue, and calls next
+	// to do it. The steps get the context that it passes to next, or one that is derived from
+	// it. x is the execution as it was claimed, with its Trace, and must not be changed.
+	AroundExecution func(ctx context.Context, x *courier.Execution, next func(context.Context))
+	// Trace returns the trace context of the call that enqueues an execution, in the form
+	// of the header traceparent, or "". It is kept as the execution's Trace. Nil means
+	// none.
+	Trace func(ctx context.Context) string
 	// Observers are called with every event, one event at a time, after it was
 	// committed. A slow observer delays the events of the others, and when 1024
 	// events are waiting, further ones are lost (see [Engine.Dropped]). It affects

@@ -101,7 +101,9 @@ func (r *run) requeue(abandoned bool) bool {
 func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
 	policy, retries := r.program.Policy(rec.Step), 0
 	if policy.Repeats(err.Reason, err.Err) {
-		retries = policy.Retries()
+		if retries = policy.Retries(); r.x.MaxRetries != nil {
+			retries = *r.x.MaxRetries
+		}
 	}
 	switch {
 	case policy.Type == courier.SkipAndContinue:

@@ -281,8 +281,8 @@ type RerunOptions struct {
 	IdempotencyKey string // empty means none
 }
 
-// Rerun enqueues a new execution of the job of another one, with its parameters, priority
-// and timeout, whatever the state of that one. The new execution names the former one
+// Rerun enqueues a new execution of the job of another one, with its parameters,
+// priority, timeout, labels and number of retries, whatever the state of that one. The new execution names the former one
 // in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
 func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOptions) (courier.Execution, error) {
 	if opt == nil {

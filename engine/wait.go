@@ -94,7 +94,7 @@ func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time
 	e.track(r)
 	defer e.untrack(r)
 	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
-	r.drive(c)
+	r.driveAround(c)
 	return r.err
 }
 

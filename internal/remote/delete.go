@@ -99,6 +99,9 @@ func Delete(ctx context.Context, a Account, cfg DeleteConfig) (DeleteOutput, err
 	}
 	for _, it := range plan.Items {
 		out.DeletedFiles = append(out.DeletedFiles, it.Path)
+		if err := a.Job.ReportRemote(courier.File{Path: it.Path, Removed: true, Connection: a.ID}); err != nil {
+			return out, err
+		}
 	}
 	if out.DeletedCount = len(plan.Items); out.DeletedCount > 0 {
 		out.DeletedFile, out.Existed = out.DeletedFiles[0], true

@@ -150,7 +150,12 @@ func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutpu
 		return out, err
 	}
 	out.UnsafeCount, out.NotReadyCount = t.unsafe, t.notReady
-	return out, out.add(a.Job, t.files)
+	for _, f := range t.files {
+		if err == nil && !f.Skipped {
+			err = a.Job.ReportRemote(courier.File{Path: f.Remote, Size: f.Size, Connection: a.ID, Received: true})
+		}
+	}
+	return out, errors.Join(err, out.add(a.Job, t.files))
 }
 
 // all finds the files, downloads them, and notes down which, where that matters. It

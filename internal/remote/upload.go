@@ -112,8 +112,13 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 	if err != nil {
 		return out, err
 	}
+	for _, f := range t.files {
+		if err == nil && !f.Skipped {
+			err = a.Job.ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
+		}
+	}
 	out.add(t.files)
-	return out, nil
+	return out, err
 }
 
 // all uploads the files and what belongs to them, and notes down which. It goes on

@@ -107,7 +107,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	var list []courier.Execution
 	for i--; i >= 0 && len(list) < limit; i-- {
 		x := s.executions[s.ids[i]]
-		if (f.Job == "" || x.Job == f.Job) && (f.Queue == "" || x.Queue == f.Queue) &&
+		if (f.Job == "" || x.Job == f.Job) && (len(f.Jobs) == 0 || slices.Contains(f.Jobs, x.Job)) && labelled(x, f.Labels) && (f.Queue == "" || x.Queue == f.Queue) &&
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
 			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
@@ -115,6 +115,16 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		}
 	}
 	return list, nil
+}
+
+// labelled reports whether an execution has all of the labels.
+func labelled(x *execution, labels map[string]string) bool {
+	for name, value := range labels {
+		if v, ok := x.Labels[name]; !ok || v != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Steps returns a page of the records of an execution.

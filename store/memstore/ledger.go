@@ -36,9 +36,11 @@ func (s *Store) Apply(ctx context.Context, t store.Transition) error {
 
 // write writes what was admitted.
 func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
+	before := len(x.steps)
 	for i := range t.Ended {
 		x.end(&t.Ended[i], now)
 	}
+	s.noteFiles(x, before)
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}

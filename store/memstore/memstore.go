@@ -44,6 +44,7 @@ type Store struct {
 	schedules schedules
 	monitors  monitors
 	deadlines deadlineHeap
+	trails    map[string]*trail // by key
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name
 
@@ -67,6 +68,7 @@ func New() *Store {
 		changed:     make(map[string]uint64),
 		waiters:     make(map[*waiter]struct{}),
 		boxes:       make(map[string]*box),
+		trails:      make(map[string]*trail),
 	}
 }
 

@@ -59,6 +59,9 @@ func (s *Store) place(x *execution) {
 	i, _ := slices.BinarySearch(s.ids, x.ID)
 	s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
 	s.waiting.created(x)
+	for name, value := range x.Labels {
+		s.note(name, store.TrailEntry{Value: value, Execution: x.ID})
+	}
 }
 
 // begin queues a new execution unless it is held.
@@ -114,7 +117,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 			ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
-			Chain: n.Chain, Member: n.Member, RerunOf: n.RerunOf,
+			Chain: n.Chain, Member: n.Member, RerunOf: n.RerunOf, Labels: n.Labels, MaxRetries: n.MaxRetries, Trace: n.Trace,
 		},
 		types: n.StepTypes, jobLimit: n.JobLimit, since: now, waitsFor: store.Waiting(n.DependsOn),
 		present: make(map[int][]*courier.StepExecution),

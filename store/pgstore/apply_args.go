@@ -3,6 +3,7 @@ package pgstore
 import (
 	"database/sql/driver"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -184,6 +185,13 @@ func (a *applyCall) progresses() bool {
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
 		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
+}
+
+// reportFiles reports whether step attempts that end with the transitions report files.
+func reportFiles(batch []*applyCall) bool {
+	return slices.ContainsFunc(batch, func(a *applyCall) bool {
+		return slices.ContainsFunc(a.t.Ended, func(s courier.StepExecution) bool { return len(s.Files) > 0 })
+	})
 }
 
 // progressArgs are the parameters of sql/checkpoint/write_fast.sql.

@@ -38,7 +38,7 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) 
 // progress writes transitions by sql/checkpoint/write_fast.sql. It returns those that
 // the statement did not write.
 func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
-	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/write_fast"), progressArgs(batch))
+	left, err := s.send(ctx, db, batch, s.sqlToApply("checkpoint/write_fast", reportFiles(batch)), progressArgs(batch))
 	switch {
 	case err == nil:
 		return left
@@ -135,7 +135,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql st
 // whose transitions are written or refused. It returns the others: a concurrent
 // change was in their way.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
-	left, err := s.send(ctx, db, batch, s.sqlSubscribed("checkpoint/write"), applyArgs(batch, ""))
+	left, err := s.send(ctx, db, batch, s.sqlToApply("checkpoint/write", reportFiles(batch)), applyArgs(batch, ""))
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
 	b.Queue(s.sql("chain/lock"), uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
-	b.Queue(s.sqlSubscribed("checkpoint/write"), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	b.Queue(s.sqlToApply("checkpoint/write", reportFiles([]*applyCall{{t: t}})), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
 	var c *chainRow
 	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {

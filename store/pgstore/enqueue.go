@@ -204,18 +204,19 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 // parameters.
 func (s *Store) createStatement(list []store.NewExecution, part []int, now time.Time, inline *notify.Inline) (sql string, args []any) {
 	deadlines := haveDeadlines(list, part)
+	labels := slices.ContainsFunc(part, func(i int) bool { return len(list[i].Labels) > 0 })
 	if len(list) == 1 {
 		n := &list[0]
 		if args = enqueueOneArgs(n, inline); deadlines {
 			args = append(args, micros(n.MaxDuration), micros(n.ExpectedBy))
 		}
-		return s.sqlWithDeadlines("enqueue/create_one", deadlines), args
+		return s.sqlToCreate("enqueue/create_one", deadlines, labels), args
 	}
 	if args = enqueueArgs(list, part, now); deadlines {
 		durations, expected := deadlinesOf(list, part)
 		args = append(args, durations, expected)
 	}
-	return s.sqlWithDeadlines("enqueue/create_many", deadlines), args
+	return s.sqlToCreate("enqueue/create_many", deadlines, labels), args
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
@@ -227,7 +228,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *notify.Inline) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		inline.Channel, inline.Payload, optionalUUID(string(e.RerunOf)),
+		inline.Channel, inline.Payload, optionalUUID(string(e.RerunOf)), optionsOf(e),
 	}
 }
 
@@ -248,7 +249,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
 	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
-	waits, reruns := textColumn{n: n}, textColumn{n: n}
+	waits, reruns, options := textColumn{n: n}, textColumn{n: n}, textColumn{n: n}
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
@@ -257,6 +258,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
 		latest[i] = e.Latest
 		reruns.set(i, optionalUUID(string(e.RerunOf)))
+		options.set(i, optionsOf(e))
 		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
 			waits.set(i, texts(terms))
 		}
@@ -268,7 +270,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg(), reruns.arg()}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg(), reruns.arg(), options.arg()}
 }
 
 // texts returns a list as JSON.
@@ -285,7 +287,7 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 		Attempt: 1, Params: n.Params, CreatedAt: now, UpdatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 		IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
-		RerunOf: n.RerunOf, Seq: 1,
+		RerunOf: n.RerunOf, Labels: n.Labels, MaxRetries: n.MaxRetries, Trace: n.Trace, Seq: 1,
 	}
 	if n.Hold {
 		x.State = courier.Created

@@ -102,6 +102,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if f.Job != "" {
 		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
 	}
+	if len(f.Jobs) > 0 {
+		add("e.definition_id = any(array(select id from courier.job_definitions where kind = 'job' and name = any($%d::text[])))", f.Jobs)
+	}
+	for name, value := range f.Labels {
+		args = append(args, name, value)
+		filter += fmt.Sprintf(" and exists (select from courier.trail t where t.key = $%d::text and t.value = $%d::text and t.execution_id = e.id and t.seq = 0)", len(args)-1, len(args))
+	}
 	if len(f.States) > 0 {
 		add("e.state = any($%d::text[])", asStrings(f.States))
 	}

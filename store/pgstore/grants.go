@@ -69,6 +69,7 @@ var retentionRights = []struct{ table, needs string }{
 	{"job_executions", "select, delete and update (ended_at)"},
 	{"step_executions", "select and delete"},
 	{"job_audit_log", "select and delete"},
+	{"trail", "select and delete"},
 	{"chain_members", "select and delete"},
 	{"chain_executions", "select, delete and update (ended_at)"},
 }

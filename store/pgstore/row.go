@@ -46,7 +46,7 @@ type row struct {
 	hasDependents                                 *bool
 	requestedBy                                   *string
 	requestedAt                                   *time.Time
-	requestReason                                 *string
+	requestReason, options                        *string
 	updated                                       *time.Time
 }
 
@@ -59,7 +59,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.updated,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.updated,
 	}
 }
 
@@ -98,9 +98,29 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	if err := decode(r.repairs, &x.Repairs); err != nil {
 		return x, err
 	}
+	var o options
+	if err := decode(r.options, &o); err != nil {
+		return x, err
+	}
+	x.Labels, x.MaxRetries, x.Trace = o.Labels, o.MaxRetries, o.Trace
 	x.Repairs = store.RepairsOrNil(x.Repairs)
 	x.Current, err = r.current()
 	return x, err
+}
+
+// options are what an execution was enqueued with and few have.
+type options struct {
+	Labels     map[string]string `json:"labels,omitempty"`
+	MaxRetries *int              `json:"max_retries,omitempty"`
+	Trace      string            `json:"trace,omitempty"`
+}
+
+// optionsOf returns the options of a new execution as they are kept, empty for none.
+func optionsOf(n *store.NewExecution) string {
+	if len(n.Labels) == 0 && n.MaxRetries == nil && n.Trace == "" {
+		return ""
+	}
+	return encode(options{n.Labels, n.MaxRetries, n.Trace})
 }
 
 // current returns the present step, or nil.

@@ -28,6 +28,8 @@ type variant struct {
 	name       string
 	subscribed bool   // there are subscriptions: the statement keeps the events that it causes
 	deadlines  bool   // some of the new executions have deadlines
+	labels     bool   // some of the new executions have labels
+	files      bool   // some of the step attempts that have ended report files
 	filter     string // conditions that begin with "and"; a constant of this package, no input
 }
 
@@ -71,10 +73,16 @@ func (s *Store) sqlSubscribed(name string) string {
 	return s.q.text(variant{name: name, subscribed: s.subscribed.Load()})
 }
 
-// sqlWithDeadlines returns one of two forms of a statement that creates executions: with
-// deadlines, or without any.
-func (s *Store) sqlWithDeadlines(name string, deadlines bool) string {
-	return s.q.text(variant{name: name, deadlines: deadlines})
+// sqlToCreate returns a form of a statement that creates executions: with deadlines, or
+// without any, and with labels, or without any.
+func (s *Store) sqlToCreate(name string, deadlines, labels bool) string {
+	return s.q.text(variant{name: name, deadlines: deadlines, labels: labels})
+}
+
+// sqlToApply is sqlSubscribed for a statement that writes transitions. If they have files,
+// it writes the trail too.
+func (s *Store) sqlToApply(name string, files bool) string {
+	return s.q.text(variant{name: name, subscribed: s.subscribed.Load(), files: files})
 }
 
 // compose returns the text of a variant for the schema "courier". It begins with a
@@ -84,12 +92,17 @@ func (v variant) compose() string {
 	if v.subscribed {
 		title += "+events"
 	}
-	if v.deadlines {
-		title += "+deadlines"
+	for _, part := range []struct {
+		on   bool
+		name string
+	}{{v.deadlines, "+deadlines"}, {v.labels, "+labels"}, {v.files, "+files"}} {
+		if part.on {
+			title += part.name
+		}
 	}
 	vars := map[string]string{
 		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
-		"deadlines": strconv.FormatBool(v.deadlines), "ended_steps": "false", "failures": "false", "changes_version": "false",
+		"deadlines": strconv.FormatBool(v.deadlines), "labels": strconv.FormatBool(v.labels), "files": strconv.FormatBool(v.files), "ended_steps": "false", "failures": "false", "changes_version": "false",
 	}
 	return "/* courier: " + title + " */ " + sqltext.Compose(sqlFiles, v.name+".sql", vars)
 }

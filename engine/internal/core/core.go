@@ -104,6 +104,8 @@ type Definitions interface {
 type Executions interface {
 	// NewID returns an id for an execution or a chain execution.
 	NewID() string
+	// Trace returns the trace context of a call, empty if there is none.
+	Trace(ctx context.Context) string
 	// NewExecution returns a new execution of a program, with a new id.
 	NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error)
 	// MergeParams returns the JSON object of declared parameters and, in their place,

@@ -68,7 +68,8 @@ func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
 }
 
 // Rerun creates an execution of the job of a former one, with the parameters of that one
-// but for those of opt. Its priority and timeout are those of the former one too.
+// but for those of opt. Its priority, timeout, labels and number of retries are those of
+// the former one too.
 func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt program.Options) (courier.Execution, error) {
 	params := program.Object(former.Params)
 	maps.Copy(params, opt.Params)
@@ -76,6 +77,7 @@ func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt prog
 		params = nil
 	}
 	opt.Params, opt.Priority, opt.Timeout = params, former.Priority, &former.Timeout
+	opt.Labels, opt.MaxRetries = former.Labels, former.MaxRetries
 	n, err := v.Prepare(ctx, former.Job, &opt, false)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", former.ID, err)
@@ -93,6 +95,11 @@ func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt prog
 func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options, known bool) (store.NewExecution, error) {
 	if opt == nil {
 		opt = &program.Options{}
+	}
+	if opt.Trace == "" {
+		traced := *opt
+		traced.Trace = v.core.Trace(ctx)
+		opt = &traced
 	}
 	var p *program.Program
 	if known = known && opt.Version == 0; known {

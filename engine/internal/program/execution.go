@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,16 @@ type Options struct {
 	Hold           bool           // creates it in the state created, until it is released
 	Version        int            // of the job; it is for the caller, who chooses the program
 	Timeout        *time.Duration // of the whole execution; nil means that of the job, 0 none
+	// Labels are names and values by which people find the execution: at most 16. A name
+	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
+	// not "file". A value has 1 to 200 characters.
+	Labels map[string]string
+	// MaxRetries replaces the number of retries of all failure policies of the job that
+	// repeat; nil leaves them, and 0 allows none.
+	MaxRetries *int
+	// Trace is the trace context in which the execution is enqueued, in the form of the
+	// header traceparent (W3C Trace Context).
+	Trace string
 	By             courier.By     // who requests it; the actor alone is stored
 }
 
@@ -41,6 +52,12 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return store.NewExecution{}, err
 	}
+	if opt.MaxRetries != nil && *opt.MaxRetries < 0 {
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "max_retries: %d is negative; 0 means none", *opt.MaxRetries)
+	}
+	if err := errors.Join(checkLabels(opt.Labels), checkTrace(opt.Trace)); err != nil {
+		return store.NewExecution{}, err
+	}
 	params, err := MergeParams(p.Job.Params, opt.Params, maxParams)
 	if err != nil {
 		return store.NewExecution{}, err
@@ -49,7 +66,10 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 		ID: id, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
 		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
-		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration,
+		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration, MaxRetries: opt.MaxRetries, Trace: opt.Trace,
+	}
+	if len(opt.Labels) > 0 {
+		n.Labels = maps.Clone(opt.Labels)
 	}
 	if typ := p.firstType(); typ != "" {
 		n.First = &courier.StepExecution{ID: p.Job.Steps[0].ID, Type: typ}

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"slices"
 	"context"
 	"path"
 	"strings"
@@ -70,9 +71,19 @@ func (h *History) reports(ctx context.Context) (list []report, err error) {
 				r.record.Files = absolute(r.record.Files)
 			}
 		}
+		r.record.Files = local(r.record.Files)
 		list = append(list, r)
 	})
 	return list, err
+}
+
+// local returns the files that are not on servers.
+func local(files []courier.File) []courier.File {
+	isRemote := func(f courier.File) bool { return f.Connection != "" }
+	if !slices.ContainsFunc(files, isRemote) {
+		return files
+	}
+	return slices.DeleteFunc(slices.Clone(files), isRemote)
 }
 
 // absolute returns the files that don't lie in the workspace.

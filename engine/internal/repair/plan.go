@@ -276,7 +276,11 @@ func (d *draft) from(ctx context.Context) error {
 func (d *draft) consume(pos courier.Position) {
 	for _, r := range d.latest {
 		for _, f := range r.Files {
-			if r.Step >= pos.Step && f.Removed && !(d.opt.Elsewhere && inWorkspace(f.Path)) {
+			switch {
+			case r.Step < pos.Step || !f.Removed:
+			case f.Connection != "":
+				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Connection + ":" + f.Path})
+			case !(d.opt.Elsewhere && inWorkspace(f.Path)):
 				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Path})
 			}
 		}

@@ -62,6 +62,7 @@ create table courier.job_executions (
 	chain_execution_id uuid,           -- null: the execution is no member of a chain
 	chain_member      text,             -- the name of the member
 	rerun_of          uuid,             -- the execution that is run again; null for most
+	options           text,             -- JSON: labels, max_retries, trace; null for most
 	has_dependents    boolean,          -- other jobs depend on the job; null: no
 
 	-- Columns that change with the state.
@@ -173,6 +174,16 @@ create index step_executions_failed_items on courier.step_executions
 -- no entry.
 create index step_executions_not_completed on courier.step_executions
 	(execution_id, execution_attempt, seq) where state <> 'completed';
+
+-- By what people find executions: the names of files that steps have reported (key
+-- file), and labels. It is written together with what it refers to.
+create table courier.trail (
+	key          text collate "C" not null, -- file, or the name of a label
+	value        text collate "C" not null, -- of a file: the last part of its path, in lower case
+	execution_id uuid not null,
+	seq          bigint not null,           -- of the step execution; 0: of a label
+	primary key (key, value, execution_id, seq)
+) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 
 -- The audit: a row for each write to an execution. A row has one to three entries,
 -- numbered from seq: the step attempt that ended, the step that was interrupted, the

@@ -101,9 +101,17 @@ with u as (
 		nullif(($48::int[])[w.n], 0) - 1
 	from w where w.n is not null
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, files
+\else
+\if :files
+	returning execution_id, seq, files
 \endif
-), audit as (
+\endif
+)
+\if :files
+\ir ../trail/keep_files.inc.sql
+\endif
+, audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, ended_elapsed_us,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration,
 		interrupted, state_from, state_to, state_elapsed_us, reason, error, by, worker)

@@ -71,9 +71,17 @@ with u as (
 		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], '')
 	from u where u.current_step is not null
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, files
+\else
+\if :files
+	returning execution_id, seq, files
 \endif
-), audit as (
+\endif
+)
+\if :files
+\ir ../trail/keep_files.inc.sql
+\endif
+, audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration, state_from, state_to, state_elapsed_us, worker)
 	select u.id, ($3::bigint[])[u.ord], u.now,

@@ -5,37 +5,44 @@
 -- $15 now, if an earlier statement of the same call has asked for it, $16 types and
 -- $17 ids of the first steps, which the first claim starts, $18 whether the version must
 -- be the latest, $19 dependencies as JSON (empty: none), $20 the executions that are run
--- again (empty: none). If some have deadlines, $21 the longest durations in microseconds
--- and $22 the times in which they are expected to end (0: none).
+-- again (empty: none), $21 other options as JSON (empty: none). If some have deadlines,
+-- $22 the longest durations in microseconds and $23 the times in which they are expected
+-- to end (0: none).
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (
 	select * from unnest($1::text[]::uuid[], $2::text[], $3::int[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-		$10::text[], $11::text[], $12::text[], $13::bigint[], $14::bool[], $16::text[], $17::text[], $18::bool[], $19::text[], $20::text[])
-	with ordinality as n (id, job, version, concurrency_limit, priority, queue, step_types, limit_keys, timeout_ns, params, by, key, delay, hold, first_step_type, first_step_id, latest, waits_for, rerun_of, ord)
+		$10::text[], $11::text[], $12::text[], $13::bigint[], $14::bool[], $16::text[], $17::text[], $18::bool[], $19::text[], $20::text[], $21::text[])
+	with ordinality as n (id, job, version, concurrency_limit, priority, queue, step_types, limit_keys, timeout_ns, params, by, key, delay, hold, first_step_type, first_step_id, latest, waits_for, rerun_of, options, ord)
 ), created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
-		waits_for, has_dependents, rerun_of)
+		waits_for, has_dependents, rerun_of, options)
 	select n.id, clock.now, d.id, n.version, n.concurrency_limit, n.priority, n.queue, array(select json_array_elements_text(n.step_types::json)),
 		array(select json_array_elements_text(n.limit_keys::json)), n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
 		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif(n.first_step_type, ''), case when n.first_step_type <> '' then nullif(n.first_step_id, '') end,
 		case when n.waits_for <> '' then array(select json_array_elements_text(n.waits_for::json)) end, nullif(d.dependents > 0, false),
-		nullif(n.rerun_of, '')::uuid
+		nullif(n.rerun_of, '')::uuid, nullif(n.options, '')
 	from clock, n
 	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and (not n.latest or d.latest_version = n.version)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 	order by n.ord
 	on conflict do nothing
-	returning id, created_at, due_at, state, created_by
+	returning id, created_at, due_at, state, created_by, options
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select c.id, 1, c.created_at, c.state, nullif(c.created_by, '') from created c
 )
+\if :labels
+, labels as (
+	insert into courier.trail (key, value, execution_id, seq)
+	select l.key, l.value, c.id, 0 from created c cross join lateral json_each_text(c.options::json -> 'labels') l
+)
+\endif
 \if :deadlines
 , given as (
-	select * from unnest($1::text[]::uuid[], $21::bigint[], $22::bigint[]) as g (id, max_duration, expected_by)
+	select * from unnest($1::text[]::uuid[], $22::bigint[], $23::bigint[]) as g (id, max_duration, expected_by)
 ), deadlines as (
 	insert into courier.execution_deadlines (due_at, execution_id, reason)
 	select c.due_at + g.max_duration * interval '1 microsecond', c.id, 'max_duration' from created c join given g on g.id = c.id where g.max_duration > 0

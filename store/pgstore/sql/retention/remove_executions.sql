@@ -1,5 +1,5 @@
--- Removes executions of a job, in the order of their ids, with their step executions and
--- their audit. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
+-- Removes executions of a job, in the order of their ids, with their step executions,
+-- their audit and their trail. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
 -- executions that another statement has locked, members of a chain execution that has not
 -- ended or can be retried, because others may read their outputs, and the latest
 -- execution of a job that other jobs depend on. Returned are how many were removed, and
@@ -30,6 +30,18 @@ with clock as materialized (
 	-- the statement began: an entry that came in between would be left.
 	select o.id from (select old.id, old.last_audit_seq, sum(old.last_audit_seq) over (order by old.id) - old.last_audit_seq as before from old) o
 	where o.before < $8::bigint and o.last_audit_seq = (select x.last_audit_seq from courier.job_executions x where x.id = o.id)
+), trail as (
+	delete from courier.trail t where t.ctid = any(array(select x.ctid from (
+		select 'file' as key,
+\ir ../trail/name.inc.sql
+			as value, s.execution_id, s.seq
+		from courier.step_executions s cross join lateral json_array_elements(s.files::json) f
+		where s.execution_id = any(array(select part.id from part)) and s.files is not null
+		union
+		select l.key, l.value, e.id, 0
+		from courier.job_executions e cross join lateral json_each_text(e.options::json -> 'labels') l
+		where e.id = any(array(select part.id from part)) and e.options is not null
+	) d join courier.trail x on x.key = d.key and x.value = d.value and x.execution_id = d.execution_id and x.seq = d.seq))
 ), audit as (
 	delete from courier.job_audit_log a where a.execution_id = any(array(select part.id from part))
 ), steps as (

@@ -1,0 +1,66 @@
+package program
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// Bounds of labels.
+const (
+	maxLabels     = 16
+	maxLabelValue = 200 // characters
+)
+
+var (
+	labelName   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)
+)
+
+// checkLabels returns all that is wrong with labels, as one error that matches
+// [courier.ErrInvalid].
+func checkLabels(labels map[string]string) error {
+	var wrong []string
+	if len(labels) > maxLabels {
+		wrong = append(wrong, fmt.Sprintf("labels: there are %d, more than %d", len(labels), maxLabels))
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		value, problem := labels[name], ""
+		switch {
+		case name == store.TrailFile:
+			problem = "the name is reserved for the names of files; take another one"
+		case !labelName.MatchString(name):
+			problem = "the name must begin with a small letter, and have up to 63 small letters, digits, \"_\" and \"-\""
+		case value == "":
+			problem = "the value is empty; leave the label out"
+		case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+			problem = "the value contains a NUL character or text that is not valid UTF-8"
+		case utf8.RuneCountInString(value) > maxLabelValue:
+			problem = fmt.Sprintf("the value has %d characters, more than %d", utf8.RuneCountInString(value), maxLabelValue)
+		default:
+			continue
+		}
+		if wrong = append(wrong, fmt.Sprintf("label %q: %s", name[:min(len(name), 80)], problem)); len(wrong) > maxLabels {
+			break
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return courier.Errorf(courier.ErrInvalid, "%s", text.Lines(wrong))
+}
+
+// checkTrace refuses a trace context that is none.
+func checkTrace(trace string) error {
+	if trace == "" || traceParent.MatchString(trace) {
+		return nil
+	}
+	return courier.Errorf(courier.ErrInvalid, "trace: it must have the form of the header traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+}

@@ -1,0 +1,69 @@
+package store
+
+import "github.com/courierhq/courier"
+
+// A DefinitionFilter selects definitions.
+type DefinitionFilter struct {
+	Kind  Kind   // Job or Chain
+	After string // those whose names come after it
+	Limit int    // 0 means 1000
+}
+
+// A SettingFilter selects settings. Zero fields select all.
+type SettingFilter struct {
+	Prefix string // those whose names begin with it
+	After  string // those whose names come after it
+	Limit  int    // 0 means 1000
+}
+
+// A StepFilter selects step records of one execution. Zero fields select all.
+type StepFilter struct {
+	Execution courier.ExecutionID
+	Attempt   int  // of the execution; 0 means all attempts
+	Step      *int // index of the step
+	// States selects those that ended so. If completed is not among them, a store finds
+	// them without reading those that were completed.
+	States []courier.StepState
+	// FailedItems selects those with a FailedLoop. A store finds them without reading
+	// the others.
+	FailedItems bool
+	Files       bool  // selects those that report files
+	After       int64 // those whose Seq is higher
+	Limit       int   // 0 means 1000
+}
+
+// A LatestFilter selects the latest record of each step of one execution.
+type LatestFilter struct {
+	Execution courier.ExecutionID
+	Before    int64 // the latest among those whose Seq is lower; 0 means all
+}
+
+// An AuditFilter selects audit entries of one execution.
+type AuditFilter struct {
+	Execution courier.ExecutionID
+	After     int64 // those whose Seq is higher
+	Limit     int   // 0 means 1000
+}
+
+// A Filter selects executions. Zero fields select all.
+type Filter struct {
+	Job    string
+	Jobs   []string // of one of these jobs
+	States []courier.State
+	Queue  string
+	// Waiting selects those that wait for other jobs; see [NewExecution.DependsOn].
+	Waiting bool
+	// Reasons selects those with a [courier.Failure] for one of these reasons. If you
+	// know the states, set States too: an index finds failed executions.
+	Reasons []courier.Reason
+	// FailedItems selects those of which items have failed; see
+	// [courier.Execution.FailedItems].
+	FailedItems bool
+	// RerunOf selects those that are reruns of an execution.
+	RerunOf courier.ExecutionID
+	// Labels selects those with all of these labels.
+	Labels map[string]string
+	// Before selects executions with a smaller id.
+	Before courier.ExecutionID
+	Limit  int // 0 means 100, the most is 1000
+}

@@ -1,0 +1,60 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Trail = (*Store)(nil)
+
+// trailBlocks is how many blocks have about store.MaxTrailWalk entries of files.
+const trailBlocks = store.MaxTrailWalk / 60
+
+// lastCharacter comes after all others.
+const lastCharacter = "\U0010FFFF"
+
+// Find returns a page of entries of the trail.
+func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEntry, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	var list []store.TrailEntry
+	var err error
+	if f.Part {
+		list, err = query(ctx, s.pool, scanTrail, s.sql("trail/find_part"), f.Value, int64(limit), s.opt.Schema, int64(trailBlocks))
+	} else {
+		filter, args := "", []any{f.Key, f.Value, int64(limit)}
+		add := func(condition string, more ...any) {
+			args, filter = append(args, more...), filter+condition
+		}
+		if f.Prefix {
+			add(" and starts_with(t.value, $2::text) and t.value < $4::text", f.Value+lastCharacter)
+		} else {
+			add(" and t.value = $2::text and t.value <= $4::text", f.Value)
+		}
+		if b := f.Before; b != nil {
+			add(" and (t.value, t.execution_id, t.seq) < ($5::text, $6::text::uuid, $7::bigint)", b.Value, uuid(string(b.Execution)), b.Seq)
+		}
+		list, err = query(ctx, s.pool, scanTrail, s.sqlFiltered("trail/find", filter), args...)
+	}
+	if err != nil {
+		return nil, failed(fmt.Sprintf("find %q in the trail", f.Value), err)
+	}
+	return list, nil
+}
+
+func scanTrail(rows pgx.Rows) (e store.TrailEntry, err error) {
+	var id string
+	err = rows.Scan(&e.Value, &id, &e.Seq)
+	e.Execution = courier.ExecutionID(id)
+	return e, err
+}

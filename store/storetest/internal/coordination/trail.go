@@ -1,0 +1,170 @@
+package coordination
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+func hasTrail(s store.Store) bool {
+	_, ok := s.(store.Trail)
+	return ok
+}
+
+var trailCases = []testCase{
+	{"finds_by_file", func(k *kit) {
+		k.Limit("", "0")
+		a, b := k.Start(), k.Start()
+		first := k.report(a, courier.File{Path: "in/INV-0423.csv"}, courier.File{Path: "/srv/out/inv-0423.csv", Size: 3}, courier.File{Path: "other"})
+		second := k.report(a, courier.File{Path: "inv-0423.csv", Removed: true})
+		k.report(a)
+		third := k.report(b, courier.File{Path: "/out/Inv-0423.CSV", Connection: "acme"})
+		want := []store.TrailEntry{{Value: "inv-0423.csv", Execution: b.ID(), Seq: third}, {Value: "inv-0423.csv", Execution: a.ID(), Seq: second}, {Value: "inv-0423.csv", Execution: a.ID(), Seq: first}}
+		if a.ID() > b.ID() {
+			want = append(want[1:], want[0])
+		}
+		k.Same("by name", k.find(store.TrailFilter{Key: store.TrailFile, Value: "inv-0423.csv"}), want)
+		k.Same("of none", k.find(store.TrailFilter{Key: store.TrailFile, Value: "inv-0423"}), nil)
+		k.Same("of another key", k.find(store.TrailFilter{Key: "partner", Value: "inv-0423.csv"}), nil)
+		r := k.Records(a.ID())
+		k.Same("files of the record", r[0].Files[1], courier.File{Path: "/srv/out/inv-0423.csv", Size: 3})
+		k.Same("file on a server", k.Records(b.ID())[0].Files[0], courier.File{Path: "/out/Inv-0423.CSV", Connection: "acme"})
+	}},
+	{"finds_by_beginning_and_part", func(k *kit) {
+		h := k.Start()
+		var names []string
+		for _, name := range []string{"a-1", "b-1", "b-2", "b", "c-1", "b\U0010FFFEz", "ab"} {
+			k.report(h, courier.File{Path: "dir/" + name})
+			names = append(names, name)
+		}
+		begin := k.find(store.TrailFilter{Key: store.TrailFile, Value: "b", Prefix: true})
+		k.Same("beginning", values(begin), []string{"b\U0010FFFEz", "b-2", "b-1", "b"})
+		k.Same("part", values(k.find(store.TrailFilter{Key: store.TrailFile, Value: "-1", Part: true})), []string{"c-1", "b-1", "a-1"})
+		k.Same("a part with special characters", values(k.find(store.TrailFilter{Key: store.TrailFile, Value: "%", Part: true})), nil)
+		slices.Sort(names)
+		slices.Reverse(names)
+		var paged []string
+		f := store.TrailFilter{Key: store.TrailFile, Prefix: true, Limit: 2}
+		for page := k.find(f); len(page) > 0; page = k.find(f) {
+			paged = append(paged, values(page)...)
+			f.Before = &page[len(page)-1]
+		}
+		k.Same("all, by pages", paged, names)
+	}},
+	{"names_are_those_of_TrailName", func(k *kit) {
+		h := k.Start()
+		for _, path := range []string{"A/B", "dir/", "Ä/ÄÖ-Z", strings.Repeat("ü", 300), "x\\Y", "a\nb/C\nD", "%_'\"", "\u202eabc"} {
+			seq := k.report(h, courier.File{Path: path})
+			want := []store.TrailEntry{{Value: store.TrailName(path), Execution: h.ID(), Seq: seq}}
+			if want[0].Value == "" {
+				want = nil
+			}
+			k.Same(fmt.Sprintf("%q", path), k.find(store.TrailFilter{Key: store.TrailFile, Value: store.TrailName(path)}), want)
+		}
+	}},
+	{"finds_failed_and_several_attempts", func(k *kit) {
+		h := k.Start()
+		t := h.To(courier.Failed)
+		for i := range 3 {
+			s := courier.StepExecution{Step: i, Type: "a", Attempt: 1, State: courier.StepFailed, Files: []courier.File{{Path: fmt.Sprint("file", i)}, {Path: "same"}}}
+			t.Ended = append(t.Ended, s)
+		}
+		h.Must(t)
+		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"})), 3)
+		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "file2"})), 1)
+	}},
+	{"refused_transition_leaves_none", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Finish(0)
+		t.Lease, t.Ended[0].Files = "00000000-0000-4000-8000-000000000000", []courier.File{{Path: "file"}}
+		k.Is("error", k.Apply(k.Ctx(), t), courier.ErrLeaseLost)
+		k.Same("entries", k.find(store.TrailFilter{Key: store.TrailFile, Value: "file"}), nil)
+	}},
+	{"finds_by_label", func(k *kit) {
+		labels := func(list ...string) map[string]string {
+			m := make(map[string]string)
+			for i := 0; i < len(list); i += 2 {
+				m[list[i]] = list[i+1]
+			}
+			return m
+		}
+		with := func(m map[string]string) store.NewExecution {
+			return k.With(func(n *store.NewExecution) { n.Labels = m })
+		}
+		a := k.Add(with(labels("partner", "acme", "day", "Monday")))[0]
+		list := k.Add(with(labels("partner", "acme")), with(labels("partner", "ACME")), k.New(), with(labels("partner", "it's \"odd\" %")))
+		k.Same("labels", a.Labels, labels("partner", "acme", "day", "Monday"))
+		k.Same("as stored", k.Get(a.ID), a)
+		k.Same("none", k.Get(list[2].ID).Labels, map[string]string(nil))
+		k.Same("by label", len(k.find(store.TrailFilter{Key: "partner", Value: "acme"})), 2)
+		k.Same("by an odd label", k.find(store.TrailFilter{Key: "partner", Value: "it's \"odd\" %"}), []store.TrailEntry{{Value: "it's \"odd\" %", Execution: list[3].ID}})
+		k.Same("by no file", k.find(store.TrailFilter{Key: store.TrailFile, Value: "acme"}), nil)
+		in := func(f store.Filter) (ids []courier.ExecutionID) {
+			list, err := k.Executions(k.Ctx(), f)
+			k.OK(err)
+			for _, x := range list {
+				ids = append(ids, x.ID)
+			}
+			return ids
+		}
+		k.Same("filter", len(in(store.Filter{Labels: labels("partner", "acme")})), 2)
+		k.Same("filter by two", in(store.Filter{Labels: labels("partner", "acme", "day", "Monday")}), []courier.ExecutionID{a.ID})
+		k.Same("filter by two of which one is missing", in(store.Filter{Labels: labels("partner", "acme", "day", "x")}), nil)
+		n := with(labels("partner", "acme"))
+		n.ID = a.ID
+		k.Existing(n)
+		k.Same("after a repetition", len(k.find(store.TrailFilter{Key: "partner", Value: "acme"})), 2)
+	}},
+	{"options_are_kept", func(k *kit) {
+		none := 0
+		n := k.With(func(n *store.NewExecution) {
+			n.MaxRetries, n.Trace = &none, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		})
+		x := k.Add(n)[0]
+		k.Same("returned", []any{x.MaxRetries, x.Trace}, []any{0, n.Trace})
+		k.Same("stored", k.Get(n.ID), x)
+		h := k.Hold(n.ID, long)
+		k.Same("claimed", []any{h.Execution.MaxRetries, h.Execution.Trace}, []any{0, n.Trace})
+	}},
+	{"filter_by_several_jobs", func(k *kit) {
+		k.Job("other")
+		k.Job("third")
+		for _, job := range []string{"job", "other", "third", "other"} {
+			k.Add(k.With(func(n *store.NewExecution) { n.Job = job }))
+		}
+		list, err := k.Executions(k.Ctx(), store.Filter{Jobs: []string{"other", "third", "none"}})
+		k.OK(err)
+		k.Same("found", len(list), 3)
+	}},
+}
+
+// report ends an attempt of a step that reports files, and returns the number of its
+// record.
+func (k *kit) report(h *holder, files ...courier.File) int64 {
+	k.Helper()
+	t := h.Begin(0)
+	h.Must(t)
+	t = h.Finish(0)
+	t.Ended[0].Files, t.Position.Step = files, 0
+	h.Must(t)
+	return t.Seq
+}
+
+func (k *kit) find(f store.TrailFilter) []store.TrailEntry {
+	k.Helper()
+	list, err := k.Store.(store.Trail).Find(k.Ctx(), f)
+	k.OK(err)
+	return list
+}
+
+func values(list []store.TrailEntry) []string {
+	var values []string
+	for _, e := range list {
+		values = append(values, e.Value)
+	}
+	return values
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// Trail finds executions by the files that their steps have reported, and by their
+// labels. It is an optional role of a [Store]; an engine finds it by a type assertion.
+//
+// An entry is written in the same statement as what it refers to: one for each label
+// when an execution is created, and one for each file of a record when the record is
+// written. Entries are removed with their execution.
+type Trail interface {
+	// Find returns a page of entries. They are in falling order of Value, then Execution,
+	// then Seq, so that the entries of one value come newest first.
+	Find(ctx context.Context, f TrailFilter) ([]TrailEntry, error)
+}
+
+// TrailFile is the key of entries of files. No label has it.
+const TrailFile = "file"
+
+// MaxTrailWalk is how many of the newest entries of files a search for a part of a name
+// examines.
+const MaxTrailWalk = 100_000
+
+// A TrailFilter selects entries of one key.
+type TrailFilter struct {
+	Key string // [TrailFile], or the name of a label
+	// Value is the whole value; for files it is a name in the form of [TrailName].
+	Value string
+	// Prefix says that Value is the beginning of the values.
+	Prefix bool
+	// Part says that Value is a part of the values, of files only. The newest
+	// [MaxTrailWalk] entries or so are examined, of which a store may leave out some, and
+	// Before is ignored.
+	Part   bool
+	Before *TrailEntry // those that come after this one in the order
+	Limit  int         // 0 means 100, the most is 1000
+}
+
+// A TrailEntry says that an execution has a label, or that one of its records names a
+// file.
+type TrailEntry struct {
+	Value     string              `json:"value"`
+	Execution courier.ExecutionID `json:"execution_id"`
+	Seq       int64               `json:"seq,omitempty"` // of the record; 0 for a label
+}
+
+// TrailName is the name under which the file of a path is found: what follows the last
+// slash, with the letters A to Z in lower case, cut to 200 characters. It is empty for a
+// path that ends with a slash.
+func TrailName(path string) string {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	n := 0
+	for i := range name {
+		if n++; n > 200 {
+			name = name[:i]
+			break
+		}
+	}
+	return strings.Map(func(c rune) rune {
+		if c >= 'A' && c <= 'Z' {
+			return c + 'a' - 'A'
+		}
+		return c
+	}, name)
+}
