@@ -129,21 +129,18 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 	}
 	p := program.Compile(checked.Job, version, checked.Tree, d.core.Registry())
 	r.Warnings, d.target = checked.Warnings, p
-	d.program(p, given, r)
+	d.program(ctx, p, given, r)
 	return r
 }
 
 // program puts the steps of a program on the list of those to validate.
-func (d *run) program(p *program.Program, given params, r *Report) {
-	bad := func(err error) {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: text.Plain(err)})
-	}
-	merged, err := d.core.MergeParams(p.Job.Params, given.given)
+func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
+	merged, err := d.core.MergeParams(p.Params, given.given, true)
 	if err == nil && given.complete {
-		_, err = d.core.NewExecution(p, &program.Options{Params: given.given})
+		_, err = d.core.NewExecution(ctx, p, &program.Options{Params: given.given})
 	}
 	if err != nil {
-		bad(err)
+		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 	}
 	x := courier.Execution{ID: courier.ExecutionID(d.core.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
 	vals := program.NewValues(p, &x, "")
@@ -237,7 +234,7 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 		u := &upcoming[i]
 		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
 		if d.target != nil && s.Problem == "" {
-			if _, err := d.core.NewExecution(d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+			if _, err := d.core.NewExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
 				s.Problem = "it can't start this version: " + text.Plain(err)
 			}
 		}
