@@ -121,6 +121,38 @@ func (p *Params) Get(name string) (d courier.Param, ok bool) {
 	return p.all[name].Param, true
 }
 
+// A DeclaredParam is a parameter with a type, and where its value comes from.
+type DeclaredParam struct {
+	Name string `json:"name"`
+	courier.Param
+	// State is "given"; "default", which is Default; "missing", if it is required; or
+	// "null".
+	State string `json:"state"`
+}
+
+// Declared returns the parameters that have a type, in the order of their names, with
+// where their values come from if those are given. It does not check the values.
+func (p *Params) Declared(given map[string]any) (list []DeclaredParam) {
+	for _, name := range p.Names() {
+		d := p.all[name].Param
+		x := DeclaredParam{Name: name, Param: d}
+		switch v := given[name]; {
+		case d.Type == "":
+			continue
+		case v != nil:
+			x.State = "given"
+		case d.Default != nil:
+			x.State = "default"
+		case d.Required:
+			x.State = "missing"
+		default:
+			x.State = "null"
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
 // Problems returns what is wrong with the declarations, with fields such as
 // "params.day.min", and what looks doubtful.
 func (p *Params) Problems() (problems, warnings []courier.Problem) {

@@ -30,7 +30,8 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 		return bad("", err)
 	}
 	r.Problems, r.Warnings = append(r.Problems, def.Problems...), def.Warnings
-	merged, err := d.core.MergeParams(flow.ReadParams(def.Chain.Params), d.opt.Params, true)
+	declared := flow.ReadParams(def.Chain.Params)
+	merged, err := d.core.MergeParams(declared, d.opt.Params, d.opt.Params == nil)
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 		return nil
@@ -39,7 +40,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 		return nil
 	}
 	own := params{given: d.opt.Params}
-	r.Unknown = unknownParams(def.Chain.Params, own)
+	r.Unknown, r.Params = unknownParams(declared, own), declaredParams(declared, own)
 	known := program.Object(merged)
 	for _, name := range r.Unknown {
 		delete(known, name)

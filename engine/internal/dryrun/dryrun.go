@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -145,10 +147,13 @@ func (d *run) program(ctx context.Context, p *program.Program, given params, r *
 	x := courier.Execution{ID: courier.ExecutionID(d.core.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
 	vals := program.NewValues(p, &x, "")
 	vals.Unset("execution_id", "started_at", "workspace")
-	r.Unknown = unknownParams(p.Job.Params, given)
+	r.Unknown, r.Params = unknownParams(p.Params, given), declaredParams(p.Params, given)
 	known := vals.Params() // decoded now, since several goroutines will read it
 	for _, name := range r.Unknown {
 		delete(known, name)
+	}
+	for _, x := range r.Problems { // which would be told of steps too
+		delete(known, strings.TrimPrefix(x.Field, "params."))
 	}
 	r.Steps = make([]Step, 0, len(p.Types))
 	paths := stepPaths(p.Tree)
@@ -169,15 +174,27 @@ func (d *run) program(ctx context.Context, p *program.Program, given params, r *
 }
 
 // unknownParams are the params whose values are not known before a start.
-func unknownParams(declared map[string]any, given params) []string {
+func unknownParams(declared *flow.Params, given params) []string {
 	unknown := slices.Clone(given.later)
-	for name, v := range declared {
-		if _, ok := given.given[name]; v == nil && !ok {
+	for _, name := range declared.Names() {
+		d, _ := declared.Get(name)
+		if v, ok := given.given[name]; d.Default == nil && (!ok || v == nil && d.Type != "") {
 			unknown = append(unknown, name)
 		}
 	}
 	slices.Sort(unknown)
 	return slices.Compact(unknown)
+}
+
+// declaredParams are the params that have a type. Those that have a value only when the
+// job starts count as given.
+func declaredParams(declared *flow.Params, given params) []flow.DeclaredParam {
+	all := make(map[string]any, len(given.given)+len(given.later))
+	maps.Copy(all, given.given)
+	for _, name := range given.later {
+		all[name] = true
+	}
+	return declared.Declared(all)
 }
 
 // uncheckedSteps lists the steps of a job that can't run.
