@@ -295,8 +295,8 @@ func TestSecretParams(t *testing.T) {
 		}
 		fail = false
 		resumed, err := e.DryRunResume(ctx, r.ID, &engine.ResumeOptions{Set: m{"params.pw": "partner/acme"}})
-		if err != nil || string(resumed.Config) != `{"text":"secret:partner/acme"}` {
-			t.Errorf("a resume would have %s, %v", resumed.Config, err)
+		if err != nil || string(resumed.Config) != `{"text":"secret:partner/acme"}` || resumed.Note != "params.pw to another secret" {
+			t.Errorf("a resume would have %s, %q, %v", resumed.Config, resumed.Note, err)
 		}
 		dry, err := e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: m{"pw": "partner/acme"}})
 		if err != nil || !dry.OK() {
