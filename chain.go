@@ -19,8 +19,7 @@ type Chain struct {
 	Name        string `json:"name"`                  // 1 to 200 characters, no control characters
 	Version     int    `json:"version,omitempty"`     // assigned when the chain is saved, counting from 1
 	Description string `json:"description,omitempty"` // for people
-	// Params declares the parameters of a chain execution, with the values that
-	// hold where none is given. Where it is nil, any parameter may be given.
+	// Params declares the parameters of a chain execution, as [Job.Params] does.
 	Params map[string]any `json:"params,omitzero"`
 	// Members are the jobs. Those that depend on no other begin at once; the
 	// others when what they depend on allows it.

@@ -201,6 +201,27 @@ func (e *DefinitionError) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
 
+// A ParamsError lists everything that is wrong with the parameters of an execution
+// that was not created: one problem for each, whose Field is such as "params.day". It
+// contains nothing that was given for a secret parameter. It matches [ErrInvalid].
+type ParamsError struct{ Problems []Problem }
+
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *ParamsError) Error() string {
+	lines := make([]string, 0, maxListed+1)
+	for i, p := range e.Problems {
+		if i == maxListed {
+			lines = append(lines, fmt.Sprintf("and %d more", len(e.Problems)-i))
+			break
+		}
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *ParamsError) Is(target error) bool { return target == ErrInvalid }
+
 // problems is the message about an operation that was refused.
 func problems(operation, name string, list []Problem) string {
 	var b strings.Builder

@@ -29,8 +29,10 @@ type Job struct {
 	Version int `json:"version,omitempty"`
 	// FailurePolicy says what a failed step leads to; the zero value stops.
 	FailurePolicy FailurePolicy `json:"failure_policy,omitzero"`
-	// Params declares the parameters of an execution, with the values that
-	// hold where none is given. Where it is nil, any parameter may be given.
+	// Params declares the parameters of an execution, by their names. A value is a
+	// declaration, which is a [Param] or an object with the key "type", or else the
+	// default of a parameter that takes any value; nil is the default null. Where
+	// Params is nil, any parameter may be given.
 	Params map[string]any `json:"params,omitzero"`
 	// Queue names the pool of work that the job's executions wait in; empty
 	// means "default".
@@ -59,6 +61,50 @@ type Job struct {
 	ExpectedBy string `json:"expected_by,omitempty"`
 	// Steps is the flat list, control-flow markers included.
 	Steps []StepSpec `json:"steps"`
+}
+
+// A Param declares a parameter of a job or a chain, as a value of [Job.Params]. What
+// is given for it is checked when an execution is created, and references to it when
+// the job is defined. In JSON it is an object with the key "type".
+type Param struct {
+	// Type is one of these:
+	//   - "text"
+	//   - "integer": a number in digits alone; 1.0 and 1e3 are none
+	//   - "number"
+	//   - "boolean"
+	//   - "date": text such as "2026-11-23", a day that exists
+	//   - "instant": text in the form of RFC 3339
+	//   - "list" and "object", with any content
+	//   - "file": the absolute path of a file, or an object with the text "path" or
+	//     "name", or both. It may have "size", "sha256" in hexadecimal digits and any
+	//     other field. The value is an object in any case; a name that is missing is
+	//     taken from the path.
+	//
+	// It is empty if any value will do; a declaration can't say that.
+	Type string `json:"type"`
+	// Required parameters must be given. One that is neither given nor has a default
+	// reads null. For a declared parameter, null counts as not given.
+	Required bool `json:"required,omitempty"`
+	Default  any  `json:"default,omitempty"` // of the parameter's type
+	// Enum lists the values that are permitted; of text, integers, numbers, dates and
+	// instants.
+	Enum []any `json:"enum,omitempty"`
+	// Pattern is a regular expression in the syntax of RE2 that the whole text must
+	// match.
+	Pattern string `json:"pattern,omitempty"`
+	// Min and Max are bounds, both permitted, of integers, numbers, dates and instants.
+	Min any `json:"min,omitempty"`
+	Max any `json:"max,omitempty"`
+	// MinLength and MaxLength bound the characters of a text, or the items of a list; 0
+	// means no bound.
+	MinLength int    `json:"min_length,omitempty"`
+	MaxLength int    `json:"max_length,omitempty"`
+	Doc       string `json:"doc,omitempty"` // for people
+	// Secret says that the text is the name of a secret. The engine asks its
+	// Options.Secrets whether it may be used when an execution is created, and puts the
+	// secret into configurations that refer to the parameter. A reference must be the
+	// whole value of a field of a step. Everywhere else the value is the name.
+	Secret bool `json:"secret,omitempty"`
 }
 
 // DefaultQueue is the queue of jobs that name none.

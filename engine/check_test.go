@@ -65,7 +65,7 @@ func TestCheckBundle(t *testing.T) {
 		`jobs/more.json:5:3: it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", and a schedule "cron", "every_seconds" or "at"; for "stepps", did you mean "steps"?`,
 		`monitors.json:1:38: job: job "send" has params, but not "files"`,
 		`schedules.json:1:31: chain: there is no chain "dayly"; did you mean "daily"?`,
-		`schedules.json:2:69: params: params: unknown parameter "ot"; did you mean "to"?`,
+		`schedules.json:2:76: params.ot: unknown parameter "ot"; did you mean "to"?`,
 		`subscriptions.json:2:35: jobs: there is no job "fech"; did you mean "fetch"?`,
 	}
 	var got []string

@@ -22,6 +22,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
 
@@ -123,6 +124,10 @@ func (c coreAccess) Secret(ctx context.Context, r courier.SecretRequest, known *
 	return core.ResolveSecret(ctx, r, c.e.opt.Secrets, known)
 }
 
+func (c coreAccess) AskSecret(ctx context.Context, r courier.SecretRequest) error {
+	return core.AskSecret(ctx, r, c.e.opt.Secrets)
+}
+
 func (c coreAccess) Registry() *courier.Registry { return c.e.reg }
 
 func (c coreAccess) Programs() *program.Cache { return c.e.programs }
@@ -140,8 +145,10 @@ func (c coreAccess) Trace(ctx context.Context) string {
 	return c.e.opt.Trace(ctx)
 }
 
-func (c coreAccess) NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error) {
-	return p.NewExecution(courier.ExecutionID(c.e.ids.New()), opt, c.e.opt.MaxParams, c.now())
+func (c coreAccess) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
+	m.Secret = func(q courier.SecretRequest) error { return c.AskSecret(ctx, q) }
+	return p.NewExecution(opt, &m)
 }
 
 // now returns the instant by the clock of the store, if it tells it without being
@@ -153,8 +160,8 @@ func (c coreAccess) now() time.Time {
 	return time.Now()
 }
 
-func (c coreAccess) MergeParams(declared, given map[string]any) (json.RawMessage, error) {
-	return program.MergeParams(declared, given, c.e.opt.MaxParams)
+func (c coreAccess) MergeParams(declared *flow.Params, given map[string]any, partial bool) (json.RawMessage, error) {
+	return program.MergeParams(declared, given, partial, c.e.opt.MaxParams)
 }
 
 func (c coreAccess) Requested(ctx context.Context, x *courier.Execution, r *store.Request) {

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/stepcall"
+	"github.com/courierhq/courier/flow"
 )
 
 // DryRunOptions are the settings of a dry run. The zero value is the default.
@@ -83,8 +84,9 @@ type Report struct {
 	Problems []courier.Problem `json:"problems,omitempty"`
 	// Warnings are what looks doubtful. String shows those of steps beside the step.
 	Warnings []courier.Problem `json:"warnings,omitempty"`
-	// Unknown are the params without a value, in order.
-	Unknown []string `json:"unknown_params,omitempty"`
+	// Params are those that are declared with a type; Unknown those without a value.
+	Params  []flow.DeclaredParam `json:"params,omitempty"`
+	Unknown []string             `json:"unknown_params,omitempty"`
 	// Steps has an entry for each step, of both branches of each flow.if, in the
 	// order of the list; markers have none, unless something is wrong with them.
 	Steps []StepReport `json:"steps"`
@@ -133,9 +135,10 @@ type ChainReport struct {
 	Version int    `json:"version,omitempty"` // as the chain that was given had it; 0 if it was not saved
 	// Problems are what is wrong with the chain or its params. If the chain has
 	// any, its members are not looked at.
-	Problems []courier.Problem `json:"problems,omitempty"`
-	Warnings []courier.Problem `json:"warnings,omitempty"`       // what looks doubtful
-	Unknown  []string          `json:"unknown_params,omitempty"` // the chain's params without a value, in order
+	Problems []courier.Problem    `json:"problems,omitempty"`
+	Warnings []courier.Problem    `json:"warnings,omitempty"`       // what looks doubtful
+	Params   []flow.DeclaredParam `json:"params,omitempty"`         // as in [Report]
+	Unknown  []string             `json:"unknown_params,omitempty"` // the chain's params without a value, in order
 	// Members are in an order in which they can begin: each after those that it
 	// depends on, otherwise as in the definition.
 	Members   []MemberReport   `json:"members"`
@@ -217,28 +220,28 @@ func (s *StepReport) UnmarshalJSON(data []byte) error {
 
 func reportOf(p dryrun.Report) Report {
 	return Report{
-		Job: p.Job, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Unknown: p.Unknown,
+		Job: p.Job, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Params: p.Params, Unknown: p.Unknown,
 		Steps: mapped(p.Steps, stepReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
 	}
 }
 
 func (r Report) plain() dryrun.Report {
 	return dryrun.Report{
-		Job: r.Job, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Unknown: r.Unknown,
+		Job: r.Job, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Params: r.Params, Unknown: r.Unknown,
 		Steps: mapped(r.Steps, StepReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
 	}
 }
 
 func chainReportOf(p dryrun.ChainReport) ChainReport {
 	return ChainReport{
-		Chain: p.Chain, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Unknown: p.Unknown,
+		Chain: p.Chain, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Params: p.Params, Unknown: p.Unknown,
 		Members: mapped(p.Members, memberReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
 	}
 }
 
 func (r ChainReport) plain() dryrun.ChainReport {
 	return dryrun.ChainReport{
-		Chain: r.Chain, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Unknown: r.Unknown,
+		Chain: r.Chain, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Params: r.Params, Unknown: r.Unknown,
 		Members: mapped(r.Members, MemberReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
 	}
 }

@@ -31,7 +31,7 @@ type EnqueueOptions struct {
 	// Trace is the trace context in which the execution is enqueued, in the form of the
 	// header traceparent (W3C Trace Context). Empty means that of Options.Trace.
 	Trace string
-	By             courier.By     // who requests it; [Engine.Prepare] keeps the actor alone
+	By    courier.By // who requests it; [Engine.Prepare] keeps the actor alone
 }
 
 // Enqueue creates an execution of the named job for some engine to run, and returns

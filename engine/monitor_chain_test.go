@@ -124,7 +124,7 @@ func TestMonitorWithoutItsChain(t *testing.T) {
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
-		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, `could not be handed over: chain "chain": params: unknown parameter "files"`) {
+		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, `could not be handed over: chain "chain": params.files: unknown parameter "files"`) {
 			t.Errorf("monitor %+v", m)
 		}
 		w.defineChain("chain", nil)

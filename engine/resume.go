@@ -67,7 +67,7 @@ type ResumeOptions struct {
 func (o *ResumeOptions) plan() *repair.Options {
 	return &repair.Options{
 		Version: o.Version, From: o.From, Force: o.Force, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items,
-		Reason: o.By.Reason, Elsewhere: o.Elsewhere,
+		Reason: o.By.Reason, By: o.By.Actor, Elsewhere: o.Elsewhere,
 	}
 }
 

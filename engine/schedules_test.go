@@ -59,7 +59,7 @@ func TestBadSchedules(t *testing.T) {
 			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Overlap: "skipp", Misfire: "once"}, []string{`unknown policy "skipp"; did you mean "skip"?`, `misfire: unknown policy "once"; known are fire_once`}},
 			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Window: time.Hour}, []string{`window_seconds: it is for misfire "fire_all" only`}},
 			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, PauseAfter: -1}, []string{"pause_after: -1 is negative"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"dy": 1}}, []string{`params: unknown parameter "dy"; did you mean "day"?`}},
+			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"dy": 1}}, []string{`params.dy: unknown parameter "dy"; did you mean "day"?`}},
 			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"day": "\xff"}}, []string{"params: "}},
 			{courier.Schedule{Name: "x", Job: "job", At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"at: ", "between the years 1970 and 2200"}},
 		} {

@@ -2,12 +2,10 @@ package flow
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/reference"
 
@@ -45,7 +43,7 @@ func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings [
 		p := parse(job.Steps)
 		c.tree, c.broken, c.problems = p.tree, p.broken, p.problems
 	}
-	c.seen = make(map[string]int)
+	c.seen, c.params = make(map[string]int), ReadParams(job.Params)
 	c.items = make([]*courier.Schema, len(c.tree.blocks))
 	c.checkJob()
 	for i := range c.tree.steps {
@@ -75,6 +73,7 @@ type checker struct {
 	tree     *Tree
 	job      *courier.Job
 	registry *courier.Registry
+	params   *Params
 	broken   bool // the tree is not to be relied on
 	problems problems
 	warnings problems
@@ -122,23 +121,29 @@ func (c *checker) checkJob() {
 		c.jobWarning("steps", "there are none, so an execution does nothing")
 	}
 	c.checkJobPolicy()
-	for _, name := range slices.Sorted(maps.Keys(j.Params)) {
-		field := "params." + shorten(name)
-		if ref, err := reference.Parse(headParams + "." + name); err != nil || len(ref.Path) > 0 {
-			c.jobWarning(field, "no reference can name %q; use letters, digits, _ and - only", shorten(name))
-		}
-		if v := j.Params[name]; !isJSON(v, 0) || !isStorable(v) {
-			if _, err := jsontext.Append(nil, v); err != nil {
-				c.jobProblem(field, "%v", err)
-			}
-		}
-	}
+	c.checkParams()
 	for i, key := range j.LimitKeys {
 		field := fmt.Sprintf("limit_keys[%d]", i)
 		c.checkLimitKey(field, key)
 		if a := almost(key, c.isHead); a != "" {
 			c.jobWarning(field, "%s", a)
 		}
+	}
+}
+
+// checkParams checks the declarations of parameters.
+func (c *checker) checkParams() {
+	for _, name := range c.params.Names() {
+		if ref, err := reference.Parse(headParams + "." + name); err != nil || len(ref.Path) > 0 {
+			c.jobWarning("params."+shorten(name), "no reference can name %q; use letters, digits, _ and - only", shorten(name))
+		}
+	}
+	problems, warnings := c.params.Problems()
+	for _, p := range problems {
+		c.problems.add(p)
+	}
+	for _, p := range warnings {
+		c.warnings.add(p)
 	}
 }
 
@@ -291,12 +296,15 @@ func (c *checker) checkMarker(i int) {
 		if got == nil || ref.Field != "config.source" || !ref.Whole {
 			continue
 		}
-		switch got.Type {
-		case "array":
+		switch {
+		case got.Type == "array":
 			c.items[e.block] = got.Items
-		case "", "string": // text may be the JSON of a list
+		case got.Type == "", got.Type == "string" && ref.Ref.Head != headParams: // text may be the JSON of a list
 		default:
 			u.problem("is %s, not a list", typeNames[got.Type])
 		}
+	}
+	if e.kind == openIf {
+		c.checkComparison(i, &b.cond)
 	}
 }

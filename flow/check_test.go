@@ -406,6 +406,7 @@ func TestCheckTypes(t *testing.T) {
 		`config.remote_path: "0.file_list" is a list, but remote_path must be a string`,
 		`config.retry: "0.Plain" is a string, but retry must be true or false`,
 		`config.size: "0.Plain" is a string, but size must be a whole number`,
+		`step 2 (sftp.download): config.names[0]: "0.file_count" is a whole number, but names[0] must be a string`,
 	})
 	expect(t, "warnings", warnings, []string{`config.remote_path: "params.x" can't be checked, since the job declares no params`})
 }

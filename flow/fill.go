@@ -39,19 +39,21 @@ var errNoSecrets = errors.New("no secrets are configured")
 type form struct {
 	config      *courier.Schema
 	allowParent bool
+	params      *Params
 }
 
 // For returns the template for a step whose type has the given configuration. Values
 // are then restricted by the kind of the field: in a [courier.Pattern] their
 // wildcards have no effect, and in paths, patterns and URLs a value that adds a
 // segment ".." is refused, unless allowParent is set; see
-// [courier.StepSpec.AllowParent].
-func (t *Template) For(config *courier.Schema, allowParent bool) *Template {
+// [courier.StepSpec.AllowParent]. Params are those of the job: where a reference to one
+// that is secret is a whole string, the secret that its value names takes its place.
+func (t *Template) For(config *courier.Schema, allowParent bool, params *Params) *Template {
 	if t.static != nil {
 		return t
 	}
 	typed := *t
-	typed.form = form{config, allowParent}
+	typed.form = form{config, allowParent, params}
 	return &typed
 }
 
@@ -77,6 +79,7 @@ func (f form) at(path []string) *courier.Schema {
 type lookup struct {
 	scope  courier.Scope
 	secret func(name string) (string, error)
+	params *Params
 }
 
 // fill appends what the hole becomes, or adds to errs what hinders it.
@@ -85,7 +88,7 @@ func (h *hole) fill(dst []byte, form form, s courier.Scope, secret func(string) 
 	var err error
 	switch {
 	case h.runs == nil:
-		dst, err = h.whole(dst, lookup{s, secret}, at, form)
+		dst, err = h.whole(dst, lookup{s, secret, form.params}, at, form)
 	case at != nil && at.Kind != "":
 		dst, errs = h.typed(dst, s, at, form, errs)
 	default:
@@ -120,17 +123,22 @@ func (e *noValue) Unwrap() error { return e.error }
 
 // value looks up the value of a whole field.
 func (h *hole) value(from lookup) (any, error) {
+	name := h.secret
 	if h.ref != nil {
 		v, err := h.ref.Resolve(from.scope)
 		if err != nil {
 			return nil, &noValue{err}
 		}
-		return v, nil
+		named, isText := v.(string)
+		if !isText || !from.params.isSecret(h.ref.Head, h.ref.Name) {
+			return v, nil
+		}
+		name = named
 	}
 	if from.secret == nil {
 		return nil, errNoSecrets
 	}
-	return from.secret(h.secret)
+	return from.secret(name)
 }
 
 // names says what is put into the hole.

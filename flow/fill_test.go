@@ -33,7 +33,7 @@ func filledType() *courier.StepType {
 func fill(config m, values courier.Values, allowParent bool) (filledConfig, error) {
 	var cfg filledConfig
 	t, _ := flow.Compile(config)
-	t = t.For(filledType().Config(), allowParent)
+	t = t.For(filledType().Config(), allowParent, nil)
 	raw, err := t.Render(nil, values, func(string) (string, error) { return "../secret", nil })
 	if err == nil {
 		err = json.Unmarshal(raw, &cfg)

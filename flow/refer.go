@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -82,8 +81,7 @@ func (u *use) schema() *courier.Schema {
 	case headLoop:
 		return u.loop()
 	case headParams:
-		u.param()
-		return nil
+		return u.param()
 	case headJob:
 		if !slices.Contains(jobValues, u.Ref.Name) {
 			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, jobValues))
@@ -103,16 +101,27 @@ func (u *use) schema() *courier.Schema {
 	return u.output()
 }
 
-func (u *use) param() {
-	if u.job.Params == nil {
+// param checks a reference to a parameter and returns what its declaration says.
+func (u *use) param() *courier.Schema {
+	if u.params == nil {
 		u.warn("can't be checked, since the job declares no params; declare them to have misspelled ones found")
-		return
+		return nil
 	}
-	if _, ok := u.job.Params[u.Ref.Name]; !ok {
-		names := slices.Sorted(maps.Keys(u.job.Params))
-		names = names[:min(len(names), maxCandidates)]
+	d := u.params.all[u.Ref.Name]
+	switch {
+	case d == nil:
+		names := u.params.names[:min(len(u.params.names), maxCandidates)]
 		u.problem("has no value: the job declares no param %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, names))
+		return nil
+	case d.Secret && (!u.Whole || u.step < 0 || u.tree.entries[u.step].kind != work):
+		u.problem("is a secret, which can only be the whole value of a field of a step, as \"context:%s\"", shorten(u.Ref.String()))
+		return nil
+	case d.schema() == nil:
+		return nil
 	}
+	quiet := *u
+	quiet.mayMiss = true // what lists and objects contain is not declared
+	return quiet.path(d.schema(), "params."+u.Ref.Name, u.Ref.Path)
 }
 
 // loop checks a reference to a loop variable.
@@ -271,6 +280,9 @@ func property(s *courier.Schema, name string) (*courier.Property, bool) {
 // returns what is known of the value that it leads to.
 func (u *use) path(s *courier.Schema, name string, path []reference.Segment) *courier.Schema {
 	for _, seg := range path {
+		if s == nil {
+			return nil
+		}
 		switch s.Type {
 		case "":
 			u.warn("can't be checked: it is not known what %s contains", shorten(name))
@@ -302,21 +314,24 @@ func (u *use) path(s *courier.Schema, name string, path []reference.Segment) *co
 	return s
 }
 
-// fits compares what is known of the value of a whole field with what the
-// field of the configuration must be.
+// fits compares what is known of the value that takes the place of a whole string with
+// what must stand there in the configuration.
 func (u *use) fits(got, config *courier.Schema) {
-	name := strings.TrimPrefix(u.Field, "config.")
-	p, ok := config.Property(name)
-	if !ok {
+	at := form{config: config}.at(u.within)
+	if at == nil {
 		return
 	}
-	want := p.Schema.Type
+	name, want := strings.TrimPrefix(u.Field, "config."), at.Type
 	switch {
 	case got.Type == want || got.Type == "" || want == "":
 	case isNumber(got.Type) && isNumber(want):
-	case got.Type == "string" && want == "number": // json.Number takes both
+	case got.Type == "string" && want == "number" && u.Ref.Head != headParams: // json.Number takes both
 	default:
-		u.problem("is %s, but %s must be %s", typeNames[got.Type], name, typeNames[want])
+		hint := ""
+		if _, has := property(got, "path"); has && want == "string" {
+			hint = fmt.Sprintf("; the path of a file is %q", shorten(u.Ref.String())+".path")
+		}
+		u.problem("is %s, but %s must be %s%s", typeNames[got.Type], name, typeNames[want], hint)
 	}
 }
 

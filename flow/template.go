@@ -38,6 +38,8 @@ type FieldReference struct {
 	Field string // where it stands, such as "config.remote_path"
 	Ref   reference.Reference
 	Whole bool // it is the whole value and keeps its type
+
+	within []string // the path of a hole
 }
 
 // A field is a field of the configuration, its value as a sequence of JSON
@@ -418,7 +420,7 @@ func (c *compiler) hole(h hole) {
 	c.f.holes++
 	c.buf = nil
 	if h.ref != nil {
-		c.t.refs = append(c.t.refs, FieldReference{Field: h.where, Ref: *h.ref, Whole: true})
+		c.t.refs = append(c.t.refs, FieldReference{Field: h.where, Ref: *h.ref, Whole: true, within: h.path})
 	}
 	for _, r := range h.runs {
 		if r.ref != nil {

@@ -70,7 +70,7 @@ func checkFilled(t *testing.T, typ *courier.StepType, name string, list bool, s 
 		config[name] = []any{text}
 	}
 	template, _ := flow.Compile(config)
-	raw, err := template.For(typ.Config(), false).Render(nil, courier.Values{"params.x": v}, nil)
+	raw, err := template.For(typ.Config(), false, nil).Render(nil, courier.Values{"params.x": v}, nil)
 	if climbs := strings.Contains(v, ".."); climbs || err != nil {
 		if !climbs || err == nil {
 			t.Errorf("%s: %s: %q with %q: %v", typ.Key(), name, text, v, err)

@@ -2,6 +2,7 @@ package chains
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -115,13 +116,14 @@ func (v *Service) prepare(ctx context.Context, name string, opt *Options) (store
 	if err != nil {
 		return store.NewChainExecution{}, err
 	}
-	return v.New(c, opt)
+	return v.New(ctx, c, opt)
 }
 
 // A Chain is a version of a chain with the programs of its members, in the versions of
 // one moment.
 type Chain struct {
 	courier.Chain
+	params   *flow.Params
 	programs []*program.Program
 }
 
@@ -131,7 +133,7 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Chain{c, make([]*program.Program, len(c.Members))}
+	l := &Chain{c, flow.ReadParams(c.Params), make([]*program.Program, len(c.Members))}
 	latest := make(map[string]int) // one version of a job for all members that ask for its latest
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -152,12 +154,12 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, e
 }
 
 // New returns a new execution of a chain. It does not use the version of the options.
-func (v *Service) New(c *Chain, opt *Options) (store.NewChainExecution, error) {
+func (v *Service) New(ctx context.Context, c *Chain, opt *Options) (store.NewChainExecution, error) {
 	var none store.NewChainExecution
 	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
-	params, err := v.core.MergeParams(c.Params, opt.Params)
+	params, err := v.core.MergeParams(c.params, opt.Params, false)
 	if err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
@@ -167,20 +169,31 @@ func (v *Service) New(c *Chain, opt *Options) (store.NewChainExecution, error) {
 		Members: make([]store.NewMember, len(c.Members)),
 	}
 	given := program.Object(params)
+	var bad courier.ParamsError
 	for i := range c.Members {
 		m := &c.Members[i]
-		x, err := v.memberExecution(m, c.programs[i], given, opt.By)
+		x, err := v.memberExecution(ctx, m, c.programs[i], given, opt.By)
+		if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+			for _, p := range e.Problems {
+				p.Field = fmt.Sprintf("member %q: %s", m.Name, p.Field)
+				bad.Problems = append(bad.Problems, p)
+			}
+			continue
+		}
 		if err != nil {
 			return none, fmt.Errorf("chain %q, member %q: %w", c.Name, m.Name, err)
 		}
 		n.Members[i] = store.NewMember{Name: m.Name, DependsOn: m.DependsOn, Execution: x}
+	}
+	if len(bad.Problems) > 0 {
+		return none, fmt.Errorf("chain %q: %w", c.Name, &bad)
 	}
 	return n, nil
 }
 
 // memberExecution returns the execution of a member. Given are the params of the
 // chain.
-func (v *Service) memberExecution(m *courier.ChainMember, p *program.Program, given map[string]any, by courier.By) (store.NewExecution, error) {
+func (v *Service) memberExecution(ctx context.Context, m *courier.ChainMember, p *program.Program, given map[string]any, by courier.By) (store.NewExecution, error) {
 	params := make(map[string]any)
 	for name, v := range given {
 		if _, declared := p.Job.Params[name]; declared || p.Job.Params == nil {
@@ -199,5 +212,5 @@ func (v *Service) memberExecution(m *courier.ChainMember, p *program.Program, gi
 		}
 		maps.Copy(params, program.Object(raw))
 	}
-	return v.core.NewExecution(p, &program.Options{Params: params, Priority: m.Priority, By: by})
+	return v.core.NewExecution(ctx, p, &program.Options{Params: params, Priority: m.Priority, By: by})
 }

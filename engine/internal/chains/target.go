@@ -57,11 +57,11 @@ func (t *target) Job() (name string, version int) {
 	return t.job.Job.Name, t.job.Version
 }
 
-func (t *target) Prepare(s core.Start) (core.Prepared, error) {
+func (t *target) Prepare(ctx context.Context, s core.Start) (core.Prepared, error) {
 	if t.chain != nil {
-		n, err := t.service.New(t.chain, &Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
+		n, err := t.service.New(ctx, t.chain, &Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
 		return core.Prepared{Chain: &n}, err
 	}
-	n, err := t.service.core.NewExecution(t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
+	n, err := t.service.core.NewExecution(ctx, t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
 	return core.Prepared{Execution: &n}, err
 }

@@ -10,11 +10,14 @@ package core
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -87,6 +90,9 @@ type Secrets interface {
 	HasSecrets() bool
 	// Secret returns a secret, and adds it to known.
 	Secret(ctx context.Context, r courier.SecretRequest, known *Redactor) (string, error)
+	// AskSecret asks whether a secret may be used that a parameter names; see
+	// [AskSecret]. If this engine can resolve none, it may.
+	AskSecret(ctx context.Context, r courier.SecretRequest) error
 }
 
 // Definitions reads definitions. The error of one that does not exist matches
@@ -107,10 +113,10 @@ type Executions interface {
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace(ctx context.Context) string
 	// NewExecution returns a new execution of a program, with a new id.
-	NewExecution(p *program.Program, opt *program.Options) (store.NewExecution, error)
+	NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
 	// MergeParams returns the JSON object of declared parameters and, in their place,
-	// those that are given.
-	MergeParams(declared, given map[string]any) (json.RawMessage, error)
+	// those that are given. If partial is true, more are given later.
+	MergeParams(declared *flow.Params, given map[string]any, partial bool) (json.RawMessage, error)
 	// Requested acts on a request that the store has recorded for an execution, which
 	// is given as it is since then: it notifies the run of the execution and the
 	// observers, and removes the files of an execution that is cancelled.
@@ -142,7 +148,7 @@ type Target interface {
 	// Job returns the name and the version of a job; the name is empty for a chain.
 	Job() (name string, version int)
 	// Prepare returns a new execution of the target.
-	Prepare(s Start) (Prepared, error)
+	Prepare(ctx context.Context, s Start) (Prepared, error)
 }
 
 // Start is what an execution is started with.
@@ -151,6 +157,15 @@ type Start struct {
 	Priority       int16 // of a job; a chain's members have their own
 	IdempotencyKey string
 	By             courier.By
+}
+
+// ParamProblems returns what an error of [Target] says of the parameters of a
+// definition: the problems of a [*courier.ParamsError], or one problem.
+func ParamProblems(err error) []courier.Problem {
+	if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return slices.Clone(e.Problems)
+	}
+	return []courier.Problem{{Step: -1, Field: "params", Message: text.Plain(err)}}
 }
 
 // Prepared is a new execution of a job or of a chain. One of the fields is nil.

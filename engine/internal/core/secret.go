@@ -23,6 +23,32 @@ func (e *SecretError) Unwrap() error { return e.Err }
 // ErrorClass is that of [courier.ReasonSecret], whatever kept the secret away.
 func (e *SecretError) ErrorClass() string { return string(courier.ReasonSecret) }
 
+// AskSecret asks a function whether a secret may be used that a parameter names, and drops
+// it if it is returned. Without a function it may. The error does not contain the name, since it may be the secret itself,
+// which somebody has given in the place of its name.
+func AskSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error)) (err error) {
+	if resolve == nil {
+		return nil // the worker that resolves it asks
+	}
+	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Options.Secrets panicked")
+		}
+	}()
+	if _, err = resolve(ctx, q); err == nil {
+		return nil
+	}
+	var given Redactor
+	given.Add("named by params."+q.Param, q.Name)
+	text := given.Message(err)
+	if courier.IsPermanent(err) {
+		return courier.Permanent(errors.New(text))
+	}
+	return errors.New(text)
+}
+
 // ResolveSecret resolves a secret by a function, nil if there are no secrets, and adds it
 // to known. Its error is a *[SecretError].
 func ResolveSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) (string, error) {

@@ -48,6 +48,7 @@ func (v *Service) CheckChain(ctx context.Context, chain courier.Chain) (core.Che
 // A chainDefinition is a chain that is being checked.
 type chainDefinition struct {
 	chain    courier.Chain // every member has a name
+	params   *flow.Params  // of the chain
 	problems []courier.Problem
 	warnings []courier.Problem
 	index    map[string]int     // members by name
@@ -95,6 +96,9 @@ func (d *chainDefinition) check(ctx context.Context, programs *program.Cache) er
 	case strings.ContainsFunc(c.Name, unicode.IsControl):
 		d.problem("name", "contains a control character")
 	}
+	d.params = flow.ReadParams(c.Params)
+	problems, warnings := d.params.Problems()
+	d.problems, d.warnings = append(d.problems, problems...), append(d.warnings, warnings...)
 	switch {
 	case len(c.Members) == 0:
 		d.problem("members", "there are none; a chain needs at least one")
@@ -272,6 +276,7 @@ func (d *chainDefinition) before(i int) []int {
 // checkParams checks what a member gives to its job.
 func (d *chainDefinition) checkParams(i int) {
 	m := &d.chain.Members[i]
+	d.checkPassed(i)
 	if len(m.Params) == 0 {
 		return
 	}
@@ -285,22 +290,80 @@ func (d *chainDefinition) checkParams(i int) {
 	if len(template.Secrets()) > 0 {
 		d.member(i, "params", "secrets can't be params, since these are stored; refer to the secret in the job's step")
 	}
+	var takes *flow.Params // of the job
+	if p := d.programs[i]; p != nil {
+		takes = p.Params
+	}
 	for _, f := range template.References() {
-		_, declared := d.chain.Params[f.Ref.Name]
+		own, declared := d.params.Get(f.Ref.Name)
+		name, whole := strings.CutPrefix(f.Field, "config.")
+		whole = whole && f.Whole
 		switch {
 		case f.Ref.Head != "params":
 			d.member(i, inParams(f.Field), "%q has no value here: only the chain's params are known when it starts; outputs of members are read by steps, as in \"context:chain.<member>.<name>\"", f.Ref.String())
 		case d.chain.Params != nil && !declared:
 			d.member(i, inParams(f.Field), "%q has no value: the chain declares no param %q; %s", f.Ref.String(), f.Ref.Name, nearest.DidYouMean(f.Ref.Name, sorted(d.chain.Params)))
+		case own.Secret && (!whole || m.Params[name] == nil || len(f.Ref.Path) > 0):
+			d.member(i, inParams(f.Field), "%q is secret, so it can only be the whole value of a secret param of the job", f.Ref.String())
+		case whole && m.Params[name] != nil && len(f.Ref.Path) == 0:
+			if why := takes.Takes(name, own); why != "" {
+				d.member(i, inParams(f.Field), "%q %s", f.Ref.String(), why)
+			}
 		}
 	}
 	if p := d.programs[i]; p != nil && p.Job.Params != nil {
 		for _, name := range sorted(m.Params) {
 			if _, ok := p.Job.Params[name]; !ok {
 				d.member(i, "params."+name, "job %q declares no such param; %s", p.Job.Name, nearest.DidYouMean(name, sorted(p.Job.Params)))
+			} else if why := constantProblem(p.Params, name, m.Params[name]); why != "" {
+				d.member(i, "params."+name, "%s", why)
 			}
 		}
 	}
+}
+
+// checkPassed checks what the job of a member gets of the chain's params without the
+// member's doing, and what it needs.
+func (d *chainDefinition) checkPassed(i int) {
+	m, p := &d.chain.Members[i], d.programs[i]
+	if p == nil || d.params == nil {
+		return
+	}
+	for _, name := range p.Params.Names() {
+		if _, given := m.Params[name]; given {
+			continue
+		}
+		own, declared := d.params.Get(name)
+		if takes, _ := p.Params.Get(name); !declared && takes.Required {
+			d.member(i, "params."+name, "job %q requires it: give it, or declare it in the chain", p.Job.Name)
+		} else if why := p.Params.Takes(name, own); declared && why != "" {
+			d.member(i, "params."+name, "the chain's param of this name, which the job gets, %s", why)
+		}
+	}
+}
+
+// constantProblem says why a value of a member's params can't be given for a param of its
+// job; empty if it can, or if that depends on a reference as a whole.
+func constantProblem(takes *flow.Params, name string, v any) string {
+	template, problems := flow.Compile(map[string]any{name: v})
+	if len(problems) > 0 {
+		return ""
+	}
+	_, text := v.(string)
+	switch refs := template.References(); {
+	case len(template.Secrets()) > 0:
+		return ""
+	case len(refs) == 0:
+		raw, err := template.Render(nil, nil, nil)
+		if err != nil {
+			return ""
+		}
+		_, why := takes.Check(name, program.Object(raw)[name])
+		return why
+	case text && !refs[0].Whole:
+		return takes.TakesText(name)
+	}
+	return ""
 }
 
 // inParams is the name of a field of params that was checked as a configuration.

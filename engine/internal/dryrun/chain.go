@@ -30,15 +30,17 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 		return bad("", err)
 	}
 	r.Problems, r.Warnings = append(r.Problems, def.Problems...), def.Warnings
-	merged, err := d.core.MergeParams(def.Chain.Params, d.opt.Params)
+	declared := flow.ReadParams(def.Chain.Params)
+	merged, err := d.core.MergeParams(declared, d.opt.Params, d.opt.Params == nil)
 	if err != nil {
-		return bad("params", err)
+		r.Problems = append(r.Problems, core.ParamProblems(err)...)
+		return nil
 	}
 	if len(r.Problems) > 0 {
 		return nil
 	}
 	own := params{given: d.opt.Params}
-	r.Unknown = unknownParams(def.Chain.Params, own)
+	r.Unknown, r.Params = unknownParams(declared, own), declaredParams(declared, own)
 	known := program.Object(merged)
 	for _, name := range r.Unknown {
 		delete(known, name)
@@ -75,7 +77,7 @@ func (d *run) member(ctx context.Context, checks core.Checks, p *program.Program
 		return err
 	}
 	r.Warnings = checked.Warnings
-	d.program(program.Compile(p.Job, p.Version, checked.Tree, d.core.Registry()), given, r)
+	d.program(ctx, program.Compile(p.Job, p.Version, checked.Tree, d.core.Registry()), given, r)
 	return nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -129,29 +131,29 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 	}
 	p := program.Compile(checked.Job, version, checked.Tree, d.core.Registry())
 	r.Warnings, d.target = checked.Warnings, p
-	d.program(p, given, r)
+	d.program(ctx, p, given, r)
 	return r
 }
 
 // program puts the steps of a program on the list of those to validate.
-func (d *run) program(p *program.Program, given params, r *Report) {
-	bad := func(err error) {
-		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: "params", Message: text.Plain(err)})
-	}
-	merged, err := d.core.MergeParams(p.Job.Params, given.given)
+func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
+	merged, err := d.core.MergeParams(p.Params, given.given, true)
 	if err == nil && given.complete {
-		_, err = d.core.NewExecution(p, &program.Options{Params: given.given})
+		_, err = d.core.NewExecution(ctx, p, &program.Options{Params: given.given})
 	}
 	if err != nil {
-		bad(err)
+		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 	}
 	x := courier.Execution{ID: courier.ExecutionID(d.core.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
 	vals := program.NewValues(p, &x, "")
 	vals.Unset("execution_id", "started_at", "workspace")
-	r.Unknown = unknownParams(p.Job.Params, given)
+	r.Unknown, r.Params = unknownParams(p.Params, given), declaredParams(p.Params, given)
 	known := vals.Params() // decoded now, since several goroutines will read it
 	for _, name := range r.Unknown {
 		delete(known, name)
+	}
+	for _, x := range r.Problems { // which would be told of steps too
+		delete(known, strings.TrimPrefix(x.Field, "params."))
 	}
 	r.Steps = make([]Step, 0, len(p.Types))
 	paths := stepPaths(p.Tree)
@@ -172,15 +174,27 @@ func (d *run) program(p *program.Program, given params, r *Report) {
 }
 
 // unknownParams are the params whose values are not known before a start.
-func unknownParams(declared map[string]any, given params) []string {
+func unknownParams(declared *flow.Params, given params) []string {
 	unknown := slices.Clone(given.later)
-	for name, v := range declared {
-		if _, ok := given.given[name]; v == nil && !ok {
+	for _, name := range declared.Names() {
+		d, _ := declared.Get(name)
+		if v, ok := given.given[name]; d.Default == nil && (!ok || v == nil && d.Type != "") {
 			unknown = append(unknown, name)
 		}
 	}
 	slices.Sort(unknown)
 	return slices.Compact(unknown)
+}
+
+// declaredParams are the params that have a type. Those that have a value only when the
+// job starts count as given.
+func declaredParams(declared *flow.Params, given params) []flow.DeclaredParam {
+	all := make(map[string]any, len(given.given)+len(given.later))
+	maps.Copy(all, given.given)
+	for _, name := range given.later {
+		all[name] = true
+	}
+	return declared.Declared(all)
 }
 
 // uncheckedSteps lists the steps of a job that can't run.
@@ -237,7 +251,7 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 		u := &upcoming[i]
 		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
 		if d.target != nil && s.Problem == "" {
-			if _, err := d.core.NewExecution(d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+			if _, err := d.core.NewExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
 				s.Problem = "it can't start this version: " + text.Plain(err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 )
 
 // A State is what a dry run can say of a step.
@@ -22,14 +23,15 @@ const (
 // A Report is the result of a dry run of a job. Its fields, and those of the types
 // below, mean what those of the types of package engine mean.
 type Report struct {
-	Job       string            `json:"job"`
-	Version   int               `json:"version,omitempty"`
-	Problems  []courier.Problem `json:"problems,omitempty"`
-	Warnings  []courier.Problem `json:"warnings,omitempty"`
-	Unknown   []string          `json:"unknown_params,omitempty"`
-	Steps     []Step            `json:"steps"`
-	Schedules []Schedule        `json:"schedules,omitempty"`
-	Duration  time.Duration     `json:"-"` // "duration_seconds" in JSON
+	Job       string               `json:"job"`
+	Version   int                  `json:"version,omitempty"`
+	Problems  []courier.Problem    `json:"problems,omitempty"`
+	Warnings  []courier.Problem    `json:"warnings,omitempty"`
+	Params    []flow.DeclaredParam `json:"params,omitempty"`
+	Unknown   []string             `json:"unknown_params,omitempty"`
+	Steps     []Step               `json:"steps"`
+	Schedules []Schedule           `json:"schedules,omitempty"`
+	Duration  time.Duration        `json:"-"` // "duration_seconds" in JSON
 }
 
 // A Step is what a dry run found out about a step.
@@ -59,14 +61,15 @@ type Schedule struct {
 
 // A ChainReport is the result of a dry run of a chain.
 type ChainReport struct {
-	Chain     string            `json:"chain"`
-	Version   int               `json:"version,omitempty"`
-	Problems  []courier.Problem `json:"problems,omitempty"`
-	Warnings  []courier.Problem `json:"warnings,omitempty"`
-	Unknown   []string          `json:"unknown_params,omitempty"`
-	Members   []Member          `json:"members"`
-	Schedules []Schedule        `json:"schedules,omitempty"`
-	Duration  time.Duration     `json:"-"` // "duration_seconds" in JSON
+	Chain     string               `json:"chain"`
+	Version   int                  `json:"version,omitempty"`
+	Problems  []courier.Problem    `json:"problems,omitempty"`
+	Warnings  []courier.Problem    `json:"warnings,omitempty"`
+	Params    []flow.DeclaredParam `json:"params,omitempty"`
+	Unknown   []string             `json:"unknown_params,omitempty"`
+	Members   []Member             `json:"members"`
+	Schedules []Schedule           `json:"schedules,omitempty"`
+	Duration  time.Duration        `json:"-"` // "duration_seconds" in JSON
 }
 
 // A Member is the result for a member of a chain.

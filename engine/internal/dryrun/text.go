@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // stepPaths returns the paths of all entries that do work, and of markers, by
@@ -54,7 +55,7 @@ func (r Report) String() string {
 func (r ChainReport) String() string {
 	var p printer
 	p.line(0, "dry run of chain %s", named(r.Chain, r.Version))
-	p.problems(r.Problems, r.Warnings, r.Unknown, 2)
+	p.problems(r.Problems, r.Warnings, r.Params, r.Unknown, 2)
 	c := count{problems: len(r.Problems)}
 	for i := range r.Members {
 		m := &r.Members[i]
@@ -140,12 +141,27 @@ func printable(s string) string {
 	}, strings.ReplaceAll(s, "\t", " "))
 }
 
-func (p *printer) problems(problems, warnings []courier.Problem, unknown []string, indent int) {
+func (p *printer) problems(problems, warnings []courier.Problem, params []flow.DeclaredParam, unknown []string, indent int) {
 	for _, x := range problems {
 		p.line(indent, "problem: %s", x)
 	}
 	for _, x := range warnings {
 		p.line(indent, "warning: %s", x)
+	}
+	for _, x := range params {
+		state := x.State
+		switch state {
+		case "default":
+			state += " " + jsontext.Text(x.Default)
+		case "missing":
+			state = "required, and not given"
+		case "null":
+			state = "not given"
+		}
+		if x.Doc != "" {
+			state += "; " + x.Doc
+		}
+		p.line(indent, "param %s (%s): %s", x.Name, x.Type, text.Shorten(state, 500))
 	}
 	if len(unknown) > 0 {
 		p.line(indent, "params that are not known: %s", strings.Join(unknown, ", "))
@@ -164,7 +180,7 @@ func (p *printer) job(r *Report, indent int) {
 			other = append(other, w)
 		}
 	}
-	p.problems(general, other, r.Unknown, indent)
+	p.problems(general, other, r.Params, r.Unknown, indent)
 	path, label := 0, 0
 	for i := range r.Steps {
 		path, label = max(path, width(r.Steps[i].Path)), max(label, width(r.Steps[i].label()))

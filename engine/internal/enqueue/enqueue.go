@@ -112,7 +112,7 @@ func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options,
 			return store.NewExecution{}, err
 		}
 	}
-	n, err := v.core.NewExecution(p, opt)
+	n, err := v.core.NewExecution(ctx, p, opt)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}

@@ -233,8 +233,8 @@ func (v *Service) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([
 		}
 	}
 	sample := []store.ReadyFile{{File: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, Event: courier.FileCreated}}
-	if _, err := t.Prepare(startOf(m, monitorParams(t.Params(), m, sample, time.Unix(0, 0).UTC()), "")); err != nil {
-		return problem("params", err), nil
+	if _, err := t.Prepare(ctx, startOf(m, monitorParams(t.Params(), m, sample, time.Unix(0, 0).UTC()), "")); err != nil {
+		return core.ParamProblems(err), nil
 	}
 	return nil, nil
 }

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
-	"slices"
 
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -113,13 +112,14 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err != nil {
 		return err
 	}
-	job := &p.Job
-	if job.Params != nil {
-		declared := slices.Sorted(maps.Keys(job.Params))
-		for _, name := range append(slices.Sorted(maps.Keys(to.Params)), eventParam) {
-			if _, ok := job.Params[name]; !ok {
-				c.problem("job.params", "job %q declares no parameter %q; %s", to.Name, name, nearest.DidYouMean(name, declared))
-			}
+	given := maps.Clone(to.Params)
+	if given == nil {
+		given = make(map[string]any, 1)
+	}
+	given[eventParam] = map[string]any{}
+	if _, err := c.v.core.NewExecution(c.ctx, p, &program.Options{Params: given}); err != nil {
+		for _, x := range core.ParamProblems(err) {
+			c.problem("job."+x.Field, "%s", x.Message)
 		}
 	}
 	return c.circle(to.Name)

@@ -12,7 +12,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/store"
 )
 
@@ -36,13 +35,22 @@ type Options struct {
 	// Trace is the trace context in which the execution is enqueued, in the form of the
 	// header traceparent (W3C Trace Context).
 	Trace string
-	By             courier.By     // who requests it; the actor alone is stored
+	By    courier.By // who requests it; the actor alone is stored
 }
 
-// NewExecution returns a new execution of a program, to be created at about the instant
-// now. Its parameters may have maxParams bytes. Errors that concern the options match
-// [courier.ErrInvalid].
-func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams int, now time.Time) (store.NewExecution, error) {
+// Making is what an engine adds to the options of a new execution.
+type Making struct {
+	ID        courier.ExecutionID
+	MaxParams int       // how many bytes the parameters may have
+	Now       time.Time // at about which it is created
+	// Secret asks whether a secret may be used. An error that is not permanent says that
+	// this is not known.
+	Secret func(courier.SecretRequest) error
+}
+
+// NewExecution returns a new execution of a program. Errors that concern the options
+// match [courier.ErrInvalid]; one of parameters is a *[courier.ParamsError].
+func (p *Program) NewExecution(opt *Options, m *Making) (store.NewExecution, error) {
 	if opt.Delay < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
 	}
@@ -58,12 +66,20 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 	if err := errors.Join(checkLabels(opt.Labels), checkTrace(opt.Trace)); err != nil {
 		return store.NewExecution{}, err
 	}
-	params, err := MergeParams(p.Job.Params, opt.Params, maxParams)
+	values, problems := p.Params.Values(opt.Params, false)
+	more, err := p.askSecrets(values, problems, opt.By.Actor, m)
+	if problems = append(problems, more...); len(problems) > 0 {
+		return store.NewExecution{}, &courier.ParamsError{Problems: problems}
+	}
+	if err != nil {
+		return store.NewExecution{}, err
+	}
+	params, err := encodeParams(values, m.MaxParams)
 	if err != nil {
 		return store.NewExecution{}, err
 	}
 	n := store.NewExecution{
-		ID: id, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
+		ID: m.ID, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
 		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
 		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration, MaxRetries: opt.MaxRetries, Trace: opt.Trace,
@@ -80,14 +96,14 @@ func (p *Program) NewExecution(id courier.ExecutionID, opt *Options, maxParams i
 	if opt.Timeout != nil {
 		n.Timeout = *opt.Timeout
 	}
-	in, err := p.ExpectedIn(now.Add(opt.Delay))
+	in, err := p.ExpectedIn(m.Now.Add(opt.Delay))
 	if err != nil {
 		return store.NewExecution{}, err
 	}
 	if in > 0 {
 		n.ExpectedBy = opt.Delay + in
 	}
-	if n.LimitKeys, err = p.limitKeys(id, params, opt.LimitKeys); err != nil {
+	if n.LimitKeys, err = p.limitKeys(m.ID, params, opt.LimitKeys); err != nil {
 		return store.NewExecution{}, err
 	}
 	for _, key := range n.LimitKeys {
@@ -110,26 +126,44 @@ func (p *Program) ExpectedIn(due time.Time) (time.Duration, error) {
 	return p.expected.Next(due).Sub(due), nil
 }
 
-// MergeParams returns the JSON object of the parameters of an execution: the declared
-// ones, and in their place those that are given. It may have maxParams bytes.
-func MergeParams(declared, given map[string]any, maxParams int) (json.RawMessage, error) {
-	if len(given) == 0 && len(declared) == 0 {
-		return nil, nil
-	}
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if _, ok := declared[name]; !ok && declared != nil {
-			names := slices.Sorted(maps.Keys(declared))
-			unknown = append(unknown, fmt.Sprintf("params: unknown parameter %q; %s", name, nearest.DidYouMean(name, names)))
+// askSecrets asks whether the secrets may be used that parameters name, but for those
+// with a problem. The error says that it can't be told now.
+func (p *Program) askSecrets(values map[string]any, known []courier.Problem, by string, m *Making) (problems []courier.Problem, err error) {
+	for _, name := range p.Params.Secrets() {
+		secret, given := values[name].(string)
+		field := "params." + name
+		if !given || slices.ContainsFunc(known, func(p courier.Problem) bool { return p.Field == field }) {
+			continue
+		}
+		q := courier.SecretRequest{Name: secret, Execution: m.ID, Job: p.Job.Name, Version: p.Version, Step: -1, Param: name, By: by}
+		refused := m.Secret(q)
+		switch {
+		case refused == nil:
+		case courier.IsPermanent(refused):
+			problems = append(problems, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf("the secret of that name may not be used: %v", refused)})
+		case err == nil:
+			err = fmt.Errorf("%s: it is not known whether the secret of that name may be used: %w", field, refused)
 		}
 	}
-	if len(unknown) > 0 {
-		return nil, courier.Errorf(courier.ErrInvalid, "%s", text.Lines(unknown))
+	return problems, err
+}
+
+// MergeParams returns the JSON object of the parameters of an execution: the declared
+// ones, and in their place those that are given. It may have maxParams bytes. If partial
+// is true, more are given later.
+func MergeParams(declared *flow.Params, given map[string]any, partial bool, maxParams int) (json.RawMessage, error) {
+	values, problems := declared.Values(given, partial)
+	if len(problems) > 0 {
+		return nil, &courier.ParamsError{Problems: problems}
 	}
-	all := make(map[string]any, len(given)+len(declared))
-	maps.Copy(all, declared)
-	maps.Copy(all, given)
-	raw, err := jsontext.Append(nil, all)
+	return encodeParams(values, maxParams)
+}
+
+func encodeParams(values map[string]any, maxParams int) (json.RawMessage, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	raw, err := jsontext.Append(nil, values)
 	if err != nil {
 		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
 	}

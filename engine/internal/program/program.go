@@ -21,6 +21,7 @@ type Program struct {
 	Job         courier.Job
 	Version     int
 	Tree        *flow.Tree          // nil if the blocks of the job are broken
+	Params      *flow.Params        // of the job; nil if it takes any
 	Types       []*courier.StepType // by index; nil for markers, and where the type is not registered
 	Keys        []string            // of all step types, in order
 	Members     []string            // the members of a chain whose outputs its steps refer to
@@ -40,12 +41,12 @@ func (p *Program) Definition() courier.Job {
 
 // Template returns the configuration of a step, for its type.
 func (p *Program) Template(step int) *flow.Template {
-	return p.Tree.Template(step).For(p.Types[step].Config(), p.Tree.Spec(step).AllowParent)
+	return p.Tree.Template(step).For(p.Types[step].Config(), p.Tree.Spec(step).AllowParent, p.Params)
 }
 
 // Compile returns the program of a job. A nil tree is made of the job's steps.
 func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) *Program {
-	p := &Program{Job: job, Version: version, Tree: tree}
+	p := &Program{Job: job, Version: version, Tree: tree, Params: flow.ReadParams(job.Params)}
 	if tree == nil {
 		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
 			p.Tree = nil

@@ -1,9 +1,9 @@
 package repair
 
 import (
-	"slices"
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"

@@ -32,6 +32,7 @@ type Options struct {
 	Outputs map[string]any     // of the skipped step; nil means that all read null
 	Items   []courier.ItemPath // the failed items that are executed again
 	Reason  string             // of the operator
+	By      string             // who it is
 
 	Elsewhere bool // the files of the workspace are gone
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // set changes values.
-func (d *draft) set(context.Context) error {
+func (d *draft) set(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(d.opt.Set)) {
 		raw, err := jsontext.Append(nil, d.opt.Set[key])
 		if err != nil {
@@ -30,7 +30,7 @@ func (d *draft) set(context.Context) error {
 		case strings.HasPrefix(string(raw), `"secret:`):
 			d.problem("Set %q: a secret can't be set; steps refer to it by its name", key)
 		case head == "params":
-			d.setParam(key, name, raw)
+			d.setParam(ctx, key, name, raw)
 		default:
 			d.setOutput(key, head, name, raw)
 		}
@@ -38,12 +38,21 @@ func (d *draft) set(context.Context) error {
 	return nil
 }
 
-func (d *draft) setParam(key, name string, raw json.RawMessage) {
+func (d *draft) setParam(ctx context.Context, key, name string, raw json.RawMessage) {
 	if declared := d.now.Job.Params; declared != nil {
 		if _, ok := declared[name]; !ok {
 			d.problem("Set %q: the job declares no parameter %q; %s", key, name, nearest.DidYouMean(name, slices.Sorted(maps.Keys(declared))))
 			return
 		}
+	}
+	v, _ := jsontext.Parse(raw)
+	v, why := d.now.Params.Check(name, v)
+	if why == "" {
+		raw, why = d.checked(ctx, name, v)
+	}
+	if why != "" {
+		d.problem("Set %q: %s", key, why)
+		return
 	}
 	for _, limit := range d.now.Job.LimitKeys {
 		if strings.Contains(limit, "context:params."+name+"}") {
@@ -52,6 +61,25 @@ func (d *draft) setParam(key, name string, raw json.RawMessage) {
 		}
 	}
 	d.change(key, courier.ValueChange{Seq: d.x.Seq, Step: -1, Name: name, Value: raw}, "params", name)
+}
+
+// checked returns a value of a parameter as it is stored, and why it can't be used. If it
+// is the name of a secret, the policy of secrets is asked.
+func (d *draft) checked(ctx context.Context, name string, v any) (raw json.RawMessage, why string) {
+	raw, err := jsontext.Append(nil, v)
+	if err != nil {
+		return nil, err.Error()
+	}
+	secret, isText := v.(string)
+	if p, _ := d.now.Params.Get(name); isText && p.Secret {
+		err = d.core.AskSecret(ctx, courier.SecretRequest{
+			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By,
+		})
+		if err != nil {
+			return nil, "the secret of that name may not be used: " + err.Error()
+		}
+	}
+	return raw, ""
 }
 
 func (d *draft) setOutput(key, head, name string, raw json.RawMessage) {
@@ -86,13 +114,17 @@ func (d *draft) change(key string, c courier.ValueChange, head, name string) {
 		d.problem("Set %q: %s depends on it, in which the execution stands; go back before that with From", key, what)
 		return
 	}
-	old := "none"
-	if v, ok := d.vals.Value(head, name); ok {
-		if raw, err := jsontext.Append(nil, v); err == nil {
-			old = shorten(string(raw))
+	if p, _ := d.now.Params.Get(name); c.Step < 0 && p.Secret {
+		d.note("%s to another secret", key)
+	} else {
+		old := "none"
+		if v, ok := d.vals.Value(head, name); ok {
+			if raw, err := jsontext.Append(nil, v); err == nil {
+				old = shorten(string(raw))
+			}
 		}
+		d.note("%s from %s to %s", key, old, shorten(string(c.Value)))
 	}
-	d.note("%s from %s to %s", key, old, shorten(string(c.Value)))
 	r, before := d.repairs(), d.listLengths()
 	r.Values = append(slices.Clip(r.Values), c)
 	d.restore()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -79,14 +80,30 @@ func checkOutputs(typ *courier.StepType, outputs map[string]any) (problems []cou
 }
 
 // addParams gives parameters that the new version declares, and the execution does not
-// have, the values that the version declares.
+// have, the values that the version declares. Those that the execution has must be as the
+// version declares them, unless they are changed too.
 func (d *draft) addParams(r *courier.Repairs) {
-	have := program.Object(d.x.Params)
-	for _, name := range slices.Sorted(maps.Keys(d.now.Job.Params)) {
+	have := d.vals.Params()
+	kept := make(map[string]any)
+	for _, name := range d.now.Params.Names() {
+		_, changes := d.opt.Set["params."+name]
+		if v, ok := have[name]; ok && !changes {
+			kept[name] = v
+		} else if changes {
+			kept[name] = d.opt.Set["params."+name] // which set checks
+		}
+	}
+	values, problems := d.now.Params.Values(kept, false)
+	for _, p := range problems {
+		if name := strings.TrimPrefix(p.Field, "params."); d.opt.Set[p.Field] == nil {
+			d.problem("version %d: its parameter %q: %s; give it with Set", d.now.Version, name, p.Message)
+		}
+	}
+	for _, name := range d.now.Params.Names() {
 		if _, ok := have[name]; ok {
 			continue
 		}
-		raw, err := jsontext.Append(nil, d.now.Job.Params[name])
+		raw, err := jsontext.Append(nil, values[name])
 		if err == nil {
 			r.Values = append(slices.Clip(r.Values), courier.ValueChange{Seq: d.x.Seq, Step: -1, Name: name, Value: raw})
 		}

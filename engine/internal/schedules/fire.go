@@ -241,7 +241,7 @@ func (v *Service) start(ctx context.Context, f *store.Firing, s *store.DueSchedu
 	t, err := v.core.TargetOf(ctx, s.Definition)
 	var n core.Prepared
 	if err == nil {
-		n, err = t.Prepare(core.Start{
+		n, err = t.Prepare(ctx, core.Start{
 			Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: f.By},
 		})
 	}

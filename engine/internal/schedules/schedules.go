@@ -239,8 +239,8 @@ func (v *Service) checkTarget(ctx context.Context, s *courier.Schedule) ([]couri
 	case err != nil:
 		return nil, err
 	}
-	if _, err := t.Prepare(core.Start{Params: s.Params}); err != nil {
-		return problem("params", err), nil
+	if _, err := t.Prepare(ctx, core.Start{Params: s.Params}); err != nil {
+		return core.ParamProblems(err), nil
 	}
 	return nil, nil
 }
