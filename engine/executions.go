@@ -9,7 +9,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/store"
 )
 
@@ -30,46 +29,6 @@ func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Ex
 		return x, fmt.Errorf("load execution: %w", err)
 	}
 	return x, nil
-}
-
-// Explain says why an execution does not go on, from one snapshot of the store: each
-// cause with what an operator can do. The store must have the role store.Overview;
-// otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
-// it matches [courier.ErrNotFound].
-func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
-	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
-	}
-	c, err := o.Circumstances(ctx, id, unserved.PresentFor)
-	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
-	}
-	return c.Explain(), nil
-}
-
-// Census counts the executions that have not ended, and failed ones: by queue, by job,
-// by limit key and by state. No count goes beyond most, so that the cost does not depend
-// on how many there are. 0 means [store.DefaultMost]. The store must have the role
-// store.Overview, as for [Executions.Explain].
-func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
-	if err != nil {
-		return store.Census{}, fmt.Errorf("census: %w", err)
-	}
-	return o.Census(ctx, most)
-}
-
-// Workers returns the engines on the store that have claimed within the last 90 seconds,
-// or that hold a lease, in byte order of their names, at most [store.MaxWorkers]. The
-// store must have the role store.Workers; otherwise the error matches
-// [errors.ErrUnsupported].
-func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
-	w, err := roleOf[store.Workers](e, "workers")
-	if err != nil {
-		return nil, fmt.Errorf("workers: %w", err)
-	}
-	return w.Workers(ctx, unserved.PresentFor)
 }
 
 // List returns a page of executions, the newest first.

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// Explain says why an execution does not go on, from one snapshot of the store: each
+// cause with what an operator can do. The store must have the role store.Overview;
+// otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
+// it matches [courier.ErrNotFound].
+func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
+	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	if err != nil {
+		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+	}
+	c, err := o.Circumstances(ctx, id, unserved.PresentFor)
+	if err != nil {
+		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+	}
+	return c.Explain(), nil
+}
+
+// Census counts the executions that have not ended, and failed ones: by queue, by job,
+// by limit key and by state. No count goes beyond most, so that the cost does not depend
+// on how many there are. 0 means [store.DefaultMost]. The store must have the role
+// store.Overview, as for [Executions.Explain].
+func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
+	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	if err != nil {
+		return store.Census{}, fmt.Errorf("census: %w", err)
+	}
+	return o.Census(ctx, most)
+}
+
+// Workers returns the engines on the store that have claimed within the last 90 seconds,
+// or that hold a lease, in byte order of their names, at most [store.MaxWorkers]. The
+// store must have the role store.Workers; otherwise the error matches
+// [errors.ErrUnsupported].
+func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
+	w, err := roleOf[store.Workers](e, "workers")
+	if err != nil {
+		return nil, fmt.Errorf("workers: %w", err)
+	}
+	return w.Workers(ctx, unserved.PresentFor)
+}
+
+// An Outline is an execution with the state of each entry of its job.
+type Outline struct {
+	Execution courier.Execution `json:"execution"`
+	Steps     []flow.Outlined   `json:"steps"` // in the order of the job's list
+}
+
+// Outline returns the steps and markers of the job of an execution, each with one state:
+// the tree that a page begins with. It reads the latest record of each step, however many
+// iterations there were. Counts of failed items in loops that have ended are those of the
+// first 1,000 records if several loops of the job count failed items. If there is no such
+// execution, the error matches [courier.ErrNotFound].
+func (h Executions) Outline(ctx context.Context, id courier.ExecutionID) (Outline, error) {
+	x, err := h.Get(ctx, id)
+	if err != nil {
+		return Outline{}, err
+	}
+	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
+	if err == nil && p.Tree == nil {
+		err = p.NotRunnable
+	}
+	if err != nil {
+		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
+	}
+	latest, failed, err := (&repair.History{Archive: h.e.store, Tree: p.Tree, Execution: &x}).Overview(ctx)
+	if err != nil {
+		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
+	}
+	return Outline{x, p.Tree.Outline(&x, latest, failed)}, nil
+}
+
+// A FileFilter says which files are searched.
+type FileFilter struct {
+	// Name is the whole name of the file, without directories. With an asterisk at its end
+	// it is the beginning. With asterisks at both ends it is a part: then the newest
+	// 100,000 entries are examined, or so. The letters A to Z and a to z count as the same.
+	Name   string
+	Before *store.TrailEntry // of the last one of the page before; nil for the first page
+	Limit  int               // 0 means 100, the most is 1000
+}
+
+// A FoundFile is a file that a step has reported.
+type FoundFile struct {
+	Entry store.TrailEntry      // for Before of the next page
+	Step  courier.StepExecution // the record: when it was, where, and whether it succeeded
+	Files []courier.File        // those of the record that have the name
+}
+
+// FindFiles returns a page of the reports of files with a name: by which step of which
+// execution it was written, received, sent or removed. Those of one name come newest
+// first, and names in falling order. The store must have the role store.Trail; otherwise
+// the error matches [errors.ErrUnsupported].
+func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
+	t, err := roleOf[store.Trail](h.e, "trail of files")
+	if err != nil {
+		return nil, fmt.Errorf("find files: %w", err)
+	}
+	filter := store.TrailFilter{Key: store.TrailFile, Before: f.Before, Limit: f.Limit}
+	name, prefix := strings.CutSuffix(f.Name, "*")
+	part, isPart := strings.CutPrefix(name, "*")
+	switch {
+	case strings.ContainsAny(part, "*/") || part == "" || isPart && !prefix:
+		return nil, courier.Errorf(courier.ErrInvalid, "find files: %q: give a name without directories, NAME, or its beginning, NAME*, or a part of it, *NAME*", f.Name)
+	case isPart:
+		filter.Part = true
+	default:
+		filter.Prefix = prefix
+	}
+	filter.Value = store.TrailName(part)
+	entries, err := t.Find(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("find files: %w", err)
+	}
+	list := make([]FoundFile, 0, len(entries))
+	for _, e := range entries {
+		steps, err := h.StepsPage(ctx, store.StepFilter{Execution: e.Execution, After: e.Seq - 1, Limit: 1})
+		if err != nil {
+			return nil, fmt.Errorf("find files: %w", err)
+		}
+		if len(steps) == 0 || steps[0].Seq != e.Seq {
+			continue // it was removed meanwhile
+		}
+		found := FoundFile{Entry: e, Step: steps[0]}
+		for _, file := range found.Step.Files {
+			if store.TrailName(file.Path) == e.Value {
+				found.Files = append(found.Files, file)
+			}
+		}
+		list = append(list, found)
+	}
+	return list, nil
+}
