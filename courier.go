@@ -168,6 +168,10 @@ type Execution struct {
 	// is later.
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
+	// Result is the result of a completed execution whose job has one ([Job].Result), as
+	// JSON: null if the reference had no value, or if the result has more than 1 MiB. Lists
+	// of executions leave it out.
+	Result json.RawMessage `json:"result,omitempty"`
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
 	// Request is what an operator has asked of a running execution and its

@@ -59,6 +59,10 @@ type Job struct {
 	// time after the execution was first due, and for a member of a chain after the
 	// start of the chain execution. Empty means none.
 	ExpectedBy string `json:"expected_by,omitempty"`
+	// Result is what an execution is shown to have resulted in: a reference such as
+	// "context:sum.url", or a text that contains references. It is resolved when the
+	// execution completes; see [Execution].Result. Empty means none.
+	Result string `json:"result,omitempty"`
 	// Steps is the flat list, control-flow markers included.
 	Steps []StepSpec `json:"steps"`
 }
@@ -151,6 +155,7 @@ func (j *Job) readers() (string, fields) {
 		"queue":                into(&j.Queue),
 		"limit":                into(&j.Limit),
 		"limit_keys":           into(&j.LimitKeys),
+		"result":               into(&j.Result),
 		"depends_on":           listOf("dependency", &j.DependsOn, (*JobDependency).read),
 		"timeout_seconds":      intoDuration(&j.Timeout),
 		"max_duration_seconds": intoDuration(&j.MaxDuration),

@@ -240,6 +240,9 @@ type Notification struct {
 	Reason      Reason `json:"reason,omitempty"`
 	Error       string `json:"error,omitempty"`
 	By          string `json:"by,omitempty"`
+	// Result is that of the execution, for EventJobCompleted of a job that has one. Stores
+	// leave it out; the engine that delivers adds it.
+	Result json.RawMessage `json:"result,omitempty"`
 	// Count is how many events of this type and job the notification stands for:
 	// 1, or more if the subscription has a window. More are others of them, the
 	// first 50.

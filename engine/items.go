@@ -61,6 +61,10 @@ func (r *run) complete() bool {
 		return r.endFailed(repair.ItemsFailure(r.items, r.rejected()), r.walk.Position())
 	}
 	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.items, r.rejected()), DiskBytes: r.diskBytes()}
+	var why error
+	if t.Result, why = r.program.Result(r.walk); why != nil {
+		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
+	}
 	r.slot.SetEnding(true)
 	err := r.apply(t)
 	if err == nil {

@@ -44,7 +44,9 @@ func outlineOf(t *testing.T, e *engine.Engine, id courier.ExecutionID) string {
 // loops, and when all has ended.
 func TestOutline(t *testing.T) {
 	step := func(id string) courier.StepSpec { return courier.StepSpec{ID: id, Type: "demo.a"} }
-	marker := func(typ string, config map[string]any) courier.StepSpec { return courier.StepSpec{Type: typ, Config: config} }
+	marker := func(typ string, config map[string]any) courier.StepSpec {
+		return courier.StepSpec{Type: typ, Config: config}
+	}
 	when := func(left, right any) courier.StepSpec {
 		return marker("flow.if", map[string]any{"left": left, "operator": "equals", "right": right})
 	}

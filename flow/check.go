@@ -53,6 +53,7 @@ func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings [
 		c.checkEntry(i)
 	}
 	if !c.problems.full() {
+		c.checkResult()
 		c.checkOutputs()
 	}
 	return c.problems.sorted(), c.warnings.sorted()
@@ -128,6 +129,35 @@ func (c *checker) checkJob() {
 		if a := almost(key, c.isHead); a != "" {
 			c.jobWarning(field, "%s", a)
 		}
+	}
+}
+
+// checkResult checks the references of the job's result, which can see all steps.
+func (c *checker) checkResult() {
+	if c.job.Result == "" {
+		return
+	}
+	t, err := parseText(c.job.Result)
+	if err == nil && t.secret != "" {
+		err = errNoSecret
+	}
+	switch {
+	case err != nil:
+		c.jobProblem("result", "%v", err)
+		return
+	case hasControl(c.job.Result):
+		c.jobProblem("result", "contains a control character or text that is not valid UTF-8")
+	case !slices.ContainsFunc(t.parts, func(p part) bool { return p.ref != nil }):
+		c.jobWarning("result", "is a constant text; to show the output of a step, write a reference such as context:0.name")
+	}
+	for _, p := range t.parts {
+		if p.ref != nil {
+			u := use{checker: c, step: c.tree.Len(), FieldReference: FieldReference{Field: "result", Ref: *p.ref, Whole: len(t.parts) == 1}}
+			u.schema()
+		}
+	}
+	if a := almost(c.job.Result, c.isHead); a != "" {
+		c.jobWarning("result", "%s", a)
 	}
 }
 

@@ -45,7 +45,7 @@ const maxCandidates = 100
 type use struct {
 	*checker
 	FieldReference
-	step    int  // -1 for a field of the job
+	step    int  // -1 for a field of the job; the length of the list for its result
 	mayMiss bool // it is no mistake if there is no value
 }
 
@@ -62,12 +62,15 @@ func (u *use) note(to *problems, format string, args []any) {
 		return
 	}
 	message := fmt.Sprintf("%q %s", shorten(u.Ref.String()), fmt.Sprintf(format, args...))
-	if u.step < 0 {
+	if u.ofJob() {
 		to.add(courier.Problem{Step: -1, Field: u.Field, Message: message})
 		return
 	}
 	to.add(at(u.tree.Spec(u.step), u.step, u.Field, message))
 }
+
+// ofJob reports whether the reference is in a field of the job.
+func (u *use) ofJob() bool { return u.step < 0 || u.step >= u.tree.Len() }
 
 // label names a step in a message.
 func (c *checker) label(i int) string {
@@ -113,7 +116,7 @@ func (u *use) param() *courier.Schema {
 		names := u.params.names[:min(len(u.params.names), maxCandidates)]
 		u.problem("has no value: the job declares no param %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, names))
 		return nil
-	case d.Secret && (!u.Whole || u.step < 0 || u.tree.entries[u.step].kind != work):
+	case d.Secret && (!u.Whole || u.ofJob() || u.tree.entries[u.step].kind != work):
 		u.problem("is a secret, which can only be the whole value of a field of a step, as \"context:%s\"", shorten(u.Ref.String()))
 		return nil
 	case d.schema() == nil:
@@ -127,6 +130,10 @@ func (u *use) param() *courier.Schema {
 // loop checks a reference to a loop variable.
 func (u *use) loop() *courier.Schema {
 	if u.broken {
+		return nil
+	}
+	if u.ofJob() {
+		u.problem("has a value only inside a flow.foreach; to show what a loop has made, refer to an output of one of its steps")
 		return nil
 	}
 	in := u.tree.loopOf(u.step)

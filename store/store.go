@@ -129,7 +129,8 @@ type Ledger interface {
 type Archive interface {
 	// Execution returns an execution, or ErrNotFound.
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
-	// Executions returns a page of executions, newest (highest id) first.
+	// Executions returns a page of executions, newest (highest id) first, without their
+	// results.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
 	// Steps returns a page of the records of an execution, in the order of their Seq.
 	Steps(ctx context.Context, f StepFilter) ([]courier.StepExecution, error)

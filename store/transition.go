@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,8 @@ type Transition struct {
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
 	Workspace string
 	DiskBytes int64
+	// Result is the result of an execution that becomes completed, as JSON; nil for none.
+	Result json.RawMessage
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
 	FailedItems *int
 	// Repairs replace those of the execution, as [Change.Repairs] do; nil leaves them.

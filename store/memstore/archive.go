@@ -111,7 +111,9 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
 			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
-			list = append(list, s.view(x))
+			e := s.view(x)
+			e.Result = nil
+			list = append(list, e)
 		}
 	}
 	return list, nil

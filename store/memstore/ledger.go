@@ -65,6 +65,9 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 		x.Failure = t.Failure
 	}
 	x.Current = nil
+	if t.To == courier.Completed {
+		x.Result = t.Result
+	}
 	if t.To != courier.Running {
 		by, why := t.By(x.Request, x.RequestedBy), ""
 		if by != "" {

@@ -81,6 +81,7 @@ func transitionBytes(t *store.Transition) int {
 			n += len(e.Files[j].Path)
 		}
 	}
+	n += len(t.Result)
 	if f := t.Failure; f != nil {
 		n += len(f.Message)
 	}

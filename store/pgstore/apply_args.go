@@ -180,7 +180,7 @@ func (a *applyCall) progresses() bool {
 			return false
 		}
 	}
-	if t.FailedItems != nil || t.Repairs != nil {
+	if t.FailedItems != nil || t.Repairs != nil || t.Result != nil {
 		return false
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
@@ -244,6 +244,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		none                                  = textColumn{n: n}
 		counters, resumed, request, workspace = none, none, none, none
 		failure, reason, message, repairs     = none, none, none, none
+		result                                = none
 		failedItems                           = []int32{}
 		startID, startType, startTotal        = none, none, none
 
@@ -272,6 +273,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
+		result.set(i, string(t.Result))
 		if t.Failure != nil {
 			failure.set(i, encode(t.Failure))
 			reason.set(i, string(t.Failure.Reason))
@@ -308,6 +310,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
-		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
+		endWorker.arg(), failedItems, repairs.arg(), failedLoop, result.arg(),
 	}
 }

@@ -46,7 +46,7 @@ type row struct {
 	hasDependents                                 *bool
 	requestedBy                                   *string
 	requestedAt                                   *time.Time
-	requestReason, options                        *string
+	requestReason, options, result                *string
 	updated                                       *time.Time
 }
 
@@ -59,7 +59,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.updated,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.result, &r.updated,
 	}
 }
 
@@ -73,7 +73,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
 		LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
 		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),
-		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Seq: r.seq,
+		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Result: raw(r.result), Seq: r.seq,
 	}
 	if len(r.limitKeys) > 0 {
 		x.LimitKeys = r.limitKeys

@@ -24,6 +24,9 @@ func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error 
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
 	}
 	n := t.Notification
+	if err := p.v.addResult(ctx, &n); err != nil {
+		return err
+	}
 	switch {
 	case s.Kind == courier.SubscribeFunc && p.v.opt.Subscribers[s.Func] != nil:
 		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)
@@ -35,6 +38,29 @@ func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error 
 		return p.v.mail(ctx, s.Email, n)
 	}
 	return fmt.Errorf("this engine can't deliver to subscriptions of kind %q", s.Kind)
+}
+
+// addResult adds the result of the execution to the event of its completion. An execution
+// that retention has removed has none any more.
+func (v *Service) addResult(ctx context.Context, n *courier.Notification) error {
+	if n.Type != courier.EventJobCompleted {
+		return nil
+	}
+	p, err := v.core.Programs().Load(ctx, n.Job, n.Version)
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the job of execution %s: %w", n.Execution, err)
+	case p.Job.Result == "":
+		return nil
+	}
+	x, err := v.core.Archive().Execution(ctx, n.Execution)
+	if err != nil && !errors.Is(err, courier.ErrNotFound) {
+		return fmt.Errorf("read the result of execution %s: %w", n.Execution, err)
+	}
+	n.Result = x.Result
+	return nil
 }
 
 // callSubscriber calls a function of the host's. It returns when the function has.

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type Program struct {
 	Keys        []string            // of all step types, in order
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
+	result      *flow.Template      // of Job.Result; nil if there is none
 	failed      map[int]bool        // the loops to whose failed items something refers, by marker; nil for most
 
 	expected    *TimeOfDay // of Job.ExpectedBy; nil if there is none
@@ -51,6 +53,9 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
 			p.Tree = nil
 		}
+	}
+	if job.Result != "" {
+		p.result, _ = flow.Compile(map[string]any{"result": job.Result}) // with problems, it has no value
 	}
 	if job.ExpectedBy != "" {
 		p.expected, p.expectedErr = ParseTimeOfDay(job.ExpectedBy)
@@ -85,6 +90,32 @@ func (p *Program) Policy(step int) courier.FailurePolicy {
 		return own
 	}
 	return p.Job.FailurePolicy
+}
+
+// maxResult is how many bytes the result of an execution may have as JSON.
+const maxResult = 1 << 20
+
+// Result returns the result of an execution that completes with values: nil if the job
+// has none, and null if it has no value, with the reason.
+func (p *Program) Result(vals courier.Scope) (json.RawMessage, error) {
+	if p.result == nil {
+		return nil, nil
+	}
+	null := json.RawMessage("null")
+	config, err := p.result.Render(nil, vals, nil)
+	if err != nil {
+		return null, err
+	}
+	var v struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(config, &v); err != nil {
+		return null, err
+	}
+	if len(v.Result) > maxResult {
+		return null, fmt.Errorf("the result has %d bytes, more than %d; read the outputs of the step, or write the result into a file", len(v.Result), maxResult)
+	}
+	return v.Result, nil
 }
 
 // firstType returns the key of the type of the first step; empty if that is a marker,

@@ -81,6 +81,7 @@ create table courier.job_executions (
 	timeout_started_at timestamptz, -- the timeout counts from here
 	ended_at           timestamptz,
 	failure            text,        -- JSON
+	result             text,        -- JSON; null for most
 	workspace          text not null default '', -- the workspace that has its files; empty: none
 	disk_bytes         bigint not null default 0,
 	worker             text not null default '', -- the holder of the present or last lease

@@ -27,7 +27,7 @@
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
 -- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
 -- none). Of transitions: $46 failed items, plus 1 (0: unchanged), $47 repairs (empty:
--- unchanged). Empty text is null; an array in which all would be, or 0, may be empty.
+-- unchanged), $49 result. Empty text is null; an array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + ($6::bigint[])[old.ord] * interval '1 microsecond' else e.due_at end,
@@ -42,6 +42,7 @@ with u as (
 			else e.repairs end,
 		ended_at = case when old.state_to in ('completed', 'failed', 'cancelled') then old.now end,
 		failure = case when ($16::text[])[old.ord] <> '' then ($16::text[])[old.ord] when old.state_to in ('running', 'queued') then e.failure end,
+		result = nullif(($49::text[])[old.ord], ''),
 		workspace = case when ($20::text[])[old.ord] <> '' then ($20::text[])[old.ord] else e.workspace end,
 		disk_bytes = case when ($21::bigint[])[old.ord] <> 0 then ($21::bigint[])[old.ord] else e.disk_bytes end,
 		lease_last_seq = case when old.state_to = 'running' then e.lease_last_seq

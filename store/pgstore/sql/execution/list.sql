@@ -1,4 +1,5 @@
 -- Executions, newest first. $1 at most how many; the filter has the rest.
+\set result null::text
 select
 \ir read_columns.inc.sql
 from courier.job_executions e

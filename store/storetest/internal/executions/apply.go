@@ -11,6 +11,20 @@ import (
 )
 
 var applyCases = []testCase{
+	{"result_of_a_completed_execution", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.To(courier.Completed)
+		t.Ended, t.Position.Step, t.Result = []courier.StepExecution{storekit.Ended(0)}, 1, json.RawMessage(`{"a": [1.0, "x"]}`)
+		h.Must(t)
+		k.Same("result", string(k.Get(h.ID()).Result), string(t.Result))
+		list, err := k.Executions(k.Ctx(), store.Filter{})
+		k.OK(err)
+		k.Same("in a list", list[0].Result, json.RawMessage(nil))
+		without := k.Start()
+		without.Must(without.To(courier.Completed))
+		k.Same("none", k.Get(without.ID()).Result, json.RawMessage(nil))
+	}},
 	{"start", func(k *kit) {
 		h := k.Start()
 		t := h.Begin(3)
