@@ -15,6 +15,7 @@ grant select, insert, update, delete on "courier"."execution_deadlines" to "cour
 grant select, insert on "courier"."step_executions" to "courier_engine";
 grant select, insert on "courier"."job_audit_log" to "courier_engine";
 grant select, insert on "courier"."trail" to "courier_engine";
+grant select, insert on "courier"."journal" to "courier_engine";
 grant select, insert, update, delete on "courier"."system_settings" to "courier_engine";
 grant select, insert, update, delete on "courier"."job_schedules" to "courier_engine";
 grant select, insert, update, delete on "courier"."chain_schedules" to "courier_engine";
@@ -49,6 +50,7 @@ grant select on "courier"."execution_deadlines" to "courier_reader";
 grant select on "courier"."step_executions" to "courier_reader";
 grant select on "courier"."job_audit_log" to "courier_reader";
 grant select on "courier"."trail" to "courier_reader";
+grant select on "courier"."journal" to "courier_reader";
 grant select on "courier"."system_settings" to "courier_reader";
 grant select on "courier"."job_schedules" to "courier_reader";
 grant select on "courier"."chain_schedules" to "courier_reader";

@@ -64,6 +64,22 @@ func (c coreAccess) WakeDeadlines() { c.e.deadlines.Wake() }
 
 func (c coreAccess) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
 
+func (c coreAccess) Changed(ctx context.Context, h core.Change) {
+	core.Changed(c.e.log, h.Kind, h.Name, h.Verb, h.By, h.More...)
+	j, err := roleOf[store.Journal](c.e, "journal")
+	if err != nil {
+		return
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
+	defer cancel()
+	_, err = j.Note(call, store.Action{
+		By: h.By.Actor, Via: "go", Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",
+	})
+	if err != nil {
+		c.e.log.Error("the change was made, and the journal does not have it", "kind", h.Kind, "name", h.Name, "change", h.Verb, "by", h.By, "error", err)
+	}
+}
+
 func (c coreAccess) Observe(ev courier.Event) { c.e.observers.Emit(ev) }
 
 func (c coreAccess) Observed() bool { return c.e.observers.Wanted() }

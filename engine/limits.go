@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
@@ -45,7 +46,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", given, err)
 	}
-	core.Changed(e.log, "limit", given, "set", by, slog.Int("limit", n))
+	coreAccess{e}.Changed(ctx, core.Change{Kind: "limit", Name: given, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
 	core.Signal(e.wake)
 	return nil
 }

@@ -58,6 +58,19 @@ type Outline struct {
 	Steps     []flow.Outlined   `json:"steps"` // in the order of the job's list
 }
 
+// Journal returns a page of who did what with schedules, monitors, subscriptions and
+// limits, the newest first; what was done with executions is in their audit, and who
+// saved a version with the version. The store must have the role store.Journal; otherwise
+// the error matches [errors.ErrUnsupported]. If the journal can't be written after a
+// change was made, the log has the change, with an error.
+func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
+	j, err := roleOf[store.Journal](e, "journal")
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return j.Actions(ctx, f)
+}
+
 // Outline returns the steps and markers of the job of an execution, each with one state:
 // the tree that a page begins with. It reads the latest record of each step, however many
 // iterations there were. Counts of failed items in loops that have ended are those of the

@@ -45,6 +45,7 @@ type Store struct {
 	monitors  monitors
 	deadlines deadlineHeap
 	trails    map[string]*trail // by key
+	journal   []store.Action
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name
 

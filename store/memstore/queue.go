@@ -60,7 +60,7 @@ func (s *Store) place(x *execution) {
 	s.ids = slices.Insert(s.ids, i, x.ID) // mostly at the end
 	s.waiting.created(x)
 	for name, value := range x.Labels {
-		s.note(name, store.TrailEntry{Value: value, Execution: x.ID})
+		s.follow(name, store.TrailEntry{Value: value, Execution: x.ID})
 	}
 }
 

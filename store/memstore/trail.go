@@ -19,8 +19,8 @@ type trail struct {
 	newest  []store.TrailEntry            // the last ones that were written
 }
 
-// note adds an entry to the trail.
-func (s *Store) note(key string, e store.TrailEntry) {
+// follow adds an entry to the trail.
+func (s *Store) follow(key string, e store.TrailEntry) {
 	t := s.trails[key]
 	if t == nil {
 		t = &trail{entries: make(map[string][]store.TrailEntry)}
@@ -46,7 +46,7 @@ func (s *Store) noteFiles(x *execution, from int) {
 		for i := range r.Files {
 			if name := store.TrailName(r.Files[i].Path); name != "" && !noted[name] {
 				noted[name] = true
-				s.note(store.TrailFile, store.TrailEntry{Value: name, Execution: x.ID, Seq: r.Seq})
+				s.follow(store.TrailFile, store.TrailEntry{Value: name, Execution: x.ID, Seq: r.Seq})
 			}
 		}
 	}

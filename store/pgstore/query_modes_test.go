@@ -126,7 +126,7 @@ func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 		"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions", "job_dependencies",
 		"job_definition_versions", "job_definitions", "system_settings", "job_schedules", "chain_schedules",
 		"execution_deadlines", "outbox", "outbox_windows", "subscriptions",
-		"monitors", "monitor_files", "workers", "trail",
+		"monitors", "monitor_files", "workers", "trail", "journal",
 	} {
 		sql += "delete from " + pgx.Identifier{schema, table}.Sanitize() + ";"
 	}

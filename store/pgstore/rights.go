@@ -19,6 +19,7 @@ var rights = []struct{ table, needs string }{
 	{"step_executions", "select and insert"},
 	{"job_audit_log", "select and insert"},
 	{"trail", "select and insert"},
+	{"journal", "select and insert"},
 	{"system_settings", "select, insert, update and delete"},
 	{"job_schedules", "select, insert, update and delete"},
 	{"chain_schedules", "select, insert, update and delete"},

@@ -27,6 +27,9 @@ import (
 type Core interface {
 	// Log returns the engine's log, which is never nil.
 	Log() *slog.Logger
+	// Changed writes a change that was made to the log, and to the journal if the store
+	// keeps one.
+	Changed(ctx context.Context, c Change)
 	// WakeNotifications has deliveries looked for. It is called after events may have
 	// been written to the store.
 	WakeNotifications()

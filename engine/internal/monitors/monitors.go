@@ -47,7 +47,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 		return fail(err)
 	}
 	if changed {
-		core.Changed(v.core.Log(), "monitor", m.Name, "set", by)
+		v.core.Changed(ctx, core.Change{Kind: "monitor", Name: m.Name, Verb: "set", By: by, Now: body})
 	}
 	return got, nil
 }
@@ -328,7 +328,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	core.Changed(v.core.Log(), "monitor", name, verb+"d", by)
+	v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: verb + "d", By: by})
 	return got, nil
 }
 
@@ -347,7 +347,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
-	core.Changed(v.core.Log(), "monitor", name, "removed", by)
+	v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: "removed", By: by})
 	return nil
 }
 

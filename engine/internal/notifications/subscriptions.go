@@ -57,7 +57,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	core.Changed(v.core.Log(), "subscription", s.Name, "set", by)
+	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
 	v.wanted.Store(true)
 	core.Signal(v.wake)
 	warnings = c.warnings()
@@ -83,7 +83,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	core.Changed(v.core.Log(), "subscription", name, "removed", by)
+	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "removed", By: by})
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	core.Changed(v.core.Log(), "subscription", name, "replayed", by, slog.Int("deliveries", n))
+	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "replayed", By: by, More: []slog.Attr{slog.Int("deliveries", n)}})
 	core.Signal(v.wake)
 	return n, nil
 }

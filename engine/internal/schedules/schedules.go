@@ -54,7 +54,7 @@ func (v *Service) Set(ctx context.Context, s courier.Schedule, by courier.By) (c
 		return fail(err)
 	}
 	if changed {
-		core.Changed(v.core.Log(), "schedule", s.Name, "set", by)
+		v.core.Changed(ctx, core.Change{Kind: "schedule", Name: s.Name, Verb: "set", By: by, Job: s.Job, Now: body})
 	}
 	return got, nil
 }
@@ -303,7 +303,7 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	if err != nil {
 		return fail(err)
 	}
-	core.Changed(v.core.Log(), "schedule", name, verb+"d", by)
+	v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: verb + "d", By: by})
 	return got, nil
 }
 
@@ -322,7 +322,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
 	}
-	core.Changed(v.core.Log(), "schedule", name, "removed", by)
+	v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: "removed", By: by})
 	return nil
 }
 

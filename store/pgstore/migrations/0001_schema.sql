@@ -186,6 +186,25 @@ create table courier.trail (
 	primary key (key, value, execution_id, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 
+-- The journal: who did what with what is no execution. It is append-only.
+create table courier.journal (
+	id           bigint generated always as identity primary key,
+	at           timestamptz not null,
+	by           text collate "C" not null,
+	via          text not null,
+	verb         text not null,
+	kind         text collate "C" not null,
+	name         text collate "C" not null,
+	job          text not null,
+	was          text, -- JSON
+	now          text, -- JSON
+	execution_id uuid,
+	reason       text not null,
+	outcome      text not null
+);
+
+create index journal_name on courier.journal (kind, name, id);
+
 -- The audit: a row for each write to an execution. A row has one to three entries,
 -- numbered from seq: the step attempt that ended, the step that was interrupted, the
 -- change of the execution's state, the step attempt that started.
