@@ -24,8 +24,9 @@ type Limits struct{ e *Engine }
 func (e *Engine) Limits() Limits { return Limits{e} }
 
 // Set sets how many executions may run at once: of all, for the scope "global" or "";
-// of one job, for "job:NAME"; of those that share a limit key, for "key:KEY". 0 means
-// any number. The limit holds for all engines on the store, from the next claim on. A
+// of one job, for "job:NAME"; of those that share a limit key, for "key:KEY"; of those
+// that share any one key which begins with PREFIX, for "key:PREFIX*", unless the key has a
+// limit of its own or a longer prefix has one. 0 means any number. The limit holds for all engines on the store, from the next claim on. A
 // lower limit stops no running execution. Until a limit is set, the global one is 5,
 // that of a job is the one in its definition, and keys have none.
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {

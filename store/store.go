@@ -192,8 +192,9 @@ const globalLimit = "job.concurrency_limit"
 const DefaultLimit = 5
 
 // LimitSetting is the name of the setting that holds the limit of a scope: ""
-// for the global one, "job:NAME" or "key:KEY". Its value is a decimal number;
-// 0 means no limit. Where it isn't set, the global limit is [DefaultLimit], a
+// for the global one, "job:NAME" or "key:KEY", or "key:PREFIX*" for each key that
+// begins with PREFIX and has no limit of its own; of several the longest counts. Its
+// value is a decimal number; 0 means no limit. Where it isn't set, the global limit is [DefaultLimit], a
 // job's is [NewExecution.JobLimit], and a key has none.
 func LimitSetting(scope string) string {
 	if scope == "" {
@@ -210,6 +211,14 @@ func LimitScope(setting string) (scope string, ok bool) {
 	}
 	scope, ok = strings.CutPrefix(setting, globalLimit+".")
 	return scope, ok && scope != ""
+}
+
+// KeyPattern returns the beginning of the limit keys that a scope such as "key:user:*"
+// limits; ok is false for any other scope.
+func KeyPattern(scope string) (prefix string, ok bool) {
+	key, isKey := strings.CutPrefix(scope, "key:")
+	prefix, ok = strings.CutSuffix(key, "*")
+	return prefix, ok && isKey
 }
 
 // CheckSetting reports what is wrong with the value of a setting, as an error

@@ -132,6 +132,12 @@ func (s *Store) Set(ctx context.Context, key, value string) error {
 			s.limits[scope] = n
 		}
 	}
+	s.patterns = nil
+	for scope := range s.limits {
+		if p, ok := store.KeyPattern(scope); ok {
+			s.patterns = append(s.patterns, p)
+		}
+	}
 	s.wakeAll()
 	return nil
 }

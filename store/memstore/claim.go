@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -60,8 +61,20 @@ func (s *Store) jobLimit(x *execution) int {
 	return x.jobLimit
 }
 
-// keyLimit is the limit of a limit key; 0 means none.
-func (s *Store) keyLimit(key string) int { return s.limits["key:"+key] }
+// keyLimit is the limit of a limit key; 0 means none. A key without a limit of its own has
+// that of the longest pattern.
+func (s *Store) keyLimit(key string) int {
+	if n, set := s.limits["key:"+key]; set && !strings.HasSuffix(key, "*") {
+		return n
+	}
+	limit, longest := 0, -1
+	for _, p := range s.patterns {
+		if len(p) > longest && strings.HasPrefix(key, p) {
+			limit, longest = s.limits["key:"+p+"*"], len(p)
+		}
+	}
+	return limit
+}
 
 func full(n, limit int) bool { return limit > 0 && n >= limit }
 

@@ -23,6 +23,7 @@ type Store struct {
 	definitions map[store.Kind]map[string][]store.Definition // by version - 1
 	settings    map[string]string
 	limits      map[string]int // those of settings, by scope
+	patterns    []string       // the beginnings of keys that have a limit for each
 
 	executions map[courier.ExecutionID]*execution
 	ids        []courier.ExecutionID // of all executions, sorted

@@ -16,9 +16,21 @@
 	select coalesce(jsonb_object_agg(d.id::text, s.most), '{}') as most
 	from setting s join courier.job_definitions d on d.kind = 'job' and d.name = substr(s.scope, 6)
 	where starts_with(s.scope, '.job:')
+), pattern as materialized (
+	-- A limit for each key that begins so, and has none of its own.
+	select substr(s.scope, 6, length(s.scope) - 6) as prefix, s.most from setting s where starts_with(s.scope, '.key:') and right(s.scope, 1) = '*'
+), key_set as materialized (
+	select substr(s.scope, 6) as key, s.most from setting s where starts_with(s.scope, '.key:') and right(s.scope, 1) <> '*'
 ), key_free as materialized (
-	select substr(s.scope, 6) as key, s.most - (select count(*) from run where substr(s.scope, 6) = any(run.limit_keys)) as free
-	from setting s where starts_with(s.scope, '.key:') and s.most > 0
+	select s.key, s.most - (select count(*) from run where s.key = any(run.limit_keys)) as free from key_set s where s.most > 0
+	union all
+	select r.key, p.most - r.n
+	from (
+		select k.key, count(*) as n from run cross join lateral unnest(run.limit_keys) as k (key)
+		where exists (select from pattern) and k.key <> all(array(select key_set.key from key_set)) group by k.key
+	) r
+	cross join lateral (select p.most from pattern p where starts_with(r.key, p.prefix) order by length(p.prefix) desc limit 1) p
+	where p.most > 0
 ), key_full as materialized (
 	select coalesce(jsonb_object_agg(key, 0), '{}') as keys from key_free where free <= 0
 ), room as materialized (
@@ -53,9 +65,15 @@
 		case when concurrency_limit > 0 then concurrency_limit - coalesce((job_run.n ->> definition_id::text)::bigint, 0) end as job_free,
 		row_number() over (partition by definition_id order by urgency, due_at, id) as job_rank
 	from (select * from first_any union all select * from first_only) f, job_run
+), key_new as materialized (
+	-- The keys under a pattern of which nothing runs.
+	select n.key, p.most as free
+	from (select distinct k.key from first f cross join lateral unnest(f.limit_keys) as k (key) where exists (select from pattern)) n
+	cross join lateral (select p.most from pattern p where starts_with(n.key, p.prefix) order by length(p.prefix) desc limit 1) p
+	where p.most > 0 and n.key <> all(array(select key_set.key from key_set)) and n.key <> all(array(select key_free.key from key_free))
 ), key_rank as materialized (
 	select f.id, k.key, k.free, f.ord, row_number() over (partition by k.key order by f.ord) as rank
-	from first f cross join lateral unnest(f.limit_keys) as n (key) join key_free k on k.key = n.key
+	from first f cross join lateral unnest(f.limit_keys) as n (key) join (select * from key_free union all select * from key_new) k on k.key = n.key
 ), judged as materialized (
 	select f.*, coalesce(f.job_rank <= f.job_free, true) as job_ok,
 		not exists (select from key_rank r where r.id = f.id and r.rank > r.free) as keys_ok

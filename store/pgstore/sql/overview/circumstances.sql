@@ -21,7 +21,12 @@ with clock as materialized (
 	from x join courier.job_definitions d on d.id = x.definition_id
 	union all
 	select 'key:' || k.key, 1 + k.ord, k.key, null, coalesce((
-			select s.value::bigint from courier.system_settings s where s.key = 'job.concurrency_limit.key:' || k.key
+			select s.value::bigint from courier.system_settings s where s.key = 'job.concurrency_limit.key:' || k.key and right(s.key, 1) <> '*'
+		), (
+			select s.value::bigint from courier.system_settings s
+			where starts_with(s.key, 'job.concurrency_limit.key:') and right(s.key, 1) = '*'
+				and starts_with('job.concurrency_limit.key:' || k.key, left(s.key, -1))
+			order by length(s.key) desc limit 1
 		), 0)
 	from x cross join lateral unnest(x.limit_keys) with ordinality as k (key, ord)
 ), limits as materialized (

@@ -103,6 +103,12 @@ var overviewCases = []testCase{
 		if c.At.Before(x.CreatedAt) {
 			k.Errorf("looked at %v, before it was created", c.At)
 		}
+		k.Limit("key:f*", "4")
+		k.Limit("key:fr*", "3")
+		c = k.circumstances(x.ID)
+		k.Same("limit of a pattern", c.Limits[3:], []store.LimitUse{{Scope: "key:free", Limit: 3}})
+		k.Limit("key:f*", "")
+		k.Limit("key:fr*", "")
 		k.Limit("job:job", "7")
 		k.Limit("", "0")
 		c = k.circumstances(x.ID)

@@ -34,6 +34,53 @@ var limitCases = []testCase{
 		r.Queues = []string{"q", courier.DefaultQueue}
 		k.Same("claimed", len(k.MustClaim(r)), 2)
 	}},
+	{"pattern_limits_each_key", func(k *kit) {
+		k.Limit("", "0")
+		k.Limit("key:user:*", "2")
+		keyed := func(keys ...string) store.NewExecution {
+			return k.With(func(n *store.NewExecution) { n.LimitKeys = keys })
+		}
+		for range 3 {
+			k.Add(keyed("user:ann"), keyed("user:bob"), keyed("user"), keyed("other", "user:"))
+		}
+		running := func() map[string]int {
+			list, err := k.Executions(k.Ctx(), store.Filter{States: []courier.State{courier.Running}})
+			k.OK(err)
+			n := make(map[string]int)
+			for _, x := range list {
+				n[x.LimitKeys[len(x.LimitKeys)-1]]++
+			}
+			return n
+		}
+		for range 3 { // a claim may leave some to the next
+			k.MustClaim(k.ClaimRequest(20))
+		}
+		k.Same("running", running(), map[string]int{"user:ann": 2, "user:bob": 2, "user": 3, "user:": 2})
+		k.Limit("key:user:bob", "0")
+		k.Limit("key:user:a*", "3")
+		for range 3 {
+			k.MustClaim(k.ClaimRequest(20))
+		}
+		k.Same("with a limit of its own, and a longer pattern", running(), map[string]int{"user:ann": 3, "user:bob": 3, "user": 3, "user:": 2})
+		k.Limit("key:user:*", "")
+		for range 3 {
+			k.MustClaim(k.ClaimRequest(20))
+		}
+		k.Same("without the pattern", running()["user:"], 3)
+	}},
+	{"pattern_limits_before_anything_runs", func(k *kit) {
+		k.Limit("", "0")
+		k.Limit("key:*", "1")
+		for range 4 {
+			k.Add(k.With(func(n *store.NewExecution) { n.LimitKeys = []string{"a", "b"} }), k.With(func(n *store.NewExecution) { n.LimitKeys = []string{"b", "c"} }))
+		}
+		got := k.MustClaim(k.ClaimRequest(20))
+		k.Same("claimed", len(got), 1)
+		k.Same("claimed then", len(k.MustClaim(k.ClaimRequest(20))), 0)
+		h := k.Holder(got[0])
+		h.Must(h.To(courier.Completed))
+		k.Same("claimed after it ended", len(k.MustClaim(k.ClaimRequest(20))), 1)
+	}},
 	{"raised_while_running", func(k *kit) {
 		k.fill(8)
 		k.MustClaim(k.ClaimRequest(10))
