@@ -49,13 +49,13 @@ const (
 )
 
 // moves is the whole table of legal moves. Claiming is the only way into
-// running, or limits would leak.
+// running, or limits would leak. One that has not begun fails only if it has expired.
 var moves = map[State][]State{
 	"":      {Created, Queued},
-	Created: {Queued, Cancelled},
-	Queued:  {Running, Paused, Cancelled},
+	Created: {Queued, Cancelled, Failed},
+	Queued:  {Running, Paused, Cancelled, Failed},
 	Running: {Completed, Failed, Cancelled, Paused, Queued},
-	Paused:  {Queued, Cancelled},
+	Paused:  {Queued, Cancelled, Failed},
 	Failed:  {Queued, Cancelled},
 }
 
@@ -312,6 +312,7 @@ const (
 	RequestRelease RequestKind = "release"
 	RequestRestart RequestKind = "restart" // a resume from the beginning, on any worker, without the files
 	RequestRetry   RequestKind = "retry"   // of a chain execution only
+	RequestExpire  RequestKind = "expire"  // the engine's: the execution has not begun in time, and fails
 )
 
 // A StepExecution records one attempt of one step, in one iteration of the

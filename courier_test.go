@@ -23,10 +23,10 @@ func TestStateMoves(t *testing.T) {
 		to   []courier.State
 	}{
 		{"", []courier.State{courier.Created, courier.Queued}},
-		{courier.Created, []courier.State{courier.Queued, courier.Cancelled}},
-		{courier.Queued, []courier.State{courier.Running, courier.Paused, courier.Cancelled}},
+		{courier.Created, []courier.State{courier.Queued, courier.Cancelled, courier.Failed}},
+		{courier.Queued, []courier.State{courier.Running, courier.Paused, courier.Cancelled, courier.Failed}},
 		{courier.Running, []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued}},
-		{courier.Paused, []courier.State{courier.Queued, courier.Cancelled}},
+		{courier.Paused, []courier.State{courier.Queued, courier.Cancelled, courier.Failed}},
 		{courier.Failed, []courier.State{courier.Queued, courier.Cancelled}},
 	} {
 		for _, to := range m.to {

@@ -180,6 +180,11 @@ func (c coreAccess) MergeParams(declared *flow.Params, given map[string]any, par
 	return program.MergeParams(declared, given, partial, c.e.opt.MaxParams)
 }
 
+func (c coreAccess) Expire(ctx context.Context, id courier.ExecutionID, message string) error {
+	_, err := c.e.request(ctx, id, courier.RequestExpire, courier.By{Reason: message})
+	return err
+}
+
 func (c coreAccess) Requested(ctx context.Context, x *courier.Execution, r *store.Request) {
 	c.e.requested(x, r)
 	if x.State == courier.Cancelled {

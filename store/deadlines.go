@@ -15,10 +15,15 @@ import (
 // [courier.EventJobOverdue], once. If the execution is failed when a call finds the
 // deadline, the deadline is dropped: a later resume raises no event.
 //
-// An execution has at most two deadlines, one for each reason.
+// The deadline [NewExecution.Expires] is another thing: an execution that has not begun
+// by then is to fail, by a [courier.RequestExpire] of whoever is told of it. It raises no
+// event, it is dropped once the execution has begun or ended, and until then it is
+// returned again after a minute, so that no crash loses it.
+//
+// An execution has at most three deadlines, one for each reason.
 // [NewExecution.MaxDuration] is counted from the instant at which the execution is
 // first due, and [NewExecution.ExpectedBy] from its creation, or for a member of a
-// chain from the creation of the chain execution.
+// chain from the creation of the chain execution. Expires is counted from its creation.
 type Deadlines interface {
 	// Overdue drops deadlines that have passed, the earliest first and at most limit,
 	// and returns those of executions that have not ended. Of concurrent calls, only
@@ -42,7 +47,7 @@ type OverdueExecution struct {
 	Job       string
 	Version   int
 	State     courier.State  // in which it is
-	Reason    courier.Reason // [courier.ReasonMaxDuration] or [courier.ReasonExpectedBy]
+	Reason    courier.Reason // [courier.ReasonMaxDuration], [courier.ReasonExpectedBy] or [courier.ReasonExpired]
 	Deadline  time.Time
 }
 

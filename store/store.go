@@ -269,8 +269,8 @@ type NewExecution struct {
 	// due at that instant if it was due before.
 	DependsOn []courier.JobDependency
 	Timeout   time.Duration
-	// MaxDuration and ExpectedBy are deadlines; see [Deadlines]. 0 means none.
-	MaxDuration, ExpectedBy time.Duration
+	// MaxDuration, ExpectedBy and Expires are deadlines; see [Deadlines]. 0 means none.
+	MaxDuration, ExpectedBy, Expires time.Duration
 	By                      string
 	// Chain and Member say of which chain execution it is which member; see [Chains].
 	// Enqueue ignores them.

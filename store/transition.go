@@ -256,6 +256,7 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 	to := map[courier.RequestKind]courier.State{
 		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled,
 		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued, courier.RequestRestart: courier.Queued,
+		courier.RequestExpire: courier.Failed,
 	}[kind]
 	if to == "" {
 		return Decision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown", kind)
@@ -265,6 +266,10 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 	case courier.RequestRestart:
 		if err := checkRestart(e, expired); err != nil {
 			return Decision{}, err
+		}
+	case courier.RequestExpire:
+		if !e.StartedAt.IsZero() {
+			return Decision{}, refused
 		}
 	case courier.RequestRelease:
 		if e.State != courier.Created {
@@ -360,9 +365,22 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 	})
 }
 
+// Failure is the failure of an execution that has expired by the request, and nil for any
+// other request.
+func (r *Request) Failure() *courier.Failure {
+	if r.Kind != courier.RequestExpire {
+		return nil
+	}
+	return &courier.Failure{Step: -1, Reason: courier.ReasonExpired, Message: r.Reason}
+}
+
 // Class is the reason in the audit entry of a request: [courier.ReasonElsewhere] for
-// a restart and for a resume with Elsewhere, and none otherwise.
+// a restart and for a resume with Elsewhere, [courier.ReasonExpired] for an expiry, and
+// none otherwise.
 func (r *Request) Class() courier.Reason {
+	if r.Kind == courier.RequestExpire {
+		return courier.ReasonExpired
+	}
 	if r.Kind == courier.RequestRestart || r.Change != nil && r.Change.Elsewhere {
 		return courier.ReasonElsewhere
 	}

@@ -41,6 +41,9 @@ func (s *Store) addDeadlines(x *execution, n *store.NewExecution) {
 	if n.MaxDuration > 0 {
 		sorted.Push(&s.deadlines, deadline{x, courier.ReasonMaxDuration, x.DueAt.Add(n.MaxDuration.Truncate(time.Microsecond))})
 	}
+	if n.Expires > 0 {
+		sorted.Push(&s.deadlines, deadline{x, courier.ReasonExpired, x.CreatedAt.Add(n.Expires.Truncate(time.Microsecond))})
+	}
 	if n.ExpectedBy > 0 {
 		from := x.CreatedAt
 		if c := s.chains.all[n.Chain]; c != nil {
@@ -70,6 +73,14 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 			continue
 		}
 		o := store.OverdueExecution{Execution: x.ID, Job: x.Job, Version: x.Version, State: x.State, Reason: d.reason, Deadline: d.at}
+		if d.reason == courier.ReasonExpired {
+			if x.StartedAt.IsZero() {
+				got.List = append(got.List, o)
+				d.at = now.Add(time.Minute) // whoever is told of it may die before it acts
+				sorted.Push(&s.deadlines, d)
+			}
+			continue
+		}
 		got.List = append(got.List, o)
 		n := store.NotifyOverdue(&o, now)
 		if c := s.chains.all[x.Chain]; c != nil {

@@ -264,6 +264,9 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Change != nil {
 		x.change(r.Change, now)
 	}
+	if f := r.Failure(); f != nil {
+		x.Failure = f
+	}
 	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
 }

@@ -262,7 +262,7 @@ func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewCh
 	for from := 0; from < len(members); from += maxStatement {
 		to := min(len(members), from+maxStatement)
 		args := memberArgs(chains[from:to], ords[from:to], names[from:to], enqueueArgs(members, order[from:to], time.Time{}))
-		durations, expected := deadlinesOf(members, order[from:to])
+		durations, expected, _ := deadlinesOf(members, order[from:to])
 		args = append(args, durations, expected)
 		kept := make(map[string]bool, to-from)
 		rows, err := tx.Query(ctx, s.sql("chain/create_members"), args...)

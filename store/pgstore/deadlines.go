@@ -57,15 +57,15 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 
 // haveDeadlines reports whether executions of a part of a list have deadlines.
 func haveDeadlines(list []store.NewExecution, part []int) bool {
-	return slices.ContainsFunc(part, func(i int) bool { return list[i].MaxDuration > 0 || list[i].ExpectedBy > 0 })
+	return slices.ContainsFunc(part, func(i int) bool { return list[i].MaxDuration > 0 || list[i].ExpectedBy > 0 || list[i].Expires > 0 })
 }
 
 // deadlinesOf returns the deadlines of a part of a list of new executions, in
 // microseconds.
-func deadlinesOf(list []store.NewExecution, part []int) (durations, expected []int64) {
-	durations, expected = make([]int64, len(part)), make([]int64, len(part))
+func deadlinesOf(list []store.NewExecution, part []int) (durations, expected, expires []int64) {
+	durations, expected, expires = make([]int64, len(part)), make([]int64, len(part)), make([]int64, len(part))
 	for k, i := range part {
-		durations[k], expected[k] = micros(list[i].MaxDuration), micros(list[i].ExpectedBy)
+		durations[k], expected[k], expires[k] = micros(list[i].MaxDuration), micros(list[i].ExpectedBy), micros(list[i].Expires)
 	}
-	return durations, expected
+	return durations, expected, expires
 }

@@ -208,13 +208,13 @@ func (s *Store) createStatement(list []store.NewExecution, part []int, now time.
 	if len(list) == 1 {
 		n := &list[0]
 		if args = enqueueOneArgs(n, inline); deadlines {
-			args = append(args, micros(n.MaxDuration), micros(n.ExpectedBy))
+			args = append(args, micros(n.MaxDuration), micros(n.ExpectedBy), micros(n.Expires))
 		}
 		return s.sqlToCreate("enqueue/create_one", deadlines, labels), args
 	}
 	if args = enqueueArgs(list, part, now); deadlines {
-		durations, expected := deadlinesOf(list, part)
-		args = append(args, durations, expected)
+		durations, expected, expires := deadlinesOf(list, part)
+		args = append(args, durations, expected, expires)
 	}
 	return s.sqlToCreate("enqueue/create_many", deadlines, labels), args
 }

@@ -150,9 +150,13 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	case r.Change != nil:
 		changed = changeOf(r.Change)
 	}
+	failure := ""
+	if f := r.Failure(); f != nil {
+		failure = encode(f)
+	}
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
-		encode(changed), encode(skipOf(r.Change)), r.Reason,
+		encode(changed), encode(skipOf(r.Change)), r.Reason, failure,
 	}, nil
 }
 

@@ -120,6 +120,9 @@ type Executions interface {
 	// MergeParams returns the JSON object of declared parameters and, in their place,
 	// those that are given. If partial is true, more are given later.
 	MergeParams(declared *flow.Params, given map[string]any, partial bool) (json.RawMessage, error)
+	// Expire fails an execution that has not begun, with a message. If it has begun or
+	// ended, the error is a *courier.TransitionError.
+	Expire(ctx context.Context, id courier.ExecutionID, message string) error
 	// Requested acts on a request that the store has recorded for an execution, which
 	// is given as it is since then: it notifies the run of the execution and the
 	// observers, and removes the files of an execution that is cancelled.

@@ -6,6 +6,7 @@ package deadlines
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ func (v *Service) Created(list []store.NewExecution) {
 		}
 		if n.ExpectedBy > 0 {
 			v.lookIn(n.ExpectedBy)
+		}
+		if n.Expires > 0 {
+			v.lookIn(n.Expires)
 		}
 	}
 }
@@ -139,6 +143,10 @@ func (v *Service) look(l core.Lifetime, d store.Deadlines) (time.Duration, error
 	}
 	for i := range got.List {
 		o := &got.List[i]
+		if o.Reason == courier.ReasonExpired {
+			v.expire(ctx, o)
+			continue
+		}
 		v.core.Log().LogAttrs(ctx, slog.LevelWarn, "execution is overdue",
 			slog.String("execution", string(o.Execution)), slog.String("job", o.Job), slog.Int("version", o.Version),
 			slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)), slog.Time("deadline", o.Deadline))
@@ -150,4 +158,13 @@ func (v *Service) look(l core.Lifetime, d store.Deadlines) (time.Duration, error
 		v.core.WakeNotifications()
 	}
 	return got.Next, nil
+}
+
+// expire fails an execution that has not begun in time. If it has begun meanwhile, it
+// goes on. If the store can't be reached, it returns the deadline again.
+func (v *Service) expire(ctx context.Context, o *store.OverdueExecution) {
+	err := v.core.Expire(ctx, o.Execution, fmt.Sprintf("the execution had not begun by %s, when it expired", o.Deadline.UTC().Format(time.RFC3339)))
+	if _, begun := errors.AsType[*courier.TransitionError](err); err != nil && !begun {
+		v.core.Log().Error("expire execution", "execution", string(o.Execution), "job", o.Job, "error", err)
+	}
 }

@@ -31,6 +31,8 @@ func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event
 	switch {
 	case x.State == courier.Paused:
 		ev.Type = courier.EventJobPaused
+	case q.Kind == courier.RequestExpire:
+		ev.Type, ev.Reason, ev.Error = courier.EventJobFailed, q.Class(), q.Text()
 	case x.State == courier.Cancelled:
 		ev.Type = courier.EventJobCancelled
 	case resumes && x.State == courier.Queued:

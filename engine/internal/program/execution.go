@@ -25,6 +25,10 @@ type Options struct {
 	Hold           bool           // creates it in the state created, until it is released
 	Version        int            // of the job; it is for the caller, who chooses the program
 	Timeout        *time.Duration // of the whole execution; nil means that of the job, 0 none
+	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
+	// worker has claimed it by then, it fails for the reason expired, also if it is held,
+	// paused or waits for other jobs. It can be resumed then.
+	Expires time.Duration
 	// Labels are names and values by which people find the execution: at most 16. A name
 	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
 	// not "file". A value has 1 to 200 characters.
@@ -60,6 +64,12 @@ func (p *Program) NewExecution(opt *Options, m *Making) (store.NewExecution, err
 	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return store.NewExecution{}, err
 	}
+	if opt.Expires < 0 {
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "expires: %v is negative; 0 means any time", opt.Expires)
+	}
+	if opt.Expires > 0 && opt.Expires <= opt.Delay {
+		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "expires: the execution would expire after %v, and is due after %v; give it a longer time", opt.Expires, opt.Delay)
+	}
 	if opt.MaxRetries != nil && *opt.MaxRetries < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "max_retries: %d is negative; 0 means none", *opt.MaxRetries)
 	}
@@ -83,6 +93,7 @@ func (p *Program) NewExecution(opt *Options, m *Making) (store.NewExecution, err
 		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
 		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
 		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration, MaxRetries: opt.MaxRetries, Trace: opt.Trace,
+		Expires: opt.Expires,
 	}
 	if len(opt.Labels) > 0 {
 		n.Labels = maps.Clone(opt.Labels)

@@ -137,7 +137,7 @@ create unique index job_executions_idempotency on courier.job_executions
 create table courier.execution_deadlines (
 	due_at       timestamptz not null,
 	execution_id uuid not null,
-	reason       text not null, -- max_duration, expected_by
+	reason       text not null, -- max_duration, expected_by, expired
 	primary key (due_at, execution_id, reason)
 ) with (
 	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1

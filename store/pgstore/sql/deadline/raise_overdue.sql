@@ -1,5 +1,6 @@
 -- Removes deadlines that have passed, and keeps the event JobOverdue for executions that
--- have not ended; see store.NotifyOverdue. Deadlines that another statement has locked are
+-- have not ended; see store.NotifyOverdue. A deadline by which an execution has to begin
+-- raises no event, and is put off for a minute. Deadlines that another statement has locked are
 -- skipped. $1 at most how many, up to 1000: the literal limit lets the planner expect few.
 --
 -- Each row has the microseconds until the next deadline (0: there is none). If no execution
@@ -21,19 +22,23 @@ with arg as materialized (
 			select cd.name from courier.chain_executions c join courier.job_definitions cd on cd.id = c.definition_id where c.id = e.chain_execution_id
 		), '') as chain
 	from gone g join courier.job_executions e on e.id = g.execution_id join courier.job_definitions j on j.id = e.definition_id
-	where e.state not in ('completed', 'failed', 'cancelled')
+	where e.state not in ('completed', 'failed', 'cancelled') and (g.reason <> 'expired' or e.started_at is null)
+), again as (
+	-- Whoever is told that an execution has expired may die before it acts.
+	insert into courier.execution_deadlines (due_at, execution_id, reason)
+	select arg.now + interval '1 minute', o.execution_id, 'expired' from arg, overdue o where o.reason = 'expired'
 ), kept as (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, reason, error, state, due_at)
 	select s.id, o.execution_id, case o.reason when 'max_duration' then -1 else -2 end, 'JobOverdue', o.job, o.chain, o.version, arg.now, o.reason,
 		'the execution is ' || o.state || ', and was expected to end by ' || to_char(timezone('UTC', o.due_at), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
 		case when s.window_us > 0 then 'held' else 'pending' end, arg.now
-	from arg cross join overdue o
+	from arg cross join (select * from overdue where reason <> 'expired') o
 	join courier.subscriptions s on not s.disabled and 'JobOverdue' = any(s.events)
 		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
 ), next as materialized (
 	select case when (select count(*) from part) >= arg.most then 1 else coalesce((extract(epoch from (
 			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) order by d.due_at limit 1
-		) - arg.now) * 1000000)::bigint, 0) end as wait
+		) - arg.now) * 1000000)::bigint, case when exists (select from overdue o where o.reason = 'expired') then 60000000 else 0 end) end as wait
 	from arg
 )
 select next.wait, coalesce(o.execution_id::text, ''), o.job, o.version, o.state, o.reason, o.due_at

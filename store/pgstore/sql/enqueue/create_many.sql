@@ -7,7 +7,7 @@
 -- be the latest, $19 dependencies as JSON (empty: none), $20 the executions that are run
 -- again (empty: none), $21 other options as JSON (empty: none). If some have deadlines,
 -- $22 the longest durations in microseconds and $23 the times in which they are expected
--- to end (0: none).
+-- to end, $24 those in which they have to begin (0: none).
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (
@@ -42,12 +42,14 @@ with clock as materialized (
 \endif
 \if :deadlines
 , given as (
-	select * from unnest($1::text[]::uuid[], $22::bigint[], $23::bigint[]) as g (id, max_duration, expected_by)
+	select * from unnest($1::text[]::uuid[], $22::bigint[], $23::bigint[], $24::bigint[]) as g (id, max_duration, expected_by, expires)
 ), deadlines as (
 	insert into courier.execution_deadlines (due_at, execution_id, reason)
 	select c.due_at + g.max_duration * interval '1 microsecond', c.id, 'max_duration' from created c join given g on g.id = c.id where g.max_duration > 0
 	union all
 	select c.created_at + g.expected_by * interval '1 microsecond', c.id, 'expected_by' from created c join given g on g.id = c.id where g.expected_by > 0
+	union all
+	select c.created_at + g.expires * interval '1 microsecond', c.id, 'expired' from created c join given g on g.id = c.id where g.expires > 0
 )
 \endif
 select c.id::text, c.created_at from created c

@@ -7,7 +7,7 @@
 -- (empty: none) and $20 payload of a notification if the execution may be claimed, $21 the
 -- execution that is run again (empty: none), $22 other options as JSON (empty: none). For
 -- an execution with deadlines, $23 the longest duration in microseconds and $24 the time
--- in which it is expected to end (0: none).
+-- in which it is expected to end, $25 that in which it has to begin (0: none).
 with created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
@@ -38,6 +38,8 @@ with created as (
 	select c.due_at + $23::bigint * interval '1 microsecond', c.id, 'max_duration' from created c where $23::bigint > 0
 	union all
 	select c.created_at + $24::bigint * interval '1 microsecond', c.id, 'expected_by' from created c where $24::bigint > 0
+	union all
+	select c.created_at + $25::bigint * interval '1 microsecond', c.id, 'expired' from created c where $25::bigint > 0
 )
 \endif
 select c.id::text, c.created_at, case when $19::text <> '' and c.state = 'queued' and c.waits_for is null then pg_notify($19::text, $20::text)::text end is not null

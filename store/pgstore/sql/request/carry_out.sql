@@ -6,7 +6,8 @@
 -- $8 now, if an earlier statement has asked for it, $9 whether the next attempt of the
 -- execution begins, $10 the class of the reason for the audit, $11 the reason, $12 what
 -- else changes, as JSON, $13 the step that was skipped, as JSON. A field that is not in the
--- JSON is unchanged or null. $14 the reason of a request that its worker has to carry out.
+-- JSON is unchanged or null. $14 the reason of a request that its worker has to carry
+-- out, $15 the failure, as JSON, of an execution that fails by the request.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
@@ -27,7 +28,7 @@ with clock as materialized (
 		state = case when $2::text = '' then e.state else $2::text end,
 		state_since = case when $2::text = '' then e.state_since else clock.now end,
 		due_at = case when $5::bool then clock.now else e.due_at end,
-		failure = case when not $5::bool then e.failure end,
+		failure = case when $15::text <> '' then $15::text when not $5::bool then e.failure end,
 		resumed = e.resumed or $5::bool,
 		resumed_from_state = case when $9::bool then null when not $5::bool or e.resumed_from_state = 'failed' then e.resumed_from_state else e.state end,
 		timeout_started_at = case when not $5::bool then e.timeout_started_at end,

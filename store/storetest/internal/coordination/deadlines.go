@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,61 @@ func hasDeadlines(s store.Store) bool {
 }
 
 var deadlineCases = []testCase{
+	{"expires_what_has_not_begun", func(k *kit) {
+		k.Limit("", "0")
+		with := func(change func(*store.NewExecution)) courier.ExecutionID {
+			return k.Add(k.With(func(n *store.NewExecution) {
+				if n.Expires = k.Unit; change != nil {
+					change(n)
+				}
+			}))[0].ID
+		}
+		begun := with(nil)
+		h := k.Hold(begun, long)
+		queued, held, paused, ended := with(nil), with(func(n *store.NewExecution) { n.Hold = true }), with(nil), with(nil)
+		k.Ask(paused, courier.RequestPause)
+		k.Ask(ended, courier.RequestCancel)
+		list := k.Add(k.With(func(n *store.NewExecution) { n.Expires = k.Unit }), k.With(func(n *store.NewExecution) { n.Expires = long }), k.New())
+		overdue := func() (ids []courier.ExecutionID) {
+			got, err := k.Store.(store.Deadlines).Overdue(k.Ctx(), 0)
+			k.OK(err)
+			for _, o := range got.List {
+				k.Same("reason", o.Reason, courier.ReasonExpired)
+				ids = append(ids, o.Execution)
+			}
+			slices.Sort(ids)
+			if got.Next <= 0 || got.Next > long {
+				k.Errorf("the next deadline is in %v", got.Next)
+			}
+			return ids
+		}
+		k.Same("at first", overdue(), nil)
+		k.Pass(2 * k.Unit)
+		want := []courier.ExecutionID{queued, held, paused, list[0].ID}
+		slices.Sort(want)
+		k.Same("expired", overdue(), want)
+		k.Same("at once again", overdue(), nil) // but in a minute
+		for i, id := range want {
+			x, err := k.Request(k.Ctx(), store.Request{Execution: id, Kind: courier.RequestExpire, Reason: "too late"})
+			k.OK(err)
+			k.Same("failed", []any{x.State, x.Failure, x.EndedAt.IsZero()}, []any{courier.Failed, courier.Failure{Step: -1, Reason: courier.ReasonExpired, Message: "too late"}, false})
+			k.Same("stored", k.Get(id), x)
+			audit := k.AuditOf(id)
+			last := audit[len(audit)-1]
+			k.Same("audit", []any{last.To, last.Reason, last.Error}, []any{"failed", courier.ReasonExpired, "too late"})
+			if i == 0 {
+				k.Same("resumed", k.Ask(id, courier.RequestResume).State, courier.Queued)
+			}
+		}
+		_, err := k.Request(k.Ctx(), store.Request{Execution: begun, Kind: courier.RequestExpire})
+		if _, ok := errors.AsType[*courier.TransitionError](err); !ok {
+			k.Errorf("of one that has begun: %v", err)
+		}
+		h.Must(h.To(courier.Paused))
+		if _, err := k.Request(k.Ctx(), store.Request{Execution: begun, Kind: courier.RequestExpire}); err == nil {
+			k.Errorf("one that has begun and is paused expired")
+		}
+	}},
 	{"overdue_once", func(k *kit) {
 		k.subscribe("overdue", courier.EventJobOverdue)
 		k.Same("at first", k.overdue(0), store.Overdue{})
