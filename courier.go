@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -334,6 +335,28 @@ func (s *StepExecution) IterationIndex() *int {
 	return &s.Iteration[len(s.Iteration)-1]
 }
 
+// MarshalJSON adds the field iteration_index, the [StepExecution.IterationIndex]: a
+// number, or null outside loops.
+func (s StepExecution) MarshalJSON() ([]byte, error) {
+	type plain StepExecution // without methods
+	return jsontext.AppendAny(nil, struct {
+		plain
+		Index *int `json:"iteration_index"`
+	}{plain(s), s.IterationIndex()})
+}
+
+// indexInJSON is the field iteration_index of something that is about a step if step is
+// not nil: absent without a step, and null outside loops.
+func indexInJSON(step *int, iteration []int) json.RawMessage {
+	switch {
+	case step == nil:
+		return nil
+	case len(iteration) == 0:
+		return json.RawMessage("null")
+	}
+	return strconv.AppendInt(nil, int64(iteration[len(iteration)-1]), 10)
+}
+
 // A File is a report of a step about a file: that it wrote the file, which then had
 // this size, or that it removed the file.
 type File struct {
@@ -368,13 +391,15 @@ type AuditEntry struct {
 	Worker  string        `json:"worker,omitempty"`
 }
 
-// MarshalJSON writes the elapsed time in seconds.
+// MarshalJSON writes the elapsed time in seconds. Entries of steps also have the field
+// iteration_index, as in [StepExecution.MarshalJSON].
 func (a AuditEntry) MarshalJSON() ([]byte, error) {
 	type plain AuditEntry // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Elapsed seconds `json:"elapsed_seconds"`
-	}{plain(a), seconds(a.Elapsed)})
+		Index   json.RawMessage `json:"iteration_index,omitempty"`
+		Elapsed seconds         `json:"elapsed_seconds"`
+	}{plain(a), indexInJSON(a.Step, a.Iteration), seconds(a.Elapsed)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -387,59 +412,6 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	err := json.Unmarshal(data, &v)
 	a.Elapsed = time.Duration(v.Elapsed)
 	return err
-}
-
-// An EventType names a change in the life of an execution, or of a chain execution.
-type EventType string
-
-// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
-// and EventStepProgress, follow from an audit entry.
-const (
-	EventJobStarted    EventType = "JobStarted"
-	EventJobCompleted  EventType = "JobCompleted"
-	EventJobFailed     EventType = "JobFailed"
-	EventJobPaused     EventType = "JobPaused"
-	EventJobResumed    EventType = "JobResumed"
-	EventJobCancelled  EventType = "JobCancelled"
-	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
-	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
-	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
-	EventStepStarted   EventType = "StepStarted"
-	EventStepProgress  EventType = "StepProgress"
-	EventStepCompleted EventType = "StepCompleted"
-	EventStepFailed    EventType = "StepFailed"
-	EventStepSkipped   EventType = "StepSkipped"
-
-	// Of chains. Subscribers are told of these, observers are not.
-	EventChainStarted   EventType = "ChainStarted"   // the first members were released
-	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
-	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
-)
-
-// An Event tells an observer about a change that was committed, or about the progress
-// of a step. Use events for live views and notifications; only the audit is complete.
-type Event struct {
-	Type      EventType
-	At        time.Time // the observing process's clock
-	Execution ExecutionID
-	Job       string
-	Version   int
-	// The step, for step events, and for EventJobFailed the one that has failed; Step
-	// is -1 otherwise.
-	Step      int
-	ID        string
-	StepType  string
-	Iteration []int
-	Attempt   int
-	Reason    Reason
-	Error     string
-	Bytes     int64 // moved so far by the attempt
-	By        string
-	// Item, Done and Total bytes of the item that a step is working on, for
-	// EventStepProgress; ItemTotal is -1 when it is not known.
-	Item      string
-	ItemDone  int64
-	ItemTotal int64
 }
 
 // By says who changes something, and why. Everything that changes something

@@ -257,3 +257,48 @@ func TestRecordsInJSON(t *testing.T) {
 		t.Errorf("read again: %+v, %v", entry, err)
 	}
 }
+
+// TestIterationIndexInJSON checks the field iteration_index of all that is about a step:
+// a number in loops, null outside, and absent from what is about an execution.
+func TestIterationIndexInJSON(t *testing.T) {
+	step := 2
+	in := func(v any) string {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if index, ok := fields["iteration_index"]; ok {
+			return string(index)
+		}
+		return "absent"
+	}
+	for _, tt := range []struct {
+		step      *int
+		iteration []int
+		want      string
+	}{{&step, []int{4, 0}, "0"}, {&step, []int{17}, "17"}, {&step, nil, "null"}, {nil, nil, "absent"}} {
+		n := courier.Notification{ID: "id", Step: tt.step, Iteration: tt.iteration, Count: 1}
+		list := []any{
+			courier.AuditEntry{Step: tt.step, Iteration: tt.iteration}, n, &n,
+			courier.Delivery{Notification: n, State: courier.DeliveryFailed, Attempts: 3, LastErr: "why"},
+		}
+		if tt.step != nil {
+			list = append(list, courier.StepExecution{Step: step, Iteration: tt.iteration},
+				courier.Execution{Current: &courier.StepExecution{Step: step, Iteration: tt.iteration}}.Current)
+		}
+		for _, v := range list {
+			if got := in(v); got != tt.want {
+				t.Errorf("%T, iteration %v: iteration_index is %s, want %s", v, tt.iteration, got, tt.want)
+			}
+		}
+	}
+	d := courier.Delivery{Notification: courier.Notification{ID: "id", Count: 2, Bytes: 5}, State: courier.DeliveryFailed, Attempts: 3, DueAt: time.Unix(9, 0).UTC(), LastErr: "why"}
+	var again courier.Delivery
+	if raw, err := json.Marshal(d); err != nil || json.Unmarshal(raw, &again) != nil || !reflect.DeepEqual(again, d) {
+		t.Errorf("read again: %+v of %s, %v", again, raw, err)
+	}
+}

@@ -8,6 +8,59 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
+// An EventType names a change in the life of an execution, or of a chain execution.
+type EventType string
+
+// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
+// and EventStepProgress, follow from an audit entry.
+const (
+	EventJobStarted    EventType = "JobStarted"
+	EventJobCompleted  EventType = "JobCompleted"
+	EventJobFailed     EventType = "JobFailed"
+	EventJobPaused     EventType = "JobPaused"
+	EventJobResumed    EventType = "JobResumed"
+	EventJobCancelled  EventType = "JobCancelled"
+	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
+	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
+	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
+	EventStepStarted   EventType = "StepStarted"
+	EventStepProgress  EventType = "StepProgress"
+	EventStepCompleted EventType = "StepCompleted"
+	EventStepFailed    EventType = "StepFailed"
+	EventStepSkipped   EventType = "StepSkipped"
+
+	// Of chains. Subscribers are told of these, observers are not.
+	EventChainStarted   EventType = "ChainStarted"   // the first members were released
+	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
+	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
+)
+
+// An Event tells an observer about a change that was committed, or about the progress
+// of a step. Use events for live views and notifications; only the audit is complete.
+type Event struct {
+	Type      EventType
+	At        time.Time // the observing process's clock
+	Execution ExecutionID
+	Job       string
+	Version   int
+	// The step, for step events, and for EventJobFailed the one that has failed; Step
+	// is -1 otherwise.
+	Step      int
+	ID        string
+	StepType  string
+	Iteration []int
+	Attempt   int
+	Reason    Reason
+	Error     string
+	Bytes     int64 // moved so far by the attempt
+	By        string
+	// Item, Done and Total bytes of the item that a step is working on, for
+	// EventStepProgress; ItemTotal is -1 when it is not known.
+	Item      string
+	ItemDone  int64
+	ItemTotal int64
+}
+
 // A SubscriptionKind says how a subscription's notifications are delivered.
 type SubscriptionKind string
 
@@ -189,6 +242,21 @@ type Notification struct {
 	Coalesced []CoalescedEvent `json:"more,omitempty"`
 }
 
+// MarshalJSON adds the field iteration_index to events of steps: the iteration of the
+// innermost loop around the step, or null outside loops.
+func (n Notification) MarshalJSON() ([]byte, error) { return jsontext.AppendAny(nil, n.inJSON()) }
+
+type plainNotification Notification // without methods
+
+type notificationInJSON struct {
+	plainNotification
+	Index json.RawMessage `json:"iteration_index,omitempty"`
+}
+
+func (n *Notification) inJSON() notificationInJSON {
+	return notificationInJSON{plainNotification(*n), indexInJSON(n.Step, n.Iteration)}
+}
+
 // A CoalescedEvent is a further event in a notification that stands for several.
 type CoalescedEvent struct {
 	ID        string      `json:"id"`
@@ -213,6 +281,18 @@ type Delivery struct {
 	Attempts int           `json:"attempts"`             // that were begun
 	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one is given up; when it failed
 	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
+}
+
+// MarshalJSON writes the notification as [Notification.MarshalJSON] does, and the fields
+// of the delivery.
+func (d Delivery) MarshalJSON() ([]byte, error) {
+	return jsontext.AppendAny(nil, struct {
+		notificationInJSON
+		State    DeliveryState `json:"state"`
+		Attempts int           `json:"attempts"`
+		DueAt    time.Time     `json:"due_at"`
+		LastErr  string        `json:"last_error,omitempty"`
+	}{d.Notification.inJSON(), d.State, d.Attempts, d.DueAt, d.LastErr})
 }
 
 // A Mailer sends e-mail for subscriptions of kind email. If it returns an error that
