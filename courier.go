@@ -380,6 +380,11 @@ type AuditEntry struct {
 	Type      string `json:"type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
+	// ExecutionAttempt is the attempt of the execution in which the state changed, from
+	// 1. JSON omits it if it is 1. The entry of the change that begins a further attempt
+	// has the number of the attempt that it ends.
+	ExecutionAttempt int `json:"-"`
+
 	From      string `json:"from"` // empty for the creation
 	To        string `json:"to"`
 	// Elapsed is how long the previous state lasted; elapsed_seconds in JSON.
@@ -395,11 +400,16 @@ type AuditEntry struct {
 // iteration_index, as in [StepExecution.MarshalJSON].
 func (a AuditEntry) MarshalJSON() ([]byte, error) {
 	type plain AuditEntry // without methods
+	attempt := a.ExecutionAttempt
+	if attempt == 1 {
+		attempt = 0
+	}
 	return jsontext.AppendAny(nil, struct {
 		plain
 		Index   json.RawMessage `json:"iteration_index,omitempty"`
+		Attempt int             `json:"execution_attempt,omitempty"`
 		Elapsed seconds         `json:"elapsed_seconds"`
-	}{plain(a), indexInJSON(a.Step, a.Iteration), seconds(a.Elapsed)})
+	}{plain(a), indexInJSON(a.Step, a.Iteration), attempt, seconds(a.Elapsed)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -407,10 +417,11 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	type plain AuditEntry
 	v := struct {
 		*plain
+		Attempt int     `json:"execution_attempt"`
 		Elapsed seconds `json:"elapsed_seconds"`
 	}{plain: (*plain)(a)}
 	err := json.Unmarshal(data, &v)
-	a.Elapsed = time.Duration(v.Elapsed)
+	a.ExecutionAttempt, a.Elapsed = max(1, v.Attempt), time.Duration(v.Elapsed)
 	return err
 }
 

@@ -240,7 +240,7 @@ func TestProblemBeginsWithItsPlace(t *testing.T) {
 func TestRecordsInJSON(t *testing.T) {
 	step := 2
 	x := courier.Execution{ID: "id", Job: "j", State: courier.Queued, Timeout: 1500 * time.Millisecond, LimitKeys: []string{"k"}}
-	a := courier.AuditEntry{Execution: "id", Seq: 3, Step: &step, From: "pending", To: "running", Elapsed: 250 * time.Millisecond}
+	a := courier.AuditEntry{Execution: "id", Seq: 3, Step: &step, ExecutionAttempt: 1, From: "pending", To: "running", Elapsed: 250 * time.Millisecond}
 	for want, v := range map[string]any{`"timeout_seconds":1.5`: x, `"elapsed_seconds":0.25`: a} {
 		if got, err := json.Marshal(v); err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "1500000000") {
 			t.Errorf("%s, %v, want %s in it", got, err, want)
@@ -251,10 +251,16 @@ func TestRecordsInJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, x) {
 		t.Errorf("read again: %+v, %v", again, err)
 	}
-	var entry courier.AuditEntry
-	b, _ = json.Marshal(a)
-	if err := json.Unmarshal(b, &entry); err != nil || !reflect.DeepEqual(entry, a) {
-		t.Errorf("read again: %+v, %v", entry, err)
+	for a.ExecutionAttempt = range 3 {
+		var entry courier.AuditEntry
+		b, _ = json.Marshal(a)
+		if strings.Contains(string(b), "execution_attempt") != (a.ExecutionAttempt == 2) {
+			t.Errorf("attempt %d of the execution: %s", a.ExecutionAttempt, b)
+		}
+		a.ExecutionAttempt = max(1, a.ExecutionAttempt)
+		if err := json.Unmarshal(b, &entry); err != nil || !reflect.DeepEqual(entry, a) {
+			t.Errorf("read again: %+v, %v", entry, err)
+		}
 	}
 }
 

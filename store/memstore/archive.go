@@ -18,6 +18,7 @@ type entry struct {
 	step     *courier.StepExecution // nil for a change of the execution's own state
 	from, to string
 	elapsed  time.Duration
+	attempt  int // of the execution
 	worker   string
 	note     *note // nil for most
 }
@@ -32,6 +33,9 @@ type note struct {
 // log appends an entry to the audit.
 func (x *execution) log(now time.Time, e entry) {
 	e.at, e.elapsed = now, max(0, e.elapsed)
+	if e.attempt == 0 {
+		e.attempt = x.Attempt
+	}
 	x.audit = append(x.audit, e)
 	x.Seq = int64(len(x.audit))
 }
@@ -41,6 +45,7 @@ func (x *execution) auditEntry(seq int64) courier.AuditEntry {
 	e := &x.audit[seq-1]
 	a := courier.AuditEntry{
 		Execution: x.ID, Seq: seq, At: e.at, From: e.from, To: e.to, Elapsed: e.elapsed, Worker: e.worker,
+		ExecutionAttempt: e.attempt,
 	}
 	if s := e.step; s != nil {
 		step := s.Step

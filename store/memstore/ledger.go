@@ -42,6 +42,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}
+	attempt := x.Attempt
 	x.Position, x.counters = t.Position, t.Counters
 	if t.FailedItems != nil {
 		x.FailedItems = *t.FailedItems
@@ -72,7 +73,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 			n = &note{by: by}
 		}
 		x.last = x.seq() + 1
-		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{worker: x.Worker, note: n})
+		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{attempt: attempt, worker: x.Worker, note: n})
 		return
 	}
 	if t.Start != nil {
@@ -227,7 +228,7 @@ func (s *Store) carryOut(x *execution, d store.Decision, r store.Request, now ti
 
 // asked moves x to another state on an operator's request.
 func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.Time) {
-	n := x.seq()
+	n, attempt := x.seq(), x.Attempt
 	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
 	due := x.DueAt
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
@@ -242,7 +243,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if r.Change != nil {
 		x.change(r.Change, now)
 	}
-	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
+	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
 }
 

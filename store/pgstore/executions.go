@@ -189,13 +189,13 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		return s.sqlFiltered("execution/list_steps_by_index", filter), args
 	}
 	if f.Attempt != 0 {
-		add("a.ended_attempt = $%d::int", int32(f.Attempt))
+		add("a.execution_attempt = $%d::int", int32(f.Attempt))
 	}
 	if f.Step != nil {
 		add("a.ended_step = $%d::int", int32(*f.Step))
 	}
 	if len(f.States) > 0 {
-		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.ended_attempt"+
+		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.execution_attempt"+
 			" and r.step = a.ended_step and r.seq = a.seq and r.state = any($%d::text[]))", asStrings(f.States))
 	}
 	return s.sqlFiltered("execution/list_steps", filter), args
@@ -260,6 +260,7 @@ type auditRow struct {
 	elapsed      int64
 	reason, err  string
 	by, worker   string
+	attempt      int // of the execution
 }
 
 // An interrupted is the step that went back to pending, as the audit keeps it.
@@ -280,7 +281,7 @@ func scanAudit(rows pgx.Rows) (a auditRow, err error) {
 		&a.ended.ID, &a.ended.Type, &iteration, &a.ended.Attempt, &a.ended.State, &a.ended.Bytes,
 		&a.ended.Reason, &a.ended.Error, &startedAt,
 		&a.startedStep, &a.started.Attempt, &a.started.ID, &a.started.Type, &startedIteration,
-		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker)
+		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker, &a.attempt)
 	if err != nil {
 		return a, err
 	}
@@ -302,7 +303,7 @@ func scanAudit(rows pgx.Rows) (a auditRow, err error) {
 func (a *auditRow) entries() []courier.AuditEntry {
 	var list []courier.AuditEntry
 	add := func(e courier.AuditEntry) {
-		e.Seq, e.At, e.Worker = a.seq+int64(len(list)), a.at, a.worker
+		e.Seq, e.At, e.Worker, e.ExecutionAttempt = a.seq+int64(len(list)), a.at, a.worker, a.attempt
 		list = append(list, e)
 	}
 	if a.endedStep != nil {

@@ -178,10 +178,10 @@ create table courier.job_audit_log (
 	execution_id uuid not null,
 	seq          bigint not null,
 	at           timestamptz not null,
+	execution_attempt integer, -- null: 1, in rows without ended_step
 
 	-- The step attempt that ended is the row of step_executions with the same seq.
 	ended_step       integer,
-	ended_attempt    integer, -- of the execution
 	ended_started    boolean, -- false: the step attempt ended without having started
 	ended_elapsed_us bigint,  -- null: the time since started_at of the step execution
 

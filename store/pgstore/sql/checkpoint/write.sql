@@ -104,11 +104,11 @@ with u as (
 	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
 \endif
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, ended_elapsed_us,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, ended_elapsed_us,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration,
 		interrupted, state_from, state_to, state_elapsed_us, reason, error, by, worker)
 	select w.id, coalesce(($30::bigint[])[w.n], ($3::bigint[])[w.ord]), w.now, ($31::int[])[w.n],
-		case when w.n is not null then w.attempt end,
+		case when w.n is not null or w.attempt > 1 then w.attempt end,
 		case when w.n is not null then w.was_current end,
 		case when w.was_current and ($38::text[])[w.n] <> '' then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000) end,
 		case when starts then ($22::int[])[w.ord] end,

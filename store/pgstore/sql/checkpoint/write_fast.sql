@@ -74,10 +74,10 @@ with u as (
 	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
 \endif
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration, state_from, state_to, state_elapsed_us, worker)
 	select u.id, ($3::bigint[])[u.ord], u.now,
-		u.current_step, case when u.current_step is not null then u.attempt end, case when u.current_step is not null then true end,
+		u.current_step, case when u.current_step is not null or u.attempt > 1 then u.attempt end, case when u.current_step is not null then true end,
 		u.next_step, u.next_attempt, u.next_type, u.next_id, u.next_iteration,
 		case when u.ends then 'running' end, case when u.ends then 'completed' end,
 		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,

@@ -173,10 +173,12 @@ var archiveCases = []testCase{
 		h := k.Start()
 		h.Must(h.Begin(0))
 		h.Must(h.Next(0, 1))
-		t := h.Next(1, 0)
-		t.RetryJob = true
+		t := h.To(courier.Queued)
+		t.Ended, t.RetryJob = []courier.StepExecution{{Step: 1, Type: "a", Attempt: 1, State: courier.StepCompleted}}, true
 		h.Must(t)
 		k.Same("latest", len(k.LatestOf(h.ID())), 0)
+		h = k.Again(h.ID())
+		h.Must(h.Begin(0))
 		h.Must(h.Next(0, 1))
 		list := k.LatestOf(h.ID())
 		k.Same("latest then", []int{len(list), list[0].Step, list[0].ExecutionAttempt}, []int{1, 0, 2})
