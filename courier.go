@@ -321,6 +321,11 @@ type StepExecution struct {
 	Reason    Reason          `json:"reason,omitempty"`
 	Error     string          `json:"error,omitempty"`
 	Worker    string          `json:"worker,omitempty"`
+	// Stack is the stack trace of the step's goroutine, without secrets, if the attempt
+	// panicked, called runtime.Goexit, or was cut off because it did not return; at most
+	// 16 KiB. Stores leave it out of lists unless they are asked for it; see Details of
+	// package store's StepFilter.
+	Stack string `json:"stack,omitempty"`
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
@@ -385,8 +390,8 @@ type AuditEntry struct {
 	// has the number of the attempt that it ends.
 	ExecutionAttempt int `json:"-"`
 
-	From      string `json:"from"` // empty for the creation
-	To        string `json:"to"`
+	From string `json:"from"` // empty for the creation
+	To   string `json:"to"`
 	// Elapsed is how long the previous state lasted; elapsed_seconds in JSON.
 	Elapsed time.Duration `json:"-"`
 	Bytes   int64         `json:"bytes,omitempty"`

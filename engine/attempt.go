@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -153,8 +152,7 @@ func (a *attempt) execute() stepcall.Outcome {
 	a.run.goroutine.Do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
 	o, returned := a.await(a.run.steps.Done(), cancel)
 	if !returned {
-		a.run.e.abandon(a)
-		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true}
+		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true, Stack: a.StackIn(a.run.e.abandon(a))}
 	}
 	o.Judge(ctx)
 	if !returned {
@@ -165,9 +163,9 @@ func (a *attempt) execute() stepcall.Outcome {
 
 // call sends the outcome of f, also if it panics or calls runtime.Goexit.
 func (a *attempt) call(f func() (json.RawMessage, error)) {
-	a.Run(f, func(what string) {
+	a.Run(f, func(what, stack string) {
 		clean := a.run.secrets.Clean
-		a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", clean(what), "stack", clean(string(debug.Stack())))
+		a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", clean(what), "stack", clean(stack))
 	})
 }
 
@@ -222,19 +220,25 @@ func (a *attempt) finish(o *stepcall.Outcome) {
 	}
 	o.Limit(a.run.e.opt.MaxOutput)
 	o.RemoveSecrets(&a.run.secrets.Redactor)
+	o.Stack = a.run.secrets.Text(o.Stack, maxStack)
 }
 
+// maxStack is how many bytes of a stack are kept with a record: 16 KiB with the words
+// that say that it was cut.
+const maxStack = 16<<10 - 16
+
 // abandon cuts a step that does not return off from its execution. Its slot
-// stays taken until it returns.
-func (e *Engine) abandon(a *attempt) {
+// stays taken until it returns. It returns the stacks of all goroutines.
+func (e *Engine) abandon(a *attempt) string {
 	r := a.run
 	a.scope.Close()
 	if err := a.job.Close(); err != nil {
 		r.log.Warn("close files of step", "error", err)
 	}
+	stacks := string(stepcall.Stacks())
 	stuck := StuckStep{
 		Execution: r.x.ID, Step: a.job.Step(), Type: a.typ.Key(), Attempt: a.job.Attempt(),
-		Stacks: []byte(r.secrets.Clean(string(stepcall.Stacks()))),
+		Stacks: []byte(r.secrets.Clean(stacks)),
 	}
 	r.log.Error("step does not return", "step", stuck.Step, "type", stuck.Type, "attempt", stuck.Attempt, "stacks", string(stuck.Stacks))
 	r.buf, r.done = nil, nil // the step may still read the one and will send on the other
@@ -249,6 +253,7 @@ func (e *Engine) abandon(a *attempt) {
 	if f := e.opt.OnStuckStep; f != nil {
 		hooks.Call(e.log, "stuck-step hook", func() { f(stuck) })
 	}
+	return stacks
 }
 
 // minProgress is the least time between two progress events of an attempt.

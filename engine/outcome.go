@@ -34,7 +34,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		return true
 	}
 	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.Reason, r.secrets.Message(o.Err)
-	rec.Outputs = o.Outputs // of a type with FailedOutputs; no reference can name them
+	rec.Stack, rec.Outputs = o.Stack, o.Outputs // of a type with FailedOutputs; no reference can name them
 	cause := context.Cause(r.steps)
 	switch {
 	case errors.Is(cause, courier.ErrCancelled):

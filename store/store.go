@@ -181,9 +181,12 @@ type StepFilter struct {
 	// FailedItems selects those with a FailedLoop. A store finds them without reading
 	// the others.
 	FailedItems bool
-	Files       bool  // selects those that report files
-	After       int64 // those whose Seq is higher
-	Limit       int   // 0 means 1000
+	Files       bool // selects those that report files
+	// Details fills the field Stack of the records too. It is large, so it is empty
+	// otherwise, as it is in [Archive.Latest] and in claims.
+	Details bool
+	After   int64 // those whose Seq is higher
+	Limit   int   // 0 means 1000
 }
 
 // A LatestFilter selects the latest record of each step of one execution.

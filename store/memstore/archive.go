@@ -70,7 +70,7 @@ func (x *execution) latestSteps(before int64) []courier.StepExecution {
 			records = records[:firstFrom(records, before)]
 		}
 		if n := len(records); n > 0 {
-			list = append(list, *records[n-1])
+			list = append(list, withoutDetails(records[n-1]))
 		}
 	}
 	return list
@@ -145,10 +145,22 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 		}
 		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
 			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) {
-			list = append(list, *r)
+			if f.Details {
+				list = append(list, *r)
+			} else {
+				list = append(list, withoutDetails(r))
+			}
 		}
 	}
 	return list, nil
+}
+
+// withoutDetails returns a copy of a record without what only a filter with Details
+// returns.
+func withoutDetails(r *courier.StepExecution) courier.StepExecution {
+	plain := *r
+	plain.Stack = ""
+	return plain
 }
 
 // recordsOf returns the fewest records among which those of a filter are.

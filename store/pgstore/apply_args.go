@@ -175,7 +175,7 @@ func (a *applyCall) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.Stack != "" {
 			return false
 		}
 	}
@@ -243,7 +243,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
 		some                                                             = textColumn{n: sum}
 		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
-		endWorker, failedLoop                                            = some, []int32{}
+		endWorker, endStack, failedLoop                                  = some, some, []int32{}
 	)
 	k := 0
 	for i, a := range batch {
@@ -285,6 +285,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 			endReason.set(k, string(e.Reason))
 			endError.set(k, e.Error)
 			endWorker.set(k, e.Worker)
+			endStack.set(k, e.Stack)
 			if e.FailedLoop != nil {
 				set(&failedLoop, sum, k, int32(*e.FailedLoop)+1)
 			}
@@ -301,5 +302,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
 		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
+		endStack.arg(),
 	}
 }

@@ -20,7 +20,8 @@ type Outcome struct {
 	Abandoned bool
 	Files     []courier.File
 	Bytes     int64
-	Exited    bool // the step ended its goroutine by runtime.Goexit
+	Exited    bool   // the step ended its goroutine by runtime.Goexit
+	Stack     string // of the step's goroutine, if it panicked, exited or was abandoned
 }
 
 // A ConfigError says that a configuration could not be resolved.

@@ -3,6 +3,7 @@ package executions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -183,6 +184,33 @@ var archiveCases = []testCase{
 		list := k.LatestOf(h.ID())
 		k.Same("latest then", []int{len(list), list[0].Step, list[0].ExecutionAttempt}, []int{1, 0, 2})
 		k.Same("records", len(k.Records(h.ID())), 3)
+	}},
+	{"details_only_where_asked_for", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Next(0, 1)
+		t.Ended[0].State, t.Ended[0].Stack = courier.StepFailed, strings.Repeat("main.main()\n\tmain.go:7 \"é\"\n", 600)
+		h.Must(t)
+		h.Must(h.Finish(1))
+		for _, f := range []store.StepFilter{
+			{}, {Attempt: 1}, {Step: new(0)}, {Step: new(0), Attempt: 1}, {States: []courier.StepState{courier.StepFailed, courier.StepCompleted}},
+			{States: []courier.StepState{courier.StepFailed}},
+		} {
+			f.Execution = h.ID()
+			list, err := k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("without", list[0].Stack, "")
+			f.Details = true
+			list, err = k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("with", list[0].Stack, t.Ended[0].Stack)
+			if len(list) > 1 {
+				k.Same("of another record", list[1].Stack, "")
+			}
+		}
+		k.Same("the latest", k.LatestOf(h.ID())[0].Stack, "")
+		h.Must(h.To(courier.Queued))
+		k.Same("the latest of a claim", k.Again(h.ID()).Latest[0].Stack, "")
 	}},
 	{"audit_in_order_and_pages", func(k *kit) {
 		h := k.long(9)

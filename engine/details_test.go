@@ -1,0 +1,100 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// detailed returns the records of an execution with their details.
+func detailed(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) []courier.StepExecution {
+	t.Helper()
+	list, err := h.Engine.Executions().StepsPage(t.Context(), store.StepFilter{Execution: id, Details: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+//go:noinline
+func fallDeep(n int) int {
+	if n == 0 {
+		panic("bang")
+	}
+	return fallDeep(n-1) + n
+}
+
+//go:noinline
+func fallInAFunctionWithAVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryLongName(n int) int {
+	if n == 0 {
+		panic("bang")
+	}
+	return fallInAFunctionWithAVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryLongName(n-1) + n
+}
+
+//go:noinline
+func waitForLong(c chan struct{}) { <-c }
+
+// TestStackIsKept checks that the record of an attempt has the stack of the step if it
+// panicked or was cut off, without secrets and cut, and no other record has one.
+func TestStackIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := couriertest.New(t, &engine.Options{
+			Secrets: func(ctx, courier.SecretRequest) (string, error) { return "engine_test.fallDeep", nil },
+		})
+		release := make(chan struct{})
+		type config struct {
+			Do     string `json:"do"`
+			Secret string `json:"secret"`
+		}
+		courier.RegisterFunc(h.Registry, "demo.do", func(c ctx, job *courier.Context, cfg config) (struct{}, error) {
+			switch cfg.Do {
+			case "panic":
+				fallDeep(1)
+			case "secret":
+				fallDeep(1)
+			case "deep":
+				fallInAFunctionWithAVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryVeryLongName(1000)
+			case "wait":
+				waitForLong(release)
+			}
+			return struct{}{}, nil
+		}, nil)
+		job := h.Job(`{"name": "stacks", "failure_policy": "skip_and_continue", "steps": [
+			{"type": "demo.do"},
+			{"type": "demo.do", "config": {"do": "panic"}},
+			{"type": "demo.do", "config": {"do": "deep"}},
+			{"type": "demo.do", "config": {"do": "secret", "secret": "secret:s"}},
+			{"type": "demo.do", "timeout_seconds": 1, "config": {"do": "wait"}},
+			{"type": "demo.do"}]}`)
+		r := h.Run(job, nil)
+		r.RequireState(courier.Completed)
+		list := detailed(t, h, r.ID)
+		for i, want := range []string{"", "engine_test.fallDeep", "VeryLongName", "[secret s]", "engine_test.waitForLong", ""} {
+			s := list[i].Stack
+			if want == "" && s != "" || !strings.Contains(s, want) || len(s) > 16<<10 {
+				t.Errorf("stack of step %d has %d bytes and not %q: %s", i, len(s), want, s)
+			}
+			if r.Steps[i].Stack != "" {
+				t.Errorf("step %d in a list without details: %s", i, r.Steps[i].Stack)
+			}
+		}
+		if s := list[2].Stack; !strings.HasSuffix(s, "(cut)") {
+			t.Errorf("a deep stack has %d bytes, and was not cut: %s", len(s), s)
+		}
+		if s := list[3].Stack; strings.Contains(s, "fallDeep") {
+			t.Errorf("a stack with a secret: %s", s)
+		}
+		if s := list[4].Stack; strings.Count(s, "goroutine ") > 2 { // and the one that has created it
+			t.Errorf("stack of the step that was cut off: %s", s)
+		}
+		close(release)
+		time.Sleep(time.Second)
+	})
+}
