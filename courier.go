@@ -326,6 +326,9 @@ type StepExecution struct {
 	// 16 KiB. Stores leave it out of lists unless they are asked for it; see Details of
 	// package store's StepFilter.
 	Stack string `json:"stack,omitempty"`
+	// Log is what the step wrote to [Context.Log], as lines of [slog.TextHandler] without
+	// secrets; see KeepLog of package engine's Options. Lists leave it out as they do Stack.
+	Log string `json:"log,omitempty"`
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`

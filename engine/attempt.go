@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/stepcall"
+	"github.com/courierhq/courier/engine/internal/steplog"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -74,6 +75,9 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
+	if !a.rollback {
+		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets.Clean)
+	}
 	return courier.NewContext(cfg)
 }
 
@@ -127,6 +131,7 @@ type attempt struct {
 	scope     program.Scope
 	template  *flow.Template
 	buf       []byte // for the rendered configuration
+	log       steplog.Log
 	cleanup   bool
 	rollback  bool
 	cancelled bool         // the rollback is that of a cancel
@@ -221,6 +226,7 @@ func (a *attempt) finish(o *stepcall.Outcome) {
 	o.Limit(a.run.e.opt.MaxOutput)
 	o.RemoveSecrets(&a.run.secrets.Redactor)
 	o.Stack = a.run.secrets.Text(o.Stack, maxStack)
+	o.Log = a.log.Close()
 }
 
 // maxStack is how many bytes of a stack are kept with a record: 16 KiB with the words

@@ -216,7 +216,7 @@ func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.ended = t.Ended
 	for i := range r.ended {
 		s := &r.ended[i]
-		s.Outputs, s.Files, s.Stack = nil, nil, ""
+		s.Outputs, s.Files, s.Stack, s.Log = nil, nil, "", ""
 		if s.State == courier.StepCompleted {
 			s.State, s.Reason, s.Error = courier.StepFailed, courier.ReasonStore, text
 		}

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,4 +99,55 @@ func TestStackIsKept(t *testing.T) {
 		close(release)
 		time.Sleep(time.Second)
 	})
+}
+
+// TestLogIsKept checks that each record has what its attempt has logged, without secrets,
+// also those that became known later, and that KeepLog limits it.
+func TestLogIsKept(t *testing.T) {
+	for _, keep := range []int{0, 2048, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			h := couriertest.New(t, &engine.Options{
+				KeepLog: keep,
+				Secrets: func(ctx, courier.SecretRequest) (string, error) { return "hunter2", nil },
+			})
+			type config struct {
+				Lines int `json:"lines"`
+			}
+			courier.RegisterFunc(h.Registry, "demo.log", func(c ctx, job *courier.Context, cfg config) (struct{}, error) {
+				for i := range cfg.Lines {
+					job.Log().Info("line", "n", i, "key", "hunter2", "attempt", job.Attempt())
+				}
+				if cfg.Lines == 0 {
+					return struct{}{}, nil
+				}
+				if _, err := job.Secret(c, "s"); err != nil { // known from now on
+					return struct{}{}, err
+				}
+				if job.Attempt() == 1 {
+					return struct{}{}, errors.New("boom")
+				}
+				return struct{}{}, nil
+			}, nil)
+			r := h.Run(h.Job(`{"name": "logs", "failure_policy": {"type": "retry_step", "max_retries": 1}, "steps": [
+				{"type": "demo.log", "config": {"lines": 0}}, {"type": "demo.log", "config": {"lines": 2}}, {"type": "demo.log", "config": {"lines": 400}}]}`), nil)
+			r.RequireState(courier.Completed)
+			most := keep
+			if keep == 0 {
+				most = 16 << 10
+			}
+			for i, s := range detailed(t, h, r.ID) {
+				lines, want := strings.Count(s.Log, "msg=line"), []int{0, 2, 2, 400, 400}[i]
+				switch {
+				case r.Steps[i].Log != "":
+					t.Errorf("record %d in a list without details: %s", i, r.Steps[i].Log)
+				case keep < 0 && s.Log != "":
+					t.Errorf("KeepLog %d: record %d: %s", keep, i, s.Log)
+				case keep >= 0 && (len(s.Log) > most || strings.Contains(s.Log, "hunter") || strings.Count(s.Log, "[secret s]") != lines || strings.Count(s.Log, fmt.Sprint(" attempt=", s.Attempt)) != lines):
+					t.Errorf("KeepLog %d: record %d has %d bytes: %s", keep, i, len(s.Log), s.Log)
+				case keep >= 0 && lines != want && !(want == 400 && strings.Contains(s.Log, " n=0 ") && strings.Contains(s.Log, " n=399 ") && strings.Contains(s.Log, " are left out\n")):
+					t.Errorf("KeepLog %d: record %d has %d lines, want %d: %s", keep, i, lines, want, s.Log)
+				}
+			}
+		})
+	}
 }

@@ -24,7 +24,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 	}
 	rec := *r.current
 	rec.Worker = "" // this one
-	rec.Bytes, rec.Files = o.Bytes, o.Files
+	rec.Bytes, rec.Files, rec.Log = o.Bytes, o.Files, o.Log
 	if o.Err == nil {
 		rec.State, rec.Outputs = courier.StepCompleted, o.Outputs
 		r.ended = append(r.ended, rec)

@@ -182,8 +182,8 @@ type StepFilter struct {
 	// the others.
 	FailedItems bool
 	Files       bool // selects those that report files
-	// Details fills the field Stack of the records too. It is large, so it is empty
-	// otherwise, as it is in [Archive.Latest] and in claims.
+	// Details fills the fields Stack and Log of the records too. They are large, so they
+	// are empty otherwise, as they are in [Archive.Latest] and in claims.
 	Details bool
 	After   int64 // those whose Seq is higher
 	Limit   int   // 0 means 1000

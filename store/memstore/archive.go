@@ -159,7 +159,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // returns.
 func withoutDetails(r *courier.StepExecution) courier.StepExecution {
 	plain := *r
-	plain.Stack = ""
+	plain.Stack, plain.Log = "", ""
 	return plain
 }
 

@@ -145,12 +145,13 @@ func newTransitionColumns(batch []*applyCall) *transitionColumns {
 type endedColumns struct {
 	step, number              []int32
 	iteration, outputs, files textColumn
+	log                       textColumn
 	bytes                     []int64
 }
 
 func newEndedColumns(n int) *endedColumns {
 	t := textColumn{n: n}
-	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, bytes: []int64{}}
+	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, log: t, bytes: []int64{}}
 	for i := range e.step {
 		e.step[i] = -1
 	}
@@ -162,6 +163,7 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	e.iteration.set(i, numbers(s.Iteration))
 	set(&e.bytes, len(e.step), i, s.Bytes)
 	e.outputs.set(i, string(s.Outputs))
+	e.log.set(i, s.Log)
 	if s.Files != nil {
 		e.files.set(i, encode(s.Files))
 	}
@@ -219,6 +221,7 @@ func progressArgs(batch []*applyCall) []any {
 		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, counters, m.reclaims, workspace, m.disk,
 		m.startStep, m.number, startID, startType, m.iteration.arg(), startTotal,
 		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endType, endID, endTotal,
+		ended.log.arg(),
 	}
 }
 
@@ -302,6 +305,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
 		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
-		endStack.arg(),
+		endStack.arg(), ended.log.arg(),
 	}
 }

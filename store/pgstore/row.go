@@ -162,13 +162,13 @@ func numbers(list []int) string {
 func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
-	var iteration, total, outputs, files, stack *string
+	var iteration, total, outputs, files, stack, log *string
 	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log)
 	if err != nil {
 		return s, err
 	}
-	s.Execution, s.Outputs, s.Stack = courier.ExecutionID(execution), raw(outputs), text(stack)
+	s.Execution, s.Outputs, s.Stack, s.Log = courier.ExecutionID(execution), raw(outputs), text(stack), text(log)
 	s.StartedAt, s.EndedAt = s.StartedAt.UTC(), s.EndedAt.UTC()
 	for _, f := range []struct {
 		from *string

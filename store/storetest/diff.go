@@ -349,7 +349,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 		s := courier.StepExecution{Step: c.Step, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Bytes: 7}
 		s.State = pick(d.rand, courier.StepCompleted, courier.StepCompleted, courier.StepFailed)
 		s.Outputs = pick(d.rand, nil, json.RawMessage(`{"n": 1.0}`))
-		s.Stack = pick(d.rand, "", "", "main.main()\n")
+		s.Stack, s.Log = pick(d.rand, "", "", "main.main()\n"), pick(d.rand, "", "", "level=INFO msg=\"so\"\n")
 		t.Ended = append(t.Ended, s)
 	}
 	if d.chance(8) {

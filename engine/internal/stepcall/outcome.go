@@ -21,6 +21,7 @@ type Outcome struct {
 	Files     []courier.File
 	Bytes     int64
 	Exited    bool   // the step ended its goroutine by runtime.Goexit
+	Log       string // what the step has logged
 	Stack     string // of the step's goroutine, if it panicked, exited or was abandoned
 }
 

@@ -88,6 +88,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/schedules", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{"."}},
+	{Dir: "engine/internal/steplog"},
 	{Dir: "engine/internal/unserved", Imports: subsystem},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},

@@ -161,6 +161,7 @@ create table courier.step_executions (
 	error             text,
 	failed_loop       integer, -- the flow.foreach whose item failed with this attempt; null for most
 	stack             text,    -- of a panic, or of a step that was cut off; null for most
+	log               text,    -- what the step has logged; null: nothing
 	primary key (execution_id, execution_attempt, step, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 

@@ -190,8 +190,11 @@ var archiveCases = []testCase{
 		h.Must(h.Begin(0))
 		t := h.Next(0, 1)
 		t.Ended[0].State, t.Ended[0].Stack = courier.StepFailed, strings.Repeat("main.main()\n\tmain.go:7 \"é\"\n", 600)
+		t.Ended[0].Log = strings.Repeat("level=INFO msg=\"é \\n\"\n", 600)
 		h.Must(t)
-		h.Must(h.Finish(1))
+		last := h.Finish(1)
+		last.Ended[0].Log = "level=INFO msg=last\n"
+		h.Must(last)
 		for _, f := range []store.StepFilter{
 			{}, {Attempt: 1}, {Step: new(0)}, {Step: new(0), Attempt: 1}, {States: []courier.StepState{courier.StepFailed, courier.StepCompleted}},
 			{States: []courier.StepState{courier.StepFailed}},
@@ -199,18 +202,23 @@ var archiveCases = []testCase{
 			f.Execution = h.ID()
 			list, err := k.Steps(k.Ctx(), f)
 			k.OK(err)
-			k.Same("without", list[0].Stack, "")
+			k.Same("without", list[0].Stack+list[0].Log, "")
 			f.Details = true
 			list, err = k.Steps(k.Ctx(), f)
 			k.OK(err)
-			k.Same("with", list[0].Stack, t.Ended[0].Stack)
+			k.Same("with", []string{list[0].Stack, list[0].Log}, []string{t.Ended[0].Stack, t.Ended[0].Log})
 			if len(list) > 1 {
-				k.Same("of another record", list[1].Stack, "")
+				k.Same("of another record", []string{list[1].Stack, list[1].Log}, []string{"", last.Ended[0].Log})
 			}
 		}
-		k.Same("the latest", k.LatestOf(h.ID())[0].Stack, "")
+		plain := func(what string, list []courier.StepExecution) {
+			for i := range list {
+				k.Same(what, list[i].Stack+list[i].Log, "")
+			}
+		}
+		plain("the latest", k.LatestOf(h.ID()))
 		h.Must(h.To(courier.Queued))
-		k.Same("the latest of a claim", k.Again(h.ID()).Latest[0].Stack, "")
+		plain("the latest of a claim", k.Again(h.ID()).Latest)
 	}},
 	{"audit_in_order_and_pages", func(k *kit) {
 		h := k.long(9)
