@@ -318,9 +318,12 @@ type StepExecution struct {
 	Bytes     int64           `json:"bytes,omitempty"`
 	Outputs   json.RawMessage `json:"outputs,omitempty"` // a JSON object
 	Files     []File          `json:"files,omitempty"`
-	Reason    Reason          `json:"reason,omitempty"`
-	Error     string          `json:"error,omitempty"`
-	Worker    string          `json:"worker,omitempty"`
+	// Events are those that the attempt has emitted, if it has completed; see
+	// [Context.Emit]. Lists leave them out as they do Stack.
+	Events []StepEvent `json:"events,omitempty"`
+	Reason Reason      `json:"reason,omitempty"`
+	Error  string      `json:"error,omitempty"`
+	Worker string      `json:"worker,omitempty"`
 	// Stack is the stack trace of the step's goroutine, without secrets, if the attempt
 	// panicked, called runtime.Goexit, or was cut off because it did not return; at most
 	// 16 KiB. Stores leave it out of lists unless they are asked for it; see Details of

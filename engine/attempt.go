@@ -212,7 +212,7 @@ func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (
 // finish takes the attempt's reports and closes what it had open.
 func (a *attempt) finish(o *stepcall.Outcome) {
 	o.Bytes = a.job.Bytes()
-	o.Files = a.job.Files()
+	o.Files, o.Events = a.job.Files(), a.job.Events()
 	if o.Abandoned {
 		o.Files = slices.Clone(o.Files) // the step may still report
 	}

@@ -3,7 +3,9 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,4 +152,80 @@ func TestLogIsKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEmit checks that the events of a completed attempt are in its record and told once
+// to observers and subscribers, without secrets, and that those of failed attempts, and
+// those that are too many, are not.
+func TestEmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var observed, told []string
+		h := couriertest.New(t, &engine.Options{
+			Secrets: func(ctx, courier.SecretRequest) (string, error) { return "hunter2", nil },
+			Observers: []func(courier.Event){func(e courier.Event) {
+				if e.Type == courier.EventStep || e.Type == courier.EventStepCompleted {
+					mu.Lock()
+					defer mu.Unlock()
+					observed = append(observed, fmt.Sprint(e.Type, " ", e.Step, " ", e.Attempt, " ", e.Name, " ", string(e.Payload)))
+				}
+			}},
+			Subscribers: map[string]func(ctx, courier.Notification) error{"f": func(_ ctx, n courier.Notification) error {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprint(*n.Step, " ", n.StepAttempt, " ", n.Name, " ", string(n.Payload)))
+				return nil
+			}},
+		})
+		courier.RegisterFunc(h.Registry, "demo.emit", func(c ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+			if err := job.Emit("row", map[string]any{"attempt": job.Attempt(), "key": "hunter2", "n": 1.5}); err != nil {
+				return struct{}{}, err
+			}
+			if _, err := job.Secret(c, "s"); err != nil { // known from now on
+				return struct{}{}, err
+			}
+			if job.Attempt() == 1 {
+				return struct{}{}, errors.New("boom")
+			}
+			return struct{}{}, job.Emit("end-of-rows", nil)
+		}, nil)
+		courier.RegisterFunc(h.Registry, "demo.many", func(_ ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+			for i := range 101 {
+				if err := job.Emit("e", i); err != nil {
+					return struct{}{}, err
+				}
+			}
+			return struct{}{}, nil
+		}, nil)
+		h.Start()
+		sub := courier.Subscription{Name: "s", Kind: courier.SubscribeFunc, Events: []courier.EventType{courier.EventStep}, Func: "f"}
+		if _, err := h.Engine.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		job := h.Job(`{"name": "emits", "steps": [
+			{"type": "demo.emit", "failure_policy": {"type": "retry_step", "max_retries": 1}}, {"type": "demo.many", "failure_policy": {"type": "retry_step", "max_retries": 2}}]}`)
+		r := h.Wait(h.Enqueue(job, nil)).RequireState(courier.Failed).RequireError("the attempt has 100 events already, the most that it may have")
+		if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		r = h.Wait(r.ID).RequireState(courier.Failed)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		list := []string{`0 2 row {"attempt":2,"key":"[secret s]","n":1.5}`, "0 2 end-of-rows null"}
+		if slices.Sort(told); !slices.Equal(told, []string{list[1], list[0]}) {
+			t.Errorf("subscribers were told %q", told)
+		}
+		if want := []string{"StepEvent " + list[0], "StepEvent " + list[1], "StepCompleted 0 2  "}; !slices.Equal(observed, want) {
+			t.Errorf("observers were told %q", observed)
+		}
+		for i, s := range detailed(t, h, r.ID) {
+			if want := map[int]int{1: 2}[i]; len(s.Events) != want || r.Steps[i].Events != nil {
+				t.Errorf("record %d has %d events, want %d; without details %d", i, len(s.Events), want, len(r.Steps[i].Events))
+			}
+		}
+		if len(r.Steps) != 4 {
+			t.Errorf("%d records: a permanent failure was repeated", len(r.Steps))
+		}
+	})
 }

@@ -26,7 +26,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 	rec.Worker = "" // this one
 	rec.Bytes, rec.Files, rec.Log = o.Bytes, o.Files, o.Log
 	if o.Err == nil {
-		rec.State, rec.Outputs = courier.StepCompleted, o.Outputs
+		rec.State, rec.Outputs, rec.Events = courier.StepCompleted, o.Outputs, o.Events
 		r.ended = append(r.ended, rec)
 		r.vals.Set(step, o.Outputs)
 		r.walk.Advance()

@@ -182,7 +182,8 @@ type StepFilter struct {
 	// the others.
 	FailedItems bool
 	Files       bool // selects those that report files
-	// Details fills the fields Stack and Log of the records too. They are large, so they
+	Events      bool // selects those with Events
+	// Details fills the fields Stack, Log and Events of the records too. They are large, so they
 	// are empty otherwise, as they are in [Archive.Latest] and in claims.
 	Details bool
 	After   int64 // those whose Seq is higher

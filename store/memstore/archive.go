@@ -144,7 +144,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 			break
 		}
 		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
-			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) {
+			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) && (!f.Events || len(r.Events) > 0) {
 			if f.Details {
 				list = append(list, *r)
 			} else {
@@ -159,7 +159,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // returns.
 func withoutDetails(r *courier.StepExecution) courier.StepExecution {
 	plain := *r
-	plain.Stack, plain.Log = "", ""
+	plain.Stack, plain.Log, plain.Events = "", "", nil
 	return plain
 }
 

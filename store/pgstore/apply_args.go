@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -145,13 +146,13 @@ func newTransitionColumns(batch []*applyCall) *transitionColumns {
 type endedColumns struct {
 	step, number              []int32
 	iteration, outputs, files textColumn
-	log                       textColumn
+	log, events               textColumn
 	bytes                     []int64
 }
 
 func newEndedColumns(n int) *endedColumns {
 	t := textColumn{n: n}
-	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, log: t, bytes: []int64{}}
+	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, log: t, events: t, bytes: []int64{}}
 	for i := range e.step {
 		e.step[i] = -1
 	}
@@ -164,6 +165,10 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	set(&e.bytes, len(e.step), i, s.Bytes)
 	e.outputs.set(i, string(s.Outputs))
 	e.log.set(i, s.Log)
+	if s.Events != nil {
+		text, _ := jsontext.AppendAny(nil, s.Events) // byte by byte: encode would escape characters of HTML
+		e.events.set(i, string(text))
+	}
 	if s.Files != nil {
 		e.files.set(i, encode(s.Files))
 	}
@@ -221,7 +226,7 @@ func progressArgs(batch []*applyCall) []any {
 		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, counters, m.reclaims, workspace, m.disk,
 		m.startStep, m.number, startID, startType, m.iteration.arg(), startTotal,
 		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endType, endID, endTotal,
-		ended.log.arg(),
+		ended.log.arg(), ended.events.arg(),
 	}
 }
 
@@ -305,6 +310,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
 		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
-		endStack.arg(), ended.log.arg(),
+		endStack.arg(), ended.log.arg(), ended.events.arg(),
 	}
 }

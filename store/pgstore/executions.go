@@ -164,7 +164,7 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
 	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
-	if f.FailedItems || f.Files || notCompleted || f.Step != nil && f.Attempt != 0 {
+	if f.FailedItems || f.Files || f.Events || notCompleted || f.Step != nil && f.Attempt != 0 {
 		if f.Attempt != 0 {
 			add("s.execution_attempt = $%d::int", int32(f.Attempt))
 		}
@@ -185,6 +185,9 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		}
 		if f.Files {
 			filter += " and s.files is not null"
+		}
+		if f.Events {
+			filter += " and s.events is not null"
 		}
 		return s.sqlFiltered("execution/list_steps_by_index", filter), args
 	}

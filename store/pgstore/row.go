@@ -162,9 +162,9 @@ func numbers(list []int) string {
 func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
-	var iteration, total, outputs, files, stack, log *string
+	var iteration, total, outputs, files, stack, log, events *string
 	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log, &events)
 	if err != nil {
 		return s, err
 	}
@@ -173,7 +173,7 @@ func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
 	for _, f := range []struct {
 		from *string
 		to   any
-	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}} {
+	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}, {events, &s.Events}} {
 		if err := decode(f.from, f.to); err != nil {
 			return s, err
 		}

@@ -87,7 +87,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/schedules", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
-	{Dir: "engine/internal/stepcall", Imports: []string{"."}},
+	{Dir: "engine/internal/stepcall", Imports: []string{".", "internal/*"}},
 	{Dir: "engine/internal/steplog"},
 	{Dir: "engine/internal/unserved", Imports: subsystem},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},

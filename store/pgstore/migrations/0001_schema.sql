@@ -162,6 +162,7 @@ create table courier.step_executions (
 	failed_loop       integer, -- the flow.foreach whose item failed with this attempt; null for most
 	stack             text,    -- of a panic, or of a step that was cut off; null for most
 	log               text,    -- what the step has logged; null: nothing
+	events            text,    -- JSON: what the step has emitted; null for most
 	primary key (execution_id, execution_attempt, step, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 
@@ -344,6 +345,8 @@ create table courier.outbox (
 	attempts    integer not null default 0,
 	lease_token uuid,
 	last_error  text,
+	event_name  text,                       -- of an event that a step has emitted; null for others
+	payload     text,                       -- JSON: of that event
 	event_count integer not null default 1, -- events that the delivery stands for
 	more_events text,                       -- JSON: some of the others
 	primary key (subscription_id, execution_id, seq)

@@ -26,7 +26,7 @@
 -- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
 -- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
--- none), $49 its stack, $50 its log. Of transitions: $46 failed items, plus 1 (0: unchanged), $47 repairs (empty:
+-- none), $49 its stack, $50 its log, $51 its events. Of transitions: $46 failed items, plus 1 (0: unchanged), $47 repairs (empty:
 -- unchanged). Empty text is null; an array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
@@ -92,16 +92,17 @@ with u as (
 	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log)
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events)
 	select w.id, ($30::bigint[])[w.n],
 		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
 		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
 		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], ''),
-		nullif(($48::int[])[w.n], 0) - 1, nullif(($49::text[])[w.n], ''), nullif(($50::text[])[w.n], '')
+		nullif(($48::int[])[w.n], 0) - 1, nullif(($49::text[])[w.n], ''), nullif(($50::text[])[w.n], ''),
+		nullif(($51::text[])[w.n], '')
 	from w where w.n is not null
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events
 \endif
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, ended_elapsed_us,

@@ -67,7 +67,7 @@ with clock as materialized (
 	select b.id, b.last_audit_seq + 1, clock.now, clock.now, coalesce(skip.bytes, 0), b.attempt, skip.step, skip.attempt, 'skipped',
 		skip.step_type, skip.step_id, '', skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop
 	from skip, clock, before b
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, interrupted, state_from, state_to, state_elapsed_us,
 		reason, error, by)

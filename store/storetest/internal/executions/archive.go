@@ -1,6 +1,7 @@
 package executions
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,6 +195,7 @@ var archiveCases = []testCase{
 		h.Must(t)
 		last := h.Finish(1)
 		last.Ended[0].Log = "level=INFO msg=last\n"
+		last.Ended[0].Events = []courier.StepEvent{{Name: "e", Payload: json.RawMessage(`{"a":[1.0,"<\u2028"]}`)}, {Name: "e-2", Payload: json.RawMessage("null")}}
 		h.Must(last)
 		for _, f := range []store.StepFilter{
 			{}, {Attempt: 1}, {Step: new(0)}, {Step: new(0), Attempt: 1}, {States: []courier.StepState{courier.StepFailed, courier.StepCompleted}},
@@ -209,11 +211,16 @@ var archiveCases = []testCase{
 			k.Same("with", []string{list[0].Stack, list[0].Log}, []string{t.Ended[0].Stack, t.Ended[0].Log})
 			if len(list) > 1 {
 				k.Same("of another record", []string{list[1].Stack, list[1].Log}, []string{"", last.Ended[0].Log})
+				k.Same("events", list[1].Events, last.Ended[0].Events)
+				k.Same("payload", string(list[1].Events[0].Payload), string(last.Ended[0].Events[0].Payload))
 			}
 		}
+		with, err := k.Steps(k.Ctx(), store.StepFilter{Execution: h.ID(), Events: true})
+		k.OK(err)
+		k.Same("with events", []int{len(with), with[0].Step, len(with[0].Events)}, []int{1, 1, 0})
 		plain := func(what string, list []courier.StepExecution) {
 			for i := range list {
-				k.Same(what, list[i].Stack+list[i].Log, "")
+				k.Same(what, []any{list[i].Stack + list[i].Log, list[i].Events}, []any{"", []courier.StepEvent(nil)})
 			}
 		}
 		plain("the latest", k.LatestOf(h.ID()))
