@@ -34,11 +34,37 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 		a.Stall = *spec.StallTimeout
 	}
 	a.job = r.newContext(step, n, a)
+	if cleanup && n > 1 && !typ.CleansUp() {
+		r.removeAttempts(a.job)
+	}
 	r.began = time.Now()
 	o := a.execute()
 	r.took = time.Since(r.began)
 	a.finish(&o)
 	return o
+}
+
+// removeAttempts removes what earlier attempts of a step left in the workspace. It is for
+// types without a Cleanup. It removes nothing while an attempt that was cut off may still
+// write there, and nothing in an execution with so many records that reading them for
+// each attempt would take long.
+func (r *run) removeAttempts(job *courier.Context) {
+	const most = 20_000
+	if r.e.slots.IsStuck(r.x.ID) || r.seq > most {
+		return
+	}
+	var files []courier.File
+	if s := history.Failed(r.latest, job.Step(), job.Iteration()); s != nil {
+		files = s.Files
+	}
+	err := r.e.work.RemoveAttempts(r.x.ID, job.StepDir(), job.Attempt(), files, func() ([]string, error) {
+		ctx, cancel := context.WithTimeout(r.lease, maxReading)
+		defer cancel()
+		return r.history().Kept(ctx, job.Step(), job.Iteration())
+	})
+	if err != nil {
+		r.log.Warn("remove what earlier attempts of the step left", "step", job.Step(), "type", job.Type(), "error", err)
+	}
 }
 
 // render puts the values into the configuration. It belongs to the attempt,

@@ -3,6 +3,7 @@ package repair
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -26,6 +27,24 @@ func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
 		files = append(files, f.File)
 	}
 	return files, err
+}
+
+// Kept returns the paths that stay when what failed attempts of a step in an iteration
+// left is removed: those of the files that completed steps have left, and "." for all if
+// one of these attempts has removed a file, for it may have moved it.
+func (h *History) Kept(ctx context.Context, step int, iteration []int) (paths []string, err error) {
+	reports, err := h.reports(ctx)
+	for _, f := range left(reports, nil) {
+		paths = append(paths, f.Path)
+	}
+	for i := range reports {
+		s := &reports[i].record
+		removed := slices.ContainsFunc(s.Files, func(f courier.File) bool { return f.Removed })
+		if removed && s.State != courier.StepCompleted && s.Step == step && slices.Equal(s.Iteration, iteration) {
+			paths = append(paths, ".")
+		}
+	}
+	return paths, err
 }
 
 // Files returns the files that completed steps of an execution have left; see
