@@ -18,13 +18,14 @@ import (
 // definition without problems: NotRunnable says whether the program can be executed
 // by this engine.
 type Program struct {
-	Job         courier.Job
+	Job         courier.Job // with the steps of [WithOutputs]
 	Version     int
 	Tree        *flow.Tree          // nil if the blocks of the job are broken
 	Types       []*courier.StepType // by index; nil for markers, and where the type is not registered
 	Keys        []string            // of all step types, in order
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
+	declared    int                 // the number of steps in the definition
 	failed      map[int]bool        // the loops to whose failed items something refers, by marker; nil for most
 
 	expected    *TimeOfDay // of Job.ExpectedBy; nil if there is none
@@ -34,7 +35,7 @@ type Program struct {
 // Definition returns the job with its version.
 func (p *Program) Definition() courier.Job {
 	job := p.Job
-	job.Version = p.Version
+	job.Version, job.Steps = p.Version, job.Steps[:p.declared:p.declared]
 	return job
 }
 
@@ -43,9 +44,12 @@ func (p *Program) Template(step int) *flow.Template {
 	return p.Tree.Template(step).For(p.Types[step].Config(), p.Tree.Spec(step).AllowParent)
 }
 
-// Compile returns the program of a job. A nil tree is made of the job's steps.
+// Compile returns the program of a job as it is defined. A nil tree is made of the steps
+// of [WithOutputs].
 func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) *Program {
-	p := &Program{Job: job, Version: version, Tree: tree}
+	p := &Program{declared: len(job.Steps), Version: version, Tree: tree}
+	job = WithOutputs(job)
+	p.Job = job
 	if tree == nil {
 		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
 			p.Tree = nil
