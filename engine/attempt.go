@@ -102,7 +102,7 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
 	if !a.rollback {
-		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets.Clean)
+		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets)
 	}
 	return courier.NewContext(cfg)
 }

@@ -21,31 +21,41 @@ const Least = 1 << 10
 // level info on, and those of lower levels that its next handler takes. A Log that nobody
 // writes to costs next to nothing.
 type Log struct {
-	most   int
-	redact func(text string) string
-	root   handler
+	most    int
+	secrets Cleaner
+	root    handler
+	logger  slog.Logger
 
-	mu         sync.Mutex
-	base       slog.Handler // for the records, which writes the lines to the Log
+	mu     sync.Mutex
+	closed bool
+	*kept  // nil until something is written
+}
+
+// A Cleaner removes secrets from text.
+type Cleaner interface{ Clean(text string) string }
+
+// kept is what was written to a log.
+type kept struct {
+	base       slog.Handler // for the records, which writes the lines to the log
 	head, tail []byte
 	full       bool // the head takes no more lines
-	closed     bool
-	lines      int // that were dropped from the tail
-	bytes      int // of those
+	lines      int  // that were dropped from the tail
+	bytes      int  // of those
 }
 
 // Open returns a logger that writes to the log and to next, which may be nil. The log
-// keeps at most so many bytes, and none if most is not positive. Redact removes secrets.
-func (l *Log) Open(next *slog.Logger, most int, redact func(text string) string) *slog.Logger {
+// keeps at most so many bytes, and none if most is not positive.
+func (l *Log) Open(next *slog.Logger, most int, secrets Cleaner) *slog.Logger {
 	if most <= 0 {
 		return next
 	}
-	l.most, l.redact = max(most, Least), redact
+	l.most, l.secrets = max(most, Least), secrets
 	l.root = handler{log: l}
 	if next != nil {
 		l.root.next = next.Handler()
 	}
-	return slog.New(&l.root)
+	l.logger = *slog.New(&l.root) // without an allocation
+	return &l.logger
 }
 
 // A handler writes records to the log and to the next handler.
@@ -65,7 +75,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		err = h.next.Handle(ctx, r.Clone())
 	}
 	r.Time = r.Time.UTC()
-	_ = h.kept().Handle(ctx, r) // what it writes to has no errors
+	_ = h.format().Handle(ctx, r) // what it writes to has no errors
 	return err
 }
 
@@ -78,22 +88,23 @@ func (h *handler) WithGroup(name string) slog.Handler {
 }
 
 func (h *handler) with(change func(slog.Handler) slog.Handler) slog.Handler {
-	changed := &handler{log: h.log, text: change(h.kept())}
+	changed := &handler{log: h.log, text: change(h.format())}
 	if h.next != nil {
 		changed.next = change(h.next)
 	}
 	return changed
 }
 
-// kept is the handler that formats records for the log.
-func (h *handler) kept() slog.Handler {
+// format is the handler that formats records for the log.
+func (h *handler) format() slog.Handler {
 	if h.text != nil {
 		return h.text
 	}
 	l := h.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.base == nil {
+	if l.kept == nil {
+		l.kept = new(kept)
 		l.base = slog.NewTextHandler(lines{l}, &slog.HandlerOptions{Level: slog.Level(math.MinInt)})
 	}
 	return l.base
@@ -105,7 +116,7 @@ type lines struct{ log *Log }
 // Write adds a line.
 func (w lines) Write(line []byte) (int, error) {
 	l := w.log
-	clean := l.redact(string(line))
+	clean := l.secrets.Clean(string(line))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -150,19 +161,19 @@ func (l *Log) trim() {
 	l.tail = append(l.tail[:0], l.tail[drop:]...)
 }
 
-// Close returns what was kept, without the secrets that redact removes by now, and keeps
+// Close returns what was kept, without the secrets that are known by now, and keeps
 // nothing more. If lines are missing, a line in their place says how many. A second call
 // returns nothing.
 func (l *Log) Close() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.head) == 0 && len(l.tail) == 0 {
+	if l.closed || l.kept == nil || len(l.head) == 0 && len(l.tail) == 0 {
 		l.closed = true
 		return ""
 	}
 	l.closed = true
 	// Secrets that became known since are longer now.
-	l.head, l.tail = []byte(l.redact(string(l.head))), []byte(l.redact(string(l.tail)))
+	l.head, l.tail = []byte(l.secrets.Clean(string(l.head))), []byte(l.secrets.Clean(string(l.tail)))
 	l.trim()
 	for len(l.head) > l.half() {
 		end := bytes.LastIndexByte(l.head[:len(l.head)-1], '\n') + 1
