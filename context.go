@@ -86,6 +86,7 @@ type Context struct {
 	mu     sync.Mutex
 	closed bool
 	set    map[string]json.RawMessage
+	events []StepEvent
 	files  []File
 	fileAt map[string]int // index in files by path
 	// remoteReports counts those of files on servers.

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -344,9 +345,20 @@ type StepExecution struct {
 	Bytes     int64           `json:"bytes,omitempty"`
 	Outputs   json.RawMessage `json:"outputs,omitempty"` // a JSON object
 	Files     []File          `json:"files,omitempty"`
-	Reason    Reason          `json:"reason,omitempty"`
-	Error     string          `json:"error,omitempty"`
-	Worker    string          `json:"worker,omitempty"`
+	// Events are those that the attempt has emitted, if it has completed; see
+	// [Context.Emit]. Lists leave them out as they do Stack.
+	Events []StepEvent `json:"events,omitempty"`
+	Reason Reason      `json:"reason,omitempty"`
+	Error  string      `json:"error,omitempty"`
+	Worker string      `json:"worker,omitempty"`
+	// Stack is the stack trace of the step's goroutine, without secrets, if the attempt
+	// panicked, called runtime.Goexit, or was cut off because it did not return; at most
+	// 16 KiB. Stores leave it out of lists unless they are asked for it; see Details of
+	// package store's StepFilter.
+	Stack string `json:"stack,omitempty"`
+	// Log is what the step wrote to [Context.Log], as lines of [slog.TextHandler] without
+	// secrets; see KeepLog of package engine's Options. Lists leave it out as they do Stack.
+	Log string `json:"log,omitempty"`
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
@@ -359,6 +371,28 @@ func (s *StepExecution) IterationIndex() *int {
 		return nil
 	}
 	return &s.Iteration[len(s.Iteration)-1]
+}
+
+// MarshalJSON adds the field iteration_index, the [StepExecution.IterationIndex]: a
+// number, or null outside loops.
+func (s StepExecution) MarshalJSON() ([]byte, error) {
+	type plain StepExecution // without methods
+	return jsontext.AppendAny(nil, struct {
+		plain
+		Index *int `json:"iteration_index"`
+	}{plain(s), s.IterationIndex()})
+}
+
+// indexInJSON is the field iteration_index of something that is about a step if step is
+// not nil: absent without a step, and null outside loops.
+func indexInJSON(step *int, iteration []int) json.RawMessage {
+	switch {
+	case step == nil:
+		return nil
+	case len(iteration) == 0:
+		return json.RawMessage("null")
+	}
+	return strconv.AppendInt(nil, int64(iteration[len(iteration)-1]), 10)
 }
 
 // A File is a report of a step about a file: that it wrote the file, which then had
@@ -390,8 +424,13 @@ type AuditEntry struct {
 	Type      string `json:"type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
-	From      string `json:"from"` // empty for the creation
-	To        string `json:"to"`
+	// ExecutionAttempt is the attempt of the execution in which the state changed, from
+	// 1. JSON omits it if it is 1. The entry of the change that begins a further attempt
+	// has the number of the attempt that it ends.
+	ExecutionAttempt int `json:"-"`
+
+	From string `json:"from"` // empty for the creation
+	To   string `json:"to"`
 	// Elapsed is how long the previous state lasted; elapsed_seconds in JSON.
 	Elapsed time.Duration `json:"-"`
 	Bytes   int64         `json:"bytes,omitempty"`
@@ -401,13 +440,20 @@ type AuditEntry struct {
 	Worker  string        `json:"worker,omitempty"`
 }
 
-// MarshalJSON writes the elapsed time in seconds.
+// MarshalJSON writes the elapsed time in seconds. Entries of steps also have the field
+// iteration_index, as in [StepExecution.MarshalJSON].
 func (a AuditEntry) MarshalJSON() ([]byte, error) {
 	type plain AuditEntry // without methods
+	attempt := a.ExecutionAttempt
+	if attempt == 1 {
+		attempt = 0
+	}
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Elapsed seconds `json:"elapsed_seconds"`
-	}{plain(a), seconds(a.Elapsed)})
+		Index   json.RawMessage `json:"iteration_index,omitempty"`
+		Attempt int             `json:"execution_attempt,omitempty"`
+		Elapsed seconds         `json:"elapsed_seconds"`
+	}{plain(a), indexInJSON(a.Step, a.Iteration), attempt, seconds(a.Elapsed)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -415,10 +461,11 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	type plain AuditEntry
 	v := struct {
 		*plain
+		Attempt int     `json:"execution_attempt"`
 		Elapsed seconds `json:"elapsed_seconds"`
 	}{plain: (*plain)(a)}
 	err := json.Unmarshal(data, &v)
-	a.Elapsed = time.Duration(v.Elapsed)
+	a.ExecutionAttempt, a.Elapsed = max(1, v.Attempt), time.Duration(v.Elapsed)
 	return err
 }
 

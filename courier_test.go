@@ -240,7 +240,7 @@ func TestProblemBeginsWithItsPlace(t *testing.T) {
 func TestRecordsInJSON(t *testing.T) {
 	step := 2
 	x := courier.Execution{ID: "id", Job: "j", State: courier.Queued, Timeout: 1500 * time.Millisecond, LimitKeys: []string{"k"}}
-	a := courier.AuditEntry{Execution: "id", Seq: 3, Step: &step, From: "pending", To: "running", Elapsed: 250 * time.Millisecond}
+	a := courier.AuditEntry{Execution: "id", Seq: 3, Step: &step, ExecutionAttempt: 1, From: "pending", To: "running", Elapsed: 250 * time.Millisecond}
 	for want, v := range map[string]any{`"timeout_seconds":1.5`: x, `"elapsed_seconds":0.25`: a} {
 		if got, err := json.Marshal(v); err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "1500000000") {
 			t.Errorf("%s, %v, want %s in it", got, err, want)
@@ -251,9 +251,60 @@ func TestRecordsInJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, x) {
 		t.Errorf("read again: %+v, %v", again, err)
 	}
-	var entry courier.AuditEntry
-	b, _ = json.Marshal(a)
-	if err := json.Unmarshal(b, &entry); err != nil || !reflect.DeepEqual(entry, a) {
-		t.Errorf("read again: %+v, %v", entry, err)
+	for a.ExecutionAttempt = range 3 {
+		var entry courier.AuditEntry
+		b, _ = json.Marshal(a)
+		if strings.Contains(string(b), "execution_attempt") != (a.ExecutionAttempt == 2) {
+			t.Errorf("attempt %d of the execution: %s", a.ExecutionAttempt, b)
+		}
+		a.ExecutionAttempt = max(1, a.ExecutionAttempt)
+		if err := json.Unmarshal(b, &entry); err != nil || !reflect.DeepEqual(entry, a) {
+			t.Errorf("read again: %+v, %v", entry, err)
+		}
+	}
+}
+
+// TestIterationIndexInJSON checks the field iteration_index of all that is about a step:
+// a number in loops, null outside, and absent from what is about an execution.
+func TestIterationIndexInJSON(t *testing.T) {
+	step := 2
+	in := func(v any) string {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if index, ok := fields["iteration_index"]; ok {
+			return string(index)
+		}
+		return "absent"
+	}
+	for _, tt := range []struct {
+		step      *int
+		iteration []int
+		want      string
+	}{{&step, []int{4, 0}, "0"}, {&step, []int{17}, "17"}, {&step, nil, "null"}, {nil, nil, "absent"}} {
+		n := courier.Notification{ID: "id", Step: tt.step, Iteration: tt.iteration, Count: 1}
+		list := []any{
+			courier.AuditEntry{Step: tt.step, Iteration: tt.iteration}, n, &n,
+			courier.Delivery{Notification: n, State: courier.DeliveryFailed, Attempts: 3, LastErr: "why"},
+		}
+		if tt.step != nil {
+			list = append(list, courier.StepExecution{Step: step, Iteration: tt.iteration},
+				courier.Execution{Current: &courier.StepExecution{Step: step, Iteration: tt.iteration}}.Current)
+		}
+		for _, v := range list {
+			if got := in(v); got != tt.want {
+				t.Errorf("%T, iteration %v: iteration_index is %s, want %s", v, tt.iteration, got, tt.want)
+			}
+		}
+	}
+	d := courier.Delivery{Notification: courier.Notification{ID: "id", Count: 2, Bytes: 5}, State: courier.DeliveryFailed, Attempts: 3, DueAt: time.Unix(9, 0).UTC(), LastErr: "why"}
+	var again courier.Delivery
+	if raw, err := json.Marshal(d); err != nil || json.Unmarshal(raw, &again) != nil || !reflect.DeepEqual(again, d) {
+		t.Errorf("read again: %+v of %s, %v", again, raw, err)
 	}
 }

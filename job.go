@@ -63,6 +63,10 @@ type Job struct {
 	// "context:sum.url", or a text that contains references. It is resolved when the
 	// execution completes; see [Execution].Result. Empty means none.
 	Result string `json:"result,omitempty"`
+	// Outputs are files in the workspace that are kept. After the last step, each is copied
+	// by a step of the type file.copy, to which the failure policy applies; then the
+	// execution completes, and its workspace is removed.
+	Outputs []JobOutput `json:"outputs,omitempty"`
 	// Steps is the flat list, control-flow markers included.
 	Steps []StepSpec `json:"steps"`
 }
@@ -109,6 +113,21 @@ type Param struct {
 	// secret into configurations that refer to the parameter. A reference must be the
 	// whole value of a field of a step. Everywhere else the value is the name.
 	Secret bool `json:"secret,omitempty"`
+}
+
+// A JobOutput is a file that a job keeps. What exists at its destination is replaced in
+// one instant.
+type JobOutput struct {
+	// From is a reference to an output that is the path of a file, such as
+	// "context:pack.archive_path".
+	From string `json:"from"`
+	// To is an absolute path in one of the engine's Options.Roots. The file keeps its name
+	// if To is an existing directory or ends in "/". It may contain references.
+	To string `json:"to"`
+}
+
+func (o *JobOutput) read(dec *json.Decoder) error {
+	return readObject(dec, fields{"from": into(&o.From), "to": into(&o.To)})
 }
 
 // DefaultQueue is the queue of jobs that name none.
@@ -160,6 +179,7 @@ func (j *Job) readers() (string, fields) {
 		"timeout_seconds":      intoDuration(&j.Timeout),
 		"max_duration_seconds": intoDuration(&j.MaxDuration),
 		"expected_by":          into(&j.ExpectedBy),
+		"outputs":              listOf("output", &j.Outputs, (*JobOutput).read),
 		"steps":                func(dec *json.Decoder) error { return readSteps(dec, &j.Steps) },
 	}
 }

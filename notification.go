@@ -3,6 +3,9 @@ package courier
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -11,8 +14,8 @@ import (
 // An EventType names a change in the life of an execution, or of a chain execution.
 type EventType string
 
-// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue
-// and EventStepProgress, follow from an audit entry.
+// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue,
+// EventStepProgress and EventStep, follow from an audit entry.
 const (
 	EventJobStarted    EventType = "JobStarted"
 	EventJobCompleted  EventType = "JobCompleted"
@@ -28,6 +31,7 @@ const (
 	EventStepCompleted EventType = "StepCompleted"
 	EventStepFailed    EventType = "StepFailed"
 	EventStepSkipped   EventType = "StepSkipped"
+	EventStep          EventType = "StepEvent" // one that a completed step has emitted; see Context.Emit
 
 	// Of chains.
 	EventChainStarted   EventType = "ChainStarted"   // the first members were released
@@ -64,6 +68,63 @@ type Event struct {
 	Item      string
 	ItemDone  int64
 	ItemTotal int64
+	// Name and Payload of the event, for EventStep.
+	Name    string
+	Payload json.RawMessage
+}
+
+// A StepEvent is an event that a step has emitted; see [Context.Emit].
+type StepEvent struct {
+	Name    string          `json:"name"`
+	Payload json.RawMessage `json:"payload"` // compact JSON
+}
+
+// Limits of the events of an attempt.
+const (
+	maxEvents     = 100
+	maxEventBytes = 16 << 10
+	maxEventDepth = 100
+)
+
+var eventName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,49}$`)
+
+// Emit adds an event of the execution. It is kept with the record of the attempt
+// ([StepExecution].Events), in the transaction in which the step completes; observers and
+// subscriptions to [EventStep] are told then. If the attempt fails, its events are dropped,
+// as its outputs are, so a repetition may emit them again. Known secrets in the payload are
+// replaced.
+//
+// The name has the form of a step's id. The payload is a value that JSON can hold, of at
+// most 16 KiB and nested at most 100 times; an attempt has at most 100 events. The error
+// for others is permanent.
+func (c *Context) Emit(name string, payload any) error {
+	if !eventName.MatchString(name) {
+		return Permanent(fmt.Errorf(`emit %q: a name is a small letter, then small letters, digits, "_" and "-", at most 50 in all`, shorten(name, 60)))
+	}
+	raw, err := jsontext.Append(nil, payload)
+	if err != nil {
+		return Permanent(fmt.Errorf("emit %q: %w", name, err))
+	}
+	if len(raw) > maxEventBytes {
+		return Permanent(fmt.Errorf("emit %q: the payload has %d bytes, more than %d; put it into a file and emit its path", name, len(raw), maxEventBytes))
+	}
+	if jsontext.Depth(raw) > maxEventDepth {
+		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d times", name, maxEventDepth))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.events) == maxEvents {
+		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, maxEvents))
+	}
+	c.events = append(c.events, StepEvent{name, raw})
+	return nil
+}
+
+// Events returns the events that the step has emitted so far, in their order.
+func (c *Context) Events() []StepEvent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.events)
 }
 
 // A SubscriptionKind says how a subscription's notifications are delivered.
@@ -243,11 +304,30 @@ type Notification struct {
 	// Result is that of the execution, for EventJobCompleted of a job that has one. Stores
 	// leave it out; the engine that delivers adds it.
 	Result json.RawMessage `json:"result,omitempty"`
+	// Name and Payload are those of an event that a step has emitted; see [Context.Emit].
+	// Its Seq is negative: it shares the audit entry of the step's end with others.
+	Name    string          `json:"name,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
 	// Count is how many events of this type and job the notification stands for:
 	// 1, or more if the subscription has a window. More are others of them, the
 	// first 50.
 	Count     int              `json:"count"`
 	Coalesced []CoalescedEvent `json:"more,omitempty"`
+}
+
+// MarshalJSON adds the field iteration_index to events of steps: the iteration of the
+// innermost loop around the step, or null outside loops.
+func (n Notification) MarshalJSON() ([]byte, error) { return jsontext.AppendAny(nil, n.inJSON()) }
+
+type plainNotification Notification // without methods
+
+type notificationInJSON struct {
+	plainNotification
+	Index json.RawMessage `json:"iteration_index,omitempty"`
+}
+
+func (n *Notification) inJSON() notificationInJSON {
+	return notificationInJSON{plainNotification(*n), indexInJSON(n.Step, n.Iteration)}
 }
 
 // A CoalescedEvent is a further event in a notification that stands for several.
@@ -274,6 +354,18 @@ type Delivery struct {
 	Attempts int           `json:"attempts"`             // that were begun
 	DueAt    time.Time     `json:"due_at"`               // of the next attempt, or when the present one is given up; when it failed
 	LastErr  string        `json:"last_error,omitempty"` // of the last attempt
+}
+
+// MarshalJSON writes the notification as [Notification.MarshalJSON] does, and the fields
+// of the delivery.
+func (d Delivery) MarshalJSON() ([]byte, error) {
+	return jsontext.AppendAny(nil, struct {
+		notificationInJSON
+		State    DeliveryState `json:"state"`
+		Attempts int           `json:"attempts"`
+		DueAt    time.Time     `json:"due_at"`
+		LastErr  string        `json:"last_error,omitempty"`
+	}{d.Notification.inJSON(), d.State, d.Attempts, d.DueAt, d.LastErr})
 }
 
 // A Mailer sends e-mail for subscriptions of kind email. If it returns an error that

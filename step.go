@@ -56,7 +56,11 @@ type Validator[C any] interface {
 }
 
 // A Cleaner removes what an earlier attempt of the step left behind. It runs
-// before every attempt but the first, and on resume.
+// before every attempt but the first, and on resume. For a step that does not implement
+// it, the engine removes the directories of earlier attempts (see [Context.Dir]) and the
+// files in the workspace that the failed attempt has reported by [Context.Wrote], unless
+// an attempt has reported a file that it removed. It keeps files of completed steps, and
+// those of [Context.Hold].
 type Cleaner[C any] interface {
 	Cleanup(ctx context.Context, job *Context, cfg C) error
 }
@@ -420,6 +424,9 @@ func (t *StepType) Validate(ctx context.Context, job *Context, config []byte) er
 	}
 	return t.call(ctx, job, config, actValidate)
 }
+
+// CleansUp reports whether the step implements [Cleaner].
+func (t *StepType) CleansUp() bool { return t.can[actCleanup] }
 
 // Cleanup calls the step's Cleanup; without one it does nothing.
 func (t *StepType) Cleanup(ctx context.Context, job *Context, config []byte) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/stepcall"
+	"github.com/courierhq/courier/engine/internal/steplog"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -34,11 +34,37 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 		a.Stall = *spec.StallTimeout
 	}
 	a.job = r.newContext(step, n, a)
+	if cleanup && n > 1 && !typ.CleansUp() {
+		r.removeAttempts(a.job)
+	}
 	r.began = time.Now()
 	o := a.execute()
 	r.took = time.Since(r.began)
 	a.finish(&o)
 	return o
+}
+
+// removeAttempts removes what earlier attempts of a step left in the workspace. It is for
+// types without a Cleanup. It removes nothing while an attempt that was cut off may still
+// write there, and nothing in an execution with so many records that reading them for
+// each attempt would take long.
+func (r *run) removeAttempts(job *courier.Context) {
+	const most = 20_000
+	if r.e.slots.IsStuck(r.x.ID) || r.seq > most {
+		return
+	}
+	var files []courier.File
+	if s := history.Failed(r.latest, job.Step(), job.Iteration()); s != nil {
+		files = s.Files
+	}
+	err := r.e.work.RemoveAttempts(r.x.ID, job.StepDir(), job.Attempt(), files, func() ([]string, error) {
+		ctx, cancel := context.WithTimeout(r.lease, maxReading)
+		defer cancel()
+		return r.history().Kept(ctx, job.Step(), job.Iteration())
+	})
+	if err != nil {
+		r.log.Warn("remove what earlier attempts of the step left", "step", job.Step(), "type", job.Type(), "error", err)
+	}
 }
 
 // render puts the values into the configuration. It belongs to the attempt,
@@ -74,6 +100,9 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	cfg.Repeated = a.rollback || r.repeated(step, n)
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
+	}
+	if !a.rollback {
+		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets)
 	}
 	return courier.NewContext(cfg)
 }
@@ -128,6 +157,7 @@ type attempt struct {
 	scope     program.Scope
 	template  *flow.Template
 	buf       []byte // for the rendered configuration
+	log       steplog.Log
 	cleanup   bool
 	rollback  bool
 	cancelled bool         // the rollback is that of a cancel
@@ -153,8 +183,7 @@ func (a *attempt) execute() stepcall.Outcome {
 	a.run.goroutine.Do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
 	o, returned := a.await(a.run.steps.Done(), cancel)
 	if !returned {
-		a.run.e.abandon(a)
-		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true}
+		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true, Stack: a.StackIn(a.run.e.abandon(a))}
 	}
 	o.Judge(ctx)
 	if !returned {
@@ -165,9 +194,9 @@ func (a *attempt) execute() stepcall.Outcome {
 
 // call sends the outcome of f, also if it panics or calls runtime.Goexit.
 func (a *attempt) call(f func() (json.RawMessage, error)) {
-	a.Run(f, func(what string) {
+	a.Run(f, func(what, stack string) {
 		clean := a.run.secrets.Clean
-		a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", clean(what), "stack", clean(string(debug.Stack())))
+		a.run.log.Error("step panicked", "type", a.typ.Key(), "panic", clean(what), "stack", clean(stack))
 	})
 }
 
@@ -209,7 +238,7 @@ func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (
 // finish takes the attempt's reports and closes what it had open.
 func (a *attempt) finish(o *stepcall.Outcome) {
 	o.Bytes = a.job.Bytes()
-	o.Files = a.job.Files()
+	o.Files, o.Events = a.job.Files(), a.job.Events()
 	if o.Abandoned {
 		o.Files = slices.Clone(o.Files) // the step may still report
 	}
@@ -222,19 +251,26 @@ func (a *attempt) finish(o *stepcall.Outcome) {
 	}
 	o.Limit(a.run.e.opt.MaxOutput)
 	o.RemoveSecrets(&a.run.secrets.Redactor)
+	o.Stack = a.run.secrets.Text(o.Stack, maxStack)
+	o.Log = a.log.Close()
 }
 
+// maxStack is how many bytes of a stack are kept with a record: 16 KiB with the words
+// that say that it was cut.
+const maxStack = 16<<10 - 16
+
 // abandon cuts a step that does not return off from its execution. Its slot
-// stays taken until it returns.
-func (e *Engine) abandon(a *attempt) {
+// stays taken until it returns. It returns the stacks of all goroutines.
+func (e *Engine) abandon(a *attempt) string {
 	r := a.run
 	a.scope.Close()
 	if err := a.job.Close(); err != nil {
 		r.log.Warn("close files of step", "error", err)
 	}
+	stacks := string(stepcall.Stacks())
 	stuck := StuckStep{
 		Execution: r.x.ID, Step: a.job.Step(), Type: a.typ.Key(), Attempt: a.job.Attempt(),
-		Stacks: []byte(r.secrets.Clean(string(stepcall.Stacks()))),
+		Stacks: []byte(r.secrets.Clean(stacks)),
 	}
 	r.log.Error("step does not return", "step", stuck.Step, "type", stuck.Type, "attempt", stuck.Attempt, "stacks", string(stuck.Stacks))
 	r.buf, r.done = nil, nil // the step may still read the one and will send on the other
@@ -249,6 +285,7 @@ func (e *Engine) abandon(a *attempt) {
 	if f := e.opt.OnStuckStep; f != nil {
 		hooks.Call(e.log, "stuck-step hook", func() { f(stuck) })
 	}
+	return stacks
 }
 
 // minProgress is the least time between two progress events of an attempt.

@@ -109,7 +109,10 @@ func (r *run) emitWritten(t *store.Transition) {
 	if q := r.request.Load(); q != nil {
 		by = t.By(q.Request, q.By)
 	}
-	for _, a := range t.Entries(r.current, by) {
+	for i, a := range t.Entries(r.current, by) {
+		if i < len(t.Ended) {
+			executionlog.StepEvents(&r.x, &t.Ended[i], r.e.observers.Emit)
+		}
 		if ev, ok := executionlog.EventOf(&r.x, &a, t.Failure); ok {
 			r.e.observers.Emit(ev)
 		}
@@ -218,7 +221,7 @@ func (r *run) unkept(t *store.Transition, refusal error) error {
 	r.ended = t.Ended
 	for i := range r.ended {
 		s := &r.ended[i]
-		s.Outputs, s.Files = nil, nil
+		s.Outputs, s.Files, s.Events, s.Stack, s.Log = nil, nil, nil, "", ""
 		if s.State == courier.StepCompleted {
 			s.State, s.Reason, s.Error = courier.StepFailed, courier.ReasonStore, text
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/steplog"
 )
 
 // Options are the settings of an [Engine]. The zero value is the default. The first
@@ -109,6 +110,11 @@ type Options struct {
 	// MaxValue is how many bytes one value of Context.Set may have as JSON. 0
 	// means MaxOutput.
 	MaxValue int
+	// KeepLog is how many bytes of what an attempt writes to [courier.Context.Log] are
+	// kept in its record ([courier.StepExecution].Log): records from level info on, and
+	// those of lower levels that Log takes. Of more, the first and the last lines are
+	// kept. At least 1024. 0 means 16 KiB; if it is negative, nothing is kept.
+	KeepLog int
 	// MaxParams is how many bytes the parameters of an execution, or of one of a
 	// chain, may have as JSON. 0 means 16 MiB.
 	MaxParams int
@@ -152,6 +158,9 @@ func (o *Options) check() error {
 	add := func(format string, args ...any) { found = append(found, fmt.Errorf(format, args...)) }
 	if o.Slots < 0 {
 		add("Options.Slots: %d is negative; 0 means the default", o.Slots)
+	}
+	if o.KeepLog > 0 && o.KeepLog < steplog.Least {
+		add("Options.KeepLog: %d bytes is less than %d; a negative number keeps nothing", o.KeepLog, steplog.Least)
 	}
 	for _, d := range []struct {
 		name  string
@@ -215,6 +224,9 @@ func (o *Options) setDefaults(id string) {
 	setDefault(&o.MaxOutput, 16<<20)
 	setDefault(&o.MaxValue, o.MaxOutput)
 	setDefault(&o.MaxParams, 16<<20)
+	if o.KeepLog == 0 {
+		o.KeepLog = 16 << 10
+	}
 }
 
 func setDefault[T int | time.Duration](v *T, d T) {

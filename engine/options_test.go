@@ -51,6 +51,8 @@ func TestBadOptions(t *testing.T) {
 			"Options.Slots: -1 is negative", "Options.Lease: -1s is negative", "Options.Poll: -1ns", "Options.SoftStop: -1ns", "Options.Grace: -1ns", "Options.Orphans: -1ns",
 		}},
 		{engine.Options{Lease: 15, Poll: 5}, []string{"Options.Lease: 15ns is less than 10ms; give it a unit, such as 15*time.Second", "Options.Poll: 5ns is less than 1ms"}},
+		{engine.Options{KeepLog: 16}, []string{"Options.KeepLog: 16 bytes is less than 1024; a negative number keeps nothing"}},
+		{engine.Options{KeepLog: -1}, nil},
 		{engine.Options{Lease: 10 * time.Millisecond, Poll: time.Millisecond, SoftStop: 1, Grace: 1, Orphans: 1}, nil},
 	} {
 		c.opt.Workspace = t.TempDir()

@@ -24,9 +24,9 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 	}
 	rec := *r.current
 	rec.Worker = "" // this one
-	rec.Bytes, rec.Files = o.Bytes, o.Files
+	rec.Bytes, rec.Files, rec.Log = o.Bytes, o.Files, o.Log
 	if o.Err == nil {
-		rec.State, rec.Outputs = courier.StepCompleted, o.Outputs
+		rec.State, rec.Outputs, rec.Events = courier.StepCompleted, o.Outputs, o.Events
 		r.ended = append(r.ended, rec)
 		r.vals.Set(step, o.Outputs)
 		r.walk.Advance()
@@ -34,7 +34,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		return true
 	}
 	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.Reason, r.secrets.Message(o.Err)
-	rec.Outputs = o.Outputs // of a type with FailedOutputs; no reference can name them
+	rec.Stack, rec.Outputs = o.Stack, o.Outputs // of a type with FailedOutputs; no reference can name them
 	cause := context.Cause(r.steps)
 	switch {
 	case errors.Is(cause, courier.ErrCancelled):

@@ -50,16 +50,17 @@ type run struct {
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it has not reported.
 	reclaimed bool
-	handed    bool             // another worker has started the present attempt
-	former    map[string]bool  // the places of earlier passes; see repeated
-	items     int              // failed ones, as courier.Execution.FailedItems
-	pass      *repair.Pass     // in which items are executed again; nil if none are
-	repaired  bool             // a pass was begun since the claim
-	earlier   map[string]int   // attempts of steps before the execution went back, by place
-	repairs   *courier.Repairs // to be written with the next transition; nil if they have not changed
-	before    chan struct{}    // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slots.Slot      // nil if it needs none
-	unready   error            // what is wrong with the workspaces
+	handed    bool                    // another worker has started the present attempt
+	latest    []courier.StepExecution // of each step, at the claim
+	former    map[string]bool         // the places of earlier passes; see repeated
+	items     int                     // failed ones, as courier.Execution.FailedItems
+	pass      *repair.Pass            // in which items are executed again; nil if none are
+	repaired  bool                    // a pass was begun since the claim
+	earlier   map[string]int          // attempts of steps before the execution went back, by place
+	repairs   *courier.Repairs        // to be written with the next transition; nil if they have not changed
+	before    chan struct{}           // closed when an earlier run of this engine's has ended; nil if there is none
+	slot      *slots.Slot             // nil if it needs none
+	unready   error                   // what is wrong with the workspaces
 	res       *courier.Resources
 	secrets   *core.Redactor
 	dir       string                                                             // its workspace; empty until it is needed
@@ -101,7 +102,7 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems,
+		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems, latest: c.Latest,
 		stored: standing{c.Execution.Position, c.Counters, c.Execution.FailedItems},
 	}
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil

@@ -111,7 +111,7 @@ func TestSecretsInAllForms(t *testing.T) {
 					t.Errorf("%s as %s by %s: it ended %s, %v", name, form, way, r.State, r.Err)
 				}
 				mu.Lock()
-				dump, _ := jsontext.Append(nil, []any{r.Execution, r.Steps, r.Audit, r.Values, events, report})
+				dump, _ := jsontext.Append(nil, []any{r.Execution, detailed(t, h, r.ID), r.Audit, r.Values, events, report})
 				events = nil
 				mu.Unlock()
 				all := strings.ReplaceAll(string(dump), h.Dir, "") + h.Log() + fmt.Sprintf("%v %+v %#v %s", r.Err, r.Err, report, report)

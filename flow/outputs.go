@@ -52,7 +52,7 @@ func (c *checker) checkOutputs() {
 		if typ, ok := c.registry.Lookup(s.Type); ok {
 			if name, place := c.lost(i, typ, i == last); name != "" {
 				c.warnings.add(at(s, i, "config."+place, fmt.Sprintf(
-					"no later step refers to the output %q: the file lies in the workspace, and is removed with it when the execution has completed; give an absolute path to keep it, or use it as \"context:%s.%s\"",
+					"no later step refers to the output %q: the file lies in the workspace, and is removed with it when the execution has completed; give an absolute path to keep it, name it in the outputs of the job, or use it as \"context:%s.%s\"",
 					name, headOf(s, i), name)))
 			}
 		}

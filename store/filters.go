@@ -27,9 +27,13 @@ type StepFilter struct {
 	// FailedItems selects those with a FailedLoop. A store finds them without reading
 	// the others.
 	FailedItems bool
-	Files       bool  // selects those that report files
-	After       int64 // those whose Seq is higher
-	Limit       int   // 0 means 1000
+	Files       bool // selects those that report files
+	Events      bool // selects those with Events
+	// Details fills the fields Stack, Log and Events of the records too. They are large, so they
+	// are empty otherwise, as they are in [Archive.Latest] and in claims.
+	Details bool
+	After   int64 // those whose Seq is higher
+	Limit   int   // 0 means 1000
 }
 
 // A LatestFilter selects the latest record of each step of one execution.

@@ -15,7 +15,8 @@ import (
 // An Outbox keeps events for subscriptions until they are delivered. It is an
 // optional role of a [Store]; an engine finds it by a type assertion.
 //
-// Events follow from audit entries (see [EventOf]), from states of chain executions
+// Events follow from audit entries (see [EventOf]), from the events of records (see
+// [NotifyEvents]), from states of chain executions
 // (see [NotifyChain]) and from overdue executions (see [Deadlines]). A call that
 // writes or finds one of these keeps a delivery for each subscription that selects
 // the event, in the same transaction. That holds for every call that begins after the
@@ -149,6 +150,10 @@ func (f *DeliveryFilter) Page() int {
 	return min(f.Limit, 1000)
 }
 
+// MaxStepEvents is the most events that a step may emit in an attempt; see
+// [courier.StepExecution].Events.
+const MaxStepEvents = 100
+
 // MaxCoalesced is the number of events that a joined delivery names besides the first,
 // and MaxCoalescedError the number of characters of the error of each.
 const (
@@ -222,6 +227,23 @@ func Notify(x *courier.Execution, a *courier.AuditEntry, first bool) (courier.No
 		n.Step, n.StepID, n.StepType, n.Iteration, n.StepAttempt = &step, f.ID, f.Type, f.Iteration, f.Attempt
 	}
 	return n, n.Type != ""
+}
+
+// NotifyEvents returns the notifications of the events of a record of x, without the
+// subscription and the name of the chain. Their numbers are negative, because the audit
+// entry of the record is another event: event i of the record with the number seq has
+// -(seq*MaxStepEvents + MaxStepEvents-1 - i), which is less than every [OverdueSeq].
+func NotifyEvents(x *courier.Execution, s *courier.StepExecution) []courier.Notification {
+	list := make([]courier.Notification, len(s.Events))
+	for i, e := range s.Events {
+		seq, step := -(s.Seq*MaxStepEvents + MaxStepEvents - 1 - int64(i)), s.Step
+		list[i] = courier.Notification{
+			ID: EventID(x.ID, seq), Type: courier.EventStep, At: s.EndedAt, Execution: x.ID, Seq: seq, Job: x.Job, Version: x.Version,
+			Step: &step, StepID: s.ID, StepType: s.Type, Iteration: s.Iteration, StepAttempt: s.Attempt,
+			Name: e.Name, Payload: e.Payload, Count: 1,
+		}
+	}
+	return list
 }
 
 // NotifyChain returns the notification of a change of a chain execution, without the

@@ -271,7 +271,7 @@ type NewExecution struct {
 	Timeout   time.Duration
 	// MaxDuration, ExpectedBy and Expires are deadlines; see [Deadlines]. 0 means none.
 	MaxDuration, ExpectedBy, Expires time.Duration
-	By                      string
+	By                               string
 	// Chain and Member say of which chain execution it is which member; see [Chains].
 	// Enqueue ignores them.
 	Chain  courier.ChainExecutionID

@@ -49,7 +49,8 @@ type Transition struct {
 	// failure. A transition to another state than running or queued without a Failure
 	// clears it.
 	Failure *courier.Failure
-	// RetryJob begins the next attempt of the execution: Attempt is raised, and neither
+	// RetryJob begins the next attempt of the execution, in which no step starts with the
+	// same transition: Attempt is raised, and neither
 	// earlier records nor those of Ended are the latest any more. FailedItems becomes 0,
 	// the counters are [Counters.NextAttempt], and the Repairs those of [NextRepairs].
 	RetryJob bool
@@ -70,7 +71,8 @@ type Transition struct {
 // execution's state, the started attempt. Current is the step that the
 // execution is at, and by the actor of the request that the transition carries out;
 // see [Transition.By]. The store sets the Error of the entry with an actor to the reason
-// of the request. It also sets the instants, the worker and the elapsed times:
+// of the request. It also sets the instants, the worker, the attempt of the execution,
+// which is the one before the transition, and the elapsed times:
 // for a step that was executed the time since it started, for the execution the time
 // since its state last changed, and 0 for a step that starts or never did.
 func (t *Transition) Entries(current *courier.StepExecution, by string) []courier.AuditEntry {
@@ -178,6 +180,9 @@ func (t *Transition) Admit(s LeaseState) (bool, error) {
 // the execution.
 func (t *Transition) Check() error {
 	for i := range t.Ended {
+		if n := len(t.Ended[i].Events); n > MaxStepEvents {
+			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d has emitted %d events, more than %d", t.Execution, t.Ended[i].Step, n, MaxStepEvents)
+		}
 		if s := &t.Ended[i]; !courier.StepRunning.CanBecome(s.State) || s.State == courier.StepPending {
 			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d ended as %q", t.Execution, s.Step, s.State)
 		}
@@ -187,6 +192,8 @@ func (t *Transition) Check() error {
 		return &courier.TransitionError{Execution: t.Execution, From: courier.Running, To: t.To}
 	case t.To != courier.Running && t.Start != nil:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s: a step starts, but the execution becomes %s", t.Execution, t.To)
+	case t.RetryJob && t.Start != nil:
+		return courier.Errorf(courier.ErrInvalid, "transition of %s: the next attempt of the execution begins, and step %d starts", t.Execution, t.Start.Step)
 	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s changes nothing", t.Execution)
 	case t.FailedItems != nil && *t.FailedItems < 0:
@@ -322,7 +329,8 @@ func checkRestart(e *courier.Execution, expired bool) error {
 }
 
 // EnqueueEntries returns the audit entry of an execution's creation. Like the
-// functions below it leaves the numbers, instants and the worker to the store.
+// functions below it leaves the numbers, instants, the worker and the attempt of the
+// execution to the store.
 func EnqueueEntries(e *courier.Execution) []courier.AuditEntry {
 	return []courier.AuditEntry{{Execution: e.ID, To: string(e.State), By: e.By}}
 }

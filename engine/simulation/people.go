@@ -318,7 +318,7 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	}
 	var records []courier.StepExecution
 	for after := int64(0); ; after = records[len(records)-1].Seq {
-		page, err := w.store.Steps(ctx, store.StepFilter{Execution: id, After: after})
+		page, err := w.store.Steps(ctx, store.StepFilter{Execution: id, After: after, Details: true})
 		if err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 		if r := records[i].Reason; r == courier.ReasonConfig || r == courier.ReasonDefinition {
 			return fmt.Errorf("execution %s: record %d says that a sound job is not: %s", id, i, records[i].Error)
 		}
-		if text := records[i].Error + string(records[i].Outputs); strings.Contains(text, canary) {
+		if text := records[i].Error + string(records[i].Outputs) + records[i].Stack + records[i].Log; strings.Contains(text, canary) {
 			return fmt.Errorf("execution %s: record %d tells a secret: %s", id, i, text)
 		}
 	}

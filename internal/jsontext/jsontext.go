@@ -131,6 +131,26 @@ func Text(v any) string {
 	return string(b)
 }
 
+// Depth returns how many arrays and objects lie in each other in valid JSON text.
+func Depth(raw []byte) (most int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case b == '"':
+			quoted = !quoted
+		case b == '\\':
+			i++ // only in strings
+		case quoted:
+		case b == '[' || b == '{':
+			depth++
+			most = max(most, depth)
+		case b == ']' || b == '}':
+			depth--
+		}
+	}
+	return most
+}
+
 // errStorable says why a value can't be stored as JSON text in every store.
 var errStorable = errors.New(`contains a NUL character or text that is not valid UTF-8, which no store can keep; encode it, for example in base64`)
 

@@ -18,6 +18,7 @@ type entry struct {
 	step     *courier.StepExecution // nil for a change of the execution's own state
 	from, to string
 	elapsed  time.Duration
+	attempt  int // of the execution
 	worker   string
 	note     *note // nil for most
 }
@@ -32,6 +33,9 @@ type note struct {
 // log appends an entry to the audit.
 func (x *execution) log(now time.Time, e entry) {
 	e.at, e.elapsed = now, max(0, e.elapsed)
+	if e.attempt == 0 {
+		e.attempt = x.Attempt
+	}
 	x.audit = append(x.audit, e)
 	x.Seq = int64(len(x.audit))
 }
@@ -41,6 +45,7 @@ func (x *execution) auditEntry(seq int64) courier.AuditEntry {
 	e := &x.audit[seq-1]
 	a := courier.AuditEntry{
 		Execution: x.ID, Seq: seq, At: e.at, From: e.from, To: e.to, Elapsed: e.elapsed, Worker: e.worker,
+		ExecutionAttempt: e.attempt,
 	}
 	if s := e.step; s != nil {
 		step := s.Step
@@ -65,7 +70,7 @@ func (x *execution) latestSteps(before int64) []courier.StepExecution {
 			records = records[:firstFrom(records, before)]
 		}
 		if n := len(records); n > 0 {
-			list = append(list, *records[n-1])
+			list = append(list, withoutDetails(records[n-1]))
 		}
 	}
 	return list
@@ -151,11 +156,23 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 			break
 		}
 		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
-			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) {
-			list = append(list, *r)
+			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) && (!f.Events || len(r.Events) > 0) {
+			if f.Details {
+				list = append(list, *r)
+			} else {
+				list = append(list, withoutDetails(r))
+			}
 		}
 	}
 	return list, nil
+}
+
+// withoutDetails returns a copy of a record without what only a filter with Details
+// returns.
+func withoutDetails(r *courier.StepExecution) courier.StepExecution {
+	plain := *r
+	plain.Stack, plain.Log, plain.Events = "", "", nil
+	return plain
 }
 
 // recordsOf returns the fewest records among which those of a filter are.

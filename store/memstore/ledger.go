@@ -44,6 +44,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}
+	attempt := x.Attempt
 	x.Position, x.counters = t.Position, t.Counters
 	if t.FailedItems != nil {
 		x.FailedItems = *t.FailedItems
@@ -80,7 +81,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 			n = &note{by: by, err: why}
 		}
 		x.last = x.seq() + 1
-		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{worker: x.Worker, note: n})
+		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{attempt: attempt, worker: x.Worker, note: n})
 		return
 	}
 	if t.Start != nil {
@@ -249,7 +250,7 @@ func (x *execution) ask(kind courier.RequestKind, r *store.Request, now time.Tim
 
 // asked moves x to another state on an operator's request.
 func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.Time) {
-	n := x.seq()
+	n, attempt := x.seq(), x.Attempt
 	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
 	due := x.DueAt
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
@@ -267,7 +268,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if f := r.Failure(); f != nil {
 		x.Failure = f
 	}
-	s.move(x, to, due, now, entry{note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
+	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
 }
 

@@ -48,11 +48,18 @@ func (s *Store) notify(x *execution, n int64, first bool) {
 	}
 	for seq := n + 1; seq <= x.seq(); seq++ {
 		a := x.auditEntry(seq)
+		var list []courier.Notification
+		if r := x.audit[seq-1].step; r != nil && r.Seq == seq {
+			list = store.NotifyEvents(&x.Execution, r)
+		}
 		if e, ok := store.Notify(&x.Execution, &a, first); ok {
+			list = append(list, e)
+		}
+		for i := range list {
 			if c := s.chains.all[x.Chain]; c != nil {
-				e.Chain = c.Chain
+				list[i].Chain = c.Chain
 			}
-			s.keep(&e)
+			s.keep(&list[i])
 		}
 	}
 }

@@ -76,7 +76,10 @@ func transitionBytes(t *store.Transition) int {
 	n := 0
 	for i := range t.Ended {
 		e := &t.Ended[i]
-		n += len(e.Outputs) + len(e.Error) + perFile*len(e.Files)
+		n += len(e.Outputs) + len(e.Error) + len(e.Stack) + len(e.Log) + perFile*len(e.Files)
+		for j := range e.Events {
+			n += perFile + len(e.Events[j].Payload)
+		}
 		for j := range e.Files {
 			n += len(e.Files[j].Path)
 		}

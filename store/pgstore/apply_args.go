@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -146,12 +147,13 @@ func newTransitionColumns(batch []*applyCall) *transitionColumns {
 type endedColumns struct {
 	step, number              []int32
 	iteration, outputs, files textColumn
+	log, events               textColumn
 	bytes                     []int64
 }
 
 func newEndedColumns(n int) *endedColumns {
 	t := textColumn{n: n}
-	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, bytes: []int64{}}
+	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, log: t, events: t, bytes: []int64{}}
 	for i := range e.step {
 		e.step[i] = -1
 	}
@@ -163,6 +165,11 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 	e.iteration.set(i, numbers(s.Iteration))
 	set(&e.bytes, len(e.step), i, s.Bytes)
 	e.outputs.set(i, string(s.Outputs))
+	e.log.set(i, s.Log)
+	if s.Events != nil {
+		text, _ := jsontext.AppendAny(nil, s.Events) // byte by byte: encode would escape characters of HTML
+		e.events.set(i, string(text))
+	}
 	if s.Files != nil {
 		e.files.set(i, encode(s.Files))
 	}
@@ -176,7 +183,7 @@ func (a *applyCall) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.Stack != "" {
 			return false
 		}
 	}
@@ -227,6 +234,7 @@ func progressArgs(batch []*applyCall) []any {
 		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.arg(), texts.list, counters, m.reclaims, workspace, m.disk,
 		m.startStep, m.number, startID, startType, m.iteration.arg(), startTotal,
 		ended.step, ended.number, ended.iteration.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endType, endID, endTotal,
+		ended.log.arg(), ended.events.arg(),
 	}
 }
 
@@ -252,7 +260,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
 		some                                                             = textColumn{n: sum}
 		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
-		endWorker, failedLoop                                            = some, []int32{}
+		endWorker, endStack, failedLoop                                  = some, some, []int32{}
 	)
 	k := 0
 	for i, a := range batch {
@@ -295,6 +303,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 			endReason.set(k, string(e.Reason))
 			endError.set(k, e.Error)
 			endWorker.set(k, e.Worker)
+			endStack.set(k, e.Stack)
 			if e.FailedLoop != nil {
 				set(&failedLoop, sum, k, int32(*e.FailedLoop)+1)
 			}
@@ -310,6 +319,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
-		endWorker.arg(), failedItems, repairs.arg(), failedLoop, result.arg(),
+		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
+		endStack.arg(), ended.log.arg(), ended.events.arg(), result.arg(),
 	}
 }

@@ -165,13 +165,13 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // stepsQuery returns the statement that lists records by a filter, and its parameters.
 func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	filter := ""
-	args = []any{uuid(string(f.Execution)), f.After, int64(f.Limit)}
+	args = []any{uuid(string(f.Execution)), f.After, int64(f.Limit), f.Details}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
 	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
-	if f.FailedItems || f.Files || notCompleted || f.Step != nil && f.Attempt != 0 {
+	if f.FailedItems || f.Files || f.Events || notCompleted || f.Step != nil && f.Attempt != 0 {
 		if f.Attempt != 0 {
 			add("s.execution_attempt = $%d::int", int32(f.Attempt))
 		}
@@ -193,16 +193,19 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		if f.Files {
 			filter += " and s.files is not null"
 		}
+		if f.Events {
+			filter += " and s.events is not null"
+		}
 		return s.sqlFiltered("execution/list_steps_by_index", filter), args
 	}
 	if f.Attempt != 0 {
-		add("a.ended_attempt = $%d::int", int32(f.Attempt))
+		add("a.execution_attempt = $%d::int", int32(f.Attempt))
 	}
 	if f.Step != nil {
 		add("a.ended_step = $%d::int", int32(*f.Step))
 	}
 	if len(f.States) > 0 {
-		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.ended_attempt"+
+		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.execution_attempt"+
 			" and r.step = a.ended_step and r.seq = a.seq and r.state = any($%d::text[]))", asStrings(f.States))
 	}
 	return s.sqlFiltered("execution/list_steps", filter), args
@@ -267,6 +270,7 @@ type auditRow struct {
 	elapsed      int64
 	reason, err  string
 	by, worker   string
+	attempt      int // of the execution
 }
 
 // An interrupted is the step that went back to pending, as the audit keeps it.
@@ -287,7 +291,7 @@ func scanAudit(rows pgx.Rows) (a auditRow, err error) {
 		&a.ended.ID, &a.ended.Type, &iteration, &a.ended.Attempt, &a.ended.State, &a.ended.Bytes,
 		&a.ended.Reason, &a.ended.Error, &startedAt,
 		&a.startedStep, &a.started.Attempt, &a.started.ID, &a.started.Type, &startedIteration,
-		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker)
+		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker, &a.attempt)
 	if err != nil {
 		return a, err
 	}
@@ -309,7 +313,7 @@ func scanAudit(rows pgx.Rows) (a auditRow, err error) {
 func (a *auditRow) entries() []courier.AuditEntry {
 	var list []courier.AuditEntry
 	add := func(e courier.AuditEntry) {
-		e.Seq, e.At, e.Worker = a.seq+int64(len(list)), a.at, a.worker
+		e.Seq, e.At, e.Worker, e.ExecutionAttempt = a.seq+int64(len(list)), a.at, a.worker, a.attempt
 		list = append(list, e)
 	}
 	if a.endedStep != nil {

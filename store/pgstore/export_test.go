@@ -125,9 +125,11 @@ func allVariants() (list []variant) {
 			v.subscribed = true
 			list = append(list, v)
 		}
-		if strings.Contains(string(text), ":deadlines\n") {
-			v.deadlines = true
-			list = append(list, v)
+		for part, on := range map[string]*bool{"deadlines": &v.deadlines, "labels": &v.labels, "files": &v.files} {
+			if strings.Contains(string(text), ":"+part+"\n") {
+				*on = true
+				list = append(list, v)
+			}
 		}
 	}
 	return list

@@ -179,14 +179,14 @@ type deliveryRow struct {
 	bytes                  *int64
 	reason, err, by        *string
 	count                  int32
-	more                   *string
+	more, name, payload    *string
 	attempts               int32
 }
 
 func (d *deliveryRow) fields() []any {
 	return []any{
 		&d.subscription, &d.id, &d.seq, &d.event, &d.job, &d.chain, &d.version, &d.at, &d.step, &d.stepID, &d.typ, &d.iteration, &d.stepAttempt,
-		&d.bytes, &d.reason, &d.err, &d.by, &d.count, &d.more,
+		&d.bytes, &d.reason, &d.err, &d.by, &d.count, &d.more, &d.name, &d.payload,
 	}
 }
 
@@ -195,7 +195,7 @@ func (d *deliveryRow) notification() (courier.Notification, error) {
 	n := courier.Notification{
 		ID: store.EventID(id, d.seq), Subscription: d.subscription, Type: courier.EventType(d.event), At: d.at.UTC(), Execution: id, Seq: d.seq,
 		Job: d.job, Chain: d.chain, Version: int(d.version), StepID: text(d.stepID), StepType: text(d.typ), Reason: courier.Reason(text(d.reason)),
-		Error: text(d.err), By: text(d.by), Count: int(d.count),
+		Error: text(d.err), By: text(d.by), Count: int(d.count), Name: text(d.name), Payload: raw(d.payload),
 	}
 	if d.job == "" {
 		n.ChainExecution, n.Execution = id, ""

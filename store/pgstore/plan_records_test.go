@@ -38,7 +38,7 @@ func TestPlanOfRecords(t *testing.T) {
 	exec(t, pool, `insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
 		select '`+id+`', 10 + 2 * n, now(), now(), 0, 1, 1 + n % 3, 1, case when n % 500 = 0 then 'failed' else 'completed' end, 'file.copy', 'w',
 			case when n % 500 = 0 then 0 end from generate_series(1, 100000) n`)
-	exec(t, pool, `insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started)
+	exec(t, pool, `insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started)
 		select execution_id, seq, ended_at, step, execution_attempt, true from courier.step_executions where execution_id = '`+id+`' and seq > 10`)
 	exec(t, pool, `insert into courier.chain_executions (id, created_at, definition_id, version, created_by, plan, state, member_states, rerun_of)
 		select gen_random_uuid(), now(), `+value[string](t, pool, "select id::text from courier.job_definitions")+`, 1, '', '[]', 'completed', '', case when n = 9 then '`+id+`'::uuid end

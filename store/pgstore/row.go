@@ -193,18 +193,18 @@ func numbers(list []int) string {
 func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
-	var iteration, total, outputs, files *string
+	var iteration, total, outputs, files, stack, log, events *string
 	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log, &events)
 	if err != nil {
 		return s, err
 	}
-	s.Execution, s.Outputs = courier.ExecutionID(execution), raw(outputs)
+	s.Execution, s.Outputs, s.Stack, s.Log = courier.ExecutionID(execution), raw(outputs), text(stack), text(log)
 	s.StartedAt, s.EndedAt = s.StartedAt.UTC(), s.EndedAt.UTC()
 	for _, f := range []struct {
 		from *string
 		to   any
-	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}} {
+	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}, {events, &s.Events}} {
 		if err := decode(f.from, f.to); err != nil {
 			return s, err
 		}

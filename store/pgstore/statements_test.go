@@ -50,7 +50,7 @@ func TestStatementNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := make(map[string]bool)
-	call := regexp.MustCompile(`\.sql(?:Subscribed|Filtered|WithDeadlines)?\("([^"]+)"`)
+	call := regexp.MustCompile(`\.sql(?:Subscribed|Filtered|ToApply|ToCreate)?\("([^"]+)"`)
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -349,6 +349,8 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 		s := courier.StepExecution{Step: c.Step, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Bytes: 7}
 		s.State = pick(d.rand, courier.StepCompleted, courier.StepCompleted, courier.StepFailed)
 		s.Outputs = pick(d.rand, nil, json.RawMessage(`{"n": 1.0}`))
+		s.Events = pick(d.rand, nil, nil, []courier.StepEvent{{Name: "e", Payload: json.RawMessage(`{"n":1.0}`)}})
+		s.Stack, s.Log = pick(d.rand, "", "", "main.main()\n"), pick(d.rand, "", "", "level=INFO msg=\"so\"\n")
 		t.Ended = append(t.Ended, s)
 	}
 	if d.chance(8) {
@@ -381,7 +383,9 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 func (d *differ) look(id courier.ExecutionID) error {
 	return errors.Join(
 		d.both("execution "+string(id), func(s store.Store, _ int) (any, error) { return s.Execution(d.ctx, id) }),
-		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) { return s.Steps(d.ctx, store.StepFilter{Execution: id}) }),
+		d.both("steps of "+string(id), func(s store.Store, _ int) (any, error) {
+			return s.Steps(d.ctx, store.StepFilter{Execution: id, Details: true})
+		}),
 		d.both("latest of "+string(id), func(s store.Store, _ int) (any, error) { return s.Latest(d.ctx, store.LatestFilter{Execution: id}) }),
 		d.both("failed items of "+string(id), func(s store.Store, _ int) (any, error) {
 			return s.Steps(d.ctx, store.StepFilter{Execution: id, FailedItems: true})
@@ -403,7 +407,7 @@ func (d *differ) list() error {
 	if d.chance(5) {
 		f.RerunOf = pick(d.rand, d.ids...)
 	}
-	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Files: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))
+	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Files: d.chance(4), Details: d.chance(2), Events: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))
 	if d.chance(2) {
 		steps.Step = new(int)
 		*steps.Step = d.rand.IntN(4)

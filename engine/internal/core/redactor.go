@@ -40,9 +40,15 @@ const maxMessage = 8 << 10
 // secrets, NUL and invalid UTF-8, and not too long.
 func (d *Redactor) Message(err error) string {
 	s, _ := text.OfError(err)
+	return d.Text(s, maxMessage)
+}
+
+// Text returns text as it can be stored and shown: without secrets, NUL and invalid
+// UTF-8. Of more than most bytes it returns that many and "... (cut)".
+func (d *Redactor) Text(s string, most int) string {
 	s = d.Clean(s)
-	if len(s) > maxMessage {
-		s = s[:maxMessage] + "... (cut)"
+	if len(s) > most {
+		s = s[:most] + "... (cut)"
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

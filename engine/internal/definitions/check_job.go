@@ -33,18 +33,23 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 	if err != nil {
 		return invalid(courier.Problem{Step: -1, Message: err.Error()})
 	}
-	tree, err := flow.Parse(plain.Steps)
+	full := program.WithOutputs(plain)
+	tree, err := flow.Parse(full.Steps)
 	if p, ok := errors.AsType[*flow.ParseError](err); ok {
 		found = append(found, p.Problems...)
 	} else if err != nil {
 		return invalid(courier.Problem{Step: -1, Message: err.Error()})
 	}
-	problems, warnings := flow.Check(tree, &plain, v.core.Registry())
-	doubts, err := v.checkMember(ctx, &plain)
+	problems, warnings := flow.Check(tree, &full, v.core.Registry())
+	if tree != nil {
+		problems = append(problems, checkOutputs(&plain, tree)...)
+	}
+	doubts, err := v.checkMember(ctx, &full)
 	if err != nil {
 		return core.CheckedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
-	warnings = append(warnings, doubts...)
+	warnings = ofOutputs(&plain, append(warnings, doubts...))
+	found, problems = ofOutputs(&plain, found), ofOutputs(&plain, problems)
 	slices.SortStableFunc(warnings, func(a, b courier.Problem) int { return a.Step - b.Step })
 	if len(plain.Steps) == 0 {
 		problems = append(problems, courier.Problem{Step: -1, Field: "steps", Message: "there are none; a job needs at least one"})

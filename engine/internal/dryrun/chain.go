@@ -67,17 +67,17 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 // member checks the job of a member, and puts its steps on the list of those to
 // validate. Its error is one of the store.
 func (d *run) member(ctx context.Context, checks core.Checks, p *program.Program, given params, r *Report) error {
-	checked, err := checks.CheckJob(ctx, p.Job)
+	checked, err := checks.CheckJob(ctx, p.Definition())
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		r.Problems = append(bad.Problems, r.Problems...)
-		r.Steps = uncheckedSteps(p.Job.Steps, bad.Problems)
+		r.Steps = uncheckedSteps(p.Definition().Steps, bad.Problems)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	r.Warnings = checked.Warnings
-	d.program(ctx, program.Compile(p.Job, p.Version, checked.Tree, d.core.Registry()), given, r)
+	d.program(ctx, program.Compile(p.Definition(), p.Version, checked.Tree, d.core.Registry()), given, r)
 	return nil
 }
 

@@ -23,6 +23,16 @@ func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (c
 	return ev, ev.Type != ""
 }
 
+// StepEvents calls emit with the events that a step of an execution has emitted.
+func StepEvents(x *courier.Execution, s *courier.StepExecution, emit func(courier.Event)) {
+	for _, e := range s.Events {
+		emit(courier.Event{
+			Type: courier.EventStep, Execution: x.ID, Job: x.Job, Version: x.Version, Step: s.Step, ID: s.ID, StepType: s.Type,
+			Iteration: s.Iteration, Attempt: s.Attempt, Name: e.Name, Payload: e.Payload,
+		})
+	}
+}
+
 // RequestEvents returns the events of a request that took effect at once and left the
 // execution as x; none of one that did not.
 func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event) {

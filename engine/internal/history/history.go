@@ -4,6 +4,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -38,6 +39,17 @@ func Places(ctx context.Context, archive store.Archive, id courier.ExecutionID) 
 
 // Place returns a name for a step in an iteration of the loops around it.
 func Place(step int, iteration []int) string { return fmt.Sprint(step, iteration) }
+
+// Failed returns the record among the latest of an execution that is of a step in an
+// iteration and did not complete it, or nil.
+func Failed(latest []courier.StepExecution, step int, iteration []int) *courier.StepExecution {
+	for i := range latest {
+		if s := &latest[i]; s.Step == step && s.State != courier.StepCompleted && slices.Equal(s.Iteration, iteration) {
+			return s
+		}
+	}
+	return nil
+}
 
 // FirstFailure returns the last failed step of the first attempt of a job, or nil.
 func FirstFailure(ctx context.Context, archive store.Archive, id courier.ExecutionID) (first *courier.StepExecution, err error) {

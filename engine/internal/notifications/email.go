@@ -25,11 +25,14 @@ var happened = map[courier.EventType]string{
 	courier.EventJobPaused: "paused", courier.EventJobResumed: "resumed", courier.EventJobCancelled: "cancelled",
 	courier.EventJobTakenOver: "taken over", courier.EventJobOverdue: "is overdue",
 	courier.EventStepStarted: "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
-	courier.EventStepSkipped:  "skipped",
+	courier.EventStepSkipped: "skipped", courier.EventStep: "has an event",
 	courier.EventChainStarted: "started", courier.EventChainCompleted: "completed", courier.EventChainFailed: "failed",
 }
 
-const maxSubject = 150 // bytes of what is told of the event
+const (
+	maxSubject     = 150  // bytes of what is told of the event
+	maxMailPayload = 2000 // bytes of the payload of an event
+)
 
 // mailOf returns the message that tells of a notification.
 func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
@@ -107,6 +110,8 @@ func linesOf(n *courier.Notification) [][2]string {
 	}
 	add("Reason", string(n.Reason))
 	add("Error", n.Error)
+	add("Event", n.Name)
+	add("Payload", text.Shorten(string(n.Payload), maxMailPayload))
 	add("By", n.By)
 	return lines
 }

@@ -172,7 +172,7 @@ func (c *subscriptionCheck) problem(field, format string, args ...any) {
 // eventTypes are those that can be subscribed to.
 var eventTypes = []courier.EventType{
 	courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed,
-	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped,
+	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
 	courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed,
 }
 

@@ -101,7 +101,7 @@ func (c *Cache) ToRun(d *store.Definition) (*Program, error) {
 		return nil, err
 	}
 	if p.NotRunnable != nil {
-		p = Compile(p.Job, p.Version, p.Tree, c.reg)
+		p = Compile(p.Definition(), p.Version, p.Tree, c.reg)
 		c.keep(p)
 	}
 	return p, p.NotRunnable

@@ -19,7 +19,7 @@ import (
 // definition without problems: NotRunnable says whether the program can be executed
 // by this engine.
 type Program struct {
-	Job         courier.Job
+	Job         courier.Job // with the steps of [WithOutputs]
 	Version     int
 	Tree        *flow.Tree          // nil if the blocks of the job are broken
 	Params      *flow.Params        // of the job; nil if it takes any
@@ -28,6 +28,7 @@ type Program struct {
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
 	result      *flow.Template      // of Job.Result; nil if there is none
+	declared    int                 // the number of steps in the definition
 	failed      map[int]bool        // the loops to whose failed items something refers, by marker; nil for most
 
 	expected    *TimeOfDay // of Job.ExpectedBy; nil if there is none
@@ -37,7 +38,7 @@ type Program struct {
 // Definition returns the job with its version.
 func (p *Program) Definition() courier.Job {
 	job := p.Job
-	job.Version = p.Version
+	job.Version, job.Steps = p.Version, job.Steps[:p.declared:p.declared]
 	return job
 }
 
@@ -46,9 +47,12 @@ func (p *Program) Template(step int) *flow.Template {
 	return p.Tree.Template(step).For(p.Types[step].Config(), p.Tree.Spec(step).AllowParent, p.Params)
 }
 
-// Compile returns the program of a job. A nil tree is made of the job's steps.
+// Compile returns the program of a job as it is defined. A nil tree is made of the steps
+// of [WithOutputs].
 func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registry) *Program {
-	p := &Program{Job: job, Version: version, Tree: tree, Params: flow.ReadParams(job.Params)}
+	p := &Program{declared: len(job.Steps), Version: version, Tree: tree, Params: flow.ReadParams(job.Params)}
+	job = WithOutputs(job)
+	p.Job = job
 	if tree == nil {
 		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
 			p.Tree = nil

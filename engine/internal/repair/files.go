@@ -29,6 +29,24 @@ func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
 	return files, err
 }
 
+// Kept returns the paths that stay when what failed attempts of a step in an iteration
+// left is removed: those of the files that completed steps have left, and "." for all if
+// one of these attempts has removed a file, for it may have moved it.
+func (h *History) Kept(ctx context.Context, step int, iteration []int) (paths []string, err error) {
+	reports, err := h.reports(ctx)
+	for _, f := range left(reports, nil) {
+		paths = append(paths, f.Path)
+	}
+	for i := range reports {
+		s := &reports[i].record
+		removed := slices.ContainsFunc(s.Files, func(f courier.File) bool { return f.Removed })
+		if removed && s.State != courier.StepCompleted && s.Step == step && slices.Equal(s.Iteration, iteration) {
+			paths = append(paths, ".")
+		}
+	}
+	return paths, err
+}
+
 // Files returns the files that completed steps of an execution have left; see
 // [History.Files].
 func (p *Planner) Files(ctx context.Context, x *courier.Execution) ([]courier.File, error) {

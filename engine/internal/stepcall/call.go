@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,23 +44,44 @@ func (t *Timer) start(d time.Duration) <-chan time.Time {
 func (c *Call) Progress(now int64) { c.active.Store(now) }
 
 // Run calls f in the present goroutine and sends its outcome, also if f panics or calls
-// runtime.Goexit. Then panicked is called first, with what has happened.
-func (c *Call) Run(f func() (json.RawMessage, error), panicked func(what string)) {
+// runtime.Goexit. Then panicked is called first, with what has happened and the stack.
+func (c *Call) Run(f func() (json.RawMessage, error), panicked func(what, stack string)) {
 	var o Outcome
 	returned := false
 	defer func() {
 		if !returned {
 			p := recover()
-			what := describe(p)
-			panicked(what)
-			o = Outcome{Err: errors.New(what), Reason: courier.ReasonPanic, Exited: p == nil}
+			what, stack := describe(p), string(debug.Stack())
+			panicked(what, stack)
+			o = Outcome{Err: errors.New(what), Reason: courier.ReasonPanic, Exited: p == nil, Stack: stack}
 		}
 		c.Done <- o
 	}()
-	if o.Outputs, o.Err = f(); o.Err != nil {
+	if o.Outputs, o.Err = c.invoke(f); o.Err != nil {
 		o.Err = SafeError(o.Err)
 	}
 	returned = true
+}
+
+// invoke calls f. The trace of a stack shows its first argument, by which StackIn finds
+// the goroutine of the call.
+//
+//go:noinline
+func (c *Call) invoke(f func() (json.RawMessage, error)) (json.RawMessage, error) {
+	out, err := f()
+	runtime.KeepAlive(c)
+	return out, err
+}
+
+// StackIn returns the stack of the goroutine of the call from the stacks of all
+// goroutines; empty if it is not among them.
+func (c *Call) StackIn(stacks string) string {
+	for one := range strings.SplitSeq(stacks, "\n\n") {
+		if strings.Contains(one, fmt.Sprintf(".(*Call).invoke(%p", c)) {
+			return one
+		}
+	}
+	return ""
 }
 
 // describe says what a step did instead of returning; p is nil for runtime.Goexit.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // An Outcome is the result of one call of a step.
@@ -21,6 +23,9 @@ type Outcome struct {
 	Files     []courier.File
 	Bytes     int64
 	Exited    bool // the step ended its goroutine by runtime.Goexit
+	Events    []courier.StepEvent
+	Log       string // what the step has logged
+	Stack     string // of the step's goroutine, if it panicked, exited or was abandoned
 }
 
 // A ConfigError says that a configuration could not be resolved.
@@ -91,10 +96,51 @@ func (o *Outcome) RemoveSecrets(d *courier.Redactor) {
 			o.Err, o.Reason, o.Outputs = courier.Permanent(err), courier.ReasonError, nil
 		}
 	}
+	for i := range o.Events {
+		o.Events[i].Payload = withoutSecrets(o.Events[i].Payload, d)
+	}
 	if o.Err != nil && d.Find(string(o.Outputs)) != "" {
 		o.Outputs = nil
 	}
 	if o.Err != nil && slices.ContainsFunc(o.Files, named) {
 		o.Files = slices.DeleteFunc(slices.Clone(o.Files), named)
 	}
+}
+
+// withoutSecrets returns JSON text in which secrets are replaced.
+func withoutSecrets(text json.RawMessage, d *courier.Redactor) json.RawMessage {
+	if d.Redact(string(text)) == string(text) {
+		return text
+	}
+	v, err := jsontext.Parse(text)
+	if err == nil {
+		text, err = jsontext.Append(nil, redacted(v, d))
+	}
+	if name := d.Find(string(text)); err != nil || name != "" { // it spans several values
+		return json.RawMessage(strconv.Quote("[secret]"))
+	}
+	return text
+}
+
+// redacted returns a JSON value in which secrets are replaced.
+func redacted(v any, d *courier.Redactor) any {
+	switch v := v.(type) {
+	case string:
+		return d.Redact(v)
+	case json.Number:
+		if text := d.Redact(v.String()); text != v.String() {
+			return text
+		}
+	case []any:
+		for i := range v {
+			v[i] = redacted(v[i], d)
+		}
+	case map[string]any:
+		clean := make(map[string]any, len(v))
+		for name, x := range v {
+			clean[d.Redact(name)] = redacted(x, d)
+		}
+		return clean
+	}
+	return v
 }

@@ -71,16 +71,22 @@ func (w Tree) Empty(id courier.ExecutionID) error {
 	if slices.Contains(held, ".") {
 		return nil
 	}
-	keep := make(map[string]bool) // files, and false for the directories above them
-	for _, p := range held {
+	return emptyDir(root, ".", keeping(held))
+}
+
+// keeping returns what is kept if files and the notes of steps are: these, and false for
+// the directories above them.
+func keeping(files []string) map[string]bool {
+	keep := make(map[string]bool)
+	for _, p := range files {
 		for dir := path.Dir(p); dir != "." && dir != "/"; dir = path.Dir(dir) {
 			keep[dir] = false
 		}
 	}
-	for _, p := range append(held, notefile.Top) {
+	for _, p := range append(files, notefile.Top) {
 		keep[p] = true
 	}
-	return emptyDir(root, ".", keep)
+	return keep
 }
 
 // emptyDir removes what is in a directory below root but for what keep says.
@@ -91,17 +97,27 @@ func emptyDir(root *os.Root, dir string, keep map[string]bool) error {
 	}
 	var errs []error
 	for _, d := range entries {
-		p := path.Join(dir, d.Name())
-		whole, known := keep[p]
-		switch {
-		case whole:
-		case known && d.IsDir():
-			errs = append(errs, emptyDir(root, p, keep))
-		default:
-			errs = append(errs, root.RemoveAll(filepath.FromSlash(p)))
-		}
+		errs = append(errs, removeBut(root, path.Join(dir, d.Name()), keep))
 	}
 	return errors.Join(errs...)
+}
+
+// removeBut removes a file or a directory below root but for what keep says.
+func removeBut(root *os.Root, p string, keep map[string]bool) error {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if keep[dir] {
+			return nil
+		}
+	}
+	switch whole, known := keep[p]; {
+	case whole:
+		return nil
+	case known:
+		if info, err := root.Lstat(filepath.FromSlash(p)); err == nil && info.IsDir() {
+			return emptyDir(root, p, keep)
+		}
+	}
+	return root.RemoveAll(filepath.FromSlash(p))
 }
 
 // Size returns the sum of the sizes of the files of an execution.

@@ -165,6 +165,9 @@ create table courier.step_executions (
 	reason            text,
 	error             text,
 	failed_loop       integer, -- the flow.foreach whose item failed with this attempt; null for most
+	stack             text,    -- of a panic, or of a step that was cut off; null for most
+	log               text,    -- what the step has logged; null: nothing
+	events            text,    -- JSON: what the step has emitted; null for most
 	primary key (execution_id, execution_attempt, step, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 
@@ -212,10 +215,10 @@ create table courier.job_audit_log (
 	execution_id uuid not null,
 	seq          bigint not null,
 	at           timestamptz not null,
+	execution_attempt integer, -- null: 1, in rows without ended_step
 
 	-- The step attempt that ended is the row of step_executions with the same seq.
 	ended_step       integer,
-	ended_attempt    integer, -- of the execution
 	ended_started    boolean, -- false: the step attempt ended without having started
 	ended_elapsed_us bigint,  -- null: the time since started_at of the step execution
 
@@ -376,6 +379,8 @@ create table courier.outbox (
 	attempts    integer not null default 0,
 	lease_token uuid,
 	last_error  text,
+	event_name  text,                       -- of an event that a step has emitted; null for others
+	payload     text,                       -- JSON: of that event
 	event_count integer not null default 1, -- events that the delivery stands for
 	more_events text,                       -- JSON: some of the others
 	primary key (subscription_id, execution_id, seq)

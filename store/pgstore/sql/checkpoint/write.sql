@@ -26,8 +26,9 @@
 -- $40 outputs, $41 files, $42 reason, $43 error; $44 the chain execution that is locked
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
 -- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
--- none). Of transitions: $46 failed items, plus 1 (0: unchanged), $47 repairs (empty:
--- unchanged), $49 result. Empty text is null; an array in which all would be, or 0, may be empty.
+-- none), $49 its stack, $50 its log, $51 its events. Of transitions: $46 failed items,
+-- plus 1 (0: unchanged), $47 repairs (empty: unchanged), $52 result. Empty text is null; an
+-- array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + ($6::bigint[])[old.ord] * interval '1 microsecond' else e.due_at end,
@@ -42,7 +43,7 @@ with u as (
 			else e.repairs end,
 		ended_at = case when old.state_to in ('completed', 'failed', 'cancelled') then old.now end,
 		failure = case when ($16::text[])[old.ord] <> '' then ($16::text[])[old.ord] when old.state_to in ('running', 'queued') then e.failure end,
-		result = nullif(($49::text[])[old.ord], ''),
+		result = nullif(($52::text[])[old.ord], ''),
 		workspace = case when ($20::text[])[old.ord] <> '' then ($20::text[])[old.ord] else e.workspace end,
 		disk_bytes = case when ($21::bigint[])[old.ord] <> 0 then ($21::bigint[])[old.ord] else e.disk_bytes end,
 		lease_last_seq = case when old.state_to = 'running' then e.lease_last_seq
@@ -93,16 +94,17 @@ with u as (
 	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop)
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events)
 	select w.id, ($30::bigint[])[w.n],
 		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
 		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
 		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], ''),
-		nullif(($48::int[])[w.n], 0) - 1
+		nullif(($48::int[])[w.n], 0) - 1, nullif(($49::text[])[w.n], ''), nullif(($50::text[])[w.n], ''),
+		nullif(($51::text[])[w.n], '')
 	from w where w.n is not null
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, files
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events, files
 \else
 \if :files
 	returning execution_id, seq, files
@@ -113,11 +115,11 @@ with u as (
 \ir ../trail/keep_files.inc.sql
 \endif
 , audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, ended_elapsed_us,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, ended_elapsed_us,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration,
 		interrupted, state_from, state_to, state_elapsed_us, reason, error, by, worker)
 	select w.id, coalesce(($30::bigint[])[w.n], ($3::bigint[])[w.ord]), w.now, ($31::int[])[w.n],
-		case when w.n is not null then w.attempt end,
+		case when w.n is not null or w.attempt > 1 then w.attempt end,
 		case when w.n is not null then w.was_current end,
 		case when w.was_current and ($38::text[])[w.n] <> '' then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000) end,
 		case when starts then ($22::int[])[w.ord] end,

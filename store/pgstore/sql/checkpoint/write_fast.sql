@@ -14,7 +14,7 @@
 -- $11 workspace (one of the texts), $12 disk; what starts: $13 step (-1: nothing),
 -- $14 attempt, $15 id and $16 type (texts), $17 iteration, $18 totals (a text); what
 -- ended: $19 step (-1: nothing), $20 attempt, $21 iteration, $22 bytes, $23 outputs,
--- $24 files, $25 type, $26 id and $27 totals (texts). Empty text is null; an array
+-- $24 files, $25 type, $26 id and $27 totals (texts), $28 log, $29 events. Empty text is null; an array
 -- in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
@@ -64,14 +64,14 @@ with u as (
 		e.current_iteration as next_iteration, old.has_dependents
 ), ended as (
 	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files)
+		step_type, step_id, worker, iteration, iteration_total, outputs, files, log, events)
 	select u.id, ($3::bigint[])[u.ord], u.current_started_at, u.now, coalesce(($22::bigint[])[u.ord], 0), u.attempt, u.current_step,
 		u.current_attempt, 'completed', ($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]], u.worker, u.current_iteration,
 		($8::text[])[($27::int[])[u.ord]],
-		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], '')
+		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], ''), nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
 	from u where u.current_step is not null
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, files
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events, files
 \else
 \if :files
 	returning execution_id, seq, files
@@ -82,10 +82,10 @@ with u as (
 \ir ../trail/keep_files.inc.sql
 \endif
 , audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started,
 		started_step, started_attempt, started_step_type, started_step_id, started_iteration, state_from, state_to, state_elapsed_us, worker)
 	select u.id, ($3::bigint[])[u.ord], u.now,
-		u.current_step, case when u.current_step is not null then u.attempt end, case when u.current_step is not null then true end,
+		u.current_step, case when u.current_step is not null or u.attempt > 1 then u.attempt end, case when u.current_step is not null then true end,
 		u.next_step, u.next_attempt, u.next_type, u.next_id, u.next_iteration,
 		case when u.ends then 'running' end, case when u.ends then 'completed' end,
 		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,

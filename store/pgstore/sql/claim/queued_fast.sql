@@ -69,9 +69,9 @@ with recursive q as materialized (
 \endif
 	returning e.*, first.state_since as since, first.urgency
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, worker,
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, worker, execution_attempt,
 		started_step, started_attempt, started_step_type, started_step_id)
-	select c.id, c.lease_first_seq, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker,
+	select c.id, c.lease_first_seq, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker, nullif(c.attempt, 1),
 		c.current_step, c.current_attempt, c.current_step_type, c.current_step_id
 	from claimed c
 \if :subscribed

@@ -41,15 +41,15 @@
 \endif
 	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, pick.at as claimed_at
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, reason, error, worker,
+	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, reason, error, worker, execution_attempt,
 		started_step, started_attempt, started_step_type, started_step_id)
 	select c.id, c.last_audit_seq - 1, c.claimed_at, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
-		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg),
+		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg), nullif(c.attempt, 1),
 		null, null, null, null
 	from claimed c where c.reclaim
 	union all
 	select c.id, c.lease_first_seq, c.claimed_at, 'queued', 'running',
-		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg),
+		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg), nullif(c.attempt, 1),
 		case when not c.reclaim then c.current_step end, case when not c.reclaim then c.current_attempt end,
 		case when not c.reclaim then c.current_step_type end, case when not c.reclaim then c.current_step_id end
 	from claimed c

@@ -46,11 +46,11 @@ with clock as materialized (
 	) o
 )
 select sub.name, t.execution_id::text, t.seq, t.event, t.job, t.chain, t.version, t.at, t.step, t.step_id, t.step_type, t.iteration, t.step_attempt,
-	t.bytes, t.reason, t.error, t.by, t.event_count, t.more_events, t.attempts, sub.body, t.was_due, 0::bigint, false, null::text[]
+	t.bytes, t.reason, t.error, t.by, t.event_count, t.more_events, t.event_name, t.payload, t.attempts, sub.body, t.was_due, 0::bigint, false, null::text[]
 from taken t join sub on sub.id = t.subscription_id
 union all
 select '', '', 0, '', '', '', 0, clock.now, null, null, null, null, null,
-	null, null, null, null, 0, null, 0, '', clock.now,
+	null, null, null, null, 0, null, null, null, 0, '', clock.now,
 	coalesce((extract(epoch from least(next.at, held.at) - clock.now) * 1000000)::bigint, 0), coalesce(held.at <= clock.now, false),
 	array(select distinct e from courier.subscriptions s, unnest(s.events) e where not s.disabled order by e)
 from clock, held, next

@@ -5,9 +5,9 @@ select a.seq, a.at, a.ended_step, coalesce(a.ended_started, false), a.ended_elap
 	coalesce(s.reason, ''), coalesce(s.error, ''), s.started_at,
 	a.started_step, coalesce(a.started_attempt, 0), coalesce(a.started_step_id, ''), coalesce(a.started_step_type, ''), a.started_iteration,
 	a.interrupted, coalesce(a.state_from, ''), coalesce(a.state_to, ''), coalesce(a.state_elapsed_us, 0),
-	coalesce(a.reason, ''), coalesce(a.error, ''), coalesce(a.by, ''), coalesce(a.worker, s.worker, '')
+	coalesce(a.reason, ''), coalesce(a.error, ''), coalesce(a.by, ''), coalesce(a.worker, s.worker, ''), coalesce(a.execution_attempt, 1)
 from courier.job_audit_log a
-left join courier.step_executions s on s.execution_id = a.execution_id and s.execution_attempt = a.ended_attempt and s.step = a.ended_step and s.seq = a.seq
+left join courier.step_executions s on s.execution_id = a.execution_id and s.execution_attempt = a.execution_attempt and s.step = a.ended_step and s.seq = a.seq
 where a.execution_id = $1::text::uuid and a.seq >= $2::bigint
 order by a.seq
 limit $3::bigint

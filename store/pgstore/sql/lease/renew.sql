@@ -11,4 +11,4 @@ with l as (
 update courier.job_executions e
 set lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
 from l where e.id = l.id
-returning e.id::text, coalesce(e.request, ''), coalesce(e.requested_by, ''), coalesce(e.request_reason, '')
+returning e.id::text, coalesce(e.request, ''), coalesce(e.requested_by, ''), case when e.request is null then '' else coalesce(e.request_reason, '') end

@@ -70,11 +70,11 @@ with clock as materialized (
 	select b.id, b.last_audit_seq + 1, clock.now, clock.now, coalesce(skip.bytes, 0), b.attempt, skip.step, skip.attempt, 'skipped',
 		skip.step_type, skip.step_id, '', skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop
 	from skip, clock, before b
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error
+	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events
 ), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, ended_attempt, ended_started, interrupted, state_from, state_to, state_elapsed_us,
+	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, interrupted, state_from, state_to, state_elapsed_us,
 		reason, error, by)
-	select b.id, b.last_audit_seq + 1, clock.now, skip.step, case when skip.step is not null then b.attempt end, case when skip.step is not null then false end,
+	select b.id, b.last_audit_seq + 1, clock.now, skip.step, case when skip.step is not null or b.attempt > 1 then b.attempt end, case when skip.step is not null then false end,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
 			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end,
 		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),

@@ -30,7 +30,7 @@ func Groups() []storekit.Group {
 		{Name: "chains", Cases: cases(chainCases, chainChangeCases), Role: hasChains},
 		{Name: "dependencies", Cases: cases(dependencyCases, dependencyChainCases, waiterChangeCases)},
 		{Name: "schedules", Cases: cases(scheduleCases, scheduleChainCases)},
-		{Name: "outbox", Cases: cases(outboxCases, windowCases, changeEventCases), Role: hasOutbox},
+		{Name: "outbox", Cases: cases(outboxCases, windowCases, emittedCases, changeEventCases), Role: hasOutbox},
 		{Name: "events", Cases: cases(chainEventCases), Role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 		{Name: "monitors", Cases: cases(monitorCases, monitorChainCases)},
 		{Name: "overview", Cases: cases(overviewCases), Role: hasOverview},

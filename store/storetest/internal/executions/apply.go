@@ -43,7 +43,7 @@ var applyCases = []testCase{
 		three := 3
 		k.Same("audit", last, courier.AuditEntry{
 			Execution: h.ID(), Seq: 3, At: last.At, Step: &three, ID: "get", Type: "a", Iteration: []int{2, 0}, Attempt: 4,
-			From: "pending", To: "running", Worker: "worker",
+			ExecutionAttempt: 1, From: "pending", To: "running", Worker: "worker",
 		})
 	}},
 	{"end", func(k *kit) {
@@ -287,16 +287,37 @@ var applyCases = []testCase{
 		list := k.Records(h.ID())
 		k.Same("attempts of the records", []int{list[0].ExecutionAttempt, list[1].ExecutionAttempt}, []int{1, 1})
 	}},
-	{"retry_job_at_once", func(k *kit) {
+	{"retry_job_starts_no_step", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
 		t := h.Next(0, 0)
 		t.RetryJob = true
+		k.unwritten("with a step", h, t, courier.ErrInvalid)
+	}},
+	{"audit_has_the_attempt_of_the_execution", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		for range 2 {
+			t := h.To(courier.Queued)
+			t.Ended, t.RetryJob = []courier.StepExecution{storekit.Ended(0)}, true
+			t.Ended[0].State = courier.StepFailed
+			h.Must(t)
+			h = k.Again(h.ID())
+			h.Must(h.Begin(0))
+		}
+		t := h.To(courier.Queued)
+		t.Interrupt = true
 		h.Must(t)
-		k.Same("attempt of the present step", k.Get(h.ID()).Current.ExecutionAttempt, 2)
-		h.Must(h.Finish(0))
-		k.Same("attempt of the latest record", k.LatestOf(h.ID())[0].ExecutionAttempt, 2)
-		k.Same("records", len(k.Records(h.ID())), 2)
+		k.Ask(h.ID(), courier.RequestPause)
+		k.Ask(h.ID(), courier.RequestResume)
+		of := make(map[int][]courier.AuditEntry)
+		for _, e := range k.AuditOf(h.ID()) {
+			of[e.ExecutionAttempt] = append(of[e.ExecutionAttempt], e)
+		}
+		k.Same("attempts", len(of), 3)
+		k.Same("the first", storekit.Moves(of[1]), ">queued queued>running 0:pending>running 0:running>failed running>queued")
+		k.Same("the second", storekit.Moves(of[2]), "queued>running 0:pending>running 0:running>failed running>queued")
+		k.Same("the third", storekit.Moves(of[3]), "queued>running 0:pending>running 0:running>pending running>queued queued>paused paused>queued")
 	}},
 	{"workspace_and_disk", func(k *kit) {
 		h := k.Start()
@@ -344,7 +365,7 @@ var applyCases = []testCase{
 		got := k.AuditOf(h.ID())[3:]
 		for i := range got {
 			k.Same("worker", got[i].Worker, "worker")
-			got[i].At, got[i].Worker, got[i].Elapsed = time.Time{}, "", 0
+			got[i].At, got[i].Worker, got[i].Elapsed, got[i].ExecutionAttempt = time.Time{}, "", 0, 0
 		}
 		k.Same("entries", got, want)
 	}},

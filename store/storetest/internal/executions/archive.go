@@ -1,8 +1,10 @@
 package executions
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -173,14 +175,57 @@ var archiveCases = []testCase{
 		h := k.Start()
 		h.Must(h.Begin(0))
 		h.Must(h.Next(0, 1))
-		t := h.Next(1, 0)
-		t.RetryJob = true
+		t := h.To(courier.Queued)
+		t.Ended, t.RetryJob = []courier.StepExecution{{Step: 1, Type: "a", Attempt: 1, State: courier.StepCompleted}}, true
 		h.Must(t)
 		k.Same("latest", len(k.LatestOf(h.ID())), 0)
+		h = k.Again(h.ID())
+		h.Must(h.Begin(0))
 		h.Must(h.Next(0, 1))
 		list := k.LatestOf(h.ID())
 		k.Same("latest then", []int{len(list), list[0].Step, list[0].ExecutionAttempt}, []int{1, 0, 2})
 		k.Same("records", len(k.Records(h.ID())), 3)
+	}},
+	{"details_only_where_asked_for", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Next(0, 1)
+		t.Ended[0].State, t.Ended[0].Stack = courier.StepFailed, strings.Repeat("main.main()\n\tmain.go:7 \"é\"\n", 600)
+		t.Ended[0].Log = strings.Repeat("level=INFO msg=\"é \\n\"\n", 600)
+		h.Must(t)
+		last := h.Finish(1)
+		last.Ended[0].Log = "level=INFO msg=last\n"
+		last.Ended[0].Events = []courier.StepEvent{{Name: "e", Payload: json.RawMessage(`{"a":[1.0,"<\u2028"]}`)}, {Name: "e-2", Payload: json.RawMessage("null")}}
+		h.Must(last)
+		for _, f := range []store.StepFilter{
+			{}, {Attempt: 1}, {Step: new(0)}, {Step: new(0), Attempt: 1}, {States: []courier.StepState{courier.StepFailed, courier.StepCompleted}},
+			{States: []courier.StepState{courier.StepFailed}},
+		} {
+			f.Execution = h.ID()
+			list, err := k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("without", list[0].Stack+list[0].Log, "")
+			f.Details = true
+			list, err = k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("with", []string{list[0].Stack, list[0].Log}, []string{t.Ended[0].Stack, t.Ended[0].Log})
+			if len(list) > 1 {
+				k.Same("of another record", []string{list[1].Stack, list[1].Log}, []string{"", last.Ended[0].Log})
+				k.Same("events", list[1].Events, last.Ended[0].Events)
+				k.Same("payload", string(list[1].Events[0].Payload), string(last.Ended[0].Events[0].Payload))
+			}
+		}
+		with, err := k.Steps(k.Ctx(), store.StepFilter{Execution: h.ID(), Events: true})
+		k.OK(err)
+		k.Same("with events", []int{len(with), with[0].Step, len(with[0].Events)}, []int{1, 1, 0})
+		plain := func(what string, list []courier.StepExecution) {
+			for i := range list {
+				k.Same(what, []any{list[i].Stack + list[i].Log, list[i].Events}, []any{"", []courier.StepEvent(nil)})
+			}
+		}
+		plain("the latest", k.LatestOf(h.ID()))
+		h.Must(h.To(courier.Queued))
+		plain("the latest of a claim", k.Again(h.ID()).Latest)
 	}},
 	{"audit_in_order_and_pages", func(k *kit) {
 		h := k.long(9)

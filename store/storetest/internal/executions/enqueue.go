@@ -40,7 +40,7 @@ var enqueueCases = []testCase{
 	}},
 	{"audit_entry_names_the_actor", func(k *kit) {
 		e := k.Add(k.With(func(n *store.NewExecution) { n.By = "ann" }))[0]
-		k.Same("audit", k.AuditOf(e.ID), []courier.AuditEntry{{Execution: e.ID, Seq: 1, At: e.CreatedAt, To: "queued", By: "ann"}})
+		k.Same("audit", k.AuditOf(e.ID), []courier.AuditEntry{{Execution: e.ID, Seq: 1, At: e.CreatedAt, ExecutionAttempt: 1, To: "queued", By: "ann"}})
 	}},
 	{"hold_creates_it_in_created", func(k *kit) {
 		e := k.Add(k.With(func(n *store.NewExecution) { n.Hold = true }))[0]

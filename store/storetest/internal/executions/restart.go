@@ -39,6 +39,7 @@ var restartCases = []testCase{
 			k.Same("resumed", x.Resumed, true)
 			k.Same("due", x.DueAt, last.At)
 			k.Same("audit", storekit.Moves(list[len(list)-1:]), string(from)+">queued")
+			k.Same("attempt in the audit", last.ExecutionAttempt, before.Attempt)
 			k.Same("who and why", []string{last.By, string(last.Reason), last.Error, last.Worker}, []string{"bob", string(courier.ReasonElsewhere), "the disk is gone", ""})
 			if from == courier.Running {
 				k.Same("the lost step", storekit.Moves(list[len(list)-2:len(list)-1]), "2:running>pending")
@@ -52,6 +53,7 @@ var restartCases = []testCase{
 			r.Workspace, r.Worker = "elsewhere", "another"
 			c := k.Claimed("claim", r, h.ID())[0]
 			k.Same("counters", c.Counters, store.Counters{})
+			k.Same("attempt in the audit then", k.AuditOf(h.ID())[len(list)].ExecutionAttempt, before.Attempt+1)
 			k.Same("claimed", []any{c.First, c.Reclaimed, c.Lost, len(c.Latest)}, []any{false, false, (*courier.StepExecution)(nil), 0})
 			again := k.Holder(c)
 			again.Must(again.Begin(0))
