@@ -171,7 +171,7 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 // sql/checkpoint/write_fast.sql. The statement itself checks the row.
 func (a *applyCall) progresses() bool {
 	t := a.t
-	if len(t.Ended) > 1 {
+	if len(t.Ended) > 1 || t.Progress != nil {
 		return false
 	}
 	for i := range t.Ended {
@@ -236,7 +236,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		none                                  = textColumn{n: n}
 		counters, resumed, request, workspace = none, none, none, none
 		failure, reason, message, repairs     = none, none, none, none
-		failedItems                           = []int32{}
+		progress, failedItems                 = none, []int32{}
 		startID, startType, startTotal        = none, none, none
 
 		ended                                                            = newEndedColumns(sum)
@@ -261,6 +261,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		if t.Repairs != nil {
 			repairs.set(i, encodeRepairs(changes))
 		}
+		progress.set(i, encodeProgress(t.Progress.WithoutReport()))
 		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
@@ -300,6 +301,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		m.startStep, m.number, startID.arg(), startType.arg(), m.iteration.arg(), startTotal.arg(),
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
-		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
+		endWorker.arg(), failedItems, repairs.arg(), failedLoop, progress.arg(),
 	}
 }

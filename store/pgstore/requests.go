@@ -150,6 +150,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	case r.Change != nil:
 		changed = changeOf(r.Change)
 	}
+	changed.DropsProgress = d.To != "" && r.DropsProgress(d.To)
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
 		encode(changed), encode(skipOf(r.Change)),
@@ -167,6 +168,7 @@ type change struct {
 	FailedItems      *int     `json:"failed_items,omitempty"`
 	Repairs          string   `json:"repairs,omitempty"`
 	Elsewhere        bool     `json:"elsewhere,omitempty"`
+	DropsProgress    bool     `json:"drops_progress,omitempty"`
 }
 
 // changeOfRestart is what a restart changes.

@@ -90,6 +90,7 @@ create table courier.job_executions (
 	reclaims           integer not null default 0, -- workers lost since a step last ended
 	request            text,        -- pause or cancel, for the worker to carry out
 	requested_by       text,
+	progress           text,        -- JSON: how far the present step is, and its cursor; null: nothing was reported
 
 	-- Columns that change with every step.
 	last_audit_seq          bigint not null,
