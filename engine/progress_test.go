@@ -286,9 +286,9 @@ func TestCursorStaysInItsIteration(t *testing.T) {
 		h.Stub("demo.save", s.stub)
 		h.Start()
 		id := h.Enqueue(h.Job(`{"name": "a", "failure_policy": "stop", "steps": [
-			{"type": "flow.foreach", "config": {"source": [1, 2]}}, {"type": "demo.save", "failure_policy": {"type": "retry_step", "max_retries": 2}}, {"type": "flow.end"}]}`), nil)
+			{"type": "flow.foreach", "config": {"source": [1, 2, 3]}}, {"type": "demo.save", "failure_policy": {"type": "retry_step", "max_retries": 2}}, {"type": "flow.end"}]}`), nil)
 		h.Wait(id).RequireState(courier.Completed)
-		s.require(t, "1[0]#1.1 none", "1[0]#1.2 1[0]#1.1", "1[0]#1.3 1[0]#1.2", "1[1]#1.1 none")
+		s.require(t, "1[0]#1.1 none", "1[0]#1.2 1[0]#1.1", "1[0]#1.3 1[0]#1.2", "1[1]#1.1 none", "1[2]#1.1 none")
 	})
 }
 
