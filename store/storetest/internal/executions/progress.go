@@ -63,10 +63,10 @@ var progressCases = []testCase{
 			k.Errorf("one that reports nothing has the step %s", storekit.Text(x.Current))
 		}
 		leases[0].Progress = progressOf(at, 200)
-		leases[0].Progress.Idle = k.Unit
+		leases[0].Progress.Idle = long
 		k.renewed("renewed with more", leases, h.ID(), quiet.ID())
-		if later := k.shown("later progress", h.ID(), leases[0].Progress.Report).Sub(first); later < -k.Unit/2 || later > k.Unit/2 {
-			k.Errorf("progress that has not changed for %v changed %v after the first", k.Unit, later)
+		if before := first.Sub(k.shown("later progress", h.ID(), leases[0].Progress.Report)); before < long/2 || before > long {
+			k.Errorf("progress that has not changed for %v changed %v before the first", long, before)
 		}
 		list, err := k.Executions(k.Ctx(), store.Filter{Job: h.Execution.Job})
 		k.OK(err)
