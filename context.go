@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/redact"
@@ -57,6 +58,11 @@ type ContextConfig struct {
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
 	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
+	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. OnCursor is
+	// called in the step's goroutines with what [Context.SaveCursor] saves, nil for
+	// none; nil means that it is kept in the context only.
+	Cursor   json.RawMessage
+	OnCursor func(cursor json.RawMessage)
 	// OnFile is called in the step's goroutines before each file operation of the
 	// Context or of a [PendingFile]; nil means no call. If it returns an error, the
 	// operation fails with that error. It is for tests that interrupt or fail a step
@@ -94,6 +100,8 @@ type Context struct {
 	items         map[string]int64
 	lastItem      string
 	lastDone      int64
+	last          Progress // as reported
+	cursor        json.RawMessage
 	bytes         int64
 	roots         map[string]*os.Root
 	swept         map[string]bool // directories without side files of earlier attempts
@@ -107,7 +115,7 @@ func NewContext(cfg ContextConfig) *Context {
 	if cfg.Workspace != "" {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
 	}
-	return &Context{cfg: cfg}
+	return &Context{cfg: cfg, cursor: cfg.Cursor, last: Progress{Total: -1}}
 }
 
 // Execution is the id of the execution.
@@ -428,8 +436,13 @@ func (c *Context) Progress(done, total int64, item string) {
 	if done == 0 || total >= 0 && done >= total {
 		delete(c.items, item) // not begun, or finished: memory stays bounded
 	}
-	p := Progress{Item: item, Done: done, Total: total, Bytes: c.bytes}
-	report := c.cfg.OnProgress
+	c.last.Item, c.last.Done, c.last.Total, c.last.Bytes = item, done, total, c.bytes
+	c.showProgress()
+}
+
+// showProgress shows the last report. It unlocks c.
+func (c *Context) showProgress() {
+	p, report := c.last, c.cfg.OnProgress
 	if c.closed {
 		report = nil
 	}
@@ -439,12 +452,27 @@ func (c *Context) Progress(done, total int64, item string) {
 	}
 }
 
-// Progress is a report made by [Context.Progress].
+// Stage says in a word or two what the step is doing, such as "transfer" or "verify". It
+// is shown with the progress, and counts as progress for the stall timeout. Of a longer
+// name the first 64 bytes are shown.
+func (c *Context) Stage(name string) {
+	c.mu.Lock()
+	c.last.Stage = name
+	c.showProgress()
+}
+
+// Progress is how far an attempt of a step is, as its last [Context.Progress] and
+// [Context.Stage] have said.
 type Progress struct {
-	Item  string
-	Done  int64 // bytes of the item
-	Total int64 // bytes of the item; -1 if not known
-	Bytes int64 // of the attempt, all items
+	Item  string `json:"item,omitempty"`  // the file or the like that was reported last
+	Done  int64  `json:"done"`            // bytes of the item
+	Total int64  `json:"total"`           // bytes of the item; -1 if not known
+	Bytes int64  `json:"bytes"`           // of the attempt, all items
+	Stage string `json:"stage,omitempty"` // what the step is doing; empty if it doesn't say
+	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock: since then
+	// the step moves nothing. It is set in the progress of a running step that a store
+	// shows ([StepExecution].Progress), and zero in reports.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
 // Bytes returns the bytes that the step has reported by [Context.Progress] so far.

@@ -362,6 +362,10 @@ type StepExecution struct {
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
+	// Progress is how far the attempt is, in [Execution].Current while it runs. Its worker
+	// writes it with the renewals of its lease, a third of [engine.Options].Lease apart.
+	// Nil if the step reports nothing, or has only just begun to.
+	Progress *Progress `json:"progress,omitempty"`
 }
 
 // IterationIndex is the iteration of the innermost loop around the step, or

@@ -1,17 +1,20 @@
 package courier
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/notefile"
 )
 
@@ -67,6 +70,68 @@ func (c *Context) lastRestart(dir string) string {
 		}
 	}
 	return last
+}
+
+// maxCursor is how many bytes of JSON a cursor may have.
+const maxCursor = 4 << 10
+
+// SaveCursor keeps v for the next attempt of the step, in place of what was saved before:
+// how far the step is within itself, such as the number of bytes that are safe in a part
+// of a file. It is JSON of at most 4 KiB. Nil removes it.
+//
+// A cursor is written with the next renewal of the lease, so it costs no write of its own,
+// and is lost if the worker dies before. So save what is true and stays true: what is not
+// on the disk yet, or what a server has not confirmed, must not be in it. The next attempt
+// of the step in the same iteration gets it, on any worker, see [Context.Cursor]: after its
+// worker was lost or stopped, after a pause or a failure. It is dropped when the step
+// completes or is skipped, when the whole job or the loop begins again, and when a resume
+// changes something.
+func (c *Context) SaveCursor(v any) error {
+	var raw json.RawMessage
+	if v != nil {
+		var err error
+		if raw, err = jsontext.Append(nil, v); err != nil {
+			return fmt.Errorf("save cursor: %w", err)
+		}
+	}
+	if len(raw) > maxCursor {
+		return Permanent(fmt.Errorf("save cursor: it has %d bytes of JSON, more than %d; keep the rest in a file, and its path in the cursor", len(raw), maxCursor))
+	}
+	if name := c.redact().Find(string(raw)); name != "" {
+		return Permanent(fmt.Errorf("save cursor: it contains the secret %q; cursors are stored, so leave it out", name))
+	}
+	c.mu.Lock()
+	c.cursor = raw
+	save := c.cfg.OnCursor
+	if c.closed {
+		save = nil
+	}
+	c.mu.Unlock()
+	if save != nil {
+		save(raw)
+	}
+	return nil
+}
+
+// Cursor decodes into v, a pointer, what this attempt of the step or the one before it has
+// saved by [Context.SaveCursor]. It reports false and leaves v as it is if there is
+// nothing, or something that does not fit v, as another version of the program may have
+// saved. Cleanup and Rollback see the same cursor: they keep what it points to, unless
+// [Context.Cancelled] is true.
+func (c *Context) Cursor(v any) bool {
+	c.mu.Lock()
+	raw := c.cursor
+	c.mu.Unlock()
+	if raw == nil {
+		return false
+	}
+	to := reflect.ValueOf(v).Elem()
+	got := reflect.New(to.Type())
+	if newReader(raw).Decode(got.Interface()) != nil {
+		return false
+	}
+	to.Set(got.Elem())
+	return true
 }
 
 // ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job

@@ -1,7 +1,11 @@
 package courier
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -14,5 +18,57 @@ func TestProgressForgets(t *testing.T) {
 	}
 	if n := len(job.items); n > 0 {
 		t.Errorf("%d items are kept in memory, none of which is under way", n)
+	}
+}
+
+func TestCursor(t *testing.T) {
+	type place struct{ Done int }
+	var saved []string
+	job := NewContext(ContextConfig{
+		Cursor:   json.RawMessage(`{"Done": 7}`),
+		OnCursor: func(c json.RawMessage) { saved = append(saved, string(c)) },
+		Secrets:  func(context.Context, SecretRequest) (string, error) { return "hunter22", nil },
+	})
+	if _, err := job.Secret(t.Context(), "pw"); err != nil {
+		t.Fatal(err)
+	}
+	var p place
+	if !job.Cursor(&p) || p.Done != 7 {
+		t.Errorf("the cursor of the attempt before is %+v", p)
+	}
+	other := []int{1}
+	if job.Cursor(&other) || !slices.Equal(other, []int{1}) {
+		t.Errorf("a cursor of another form was decoded: %v", other)
+	}
+	for what, c := range map[string]struct {
+		v    any
+		want string
+	}{
+		"too long":   {strings.Repeat("x", 4<<10), "more than 4096"},
+		"a secret":   {map[string]string{"at": "x hunter22"}, `the secret "pw"`},
+		"not JSON":   {func() {}, "save cursor"},
+		"not stored": {"\x00", "save cursor"},
+	} {
+		if err := job.SaveCursor(c.v); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", what, err, c.want)
+		}
+	}
+	if !job.Cursor(&p) || p.Done != 7 {
+		t.Errorf("after refused ones the cursor is %+v", p)
+	}
+	for _, v := range []any{place{8}, strings.Repeat("x", 4<<10-2), nil} {
+		if err := job.SaveCursor(v); err != nil {
+			t.Error(err)
+		}
+	}
+	if job.Cursor(&p) {
+		t.Error("a removed cursor is there")
+	}
+	if want := []string{`{"Done":8}`, `"` + strings.Repeat("x", 4<<10-2) + `"`, ""}; !slices.Equal(saved, want) {
+		t.Errorf("saved %.100q", saved)
+	}
+	var zero Context
+	if err := zero.SaveCursor(place{9}); err != nil || !zero.Cursor(&p) || p.Done != 9 {
+		t.Error("a context that nobody listens to does not keep the cursor", err, p)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/engine/internal/steplog"
 	"github.com/courierhq/courier/flow"
@@ -41,6 +42,9 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 	o := a.execute()
 	r.took = time.Since(r.began)
 	a.finish(&o)
+	if r.kept = a.reports.Kept(); o.Abandoned {
+		r.kept = nil // the step may still be at work on what it points to
+	}
 	return o
 }
 
@@ -98,6 +102,15 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
 	cfg.Iteration, cfg.Cancelled = r.walk.Iteration(), a.cancelled
 	cfg.Repeated = a.rollback || r.repeated(step, n)
+	at := &courier.StepExecution{Step: step, Iteration: cfg.Iteration, Attempt: n}
+	if kept := r.kept.Next(at); kept != nil {
+		cfg.Cursor = kept.Cursor
+	}
+	a.reports = reports.Of(at, cfg.Cursor)
+	cfg.OnCursor = a.reports.SaveCursor
+	if !a.rollback {
+		r.reports.Store(a.reports)
+	}
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
@@ -158,6 +171,7 @@ type attempt struct {
 	template  *flow.Template
 	buf       []byte // for the rendered configuration
 	log       steplog.Log
+	reports   *reports.Reports
 	cleanup   bool
 	rollback  bool
 	cancelled bool         // the rollback is that of a cancel
@@ -294,8 +308,10 @@ const minProgress = 100 * time.Millisecond
 // progress takes note that the step is alive, and makes a few events a second
 // of its reports.
 func (a *attempt) progress(v courier.Progress) {
-	now := time.Now().UnixNano()
+	at := time.Now()
+	now := at.UnixNano()
 	a.Progress(now)
+	a.reports.Report(v, at)
 	shown := a.shown.Load()
 	if !a.run.e.observers.Wanted() || now-shown < int64(minProgress) && v.Done != v.Total || !a.shown.CompareAndSwap(shown, now) {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/refusals"
+	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/store"
 )
 
@@ -29,6 +30,7 @@ func (r *run) apply(t *store.Transition) error {
 	if r.items != r.stored.items && !t.RetryJob {
 		t.FailedItems = &r.items
 	}
+	t.Progress = reports.HandOn(r.kept, t)
 	t.Ended = append(r.ended, t.Ended...)
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID

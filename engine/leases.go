@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/store"
 )
 
@@ -129,6 +130,11 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 		return nil
 	}
 	sent := time.Now()
+	made := make(reports.Batch)
+	for i := range req.Leases {
+		r := runs[req.Leases[i].Execution]
+		made.Add(&req.Leases[i], r.reports.Load(), sent, r.secrets.Clean)
+	}
 	got, err := e.store.Renew(ctx, req)
 	if err != nil {
 		return err
@@ -139,6 +145,7 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 			continue
 		}
 		delete(runs, got[i].Execution)
+		made.Sent(got[i].Execution)
 		if r.watchdog.Reset(e.validity(sent)) {
 			r.setRequest(&got[i])
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
@@ -70,6 +71,8 @@ type run struct {
 	timer     stepcall.Timer                                                     // of the present attempt
 	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
+	reports   atomic.Pointer[reports.Reports] // of the present attempt
+	kept      *store.Progress                 // what the next start gets, if it is of the same step
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
 	// by callTimeout. steps ends also when a step has to stop, with the reason as its
@@ -105,6 +108,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems, latest: c.Latest,
 		stored: standing{c.Execution.Position, c.Counters, c.Execution.FailedItems},
 	}
+	r.kept = c.Progress
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
 	r.watchdog = time.AfterFunc(e.validity(sent), func() {
@@ -316,6 +320,7 @@ func (r *run) restart(pos courier.Position) courier.Position {
 	}
 	// Every start has an audit entry, so none has had a number above that of the last one.
 	r.marks.Base, r.marks.Attempts, r.marks.Interrupted = int(r.seq), 0, false
+	r.kept = nil
 	if r.items > 0 || r.x.Repairs != nil {
 		return r.goBack(from)
 	}

@@ -91,6 +91,12 @@ func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
 	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
 }
 
+// DropsProgress reports whether a request that moves an execution to another state at once
+// removes its [Progress].
+func (r *Request) DropsProgress(to courier.State) bool {
+	return r.Change != nil || r.Kind == courier.RequestRestart || to == courier.Cancelled
+}
+
 // Text is the text of the request in the audit.
 func (r *Request) Text() string {
 	switch {

@@ -371,6 +371,9 @@ type Claimed struct {
 	// entry Seq is its start, and Counters count it. If Started is nil, the worker
 	// starts the step.
 	Started *courier.StepExecution
+	// Progress is the execution's; nil if there is none. Its Report has ChangedAt, and Idle
+	// is 0. The claim leaves it.
+	Progress *Progress
 	// Remaining is the rest of the execution's timeout, which begins with the first
 	// claim after the execution was created or last resumed; 0 if it has no timeout.
 	// It can be negative.
@@ -435,6 +438,9 @@ type RenewRequest struct {
 type Lease struct {
 	Execution courier.ExecutionID
 	Token     Token
+	// Progress replaces that of the execution; nil leaves it. It is written only if the
+	// lease is extended.
+	Progress *Progress
 }
 
 // Renewed is a lease that was extended, with the pending request.

@@ -62,6 +62,8 @@ type Transition struct {
 	Result json.RawMessage
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
 	FailedItems *int
+	// Progress becomes that of the execution, without its Report and Idle; nil removes it.
+	Progress *Progress
 	// Repairs replace those of the execution, as [Change.Repairs] do; nil leaves them.
 	Repairs *courier.Repairs
 }

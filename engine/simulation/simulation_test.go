@@ -125,7 +125,7 @@ func (s *tally) check(t *testing.T) {
 	for _, kind := range []string{
 		"lost before", "lost after", "late", "slow", "outage", "pause", "crash", "stop", "stopped", "stuck",
 		"fails", "permanent", "panics", "hangs", "ignores", "never", "kills", "cleanup", "rollback", "ask", "set",
-		"ended completed", "ended failed", "ended cancelled",
+		"goes on", "ended completed", "ended failed", "ended cancelled",
 		"put", "remove", "fire", "fire in vain", "tick due", "night", "created", "start chain", "ask chain",
 		"chain ended completed", "chain ended failed", "chain ended cancelled", "member skipped", "member cancelled",
 		"failed by error", "failed by panic", "failed by timeout", "failed by stalled", "failed by execution_timeout", "failed by worker_lost", "failed by items_failed",

@@ -120,7 +120,7 @@ func (a *act) vanish() error {
 func (step) Execute(ctx context.Context, job *courier.Context, cfg config) (output, error) {
 	a := begin(ctx, promise.Execute, job)
 	defer a.end()
-	if err := a.check(cfg); err != nil {
+	if err := errors.Join(a.check(cfg), a.checkCursor(cfg.ID)); err != nil {
 		a.p.w.wrong("execution %d, step %d[%s]: %v", a.number, job.Step(), courier.FormatIteration(job.Iteration()), err)
 	}
 	if a.dice.IntN(2) == 0 {
@@ -167,6 +167,31 @@ func (a *act) check(cfg config) error {
 		}
 	}
 	return nil
+}
+
+// A cursor is what a step saves for its next attempt: where it is.
+type cursor struct {
+	Execution         int64
+	ID, Iteration     string
+	Again, Base, Last int // attempts of the execution; starts before the loop began again; attempts of the step
+}
+
+// checkCursor checks that the step got no cursor but one of its own place in the same pass
+// of an execution, and saves one.
+func (a *act) checkCursor(id string) error {
+	n := a.job.Attempt()
+	mine := cursor{a.number, id, courier.FormatIteration(a.job.Iteration()), a.job.ExecutionAttempt(), a.job.StartNumber() - n, n}
+	var got cursor
+	if a.job.Cursor(&got) {
+		a.p.w.note(a.p.name, "goes on", a.number)
+		if got.Last > n || got.Last < 1 {
+			return fmt.Errorf("attempt %d was given the cursor of attempt %d", n, got.Last)
+		}
+		if got.Last = n; got != mine {
+			return fmt.Errorf("the cursor %+v was given to %+v", got, mine)
+		}
+	}
+	return a.job.SaveCursor(mine)
 }
 
 // bad returns an error if the step is to fail in this iteration until an operator has had it

@@ -225,6 +225,9 @@ func RollbackUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 		return err
 	}
 	var kept []string
+	for _, p := range openCursor(a.Job).parts { // of a worker with another workspace
+		kept = append(kept, p.Part)
+	}
 	e := note.Each(a.Job, a.Job.StepDir(), a.Family+"-"+partNotes, func(text []byte) error {
 		var n uploadPartNote
 		if err := json.Unmarshal(text, &n); err != nil {

@@ -121,6 +121,7 @@ type downloading struct {
 	cfg   DownloadConfig
 	limit *bandwidth.Limiter
 
+	cursor   *cursor
 	files    []remoteFile
 	unsafe   int
 	notReady int
@@ -132,7 +133,7 @@ type downloading struct {
 // successor is complete.
 func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutput, error) {
 	out := DownloadOutput{Downloaded: Downloaded{DownloadedFiles: []string{}, SkippedFiles: []string{}}}
-	t := &downloading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
+	t := &downloading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit), cursor: openCursor(a.Job)}
 	if err := cfg.check(a); err != nil {
 		return out, err
 	}
@@ -259,10 +260,21 @@ func (t *downloading) write(ctx context.Context, s Server, f *remoteFile, before
 	}
 	defer w.Close() // discards, unless committed or kept for the next attempt
 	m := &Meter{Job: t.Job, Item: f.Remote, Total: f.Size, Guard: guard}
-	if err := fill(ctx, w, m); err != nil {
+	part, kept := w.(*partial)
+	end := func(error) {}
+	if kept {
+		end = t.cursor.follow(f.Size, part.synced)
+	}
+	m.Stage("transfer")
+	err = fill(ctx, w, m)
+	end(err)
+	if err != nil {
 		return s.Fault("download", f.Remote, err)
 	}
-	return t.publish(ctx, f, before, w, m)
+	if err = t.publish(ctx, f, before, w, m); err == nil && kept {
+		t.cursor.set(part.at(), true)
+	}
+	return err
 }
 
 // limits bound what one file may cost.
@@ -303,6 +315,7 @@ func (t *downloading) describe(f *remoteFile, info Info) error {
 // publish gives the local file its final name.
 func (t *downloading) publish(ctx context.Context, f *remoteFile, before Info, w Destination, m *Meter) error {
 	t.preserve(f, before, w)
+	m.Stage("rename")
 	err := m.While(func() (err error) {
 		f.Skipped, err = t.target(f).Commit(ctx, w)
 		return err
@@ -331,8 +344,8 @@ func (t *downloading) create(s Server, f *remoteFile, guard *transfer.Guard) (w 
 		return nil, s.Fault("download", f.Remote, err)
 	}
 	if t.cfg.keeps(f.Size) {
-		n := partNote{s.Traits().Addr, f.Remote, f.Was, Boot()}
-		w, err = openPartial(t.Job, f.Local, n, !s.Traits().ComparesEnd)
+		n := partNote{Server: s.Traits().Addr, Remote: f.Remote, Was: f.Was, Boot: Boot()}
+		w, err = openPartial(t.Job, f.Local, n, t.cursor, !s.Traits().ComparesEnd)
 	} else {
 		w, err = t.Job.Create(f.Local)
 	}
@@ -379,6 +392,9 @@ func (t *downloading) copyTo(ctx context.Context, s Server, f *remoteFile, befor
 
 // verify checks the content that has arrived, where that is wanted.
 func (t *downloading) verify(ctx context.Context, s Server, file string, w Destination, m *Meter) error {
+	if t.cfg.Checksum != ChecksumNone {
+		m.Stage("verify")
+	}
 	switch t.cfg.Checksum {
 	case ChecksumReadBack:
 		same, err := s.Same(ctx, file, w, m.Total, m.Compared)

@@ -54,6 +54,8 @@ func (p *fileUpload) run(ctx context.Context, s Server) error {
 	err = p.complete(ctx, s, before)
 	if p.part != nil && err != nil && isWorthKeeping(err) {
 		err = errors.Join(err, p.part.keep())
+	} else if err == nil && p.part != nil && !p.file.Skipped {
+		p.cursor.set(p.part.at(), true)
 	} else if err != nil || p.file.Skipped {
 		err = errors.Join(err, p.part.forget())
 		p.discard(ctx, s)
@@ -67,11 +69,13 @@ func (p *fileUpload) run(ctx context.Context, s Server) error {
 
 // complete writes the side file, checks it, and gives it its final name.
 func (p *fileUpload) complete(ctx context.Context, s Server, before fs.FileInfo) error {
+	p.meter.Stage("transfer")
 	err := p.write(ctx, s)
 	if err == nil {
 		err = Unchanged(p.src, before)
 	}
 	if err == nil && p.cfg.Checksum == ChecksumReadBack {
+		p.meter.Stage("verify")
 		err = p.readBack(ctx, s)
 	}
 	if err == nil {
@@ -80,6 +84,7 @@ func (p *fileUpload) complete(ctx context.Context, s Server, before fs.FileInfo)
 	if err != nil {
 		return err
 	}
+	p.meter.Stage("rename")
 	r := renaming{account: p.Account, from: p.side, to: p.file.Final, size: p.file.Size, ifExists: p.cfg.IfExists, what: "the complete file"}
 	err = r.run(ctx, s)
 	p.file.Skipped = r.skipped
@@ -140,22 +145,44 @@ func (p *fileUpload) sameContent(ctx context.Context, s Server, path string, the
 // the server was still writing that, it begins anew.
 func (p *fileUpload) write(ctx context.Context, s Server) error {
 	w := Storing{Path: p.side, Content: p.src, Size: p.file.Size, Limit: p.limit, Meter: p.meter}
-	if p.part != nil {
-		var err error
-		if w.From, err = s.ResumeAt(ctx, w, p.part.note.Acked); err != nil {
-			return err
-		}
+	if p.part == nil {
+		_, err := s.Store(ctx, w)
+		return err
 	}
-	acked, err := s.Store(ctx, w)
+	var err error
+	if w.From, err = s.ResumeAt(ctx, w, p.part.note.Acked); err != nil {
+		return err
+	}
+	acked, err := p.store(ctx, s, w)
 	if w.From > 0 && errors.Is(err, ErrOtherContent) {
 		if err := removeGone(ctx, s, p.side); err != nil {
 			return err
 		}
-		w.From = 0
-		acked, err = s.Store(ctx, w)
+		if err := p.part.again(); err != nil {
+			return err
+		}
+		w.Path, w.From, p.side = p.part.note.Part, 0, p.part.note.Part
+		acked, err = p.store(ctx, s, w)
 	}
 	p.part.reached(acked)
 	return err
+}
+
+// store stores a part, and saves in the cursor how much of it the server has confirmed, if
+// it confirms anything before the end.
+func (p *fileUpload) store(ctx context.Context, s Server, w Storing) (acked int64, err error) {
+	at, confirms := p.part.at(), s.Traits().ComparesEnd
+	p.meter.moved.Store(w.From)
+	end := p.cursor.follow(w.Size, func() (cursorPart, error) {
+		now := at
+		if confirms {
+			now.Done = p.meter.moved.Load()
+		}
+		return now, nil
+	})
+	acked, err = s.Store(ctx, w)
+	end(err)
+	return acked, err
 }
 
 // readBack compares what the server has with what was sent.
@@ -202,8 +229,33 @@ func (p *fileUpload) discard(ctx context.Context, s Server) {
 // An uploadPart is what an interrupted upload of one file has left on the
 // server, for a later attempt to go on with.
 type uploadPart struct {
+	job   *courier.Context
 	notes *notebook
 	note  uploadPartNote
+}
+
+// name names the part after the source.
+func (u *uploadPart) name() {
+	dir, name := Split(u.note.Final)
+	id := fmt.Appendf(nil, "%d %d", u.note.Was.Size, u.note.Was.Modified)
+	if u.note.Again > 0 {
+		id = fmt.Appendf(id, " %d", u.note.Again)
+	}
+	part := strings.TrimSuffix(partName(u.job, name), partSuffix)
+	u.note.Part = Join(dir, fmt.Sprintf("%s.%07x%s", part, crc32.ChecksumIEEE(id)>>4, partSuffix))
+}
+
+// again begins another part, of which no cursor that was saved before says anything.
+func (u *uploadPart) again() error {
+	u.note.Again, u.note.Acked = u.note.Again+1, 0
+	u.name()
+	return u.notes.write(u.note)
+}
+
+// at is what a cursor has of the part, but for how much the server has confirmed.
+func (u *uploadPart) at() cursorPart {
+	n := u.note
+	return cursorPart{Server: n.Server, Remote: n.Final, Part: n.Part, Size: n.Was.Size, Modified: n.Was.Modified}
 }
 
 // An uploadPartNote is noted down before the part is made.
@@ -213,6 +265,7 @@ type uploadPartNote struct {
 	Part   string        `json:"part"` // remote path
 	Was    LocalIdentity `json:"was"`  // of the source; zero if the part is of no use
 	Acked  int64         `json:"acked"`
+	Again  int           `json:"again,omitempty"` // how often it was thrown away; each one has another name
 }
 
 const partNotes = "part-"
@@ -224,12 +277,15 @@ func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error
 	if err != nil {
 		return nil, err
 	}
-	u := &uploadPart{notes: notes}
+	u := &uploadPart{job: p.Job, notes: notes}
 	found, err := notes.read(&u.note)
 	if err != nil {
 		return nil, err
 	}
 	if found && u.note.Server == s.Traits().Addr && u.note.Final == p.file.Final && u.note.Was == p.file.Was {
+		if done, ok := p.cursor.done(u.at()); ok {
+			u.note.Acked = max(u.note.Acked, done)
+		}
 		return u, nil
 	}
 	if found && u.note.Part != "" {
@@ -237,10 +293,12 @@ func (p *fileUpload) openPart(ctx context.Context, s Server) (*uploadPart, error
 			return nil, err
 		}
 	}
-	dir, name := Split(p.file.Final)
-	id := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", p.file.Was.Size, p.file.Was.Modified)) >> 4
-	part := strings.TrimSuffix(partName(p.Job, name), partSuffix)
-	u.note = uploadPartNote{Server: s.Traits().Addr, Final: p.file.Final, Part: Join(dir, fmt.Sprintf("%s.%07x%s", part, id, partSuffix)), Was: p.file.Was}
+	u.note = uploadPartNote{Server: s.Traits().Addr, Final: p.file.Final, Was: p.file.Was}
+	u.name()
+	if done, ok := p.cursor.done(u.at()); ok && !found { // of a worker with another workspace
+		u.note.Acked = done
+		return u, notes.write(u.note)
+	}
 	if err := s.Remove(ctx, u.note.Part); err != nil && !s.Refused(err) {
 		return nil, err
 	}

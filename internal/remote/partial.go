@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
@@ -86,6 +88,9 @@ type partial struct {
 	part  string // present, below root
 	start int64  // bytes that an earlier attempt has left
 	done  bool
+
+	mu    sync.Mutex
+	about partNote
 }
 
 // A partNote says what a part is a part of.
@@ -93,13 +98,43 @@ type partNote struct {
 	Server string   `json:"server"`
 	Remote string   `json:"remote"`
 	Was    Identity `json:"was"`
-	Boot   string   `json:"boot"` // the run of the system in which the part was written
+	Boot   string   `json:"boot"`  // the run of the system in which the part was written
+	Begun  string   `json:"begun"` // which one of several that were begun, after the former was thrown away
+}
+
+// at is what a cursor has of the part.
+func (n partNote) at() cursorPart {
+	p := cursorPart{Server: n.Server, Remote: n.Remote, Part: n.Begun, Size: n.Was.Size}
+	if !n.Was.Modified.IsZero() {
+		p.Modified = n.Was.Modified.UnixNano()
+	}
+	return p
+}
+
+// safe returns how much of the part that got describes may be gone on with as a part of
+// what n describes: -1 for all that is there. Within one run of the system that is all.
+// Otherwise it is what the cursor says was on the disk. With proof, sizes and times must
+// prove it alone.
+func (n partNote) safe(got partNote, c *cursor, proof bool) (int64, bool) {
+	boot := got.Boot
+	got.Boot, n.Begun = n.Boot, got.Begun
+	a, err := json.Marshal(n)
+	b, err2 := json.Marshal(got)
+	timed := !n.Was.Modified.IsZero()
+	if err != nil || err2 != nil || !bytes.Equal(a, b) || proof && !timed {
+		return 0, false
+	}
+	if boot == n.Boot && (!proof || boot != "") {
+		return -1, true
+	}
+	done, ok := c.done(n.at())
+	return done, ok && timed
 }
 
 // openPartial goes on with what an earlier attempt has left of the file called
-// name, if that belongs to the source that n describes, or begins anew. With proof,
-// n must prove it alone: it has a time, and the system has not ended since.
-func openPartial(job *courier.Context, name string, n partNote, proof bool) (*partial, error) {
+// name, if that belongs to the source that n describes, or begins anew; see
+// partNote.safe.
+func openPartial(job *courier.Context, name string, n partNote, c *cursor, proof bool) (*partial, error) {
 	if err := job.MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
 		return nil, err
 	}
@@ -112,19 +147,20 @@ func openPartial(job *courier.Context, name string, n partNote, proof bool) (*pa
 	if err := p.adopt(name); err != nil {
 		return nil, err
 	}
-	want, err := json.Marshal(n)
-	if err != nil {
+	var got partNote
+	if text, err := root.ReadFile(p.note()); err == nil {
+		_ = json.Unmarshal(text, &got) // what can't be read describes no part
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	got, err := root.ReadFile(p.note())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if !bytes.Equal(got, want) || proof && (n.Boot == "" || n.Was.Modified.IsZero()) {
+	safe, ok := n.safe(got, c, proof)
+	if p.about = n; ok {
+		p.about.Begun = got.Begun
+	} else {
 		if err := p.remove(); err != nil {
 			return nil, err
 		}
-		if err := note.Replace(root, p.note(), p.note()+".new", want); err != nil {
+		if err := p.begin(); err != nil {
 			return nil, err
 		}
 	}
@@ -132,10 +168,16 @@ func openPartial(job *courier.Context, name string, n partNote, proof bool) (*pa
 		return nil, err
 	}
 	info, err := p.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > n.Was.Size) {
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > n.Was.Size || info.Size() < safe) {
 		err = p.Truncate(0) // whatever it is
 	} else if err == nil {
 		p.start = info.Size()
+	}
+	if ok && safe >= 0 && err == nil { // the rest may not have come to the disk
+		p.start = min(p.start, safe)
+		if err = errors.Join(p.Truncate(p.start), p.Sync()); err == nil {
+			err = p.write()
+		}
 	}
 	if err == nil {
 		_, err = p.Seek(p.start, io.SeekStart)
@@ -145,6 +187,41 @@ func openPartial(job *courier.Context, name string, n partNote, proof bool) (*pa
 		return nil, err
 	}
 	return p, nil
+}
+
+// begin notes down that another part begins.
+func (p *partial) begin() error {
+	p.mu.Lock()
+	p.about.Begun = rand.Text()[:8]
+	p.mu.Unlock()
+	return p.write()
+}
+
+// write notes down what the part is a part of.
+func (p *partial) write() error {
+	text, err := json.Marshal(p.about)
+	if err != nil {
+		return err
+	}
+	return note.Replace(p.root, p.note(), p.note()+".new", text)
+}
+
+// synced makes durable what is written, and returns how much that is.
+func (p *partial) synced() (cursorPart, error) {
+	at := p.at()
+	info, err := p.Stat()
+	if err != nil {
+		return at, err
+	}
+	at.Done = info.Size()
+	return at, p.Sync()
+}
+
+// at is what a cursor has of the part.
+func (p *partial) at() cursorPart {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.about.at()
 }
 
 // mode keeps what lies in the workspace from other users of the machine.
@@ -169,7 +246,7 @@ func (p *partial) adopt(name string) error {
 		return nil
 	}
 	for n := p.job.Attempt() - 1; n >= 1; n-- {
-		old := *p
+		old := &partial{}
 		old.part = filepath.Join(filepath.FromSlash(path.Dir(dir)), strconv.Itoa(n), filepath.FromSlash(path.Dir(below)), filepath.Base(p.part))
 		if _, err := p.root.Lstat(old.part); err != nil {
 			continue
@@ -187,10 +264,10 @@ func (p *partial) remove() error {
 	return errors.Join(IgnoreMissing(p.root.Remove(p.part)), IgnoreMissing(p.root.Remove(p.note())))
 }
 
-// restart begins anew.
+// restart begins anew, with a part that no cursor knows.
 func (p *partial) restart() error {
 	p.start = 0
-	if err := p.Truncate(0); err != nil {
+	if err := errors.Join(p.Truncate(0), p.begin()); err != nil {
 		return err
 	}
 	_, err := p.Seek(0, io.SeekStart)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -15,11 +16,14 @@ type Meter struct {
 	Total int64           // -1 if not known
 	Done  int64           // as reported
 	Guard *transfer.Guard // of what is moved; may be nil
+
+	moved atomic.Int64 // as Done, for other goroutines
 }
 
 // At reports that so many bytes are done.
 func (m *Meter) At(done int64) {
 	m.Guard.At(done)
+	m.moved.Store(done)
 	if done < m.Total || m.Total < 0 {
 		m.Done = done
 		m.Beat()
@@ -34,6 +38,13 @@ func (m *Meter) Compared(done int64) {
 
 // Beat keeps the stall timeout from firing where there is nothing to count.
 func (m *Meter) Beat() { m.Job.Progress(m.Done, m.Total, m.Item) }
+
+// Stage says what is being done with a file that takes a while.
+func (m *Meter) Stage(name string) {
+	if m.Total >= WorthKeeping {
+		m.Job.Stage(name)
+	}
+}
 
 // Finish reports that the file has its final name.
 func (m *Meter) Finish() { m.Job.Progress(m.Total, m.Total, m.Item) }

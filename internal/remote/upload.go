@@ -71,6 +71,7 @@ type uploading struct {
 	cfg   UploadConfig
 	limit *bandwidth.Limiter
 
+	cursor  *cursor
 	files   []LocalFile
 	several bool      // local_path is a pattern
 	at      time.Time // when all was uploaded
@@ -83,7 +84,7 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 	if err := cfg.check(a); err != nil {
 		return out, err
 	}
-	t := &uploading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit)}
+	t := &uploading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit), cursor: openCursor(a.Job)}
 	done, err := t.recall(ctx)
 	if err == nil && !done {
 		err = t.find(ctx)

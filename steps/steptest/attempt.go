@@ -63,7 +63,12 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 	ctx, cancel := context.WithCancelCause(context.Background())
 	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
 	defer func() { w.begun = true }()
+	var cursor json.RawMessage
+	if saved := w.cursor.Load(); saved != nil {
+		cursor = *saved
+	}
 	a.job = courier.NewContext(courier.ContextConfig{
+		Cursor: cursor, OnCursor: func(c json.RawMessage) { w.cursor.Store(&c) },
 		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number, ExecutionAttempt: w.again,
 		Workspace: w.Work, Roots: w.Roots, Values: w.Values, Resources: w.kept, Cancelled: cancelled, Repeated: w.begun,
 		Secrets: func(ctx context.Context, r courier.SecretRequest) (string, error) {

@@ -286,6 +286,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	claimed.Token, claimed.Seq, claimed.Counters = x.token, x.seq(), x.counters
 	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
 	claimed.Latest = x.latestSteps(0)
+	claimed.Progress = x.progress
 	if x.Current != nil {
 		lost := *x.Current
 		claimed.Lost = &lost

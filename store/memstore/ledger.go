@@ -46,6 +46,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	}
 	attempt := x.Attempt
 	x.Position, x.counters = t.Position, t.Counters
+	x.progress = t.Progress.WithoutReport()
 	if t.FailedItems != nil {
 		x.FailedItems = *t.FailedItems
 	}
@@ -130,7 +131,7 @@ func (x *execution) skip(s *courier.StepExecution, now time.Time) {
 func (x *execution) record(e entry, now time.Time) {
 	x.log(now, e)
 	r := e.step
-	r.Seq, r.EndedAt, r.Version = x.seq(), now, 0
+	r.Seq, r.EndedAt, r.Version, r.Progress = x.seq(), now, 0, nil
 	x.steps = append(x.steps, r)
 	x.present[r.Step] = append(x.present[r.Step], r)
 	if r.FailedLoop != nil {
@@ -154,7 +155,7 @@ func (x *execution) start(s *courier.StepExecution, now time.Time) {
 	started := *s
 	started.Execution, started.ExecutionAttempt, started.Worker = x.ID, x.Attempt, x.Worker
 	started.State, started.StartedAt = courier.StepRunning, now
-	started.Seq, started.EndedAt = 0, time.Time{}
+	started.Seq, started.EndedAt, started.Progress = 0, time.Time{}, nil
 	x.Current = &started
 	x.log(now, entry{from: string(courier.StepPending), to: string(courier.StepRunning), step: x.Current, worker: x.Worker})
 }
@@ -264,6 +265,9 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if r.Change != nil {
 		x.change(r.Change, now)
+	}
+	if r.DropsProgress(to) {
+		x.progress = nil
 	}
 	if f := r.Failure(); f != nil {
 		x.Failure = f

@@ -91,8 +91,9 @@ type execution struct {
 	token       store.Token // of the present or last lease
 	first, last int64       // audit entries under that lease; see [store.LeaseState]
 	counters    store.Counters
-	since       time.Time // when the state was entered
-	clock       time.Time // when the timeout began; zero before the first claim
+	progress    *store.Progress // never changed, only replaced
+	since       time.Time       // when the state was entered
+	clock       time.Time       // when the timeout began; zero before the first claim
 
 	// A record of a step is made when it starts and filled in when it ends, so
 	// that the audit can refer to it. One that was interrupted is only there.
@@ -117,6 +118,7 @@ func (s *Store) view(x *execution) courier.Execution {
 	}
 	if x.Current != nil {
 		current := *x.Current
+		current.Progress = x.progress.Of(&current)
 		e.Current = &current
 	}
 	return e

@@ -223,7 +223,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := s.clock().Add(r.For)
+	now := s.clock()
+	until := now.Add(r.For)
 	renewed := make([]store.Renewed, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		x := s.executions[l.Execution]
@@ -232,9 +233,25 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 		}
 		x.LeaseExpiresAt = until
 		s.leases.fix(x.index)
+		if l.Progress != nil {
+			x.progress = reported(l.Progress, now)
+		}
 		renewed = append(renewed, store.Renewed{Execution: x.ID, Request: x.Request, By: x.RequestedBy, Reason: x.RequestReason})
 	}
 	return renewed, nil
+}
+
+// reported returns progress as it is kept: with the instant of the last change in place of
+// the time since.
+func reported(p *store.Progress, now time.Time) *store.Progress {
+	kept := *p
+	kept.Idle = 0
+	if p.Report != nil {
+		report := *p.Report
+		report.ChangedAt = now.Add(-p.Idle.Truncate(time.Microsecond))
+		kept.Report = &report
+	}
+	return &kept
 }
 
 // A waiter is a call of Await.

@@ -88,6 +88,9 @@ func transitionBytes(t *store.Transition) int {
 	if f := t.Failure; f != nil {
 		n += len(f.Message)
 	}
+	if t.Progress != nil {
+		n += len(t.Progress.Cursor)
+	}
 	if t.Repairs != nil {
 		n += len(encode(t.Repairs))
 	}

@@ -179,7 +179,7 @@ func (e *endedColumns) set(i int, s *courier.StepExecution) {
 // sql/checkpoint/write_fast.sql. The statement itself checks the row.
 func (a *applyCall) progresses() bool {
 	t := a.t
-	if len(t.Ended) > 1 {
+	if len(t.Ended) > 1 || t.Progress != nil {
 		return false
 	}
 	for i := range t.Ended {
@@ -252,7 +252,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		none                                  = textColumn{n: n}
 		counters, resumed, request, workspace = none, none, none, none
 		failure, reason, message, repairs     = none, none, none, none
-		result                                = none
+		result, progress                      = none, none
 		failedItems                           = []int32{}
 		startID, startType, startTotal        = none, none, none
 
@@ -278,6 +278,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		if t.Repairs != nil {
 			repairs.set(i, encodeRepairs(changes))
 		}
+		progress.set(i, encodeProgress(t.Progress.WithoutReport()))
 		resumed.set(i, string(t.Counters.Resumed))
 		request.set(i, string(t.Request))
 		workspace.set(i, t.Workspace)
@@ -320,6 +321,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, final, seq, ended.step, ended.number, endState.arg(), endType.arg(), endID.arg(), ended.iteration.arg(), endTotal.arg(),
 		started.arg(), ended.bytes, ended.outputs.arg(), ended.files.arg(), endReason.arg(), endError.arg(), string(locked),
 		endWorker.arg(), failedItems, repairs.arg(), failedLoop,
-		endStack.arg(), ended.log.arg(), ended.events.arg(), result.arg(),
+		endStack.arg(), ended.log.arg(), ended.events.arg(), result.arg(), progress.arg(),
 	}
 }

@@ -320,10 +320,14 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	if to.Execution, err = r.execution(to.Definition.Name); err != nil {
 		return err
 	}
+	if to.Progress, err = r.readProgress(); err != nil {
+		return err
+	}
 	to.Counters, err = r.readCounters()
 	to.Token, to.Seq, to.First, to.Reclaimed = store.Token(c.token), r.seq, r.first, r.reclaim
 	if current := to.Execution.Current; current != nil {
 		was := *current
+		was.Progress = nil
 		if to.First {
 			to.Started = &was
 		} else {

@@ -150,6 +150,7 @@ func TestPlan(t *testing.T) {
 				"checkpoint/write":            {"job_executions_pkey"},
 				"checkpoint/write_fast":       {"job_executions_pkey"},
 				"lease/renew":                 {"job_executions_pkey"},
+				"lease/renew_progress":        {"job_executions_pkey"},
 				"lease/get_state":             {"job_executions_pkey"},
 				"claim/find_passed_over":      {"job_executions_queued", "job_executions_state"},
 				"execution/list_latest_steps": {"step_executions_pkey"},
@@ -216,8 +217,11 @@ func work(t *testing.T, s *pgstore.Store) {
 		}
 		x := got.List[0]
 		lease := store.Lease{Execution: x.Execution.ID, Token: x.Token}
-		if _, err := s.Renew(ctx, store.RenewRequest{Worker: "w", Leases: []store.Lease{lease}, For: time.Hour}); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			if _, err := s.Renew(ctx, store.RenewRequest{Worker: "w", Leases: []store.Lease{lease}, For: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			lease.Progress = &store.Progress{Attempt: 1, Report: &courier.Progress{Item: "a.csv", Done: 1, Total: 2}}
 		}
 		start := &courier.StepExecution{Step: 0, Attempt: 1, Type: "file.copy"}
 		if err := s.Apply(ctx, store.Transition{Execution: x.Execution.ID, Lease: x.Token, Seq: x.Seq + 1, To: courier.Running, Start: start}); err != nil {
@@ -347,7 +351,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances"} {
 		if r.of(name).sql != "" {
 			list[name], _ = r.pagesOf(t, pool, name)
 		}

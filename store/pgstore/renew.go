@@ -82,60 +82,71 @@ func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 		}
 		s.renewals.conn = conn
 	}
-	tokens := make(map[courier.ExecutionID]string, len(r.Leases))
+	leases := make(map[courier.ExecutionID]store.Lease, len(r.Leases))
 	for _, l := range r.Leases {
-		tokens[l.Execution] = uuid(string(l.Token))
+		l.Token = store.Token(uuid(string(l.Token)))
+		leases[l.Execution] = l
 	}
 	list := make([]store.Renewed, 0, len(r.Leases))
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		got, err := s.extend(ctx, tokens, r.For)
+		got, err := s.extend(ctx, leases, r.For)
 		if err != nil {
 			return nil, err
 		}
 		for _, g := range got {
-			delete(tokens, g.Execution)
+			delete(leases, g.Execution)
 		}
 		list = append(list, got...)
-		if len(tokens) == 0 {
+		if len(leases) == 0 {
 			return list, nil
 		}
 		// The others are lost, or were just being written.
-		if err := s.forgetLost(ctx, tokens); err != nil || len(tokens) == 0 {
+		if err := s.forgetLost(ctx, leases); err != nil || len(leases) == 0 {
 			return list, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d executions were being written all the time: %w", len(tokens), ctx.Err())
+			return nil, fmt.Errorf("%d executions were being written all the time: %w", len(leases), ctx.Err())
 		case <-time.After(wait):
 		}
 	}
 }
 
-// extend extends the leases that it can lock at once.
-func (s *Store) extend(ctx context.Context, tokens map[courier.ExecutionID]string, d time.Duration) ([]store.Renewed, error) {
-	ids, list := make([]string, 0, len(tokens)), make([]string, 0, len(tokens))
-	for id, token := range tokens {
-		ids, list = append(ids, uuid(string(id))), append(list, token)
+// extend extends the leases that it can lock at once. Progress is sent only if some lease
+// has any.
+func (s *Store) extend(ctx context.Context, leases map[courier.ExecutionID]store.Lease, d time.Duration) ([]store.Renewed, error) {
+	n := len(leases)
+	ids, tokens, progress, idle := make([]string, 0, n), make([]string, 0, n), textColumn{n: n}, make([]int64, n)
+	for id, l := range leases {
+		if l.Progress != nil {
+			progress.set(len(ids), encodeProgress(l.Progress))
+			idle[len(ids)] = micros(l.Progress.Idle)
+		}
+		ids, tokens = append(ids, uuid(string(id))), append(tokens, string(l.Token))
+	}
+	sql, args := s.sql("lease/renew"), []any{ids, tokens, micros(d)}
+	if progress.list != nil {
+		sql, args = s.sql("lease/renew_progress"), append(args, progress.list, idle)
 	}
 	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
 		err = rows.Scan(&r.Execution, &r.Request, &r.By, &r.Reason)
 		return r, err
-	}, s.sql("lease/renew"), ids, list, micros(d))
+	}, sql, args...)
 }
 
 // forgetLost removes the leases that have ended or were taken over.
-func (s *Store) forgetLost(ctx context.Context, tokens map[courier.ExecutionID]string) error {
-	ids := make([]string, 0, len(tokens))
-	for id := range tokens {
+func (s *Store) forgetLost(ctx context.Context, leases map[courier.ExecutionID]store.Lease) error {
+	ids := make([]string, 0, len(leases))
+	for id := range leases {
 		ids = append(ids, uuid(string(id)))
 	}
 	standings, err := s.leaseStates(ctx, s.renewals.conn, ids)
 	if err != nil {
 		return err
 	}
-	for id, token := range tokens {
-		if st, ok := standings[id]; !ok || st.State != courier.Running || string(st.Lease) != token {
-			delete(tokens, id)
+	for id, l := range leases {
+		if st, ok := standings[id]; !ok || st.State != courier.Running || st.Lease != l.Token {
+			delete(leases, id)
 		}
 	}
 	return nil

@@ -154,6 +154,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	if f := r.Failure(); f != nil {
 		failure = encode(f)
 	}
+	changed.DropsProgress = d.To != "" && r.DropsProgress(d.To)
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
 		encode(changed), encode(skipOf(r.Change)), r.Reason, failure,
@@ -171,6 +172,7 @@ type change struct {
 	FailedItems      *int     `json:"failed_items,omitempty"`
 	Repairs          string   `json:"repairs,omitempty"`
 	Elsewhere        bool     `json:"elsewhere,omitempty"`
+	DropsProgress    bool     `json:"drops_progress,omitempty"`
 }
 
 // changeOfRestart is what a restart changes.

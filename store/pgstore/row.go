@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -46,7 +47,7 @@ type row struct {
 	hasDependents                                 *bool
 	requestedBy                                   *string
 	requestedAt                                   *time.Time
-	requestReason, options, result                *string
+	requestReason, options, result, progress      *string
 	updated                                       *time.Time
 }
 
@@ -59,7 +60,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.result, &r.updated,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.result, &r.progress, &r.updated,
 	}
 }
 
@@ -141,7 +142,41 @@ func (r *row) current() (*courier.StepExecution, error) {
 	if err := decode(r.currentIteration, &s.Iteration); err != nil {
 		return nil, err
 	}
+	p, err := r.readProgress()
+	if err != nil {
+		return nil, err
+	}
+	s.Progress = p.Of(s)
 	return s, decode(r.currentTotal, &s.Total)
+}
+
+// readProgress returns the progress of the execution, or nil.
+func (r *row) readProgress() (*store.Progress, error) {
+	if r.progress == nil {
+		return nil, nil
+	}
+	var p struct {
+		store.Progress
+		Changed int64 `json:"changed"` // see sql/lease/renew_progress.sql
+	}
+	err := decode(r.progress, &p)
+	if p.Report != nil {
+		p.Report.ChangedAt = time.UnixMicro(p.Changed).UTC()
+	}
+	return &p.Progress, err
+}
+
+// encodeProgress returns progress as it is kept but for the instant of its last change; ""
+// for none.
+func encodeProgress(p *store.Progress) string {
+	if p == nil {
+		return ""
+	}
+	b, err := jsontext.AppendAny(nil, p)
+	if err != nil {
+		panic(fmt.Sprintf("pgstore: progress: %v", err)) // numbers, texts and JSON
+	}
+	return string(b)
 }
 
 func (r *row) readCounters() (store.Counters, error) {

@@ -280,15 +280,38 @@ func (d *differ) renew() error {
 			list = append(list, l)
 		}
 	}
-	return d.both(fmt.Sprintf("renew %d leases for %v", len(list), extend), func(s store.Store, i int) (any, error) {
+	progress := make([]*store.Progress, len(list))
+	for i, l := range list {
+		progress[i] = d.progress(l.id)
+	}
+	err := d.both(fmt.Sprintf("renew %d leases for %v with %s", len(list), extend, storekit.Text(progress)), func(s store.Store, i int) (any, error) {
 		r := store.RenewRequest{Worker: "w1", For: extend}
-		for _, l := range list {
-			r.Leases = append(r.Leases, store.Lease{Execution: l.id, Token: l.tokens[i]})
+		for j, l := range list {
+			r.Leases = append(r.Leases, store.Lease{Execution: l.id, Token: l.tokens[i], Progress: progress[j]})
 		}
 		got, err := s.Renew(d.ctx, r)
 		slices.SortFunc(got, func(x, y store.Renewed) int { return strings.Compare(string(x.Execution), string(y.Execution)) })
 		return got, err
 	})
+	for _, l := range list {
+		err = errors.Join(err, d.look(l.id))
+	}
+	return err
+}
+
+// progress makes up how far the present step of an execution is, mostly.
+func (d *differ) progress(id courier.ExecutionID) *store.Progress {
+	x, err := d.stores[0].Execution(d.ctx, id)
+	if err != nil || x.Current == nil || d.chance(3) {
+		return nil
+	}
+	p := &store.Progress{Step: x.Current.Step, Iteration: x.Current.Iteration, Attempt: x.Current.Attempt, Idle: short}
+	p.Cursor = pick(d.rand, nil, json.RawMessage(`{"n":1.0,"<":"&"}`), json.RawMessage(`"é"`))
+	if !d.chance(3) {
+		p.Report = &courier.Progress{Item: pick(d.rand, "", "a\"\n<b>"), Done: d.rand.Int64N(9), Total: -1, Stage: pick(d.rand, "", "verify")}
+	}
+	p.Attempt += pick(d.rand, 0, 0, 0, 1)
+	return p
 }
 
 func (d *differ) ask() error {
@@ -371,7 +394,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 			t.Ended[i].FailedLoop = pick(d.rand, nil, new(int), &n)
 		}
 	}
-	t.Repairs = d.repairs(8)
+	t.Repairs, t.Progress = d.repairs(8), d.progress(x.ID)
 	t.RetryJob = d.chance(12)
 	if d.chance(10) {
 		t.Workspace, t.DiskBytes = pick(d.rand, "here", "there"), 5

@@ -95,6 +95,7 @@ create table courier.job_executions (
 	-- Of the request. They stay after it was carried out, and have no meaning then.
 	requested_at       timestamptz,
 	request_reason     text,
+	progress           text,        -- JSON: how far the present step is, and its cursor; null: nothing was reported
 
 	-- Columns that change with every step.
 	last_audit_seq          bigint not null,

@@ -27,7 +27,7 @@
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
 -- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
 -- none), $49 its stack, $50 its log, $51 its events. Of transitions: $46 failed items,
--- plus 1 (0: unchanged), $47 repairs (empty: unchanged), $52 result. Empty text is null; an
+-- plus 1 (0: unchanged), $47 repairs (empty: unchanged), $52 result, $53 progress. Empty text is null; an
 -- array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
@@ -52,6 +52,7 @@ with u as (
 		request = case when old.state_to = 'running' then e.request end,
 		requested_by = case when old.state_to = 'running' then e.requested_by end,
 		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
+		progress = nullif(($53::text[])[old.ord], ''),
 		last_audit_seq = ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int,
 		step = ($7::int[])[old.ord],
 		loops = nullif(($8::text[])[old.ord], ''),

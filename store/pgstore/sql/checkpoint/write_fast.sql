@@ -1,8 +1,8 @@
 -- Writes most checkpoints, in the same way as sql/checkpoint/write.sql but with less to
 -- decide, because the start of a statement costs as much as many rows. It writes a
 -- transition if the execution goes on or is completed, at most one step attempt has
--- completed, which is the current one, there is no request, and no member of a chain
--- ends. The others are left to write.sql. Returned are the ordinals of those that were
+-- completed, which is the current one, no cursor is handed on, there is no request, and no
+-- member of a chain ends. The others are left to write.sql. Returned are the ordinals of those that were
 -- written, and whether executions of other jobs may wait for the one that has ended.
 --
 -- An element of an array of texts is found by passing over all before it. So texts
@@ -26,6 +26,7 @@ with u as (
 		lease_last_seq = case when old.ends then ($4::bigint[])[old.ord] else e.lease_last_seq end,
 		reclaims = coalesce(($10::int[])[old.ord], 0),
 		lease_expires_at = case when not old.ends then e.lease_expires_at end,
+		progress = null,
 		last_audit_seq = ($4::bigint[])[old.ord],
 		step = ($6::int[])[old.ord],
 		loops = nullif(($7::text[])[old.ord], ''),

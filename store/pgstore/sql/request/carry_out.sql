@@ -12,7 +12,7 @@ with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
 	select c.* from json_to_record($12::text::json) as c (version int, step_types json, concurrency_limit int, step int, loops text,
-		failed_items int, repairs text, elsewhere bool)
+		failed_items int, repairs text, elsewhere bool, drops_progress bool)
 ), skip as materialized (
 	select s.* from json_to_record($13::text::json) as s (step int, attempt int, step_type text, step_id text, iteration text, iteration_total text,
 		bytes bigint, outputs text, files text, reason text, error text, failed_loop int)
@@ -40,6 +40,7 @@ with clock as materialized (
 		concurrency_limit = coalesce(change.concurrency_limit, e.concurrency_limit),
 		step = coalesce(change.step, e.step),
 		loops = case when change.step is null then e.loops else change.loops end,
+		progress = case when not coalesce(change.drops_progress, false) then e.progress end,
 		failed_items = coalesce(change.failed_items, e.failed_items),
 		repairs = nullif(coalesce(change.repairs, e.repairs), '{}'),
 		workspace = case when change.elsewhere then '' else e.workspace end,

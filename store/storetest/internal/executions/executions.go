@@ -31,7 +31,7 @@ func Groups() []storekit.Group {
 		{Name: "first", Cases: cases(firstCases)},
 		{Name: "limit", Cases: cases(limitCases)},
 		{Name: "reclaim", Cases: cases(reclaimCases)},
-		{Name: "renew", Cases: cases(renewCases)},
+		{Name: "renew", Cases: cases(renewCases, progressCases)},
 		{Name: "await", Cases: cases(awaitCases)},
 		{Name: "apply", Cases: cases(applyCases, itemCases)},
 		{Name: "guard", Cases: cases(guardCases)},
