@@ -26,13 +26,13 @@ func oneSecret(ctx, courier.SecretRequest) (string, error) { return "hunter22", 
 func TestProgressIsSeenByOtherEngines(t *testing.T) {
 	couriertest.Virtual(t, &engine.Options{Secrets: oneSecret}, func(t *testing.T, h *couriertest.Harness) {
 		const renewal = 5 * time.Second
-		sent, calls := 0, 0
+		var sent, calls atomic.Int32
 		s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
 			if r, ok := call.Request.(store.RenewRequest); ok {
-				calls++
+				calls.Add(1)
 				for _, l := range r.Leases {
 					if l.Progress != nil {
-						sent++
+						sent.Add(1)
 					}
 				}
 			}
@@ -78,7 +78,7 @@ func TestProgressIsSeenByOtherEngines(t *testing.T) {
 		if stalled.Done != 900 {
 			t.Fatalf("it has %d bytes, not 900", stalled.Done)
 		}
-		before := sent
+		before := sent.Load()
 		time.Sleep(time.Minute)
 		if p := look(); *p != *stalled {
 			t.Errorf("stalled at %+v, and a minute later %+v", stalled, p)
@@ -86,17 +86,17 @@ func TestProgressIsSeenByOtherEngines(t *testing.T) {
 		if d := time.Since(stalled.ChangedAt); d < time.Minute+renewal || d > time.Minute+3*renewal {
 			t.Errorf("it stalls since %v", d)
 		}
-		if sent != before || calls < 12 {
-			t.Errorf("of a transfer that stalls %d renewals of %d sent progress", sent-before, calls)
+		if sent.Load() != before || calls.Load() < 12 {
+			t.Errorf("of a transfer that stalls %d renewals of %d sent progress", sent.Load()-before, calls.Load())
 		}
 		time.Sleep(time.Minute)
-		before = sent
+		before = sent.Load()
 		if p := look(); p != nil {
 			t.Errorf("the next step has the progress %+v", p)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
-		if sent != before {
-			t.Errorf("a step that reports nothing sent %d times", sent-before)
+		if sent.Load() != before {
+			t.Errorf("a step that reports nothing sent %d times", sent.Load()-before)
 		}
 	})
 }
