@@ -44,6 +44,7 @@ type Store struct {
 	schedules schedules
 	monitors  monitors
 	deadlines deadlineHeap
+	overdue   []deadline        // that have passed, of executions that had not ended then
 	trails    map[string]*trail // by key
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name

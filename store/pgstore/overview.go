@@ -15,27 +15,47 @@ import (
 var _ store.Overview = (*Store)(nil)
 
 // Census counts the executions that have not ended, and failed ones, in one statement.
-func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
-	if err := s.checkOpen(ctx); err != nil {
-		return store.Census{}, err
-	}
-	if most <= 0 {
-		most = store.DefaultMost
-	}
-	most = min(most, store.MaxMost)
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, s.sql("overview/census"), int64(most), int64(store.MaxQueues))
-	if err != nil {
-		return store.Census{}, failed("count the executions", err)
-	}
-	c := store.Census{Most: most}
-	if err := json.Unmarshal([]byte(list[0]), &c); err != nil {
-		return store.Census{}, fmt.Errorf("pgstore: count the executions: %w", err)
-	}
+func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
+	c.Most = atMost(most)
+	err = s.overview(ctx, &c, "census", int64(c.Most), int64(store.MaxQueues))
 	c.At = c.At.UTC()
 	for i := range c.Queues {
 		c.Queues[i].DueAt = c.Queues[i].DueAt.UTC()
 	}
-	return c, nil
+	return c, err
+}
+
+// Incidents returns executions that somebody may have to look at, in one statement.
+func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
+	in.Most = atMost(most)
+	err = s.overview(ctx, &in, "incidents", int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
+	in.At = in.At.UTC()
+	for i := range in.List {
+		in.List[i].Since = in.List[i].Since.UTC()
+	}
+	return in, err
+}
+
+func atMost(n int) int {
+	if n <= 0 {
+		return store.DefaultMost
+	}
+	return min(n, store.MaxMost)
+}
+
+// overview reads the answer of a statement, which is JSON.
+func (s *Store) overview(ctx context.Context, to any, name string, args ...any) error {
+	if err := s.checkOpen(ctx); err != nil {
+		return err
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, s.sql("overview/"+name), args...)
+	if err != nil {
+		return failed("look at the executions", err)
+	}
+	if err := json.Unmarshal([]byte(list[0]), to); err != nil {
+		return fmt.Errorf("pgstore: look at the executions: %w", err)
+	}
+	return nil
 }
 
 // Circumstances returns that on which it depends whether an execution goes on.

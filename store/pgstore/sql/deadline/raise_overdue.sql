@@ -1,6 +1,8 @@
--- Removes deadlines that have passed, and keeps the event JobOverdue for executions that
--- have not ended; see store.NotifyOverdue. Deadlines that another statement has locked are
--- skipped. $1 at most how many, up to 1000: the literal limit lets the planner expect few.
+-- Looks at deadlines that have passed, and keeps the event JobOverdue for executions that
+-- have not ended; see store.NotifyOverdue. Their rows stay for overview/incidents, and are
+-- looked at again every 10 minutes, until the execution has ended for good; the other rows are
+-- removed. Deadlines that another statement has locked are skipped. $1 at most how many, up
+-- to 1000: the literal limit lets the planner expect few.
 --
 -- Each row has the microseconds until the next deadline (0: there is none). If no execution
 -- is overdue there is one row with these alone.
@@ -13,15 +15,22 @@ with arg as materialized (
 	for update skip locked
 ), part as materialized (
 	select passed.place from passed limit (select arg.most from arg)
+), found as materialized (
+	select d.ctid as place, d.execution_id, d.reason, d.due_at, d.passed_at, e.version, e.state, e.definition_id, e.chain_execution_id,
+		coalesce(e.state in ('created', 'queued', 'running', 'paused') or d.passed_at is not null and e.state = 'failed', false) as open
+	from courier.execution_deadlines d left join courier.job_executions e on e.id = d.execution_id
+	where d.ctid = any(array(select part.place from part))
+), again as (
+	update courier.execution_deadlines d set passed_at = coalesce(d.passed_at, d.due_at), due_at = (select arg.now from arg) + interval '10 minutes'
+	where d.ctid = any(array(select f.place from found f where f.open))
 ), gone as (
-	delete from courier.execution_deadlines d where d.ctid = any(array(select part.place from part))
-	returning d.execution_id, d.reason, d.due_at
+	delete from courier.execution_deadlines d where d.ctid = any(array(select f.place from found f where not f.open))
 ), overdue as materialized (
-	select g.execution_id, g.reason, g.due_at, e.version, e.state, j.name as job, coalesce((
-			select cd.name from courier.chain_executions c join courier.job_definitions cd on cd.id = c.definition_id where c.id = e.chain_execution_id
+	select f.execution_id, f.reason, f.due_at, f.version, f.state, j.name as job, coalesce((
+			select cd.name from courier.chain_executions c join courier.job_definitions cd on cd.id = c.definition_id where c.id = f.chain_execution_id
 		), '') as chain
-	from gone g join courier.job_executions e on e.id = g.execution_id join courier.job_definitions j on j.id = e.definition_id
-	where e.state not in ('completed', 'failed', 'cancelled')
+	from found f join courier.job_definitions j on j.id = f.definition_id
+	where f.open and f.passed_at is null
 ), kept as (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, reason, error, state, due_at)
 	select s.id, o.execution_id, case o.reason when 'max_duration' then -1 else -2 end, 'JobOverdue', o.job, o.chain, o.version, arg.now, o.reason,
@@ -32,7 +41,7 @@ with arg as materialized (
 		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
 ), next as materialized (
 	select case when (select count(*) from part) >= arg.most then 1 else coalesce((extract(epoch from (
-			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) order by d.due_at limit 1
+			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) and d.passed_at is null order by d.due_at limit 1
 		) - arg.now) * 1000000)::bigint, 0) end as wait
 	from arg
 )
