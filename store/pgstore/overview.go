@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,31 +17,16 @@ var _ store.Overview = (*Store)(nil)
 
 // Census counts the executions that have not ended, and failed ones, in one statement.
 func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
-	c.Most = atMost(most)
+	c.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
 	err = s.overview(ctx, &c, "census", int64(c.Most), int64(store.MaxQueues))
-	c.At = c.At.UTC()
-	for i := range c.Queues {
-		c.Queues[i].DueAt = c.Queues[i].DueAt.UTC()
-	}
 	return c, err
 }
 
 // Incidents returns executions that somebody may have to look at, in one statement.
 func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
-	in.Most = atMost(most)
+	in.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
 	err = s.overview(ctx, &in, "incidents", int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
-	in.At = in.At.UTC()
-	for i := range in.List {
-		in.List[i].Since = in.List[i].Since.UTC()
-	}
 	return in, err
-}
-
-func atMost(n int) int {
-	if n <= 0 {
-		return store.DefaultMost
-	}
-	return min(n, store.MaxMost)
 }
 
 // overview reads the answer of a statement, which is JSON.

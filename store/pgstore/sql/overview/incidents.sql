@@ -58,8 +58,8 @@ with clock as materialized (
 	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id
 	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id
 )
-select json_build_object('at', clock.now, 'list', coalesce((
-		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', i.since, 'worker', i.worker,
+select json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
+		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,
 				'by', i.by, 'text', i.text, 'reason', i.reason, 'failure', i.failure::json, 'superseded_by', i.successor)
 			order by i.ord, case when i.ord < 5 then i.since end, case when i.ord < 5 then i.id end, i.id desc)
 		from incident i join courier.job_definitions d on d.id = i.definition_id
