@@ -64,7 +64,8 @@ type Outcome struct {
 	Skipped int                   `json:"skipped"`
 	// Next is the cursor with which the bulk goes on; empty if it is complete. After a dry
 	// run it is the cursor with which the same bulk begins at the newest execution that was
-	// counted. A call with a cursor can be repeated.
+	// counted. A call with a cursor can be repeated: what it has treated is in another state
+	// by then, and no rerun starts twice.
 	Next string `json:"next,omitempty"`
 	Text string `json:"text"` // the outcome as a sentence
 }
