@@ -18,23 +18,23 @@ var _ store.Overview = (*Store)(nil)
 // Census counts the executions that have not ended, and failed ones, in one statement.
 func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
 	c.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &c, "census", int64(c.Most), int64(store.MaxQueues))
+	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.Most), int64(store.MaxQueues))
 	return c, err
 }
 
 // Incidents returns executions that somebody may have to look at, in one statement.
 func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
 	in.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &in, "incidents", int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
+	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
 	return in, err
 }
 
 // overview reads the answer of a statement, which is JSON.
-func (s *Store) overview(ctx context.Context, to any, name string, args ...any) error {
+func (s *Store) overview(ctx context.Context, to any, sql string, args ...any) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, s.sql("overview/"+name), args...)
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, sql, args...)
 	if err != nil {
 		return failed("look at the executions", err)
 	}
