@@ -40,6 +40,28 @@ func (h Executions) Census(ctx context.Context, most int) (store.Census, error) 
 	return o.Census(ctx, most)
 }
 
+// Incidents returns executions that somebody may have to look at: lost, pausing or
+// cancelling, overdue and failed ones, at most so many of each kind. 0 means
+// [store.DefaultMost]. The store must have the role store.Overview.
+func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, error) {
+	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	if err != nil {
+		return store.Incidents{}, fmt.Errorf("incidents: %w", err)
+	}
+	return o.Incidents(ctx, most)
+}
+
+// Stranded returns, in groups, executions that have been due or lost for 90 seconds and
+// that no present worker can claim, as the store says at this moment; see also
+// [Health].Stranded. The store must have the role store.Workers.
+func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
+	w, err := roleOf[store.Workers](h.e, "workers")
+	if err != nil {
+		return nil, fmt.Errorf("stranded executions: %w", err)
+	}
+	return w.Stranded(ctx, unserved.PresentFor)
+}
+
 // Workers returns the engines on the store that have claimed within the last 90 seconds,
 // or that hold a lease, in byte order of their names, at most [store.MaxWorkers]. The
 // store must have the role store.Workers; otherwise the error matches

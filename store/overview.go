@@ -20,6 +20,12 @@ type Overview interface {
 	// in one snapshot that changes nothing. Workers are present by age, as by
 	// [Workers.Workers]. If there is no such execution, the error is ErrNotFound.
 	Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (Circumstances, error)
+	// Incidents returns executions that somebody may have to look at, at most so many of each
+	// kind: the latest failed ones, and of the other kinds those that have been so for
+	// longest. Of running executions the oldest [MaxMost] are examined. Overdue ones are
+	// found only in a store with the role [Deadlines]. A most of 0 means [DefaultMost]; the
+	// highest is [MaxMost].
+	Incidents(ctx context.Context, most int) (Incidents, error)
 }
 
 // Bounds of [Overview].

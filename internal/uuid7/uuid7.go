@@ -55,3 +55,12 @@ func format(b [16]byte) string {
 	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
 	return string(text[:])
 }
+
+// First returns the lowest UUID that a [Source] makes at an instant or later, in whole
+// milliseconds. Instants before 1970 count as 1970.
+func First(at time.Time) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(max(0, at.UnixMilli()))<<16|7<<12)
+	b[8] = 0x80
+	return format(b)
+}

@@ -136,3 +136,22 @@ func BenchmarkNew(b *testing.B) {
 		s.New()
 	}
 }
+
+// TestFirst checks that the first UUID of an instant comes before all that are made then,
+// and after all that were made before.
+func TestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Source
+		for range 3 {
+			before := s.New()
+			time.Sleep(time.Millisecond)
+			first, then := First(time.Now()), s.New()
+			if before >= first || first > then || !form.MatchString(first) {
+				t.Errorf("%s, first %s, %s", before, first, then)
+			}
+		}
+	})
+	if got := First(time.Unix(-5, 0)); got != First(time.Unix(0, 0)) {
+		t.Errorf("before 1970: %s", got)
+	}
+}

@@ -3,6 +3,7 @@ package memstore
 import (
 	sorted "container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -65,6 +66,7 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
+	s.forgetOverdue()
 	var got store.Overdue
 	for ; limit > 0 && len(s.deadlines) > 0 && !s.deadlines[0].at.After(now); limit-- {
 		d, _ := sorted.Pop(&s.deadlines).(deadline)
@@ -82,6 +84,7 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 			continue
 		}
 		got.List = append(got.List, o)
+		s.overdue = append(s.overdue, d)
 		n := store.NotifyOverdue(&o, now)
 		if c := s.chains.all[x.Chain]; c != nil {
 			n.Chain = c.Chain
@@ -92,4 +95,9 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 		got.Next = max(time.Microsecond, s.deadlines[0].at.Sub(now))
 	}
 	return got, nil
+}
+
+// forgetOverdue forgets that executions were overdue which have ended for good.
+func (s *Store) forgetOverdue() {
+	s.overdue = slices.DeleteFunc(s.overdue, func(d deadline) bool { return d.x.State.Final() || s.executions[d.x.ID] != d.x })
 }

@@ -40,6 +40,36 @@ func TestOverdueAfterRetention(t *testing.T) {
 	}
 }
 
+// TestOverdueIsLookedAtAgain checks that the row of an overdue execution raises nothing
+// again, and goes once the execution has ended.
+func TestOverdueIsLookedAtAgain(t *testing.T) {
+	u := pgtest.URL(t)
+	s, pool := open(t, u, nil), dial(t, u)
+	oneExecution(t, s)
+	n := store.NewExecution{ID: courier.ExecutionID(idSource.New()), Job: "odd", Version: 1, Queue: "q", MaxDuration: time.Microsecond}
+	if _, err := s.Enqueue(t.Context(), []store.NewExecution{n}); err != nil {
+		t.Fatal(err)
+	}
+	look := func(when string, events, left int) {
+		t.Helper()
+		got, err := s.Overdue(t.Context(), 0)
+		if rows := value[int](t, pool, "select count(*) from courier.execution_deadlines"); err != nil || len(got.List) != events || got.Next != 0 || rows != left {
+			t.Errorf("%s: %+v, %v, and %d rows are left", when, got, err, rows)
+		}
+		exec(t, pool, "update courier.execution_deadlines set due_at = due_at - interval '1 hour'")
+	}
+	look("at first", 1, 1)
+	look("again", 0, 1)
+	in, err := s.Incidents(t.Context(), 0)
+	if err != nil || len(in.List) != 1 || in.List[0].Since.After(time.Now()) || in.At.Sub(in.List[0].Since) > 30*time.Minute {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if _, err := s.Request(t.Context(), store.Request{Execution: n.ID, Kind: courier.RequestCancel}); err != nil {
+		t.Fatal(err)
+	}
+	look("once it has ended", 0, 0)
+}
+
 // TestOverduePlan checks that the look at the deadlines reads a few pages of an index,
 // however many deadlines there are, with and without statistics.
 func TestOverduePlan(t *testing.T) {

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,27 +16,32 @@ import (
 var _ store.Overview = (*Store)(nil)
 
 // Census counts the executions that have not ended, and failed ones, in one statement.
-func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
+func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
+	c.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
+	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.Most), int64(store.MaxQueues))
+	return c, err
+}
+
+// Incidents returns executions that somebody may have to look at, in one statement.
+func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
+	in.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
+	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
+	return in, err
+}
+
+// overview reads the answer of a statement, which is JSON.
+func (s *Store) overview(ctx context.Context, to any, sql string, args ...any) error {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Census{}, err
+		return err
 	}
-	if most <= 0 {
-		most = store.DefaultMost
-	}
-	most = min(most, store.MaxMost)
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, s.sql("overview/census"), int64(most), int64(store.MaxQueues))
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (text string, err error) { return text, rows.Scan(&text) }, sql, args...)
 	if err != nil {
-		return store.Census{}, failed("count the executions", err)
+		return failed("look at the executions", err)
 	}
-	c := store.Census{Most: most}
-	if err := json.Unmarshal([]byte(list[0]), &c); err != nil {
-		return store.Census{}, fmt.Errorf("pgstore: count the executions: %w", err)
+	if err := json.Unmarshal([]byte(list[0]), to); err != nil {
+		return fmt.Errorf("pgstore: look at the executions: %w", err)
 	}
-	c.At = c.At.UTC()
-	for i := range c.Queues {
-		c.Queues[i].DueAt = c.Queues[i].DueAt.UTC()
-	}
-	return c, nil
+	return nil
 }
 
 // Circumstances returns that on which it depends whether an execution goes on.

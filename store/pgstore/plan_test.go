@@ -156,6 +156,7 @@ func TestPlan(t *testing.T) {
 				"execution/list_latest_steps": {"step_executions_pkey"},
 				"overview/census":             {"job_executions_queued", "job_executions_state"},
 				"overview/circumstances":      {"job_executions_pkey", "job_executions_queued", "job_executions_state"},
+				"overview/incidents":          {"job_executions_job", "job_executions_state", "job_executions_pkey"},
 				"retention/find_jobs":         {"job_executions_job"},
 				"retention/remove_executions": {"job_executions_job"},
 			} {
@@ -245,6 +246,9 @@ func work(t *testing.T, s *pgstore.Store) {
 	}
 	health(t, s)
 	if _, err := s.Census(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Incidents(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.Executions(ctx, store.Filter{States: []courier.State{courier.Queued}, Limit: 1})
@@ -351,7 +355,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
 		if r.of(name).sql != "" {
 			list[name], _ = r.pagesOf(t, pool, name)
 		}

@@ -117,6 +117,7 @@ var Rooms = []Room{
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/failure"},
+	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -172,7 +173,7 @@ type Budget struct {
 // It is a statement of policy: do not extend it to make a build pass.
 var Budgets = []Budget{
 	{Dirs: []string{".", "flow", "store", "couriertest"}},
-	{Dirs: []string{"engine", "store/memstore"}},
+	{Dirs: []string{"engine", "store/memstore", "internal/desk"}},
 	{Dirs: []string{"engine", "store/memstore", "steps/file"}, Modules: []string{compress, doublestar}},
 }
 

@@ -134,15 +134,18 @@ create unique index job_executions_idempotency on courier.job_executions
 	(definition_id, idempotency_key) where idempotency_key is not null;
 
 -- Deadlines of executions, which end nothing. A row is removed when its deadline has
--- passed, whether the execution has ended or not, and whether it still exists.
+-- passed, whether the execution has ended or not, and whether it still exists; that of one
+-- which has not ended stays until it has, and is looked at again every 10 minutes.
 create table courier.execution_deadlines (
-	due_at       timestamptz not null,
+	due_at       timestamptz not null, -- or when it is looked at again
 	execution_id uuid not null,
 	reason       text not null, -- max_duration, expected_by, expired
+	passed_at    timestamptz,   -- the deadline, which has passed; null: it has not
 	primary key (due_at, execution_id, reason)
 ) with (
 	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1
 );
+create index execution_deadlines_passed on courier.execution_deadlines (passed_at, execution_id) where passed_at is not null;
 
 -- Step attempts that have ended. A claim reads the latest row of each step in the
 -- order of the primary key.

@@ -36,9 +36,9 @@ with recursive clock as materialized (
 	order by d.queue, d.due_at, d.id
 )
 select json_build_object(
-	'at', clock.now,
+	'at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
 	'queues', coalesce((
-		select json_agg(json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', d.due_at) order by q.queue)
+		select json_agg(json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
 		from queued q left join due d on d.queue = q.queue
 	), '[]'::json),
 	'running', (select count(*) from run),

@@ -33,7 +33,7 @@ func Groups() []storekit.Group {
 		{Name: "outbox", Cases: cases(outboxCases, windowCases, emittedCases, changeEventCases), Role: hasOutbox},
 		{Name: "events", Cases: cases(chainEventCases), Role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 		{Name: "monitors", Cases: cases(monitorCases, monitorChainCases)},
-		{Name: "overview", Cases: cases(overviewCases), Role: hasOverview},
+		{Name: "overview", Cases: cases(overviewCases, incidentCases), Role: hasOverview},
 		{Name: "trail", Cases: cases(trailCases), Role: hasTrail},
 		{Name: "journal", Cases: cases(journalCases), Role: hasJournal},
 		{Name: "deadlines", Cases: cases(deadlineCases), Role: hasDeadlines},

@@ -1,0 +1,204 @@
+// Package desk answers what operators ask of an engine, and does what they want to many
+// executions at once: what HTTP, pages and a command have in common. It keeps nothing and
+// decides nothing that engine and store do not know.
+package desk
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// A Desk is the desk of an engine. Its methods may be called by several goroutines.
+type Desk struct{ e *engine.Engine }
+
+// New returns the desk of an engine, which need not be started.
+func New(e *engine.Engine) *Desk { return &Desk{e} }
+
+// How much is read at once.
+const (
+	pageSize = 500    // executions that one call of the store reads, or that one call of Bulk treats
+	maxWalk  = 10_000 // executions that one call examines
+)
+
+// A Page is a page of executions, the newest first.
+type Page struct {
+	Items []courier.Execution `json:"items"`
+	// Next is the cursor of the next page; empty if there is none. A page can have fewer
+	// executions than the limit, even none, and a next page: then so many executions
+	// were examined that the call stopped.
+	Next string `json:"next,omitempty"`
+}
+
+// Executions returns a page of the executions that a filter selects. The cursor is empty
+// for the first page; one of another filter is refused. A limit of 0 means 100, and the
+// most is 1000.
+func (d *Desk) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
+	mark := markOf("list", w)
+	before, err := readCursor(cursor, mark)
+	if err == nil && before == "" {
+		err = d.known(ctx, &w)
+	}
+	if err != nil {
+		return Page{}, err
+	}
+	if limit <= 0 {
+		limit = 100
+	}
+	list, next, err := d.walk(ctx, &w, before, min(limit, 1000))
+	if err != nil {
+		return Page{}, err
+	}
+	return Page{Items: list, Next: writeCursor(next, mark)}, nil
+}
+
+// known returns the error of a job or chain that the filter names and that is not there,
+// which suggests the nearest name.
+func (d *Desk) known(ctx context.Context, w *Where) error {
+	for _, name := range w.Jobs {
+		if strings.HasSuffix(name, "*") {
+			continue
+		}
+		if _, err := d.e.Jobs().Get(ctx, name, 0); err != nil {
+			return fmt.Errorf("filter: job:%s: %w", quote(name), err)
+		}
+	}
+	if w.Chain != "" {
+		if _, err := d.e.Chains().Get(ctx, w.Chain, 0); err != nil {
+			return fmt.Errorf("filter: chain:%s: %w", quote(w.Chain), err)
+		}
+	}
+	return nil
+}
+
+// walk returns up to limit executions that w selects with ids lower than before, and the
+// id before which the next page begins: empty if there is none.
+func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int) (list []courier.Execution, next courier.ExecutionID, err error) {
+	now := time.Now()
+	f := w.filter(before)
+	chains := chainSet{d: d, name: w.Chain, of: make(map[courier.ChainExecutionID]bool)}
+	list = []courier.Execution{}
+	for examined := 0; examined < maxWalk; {
+		f.Limit = min(pageSize, maxWalk-examined)
+		page, err := d.e.Executions().List(ctx, f)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range page {
+			x := &page[i]
+			if x.ID < w.first() {
+				return list, "", nil
+			}
+			f.Before = x.ID
+			ok := w.selects(x, now)
+			if ok && w.Chain != "" {
+				ok, err = chains.has(ctx, x.Chain)
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			if ok {
+				list = append(list, *x)
+			}
+			if len(list) == limit {
+				return list, x.ID, nil
+			}
+		}
+		if len(page) < f.Limit {
+			return list, "", nil
+		}
+		examined += len(page)
+	}
+	return list, f.Before, nil
+}
+
+// A chainSet has the executions of a chain, as far as they were asked for: it reads them
+// from the newest on.
+type chainSet struct {
+	d      *Desk
+	name   string
+	of     map[courier.ChainExecutionID]bool
+	before courier.ChainExecutionID
+	all    bool
+}
+
+// has reports whether a chain execution is one of the chain.
+func (c *chainSet) has(ctx context.Context, id courier.ChainExecutionID) (bool, error) {
+	for id != "" && !c.all && (c.before == "" || id < c.before) {
+		page, err := c.d.e.Chains().Executions(ctx, store.ChainFilter{Chain: c.name, Before: c.before, Limit: 1000})
+		if err != nil {
+			return false, err
+		}
+		for i := range page {
+			c.of[page[i].ID], c.before = true, page[i].ID
+		}
+		c.all = len(page) == 0
+	}
+	return c.of[id], nil
+}
+
+// markOf identifies what a cursor belongs to. The instants of a filter do not count: a
+// duration such as 24h is another instant at each call.
+func markOf(what string, w Where) string {
+	w.Since, w.Until, w.Ended = time.Time{}, time.Time{}, time.Time{}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s %s", what, w)
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// writeCursor returns the cursor of what comes before an id; empty for an empty id.
+func writeCursor(before courier.ExecutionID, mark string) string {
+	if before == "" {
+		return ""
+	}
+	return string(before) + "." + mark
+}
+
+// readCursor returns the id of a cursor; empty for an empty cursor.
+func readCursor(cursor, mark string) (courier.ExecutionID, error) {
+	id, m, _ := strings.Cut(cursor, ".")
+	switch {
+	case cursor == "":
+	case !isID(id):
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
+	case m != mark:
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
+	}
+	return courier.ExecutionID(id), nil
+}
+
+// isID reports whether text has the form of an execution's id.
+func isID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i, r := range text {
+		if dash := slices.Contains([]int{8, 13, 18, 23}, i); dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdef", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// after returns the id that comes next after one, in the order of ids.
+func after(id courier.ExecutionID) courier.ExecutionID {
+	const digits = "0123456789abcdef"
+	text := []byte(id)
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == '-' {
+			continue
+		}
+		n := strings.IndexByte(digits, text[i]) + 1
+		if text[i] = digits[n%16]; n < 16 {
+			break
+		}
+	}
+	return courier.ExecutionID(text)
+}

@@ -1,0 +1,185 @@
+package desk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// queues adds the queues whose oldest execution is due for long, and says of the one that
+// waits longest why it does not go on. A statement for each queue would have no bound.
+func (a *attention) queues() error {
+	c, err := a.e.Executions().Census(a.ctx, most)
+	if ok, err := a.has("store.Overview", err); !ok {
+		return err
+	}
+	a.At = c.At
+	list := slices.DeleteFunc(c.Queues, func(q store.QueueCensus) bool { return q.Oldest == "" || c.At.Sub(q.DueAt) < dueFor })
+	slices.SortStableFunc(list, func(x, y store.QueueCensus) int { return x.DueAt.Compare(y.DueAt) })
+	if len(c.Queues) >= store.MaxQueues {
+		a.Cut = append(a.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
+	}
+	for i, q := range list {
+		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.Most, Executions: []courier.ExecutionID{q.Oldest}}
+		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due since %s.", q.Queue, count(e.Count, e.More, "execution"), q.DueAt.Format(time.RFC3339))
+		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
+		if i == 0 {
+			why, err := a.e.Executions().Explain(a.ctx, q.Oldest)
+			if err == nil && len(why.Because) > 0 {
+				e.Because, e.Do, e.Call = why.Because, why.Because[0].Do, why.Because[0].Call
+			}
+			if err := a.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		a.add(e)
+	}
+	return nil
+}
+
+func (a *attention) schedules() error {
+	list, err := a.e.Schedules().List(a.ctx, store.ScheduleFilter{Limit: most})
+	if ok, err := a.has("store.Schedules", err); !ok {
+		return err
+	}
+	a.cut(len(list), "schedules")
+	for i := range list {
+		s := &list[i]
+		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
+		switch {
+		case s.Disabled:
+			continue
+		case s.Paused:
+			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused, because executions have failed.", s.Name), s.Reason
+			e.Do, e.Call = "Remove the cause of the failures, and enable the schedule.", "Schedules.Enable"
+			e.Since, e.Count = s.LastFire, max(1, s.Failures)
+		case s.Problem != "":
+			e.Title, e.Message = fmt.Sprintf("The schedule %q can't fire.", s.Name), s.Problem
+			e.Do = "Correct the schedule, or what it starts. Engines try again every minute."
+			e.Call = "Schedules.Set"
+		case !s.NextFire.IsZero() && !s.Waiting && a.At.Sub(s.NextFire) > s.Jitter+lateFor:
+			e.Title = fmt.Sprintf("The schedule %q is late: it should have fired at %s.", s.Name, s.NextFire.Format(time.RFC3339))
+			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
+		default:
+			continue
+		}
+		a.add(e)
+	}
+	return nil
+}
+
+func (a *attention) monitors() error {
+	list, err := a.e.Monitors().List(a.ctx, store.MonitorFilter{Limit: most})
+	if ok, err := a.has("store.Monitors", err); !ok {
+		return err
+	}
+	a.cut(len(list), "monitors")
+	for i := range list {
+		m := &list[i]
+		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
+		switch {
+		case m.State == courier.MonitorFailed:
+			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
+			e.Do, e.Call = "Remove the cause, and acknowledge the failure: then it polls again.", "Monitors.Acknowledge"
+			if e.Message == "" {
+				e.Message = m.Reason
+			}
+		case m.State == courier.MonitorDegraded:
+			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
+			e.Do = "Remove the cause. It goes on polling."
+		case m.State == courier.MonitorActive && !m.NextPoll.IsZero() && a.At.Sub(m.NextPoll) > unpolledFor:
+			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled since %s.", m.Name, m.NextPoll.Format(time.RFC3339)), m.NextPoll
+			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
+		default:
+			continue
+		}
+		a.add(e)
+	}
+	return nil
+}
+
+// deliveries adds the subscriptions with failed deliveries, and those that were switched
+// off.
+func (a *attention) deliveries() error {
+	list, err := a.e.Subscriptions().Deliveries(a.ctx, store.DeliveryFilter{State: courier.DeliveryFailed, Limit: most})
+	if ok, err := a.has("store.Outbox", err); !ok {
+		return err
+	}
+	more := a.cut(len(list), "failed deliveries")
+	var entries []Entry
+	for i := range list {
+		n := &list[i]
+		at := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == n.Subscription })
+		if at < 0 {
+			at = len(entries)
+			entries = append(entries, Entry{Kind: Delivery, Name: n.Subscription, More: more, Since: n.DueAt})
+		}
+		e := &entries[at]
+		if e.Count++; n.DueAt.Before(e.Since) {
+			e.Since = n.DueAt
+		}
+		e.Message = n.LastErr
+	}
+	for _, e := range entries {
+		e.Title = fmt.Sprintf("Subscription %q: %s failed for good.", e.Name, count(e.Count, e.More, "notification"))
+		e.Do, e.Call = "Remove the cause, and deliver them again. They are kept for 30 days.", "Subscriptions.Replay"
+		a.add(e)
+	}
+	subscriptions, err := a.e.Subscriptions().List(a.ctx, store.SubscriptionFilter{Limit: most})
+	if err != nil {
+		return err
+	}
+	a.cut(len(subscriptions), "subscriptions")
+	for i := range subscriptions {
+		if s := &subscriptions[i]; s.Disabled && s.Reason != "" { // no person did it
+			a.add(Entry{
+				Kind: Subscription, Name: s.Name, Count: 1, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
+				Do: "Correct the receiver, and save the subscription without disabled.", Call: "Subscriptions.Set",
+			})
+		}
+	}
+	return nil
+}
+
+// stranded adds the groups of executions that no worker can claim.
+func (a *attention) stranded() error {
+	list, err := a.e.Executions().Stranded(a.ctx)
+	if ok, err := a.has("store.Workers", err); !ok {
+		return err
+	}
+	for _, g := range list {
+		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}}
+		lack := fmt.Sprintf("no worker serves the queue %q", g.Queue)
+		e.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", g.Queue)
+		switch g.Lack {
+		case store.LackWorkspace:
+			lack, e.Name = fmt.Sprintf("no worker of the queue %q has the workspace %q", g.Queue, g.Workspace), g.Workspace
+			e.Do, e.Call = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume them with Elsewhere.", "Engine.Resume"
+		case store.LackStepTypes:
+			lack = fmt.Sprintf("no worker of the queue %q has the step types %s", g.Queue, strings.Join(g.Missing, ", "))
+			e.Do = "Register them in an engine that serves the queue."
+		}
+		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), lack)
+		a.add(e)
+	}
+	return nil
+}
+
+// refusals adds the progress that the store does not take from this engine.
+func (a *attention) refusals() {
+	list := a.e.Health().Refused
+	if len(list) == 0 {
+		return
+	}
+	e := Entry{Kind: Refusal, Count: len(list), Since: list[0].Since, Job: list[0].Job, Message: list[0].Error}
+	for _, r := range list[:min(len(list), samples)] {
+		e.Executions = append(e.Executions, r.Execution)
+	}
+	e.Title = fmt.Sprintf("The store does not take the progress of %s of this engine.", count(len(list), false, "execution"))
+	e.Do = "Remove the cause that the message names. The engine repeats the writes."
+	a.add(e)
+}

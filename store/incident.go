@@ -1,0 +1,62 @@
+package store
+
+import (
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Bounds of [Overview.Incidents]: of how many jobs, those that have failed last, the
+// executions are examined for completed ones that supersede failed ones; how many of the
+// latest executions of each; and how many completed ones among these.
+const (
+	SupersedingJobs = 20
+	SupersedingWalk = 1000
+	Superseding     = 200
+)
+
+// Incidents are executions that somebody may have to look at, at an instant.
+type Incidents struct {
+	At   time.Time `json:"at"`
+	Most int       `json:"most"` // of each kind
+	// List has the kinds in the order of their constants. Failed executions come newest
+	// (highest id) first, those of the other kinds in the order of Since, then id.
+	List []Incident `json:"list"`
+}
+
+// An Incident is an execution in a condition that somebody may have to look at. One
+// execution can be in several.
+type Incident struct {
+	Kind      IncidentKind        `json:"kind"`
+	Execution courier.ExecutionID `json:"execution_id"`
+	Job       string              `json:"job"`
+	Queue     string              `json:"queue"`
+	// Since is when the lease ended, the request was made, the deadline passed or the
+	// execution failed.
+	Since time.Time `json:"since"`
+	// Worker has, or had, the execution; empty for failed and overdue ones.
+	Worker string `json:"worker,omitempty"`
+	// By and Text are who has made the request, and why.
+	By   string `json:"by,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Reason is which deadline has passed, or why the execution failed.
+	Reason  courier.Reason   `json:"reason,omitempty"`
+	Failure *courier.Failure `json:"failure,omitempty"`
+	// SupersededBy is a younger execution of the job that has completed and stands for
+	// a failed one: it has the same params, byte by byte, or the same label "key". It is
+	// the latest of them, among the last [Superseding] completed executions of the job,
+	// of its last [SupersedingWalk] executions.
+	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`
+}
+
+// An IncidentKind is a kind of [Incident].
+type IncidentKind string
+
+// The kinds of incidents. An execution that is lost is neither pausing nor cancelling.
+const (
+	IncidentLost       IncidentKind = "lost"       // its lease has ended
+	IncidentPausing    IncidentKind = "pausing"    // its worker has not carried out a pause
+	IncidentCancelling IncidentKind = "cancelling" // its worker has not carried out a cancel
+	IncidentOverdue    IncidentKind = "overdue"    // [Deadlines.Overdue] has raised the event, and it has not ended
+	IncidentFailed     IncidentKind = "failed"
+)

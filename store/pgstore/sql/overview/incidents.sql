@@ -1,0 +1,67 @@
+-- Executions that somebody may have to look at, as JSON, as store.Incidents has them. $1 at
+-- most how many of each kind, $2 of how many running ones, $3 how many of the latest
+-- executions of a job are examined for completed ones that supersede failed ones, $4 how
+-- many of these. Each part follows an index from its start. The literal limit of the jobs
+-- lets the planner expect few.
+with clock as materialized (
+	select clock_timestamp() as now
+), run as materialized (
+	select e.id, e.definition_id, e.queue, e.worker, e.lease_expires_at, e.request, e.requested_at, e.requested_by, e.request_reason
+	from courier.job_executions e where e.state = 'running' order by e.id limit $2::bigint
+), lost as materialized (
+	select r.* from run r, clock where r.lease_expires_at <= clock.now order by r.lease_expires_at, r.id limit $1::bigint
+), asked as materialized (
+	select a.*, k.kind, k.ord from (select 'pause' as request, 'pausing' as kind, 2 as ord union all select 'cancel', 'cancelling', 3) k
+	cross join lateral (
+		select r.* from run r, clock where r.request = k.request and r.lease_expires_at > clock.now order by r.requested_at, r.id limit $1::bigint
+	) a
+), passed as materialized (
+	-- Rows of executions that have ended are removed later; see deadline/raise_overdue.
+	select d.passed_at, d.execution_id, d.reason from courier.execution_deadlines d
+	where d.passed_at is not null order by d.passed_at, d.execution_id limit 3 * $1::bigint
+), overdue as materialized (
+	select e.id, e.definition_id, e.queue, p.passed_at, p.reason from passed p cross join lateral (
+		select x.id, x.definition_id, x.queue, x.state from courier.job_executions x where x.id = p.execution_id limit 1
+	) e
+	where e.state in ('created', 'queued', 'running', 'paused') order by p.passed_at, e.id, p.reason limit $1::bigint
+), failed as materialized (
+	select e.id, e.definition_id, e.queue, e.ended_at, e.failure, coalesce(e.params, '') as params, e.options::json #>> array['labels', 'key'] as key
+	from courier.job_executions e where e.state = 'failed' order by e.id desc limit $1::bigint
+), job as materialized (
+	select f.definition_id, min(f.id::text collate "C")::uuid as id from failed f
+	group by f.definition_id order by max(f.id::text collate "C") desc limit 20
+), completed as materialized (
+	select j.definition_id, c.id, c.params, c.key from job j cross join lateral (
+		select r.id, coalesce(r.params, '') as params, r.options::json #>> array['labels', 'key'] as key from (
+			-- With "=" the planner would take the order of the ids of all jobs, or sort.
+			select e.definition_id, e.id, e.state, e.params, e.options from courier.job_executions e
+			where (e.definition_id, e.id) > (j.definition_id, j.id) and (e.definition_id, e.id) <= (j.definition_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+			order by e.definition_id desc, e.id desc limit $3::bigint
+		) r
+		where r.state = 'completed' order by r.definition_id desc, r.id desc limit $4::bigint
+	) c
+), same_params as materialized (
+	select c.definition_id, c.params, max(c.id::text collate "C")::uuid as id from completed c group by c.definition_id, c.params
+), same_key as materialized (
+	select c.definition_id, c.key, max(c.id::text collate "C")::uuid as id from completed c where c.key is not null group by c.definition_id, c.key
+), incident as (
+	select 1 as ord, 'lost' as kind, l.id, l.definition_id, l.queue, l.lease_expires_at as since, l.worker, '' as by, '' as text, '' as reason,
+		null::text as failure, null::uuid as successor
+	from lost l
+	union all
+	select a.ord, a.kind, a.id, a.definition_id, a.queue, a.requested_at, a.worker, a.requested_by, a.request_reason, '', null, null from asked a
+	union all
+	select 4, 'overdue', o.id, o.definition_id, o.queue, o.passed_at, '', '', '', o.reason, null, null from overdue o
+	union all
+	select 5, 'failed', f.id, f.definition_id, f.queue, f.ended_at, '', '', '', f.failure::json ->> 'reason', f.failure, greatest(p.id, k.id)
+	from failed f
+	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id
+	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id
+)
+select json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
+		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,
+				'by', i.by, 'text', i.text, 'reason', i.reason, 'failure', i.failure::json, 'superseded_by', i.successor)
+			order by i.ord, case when i.ord < 5 then i.since end, case when i.ord < 5 then i.id end, i.id desc)
+		from incident i join courier.job_definitions d on d.id = i.definition_id
+	), '[]'::json))::text
+from clock
