@@ -399,21 +399,6 @@ func indexInJSON(step *int, iteration []int) json.RawMessage {
 	return strconv.AppendInt(nil, int64(iteration[len(iteration)-1]), 10)
 }
 
-// A File is a report of a step about a file: that it wrote the file, which then had
-// this size, or that it removed the file.
-type File struct {
-	// Path is relative to the workspace, with slashes, or absolute. With a Connection it is
-	// the path on that server.
-	Path    string `json:"path"`
-	Size    int64  `json:"size,omitempty"`
-	Removed bool   `json:"removed,omitempty"`
-	// Connection is the id of the server that the file is on; empty for one of this
-	// machine. The step has received the file from there if Received is set. Otherwise it
-	// has sent or removed it there. A resume does not look for such a file.
-	Connection string `json:"connection,omitempty"`
-	Received   bool   `json:"received,omitempty"`
-}
-
 // An AuditEntry records one change of state. The entries of an execution are
 // numbered 1, 2, 3 ... without gaps, are written in the transaction that makes
 // the change, and are never modified.

@@ -16,6 +16,21 @@ import (
 	"github.com/courierhq/courier/internal/filesync"
 )
 
+// A File is a report of a step about a file: that it wrote the file, which then had
+// this size, or that it removed the file.
+type File struct {
+	// Path is relative to the workspace, with slashes, or absolute. With a Connection it is
+	// the path on that server.
+	Path    string `json:"path"`
+	Size    int64  `json:"size,omitempty"`
+	Removed bool   `json:"removed,omitempty"`
+	// Connection is the id of the server that the file is on; empty for one of this
+	// machine. The step has received the file from there if Received is set. Otherwise it
+	// has sent or removed it there. A resume does not look for such a file.
+	Connection string `json:"connection,omitempty"`
+	Received   bool   `json:"received,omitempty"`
+}
+
 // Dir is the attempt's own directory, relative to the workspace and with slashes: the
 // directory with the attempt's number in [Context.StepDir]. No other attempt ever
 // uses it. Use it for outputs whose path the configuration does not give. It is

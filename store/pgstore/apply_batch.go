@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // writeBatch writes transitions of different executions, in the order of their ids,
@@ -91,7 +92,7 @@ func (a *applyCall) failed(s *Store, err error) error {
 // that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
 	if conn, ok := db.(*pgxpool.Conn); ok {
-		args = reserveBuffers(conn, args)
+		args = bind.ReserveBuffers(conn, args)
 	}
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) (
 	}
 	ids := make([]string, len(left))
 	for i, a := range left {
-		ids[i] = uuid(string(a.t.Execution))
+		ids[i] = bind.ID(string(a.t.Execution))
 	}
 	standings, err := s.leaseStates(ctx, db, ids)
 	var others []*applyCall
@@ -188,7 +189,7 @@ type leaseState struct {
 // admit is t.Admit for a lease as the database writes it.
 func admit(t *store.Transition, st leaseState) (bool, error) {
 	same := *t
-	same.Lease = store.Token(uuid(string(t.Lease)))
+	same.Lease = store.Token(bind.ID(string(t.Lease)))
 	return same.Admit(st.LeaseState)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // changesMember reports whether a transition changes the state of the member, if its
@@ -48,7 +49,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 			s.notifyQueues(ctx, queues)
 			return nil
 		}
-		standings, err := s.leaseStates(ctx, s.pool, []string{uuid(string(t.Execution))})
+		standings, err := s.leaseStates(ctx, s.pool, []string{bind.ID(string(t.Execution))})
 		if err != nil {
 			return failed(fmt.Sprintf("read how %s stands", t.Execution), err)
 		}
@@ -71,8 +72,8 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	var b pgx.Batch
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
-	b.Queue(s.sql("chain/lock"), uuid(string(chain)), plan == nil, uuid(string(t.Execution)))
-	b.Queue(s.sqlToApply("checkpoint/write", reportFiles([]*applyCall{{t: t}})), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(uuid(string(chain))))...)
+	b.Queue(s.sql("chain/lock"), bind.ID(string(chain)), plan == nil, bind.ID(string(t.Execution)))
+	b.Queue(s.sqlToApply("checkpoint/write", reportFiles([]*applyCall{{t: t}})), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(bind.ID(string(chain))))...)
 	var c *chainRow
 	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
@@ -254,7 +255,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 // lock locks the chain execution and then the executions of its members. It reads
 // them, and the time after that.
 func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error) {
-	id := uuid(string(a.r.Chain))
+	id := bind.ID(string(a.r.Chain))
 	var b pgx.Batch
 	b.Queue(a.s.sql("chain/lock"), id, true, "")
 	b.Queue(a.s.sql("chain/lock_members"), id)

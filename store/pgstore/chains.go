@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Chains = (*Store)(nil)
@@ -189,15 +190,15 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 		return cmp.Or(cmp.Compare(list[a].Chain, list[b].Chain), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	ids, chains, params, bys, keys, texts, standings := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	reruns := textColumn{n: n}
+	reruns := bind.TextColumn{N: n}
 	versions := make([]int32, n)
 	for k, i := range order {
 		c := &list[i]
 		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
-		reruns.set(k, optionalUUID(string(c.RerunOf)))
+		reruns.Set(k, bind.OptionalID(string(c.RerunOf)))
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.arg())
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.Arg())
 	if err != nil {
 		return nil, "", err
 	}
@@ -223,7 +224,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 	for i := range list {
 		if !created[i] {
 			at = append(at, i)
-			ids, chains, keys = append(ids, uuid(string(list[i].ID))), append(chains, list[i].Chain), append(keys, list[i].IdempotencyKey)
+			ids, chains, keys = append(ids, bind.ID(string(list[i].ID))), append(chains, list[i].Chain), append(keys, list[i].IdempotencyKey)
 		}
 	}
 	if len(at) == 0 {
@@ -351,10 +352,10 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 		add("c.state = any($%d::text[])", asStrings(f.States))
 	}
 	if f.RerunOf != "" {
-		add("c.rerun_of = $%d::text::uuid", uuid(string(f.RerunOf)))
+		add("c.rerun_of = $%d::text::uuid", bind.ID(string(f.RerunOf)))
 	}
 	if f.Before != "" {
-		add("c.id < $%d::text::uuid", uuid(string(f.Before)))
+		add("c.id < $%d::text::uuid", bind.ID(string(f.Before)))
 	}
 	list, err := s.readChains(ctx, s.pool, filter, args)
 	if err != nil {
@@ -367,7 +368,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainExecutionID) (map[courier.ChainExecutionID]*courier.ChainExecution, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
-		texts[i] = uuid(string(id))
+		texts[i] = bind.ID(string(id))
 	}
 	list, err := s.readChains(ctx, db, " and c.id = any($2::text[]::uuid[])", []any{int64(len(ids)), texts})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
@@ -121,7 +122,7 @@ type claimedRow struct {
 }
 
 func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
-	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), runningFrom: nilUUID}
+	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), runningFrom: bind.NilUUID}
 	for _, q := range r.Queues {
 		if !slices.Contains(c.queues, q) {
 			c.queues = append(c.queues, q)
@@ -174,7 +175,7 @@ func (c *claim) args() []any {
 	urgency, due, id := c.starts()
 	only := make([]string, len(c.Only))
 	for i, x := range c.Only {
-		only[i] = uuid(string(x))
+		only[i] = bind.ID(string(x))
 	}
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,

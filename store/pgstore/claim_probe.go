@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,7 +83,7 @@ func (f *found) read(rows pgx.Rows) error {
 			f.lost, f.ends = id, time.Duration(ends)*time.Microsecond
 		} else {
 			// A claim begins behind a place. With the lowest id, that includes the row.
-			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), nilUUID}
+			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), bind.NilUUID}
 		}
 		return nil
 	})
@@ -116,7 +117,7 @@ func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration
 	for q, p := range f.first {
 		k.back[q] = p
 	}
-	k.runningFrom = maxUUID
+	k.runningFrom = bind.MaxUUID
 	if f.lost != "" {
 		k.runningFrom, k.nextScan = f.lost, f.started
 	}

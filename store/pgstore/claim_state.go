@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"cmp"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ type place struct {
 }
 
 // first is before all executions of a queue.
-var first = place{-1 << 31, "-infinity", nilUUID}
+var first = place{-1 << 31, "-infinity", bind.NilUUID}
 
 // dueFormat is that of [place.due].
 const dueFormat = "2006-01-02T15:04:05.000000Z"
@@ -126,7 +127,7 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	if k.slow = k.slower(c, called); k.slow < slowClaims {
 		return false
 	}
-	k.slow, k.probe, k.runningFrom = 0, c, maxUUID
+	k.slow, k.probe, k.runningFrom = 0, c, bind.MaxUUID
 	return true
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
@@ -228,7 +229,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *notify.Inline) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		inline.Channel, inline.Payload, optionalUUID(string(e.RerunOf)), optionsOf(e),
+		inline.Channel, inline.Payload, bind.OptionalID(string(e.RerunOf)), optionsOf(e),
 	}
 }
 
@@ -249,7 +250,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
 	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
-	waits, reruns, options := textColumn{n: n}, textColumn{n: n}, textColumn{n: n}
+	waits, reruns, options := bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
@@ -257,10 +258,10 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
 		latest[i] = e.Latest
-		reruns.set(i, optionalUUID(string(e.RerunOf)))
-		options.set(i, optionsOf(e))
+		reruns.Set(i, bind.OptionalID(string(e.RerunOf)))
+		options.Set(i, optionsOf(e))
 		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
-			waits.set(i, texts(terms))
+			waits.Set(i, texts(terms))
 		}
 		if e.First != nil {
 			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
@@ -270,7 +271,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.arg(), reruns.arg(), options.arg()}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.Arg(), reruns.Arg(), options.Arg()}
 }
 
 // texts returns a list as JSON.
@@ -304,7 +305,7 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	}
 	ids, jobs, keys := make([]string, len(notCreated)), make([]string, len(notCreated)), make([]string, len(notCreated))
 	for i, at := range notCreated {
-		ids[i], jobs[i], keys[i] = uuid(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
+		ids[i], jobs[i], keys[i] = bind.ID(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
 	}
 	rows, err := db.Query(ctx, s.sql("enqueue/find_existing"), ids, jobs, keys)
 	if err != nil {

@@ -2,59 +2,18 @@ package pgstore
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
-
-// nilUUID is an id that no execution has.
-const nilUUID = "00000000-0000-0000-0000-000000000000"
-
-// maxUUID is an id that comes after those of all executions.
-const maxUUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-
-// uuid returns text as a UUID that Postgres accepts, or one that nothing has.
-func uuid(s string) string {
-	if uuidBytes(s) == (uuidElement{}) {
-		return nilUUID
-	}
-	return s
-}
-
-// optionalUUID is uuid for text that may be empty.
-func optionalUUID(s string) string {
-	if s == "" {
-		return ""
-	}
-	return uuid(s)
-}
-
-// uuidBytes is uuid in binary.
-func uuidBytes(s string) (b uuidElement) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ContainsAny(s, "ABCDEF") {
-		return b
-	}
-	var digits [32]byte
-	for from, to := 0, 0; from < len(s); from++ {
-		if s[from] != '-' && to < len(digits) {
-			digits[to] = s[from]
-			to++
-		}
-	}
-	if _, err := hex.Decode(b[:], digits[:]); err != nil {
-		return uuidElement{}
-	}
-	return b
-}
 
 func unknown(id courier.ExecutionID) error {
 	return courier.Errorf(courier.ErrNotFound, "there is no execution %q", string(id))
@@ -70,7 +29,7 @@ func (s *Store) Execution(ctx context.Context, id courier.ExecutionID) (courier.
 	if err := s.checkOpen(ctx); err != nil {
 		return courier.Execution{}, err
 	}
-	rows, err := query(ctx, s.pool, scanRow, s.sql("execution/get"), uuid(string(id)))
+	rows, err := query(ctx, s.pool, scanRow, s.sql("execution/get"), bind.ID(string(id)))
 	if err != nil {
 		return courier.Execution{}, failed(fmt.Sprintf("read execution %s", id), err)
 	}
@@ -122,13 +81,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		filter += " and e.failed_items > 0"
 	}
 	if f.RerunOf != "" {
-		add("e.rerun_of = $%d::text::uuid", uuid(string(f.RerunOf)))
+		add("e.rerun_of = $%d::text::uuid", bind.ID(string(f.RerunOf)))
 	}
 	if f.Queue != "" {
 		add("e.queue = $%d::text", f.Queue)
 	}
 	if f.Before != "" {
-		add("e.id < $%d::text::uuid", uuid(string(f.Before)))
+		add("e.id < $%d::text::uuid", bind.ID(string(f.Before)))
 	}
 	rows, err := query(ctx, s.pool, scanRow, s.sqlFiltered("execution/list", filter), args...)
 	if err != nil {
@@ -165,7 +124,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // stepsQuery returns the statement that lists records by a filter, and its parameters.
 func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	filter := ""
-	args = []any{uuid(string(f.Execution)), f.After, int64(f.Limit), f.Details}
+	args = []any{bind.ID(string(f.Execution)), f.After, int64(f.Limit), f.Details}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
@@ -220,7 +179,7 @@ func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.Ste
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{uuid(string(f.Execution))}, before)
+	list, err := query(ctx, s.pool, scanStep, s.sql("execution/list_latest_steps"), []string{bind.ID(string(f.Execution))}, before)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", f.Execution), err)
 	}
@@ -236,7 +195,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.Audit
 		f.Limit = defaultLimit
 	}
 	// The entry after the given one may stand in a row that began before it.
-	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), uuid(string(f.Execution)), max(0, f.After)-maxEntries+2, int64(f.Limit)+maxEntries)
+	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), bind.ID(string(f.Execution)), max(0, f.After)-maxEntries+2, int64(f.Limit)+maxEntries)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the audit of execution %s", f.Execution), err)
 	}

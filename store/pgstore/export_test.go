@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"io/fs"
 	"maps"
 	"slices"
@@ -22,8 +23,8 @@ func ClaimLock(schema string) int64 { return claimLock(schema) }
 func Plain(args []any) []any {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if r, ok := arg.(*reserved); ok {
-			args[i] = r.first
+		if r, ok := arg.(*bind.Reserved); ok {
+			args[i] = r.First
 		}
 	}
 	return args

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Journal = (*Store)(nil)
@@ -20,7 +21,7 @@ func (s *Store) Note(ctx context.Context, a store.Action) (store.Action, error) 
 	}
 	// It is not repeated: an entry that was written twice would tell of two actions.
 	err := s.pool.QueryRow(ctx, s.sql("journal/note"), a.By, a.Via, a.Verb, a.Kind, a.Name, a.Job, string(a.Was), string(a.Now),
-		optionalUUID(string(a.Execution)), a.Reason, a.Outcome).Scan(&a.ID, &a.At)
+		bind.OptionalID(string(a.Execution)), a.Reason, a.Outcome).Scan(&a.ID, &a.At)
 	if err != nil {
 		return store.Action{}, failed("note an action in the journal", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Monitors = (*Store)(nil)
@@ -270,7 +271,7 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 		appeared[i], handed[i], handedSizes[i] = int32(f.Appeared), int32(f.Handed), f.HandedSize
 		handedTimes[i], handedAt[i] = moment(f.HandedModified), moment(f.HandedAt)
 		if f.Execution != "" {
-			executions[i] = uuid(string(f.Execution))
+			executions[i] = bind.ID(string(f.Execution))
 		}
 	}
 	return []any{monitor, names, sizes, times, since, done, gone, appeared, handed, handedSizes, handedTimes, handedAt, executions}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Outbox = (*Store)(nil)
@@ -236,7 +237,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 		if err != nil {
 			return err
 		}
-		names[i], ids[i], seqs[i], tokens[i] = o.Subscription, uuid(string(id)), seq, uuid(string(o.Token))
+		names[i], ids[i], seqs[i], tokens[i] = o.Subscription, bind.ID(string(id)), seq, bind.ID(string(o.Token))
 		verdicts[i], delays[i], errs[i] = string(o.Result), micros(o.Delay), o.Error
 	}
 	err := repeat(ctx, func() error {
@@ -254,7 +255,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	after, seq := courier.ExecutionID(nilUUID), int64(0)
+	after, seq := courier.ExecutionID(bind.NilUUID), int64(0)
 	if f.AfterSubscription != "" {
 		var err error
 		if after, seq, err = store.ParseEventID(f.AfterEvent); err != nil {
@@ -273,7 +274,7 @@ func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]couri
 			v.State = courier.DeliveryFailed
 		}
 		return v, err
-	}, s.sql("delivery/list_undelivered"), f.Subscription, string(f.State), f.AfterSubscription, uuid(string(after)), seq, int64(f.Page()))
+	}, s.sql("delivery/list_undelivered"), f.Subscription, string(f.State), f.AfterSubscription, bind.ID(string(after)), seq, int64(f.Page()))
 	if err != nil {
 		return nil, failed("list deliveries", err)
 	}
@@ -291,7 +292,7 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 		if err != nil {
 			return 0, err
 		}
-		ids[i], seqs[i] = uuid(string(id)), seq
+		ids[i], seqs[i] = bind.ID(string(id)), seq
 	}
 	var there bool
 	var n int

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Overview = (*Store)(nil)
@@ -63,7 +64,7 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 			err = json.Unmarshal([]byte(workers), &f.Workers)
 		}
 		return f, err
-	}, s.sql("overview/circumstances"), uuid(string(id)), int64(store.DefaultMost), int64(store.DefaultLimit), micros(age), int64(store.MaxWorkers))
+	}, s.sql("overview/circumstances"), bind.ID(string(id)), int64(store.DefaultMost), int64(store.DefaultLimit), micros(age), int64(store.MaxWorkers))
 	if err != nil {
 		return store.Circumstances{}, failed(fmt.Sprintf("look at execution %s", id), err)
 	}

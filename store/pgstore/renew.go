@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // renewals holds the connection that renews leases. The first renewal opens it; one
@@ -84,7 +85,7 @@ func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 	}
 	leases := make(map[courier.ExecutionID]store.Lease, len(r.Leases))
 	for _, l := range r.Leases {
-		l.Token = store.Token(uuid(string(l.Token)))
+		l.Token = store.Token(bind.ID(string(l.Token)))
 		leases[l.Execution] = l
 	}
 	list := make([]store.Renewed, 0, len(r.Leases))
@@ -116,17 +117,17 @@ func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 // has any.
 func (s *Store) extend(ctx context.Context, leases map[courier.ExecutionID]store.Lease, d time.Duration) ([]store.Renewed, error) {
 	n := len(leases)
-	ids, tokens, progress, idle := make([]string, 0, n), make([]string, 0, n), textColumn{n: n}, make([]int64, n)
+	ids, tokens, progress, idle := make([]string, 0, n), make([]string, 0, n), bind.TextColumn{N: n}, make([]int64, n)
 	for id, l := range leases {
 		if l.Progress != nil {
-			progress.set(len(ids), encodeProgress(l.Progress))
+			progress.Set(len(ids), encodeProgress(l.Progress))
 			idle[len(ids)] = micros(l.Progress.Idle)
 		}
-		ids, tokens = append(ids, uuid(string(id))), append(tokens, string(l.Token))
+		ids, tokens = append(ids, bind.ID(string(id))), append(tokens, string(l.Token))
 	}
 	sql, args := s.sql("lease/renew"), []any{ids, tokens, micros(d)}
-	if progress.list != nil {
-		sql, args = s.sql("lease/renew_progress"), append(args, progress.list, idle)
+	if !progress.Empty() {
+		sql, args = s.sql("lease/renew_progress"), append(args, progress.Arg(), idle)
 	}
 	return query(ctx, s.renewals.conn, func(rows pgx.Rows) (r store.Renewed, err error) {
 		err = rows.Scan(&r.Execution, &r.Request, &r.By, &r.Reason)
@@ -138,7 +139,7 @@ func (s *Store) extend(ctx context.Context, leases map[courier.ExecutionID]store
 func (s *Store) forgetLost(ctx context.Context, leases map[courier.ExecutionID]store.Lease) error {
 	ids := make([]string, 0, len(leases))
 	for id := range leases {
-		ids = append(ids, uuid(string(id)))
+		ids = append(ids, bind.ID(string(id)))
 	}
 	standings, err := s.leaseStates(ctx, s.renewals.conn, ids)
 	if err != nil {

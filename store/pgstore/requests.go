@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // Request carries out a request to an execution, or leaves it to the worker. It is a
@@ -100,8 +101,8 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 // execution.
 func (s *Store) lockForRequest(ctx context.Context, tx pgx.Tx, id courier.ExecutionID) (r *row, expired bool, c *chainRow, err error) {
 	var b pgx.Batch
-	b.Queue(s.sql("chain/lock_by_member"), uuid(string(id)))
-	b.Queue(s.sql("request/lock"), uuid(string(id)))
+	b.Queue(s.sql("chain/lock_by_member"), bind.ID(string(id)))
+	b.Queue(s.sql("request/lock"), bind.ID(string(id)))
 	results := tx.SendBatch(ctx, &b)
 	defer func() {
 		if closed := results.Close(); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"math/rand/v2"
 	"time"
 
@@ -146,7 +147,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 // retainChains removes the chain executions that have ended and of which nothing
 // else is left.
 func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error {
-	for after := nilUUID; after != ""; {
+	for after := bind.NilUUID; after != ""; {
 		var gone int64
 		err := s.retaining(ctx, alone, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, s.sql("retention/remove_chains"), after, int64(retainExecutions), micros(r.MaxAge), r.Failed).Scan(&after, &gone)

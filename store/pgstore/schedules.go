@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Schedules = (*Store)(nil)
@@ -64,7 +65,7 @@ func moment(t time.Time) string {
 func idList(ids []courier.ExecutionID) string {
 	list := make([]string, len(ids))
 	for i, id := range ids {
-		list[i] = uuid(string(id))
+		list[i] = bind.ID(string(id))
 	}
 	return texts(list)
 }
@@ -80,7 +81,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	}
 	ran := ""
 	if put.LastExecution != "" {
-		ran = uuid(string(put.LastExecution))
+		ran = bind.ID(string(put.LastExecution))
 	}
 	got := put
 	err := repeat(ctx, func() error {

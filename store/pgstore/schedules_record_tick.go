@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // A dueRow is a row of sql/schedule/lease_due.sql.
@@ -299,7 +300,7 @@ func (f *firings) args(valid []int) []any {
 		disabled[k], paused[k], waiting[k] = st.Disabled, st.Paused, st.Waiting
 		next[k], due[k], last[k], open[k] = moment(st.Next), moment(st.Due), moment(st.Last), idList(st.Open)
 		if st.LastExecution != "" {
-			ran[k] = uuid(string(st.LastExecution))
+			ran[k] = bind.ID(string(st.LastExecution))
 		}
 		failures[k], after[k] = int32(st.Failures), micros(f.list[i].After)
 	}

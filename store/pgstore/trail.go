@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 var _ store.Trail = (*Store)(nil)
@@ -42,7 +43,7 @@ func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEnt
 			add(" and t.value = $2::text and t.value <= $4::text", f.Value)
 		}
 		if b := f.Before; b != nil {
-			add(" and (t.value, t.execution_id, t.seq) < ($5::text, $6::text::uuid, $7::bigint)", b.Value, uuid(string(b.Execution)), b.Seq)
+			add(" and (t.value, t.execution_id, t.seq) < ($5::text, $6::text::uuid, $7::bigint)", b.Value, bind.ID(string(b.Execution)), b.Seq)
 		}
 		list, err = query(ctx, s.pool, scanTrail, s.sqlFiltered("trail/find", filter), args...)
 	}

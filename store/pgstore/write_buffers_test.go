@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
 // TestReserveBuffers encodes the parameters of statements as pgx does, in a buffer that must
@@ -36,11 +37,11 @@ func TestReserveBuffers(t *testing.T) {
 		batch = append(batch, &applyCall{t: tr})
 	}
 	types := pgtype.NewMap()
-	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planReserved}, types.TryWrapEncodePlanFuncs...)
+	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{bind.PlanReserved}, types.TryWrapEncodePlanFuncs...)
 	for name, args := range map[string][]any{"progress": progressArgs(batch), "apply": applyArgs(batch, "01920000-0000-7000-8000-000000000000")} {
 		t.Run(name, func(t *testing.T) {
-			size := sizeOf(args)
-			args[0] = &reserved{args[0].(uuids), size}
+			size := bind.SizeOf(args)
+			args[0] = &bind.Reserved{First: args[0].(bind.UUIDs), Size: size}
 			buf, grown := make([]byte, 0, 256), 0
 			for i, arg := range args {
 				before := cap(buf)
@@ -57,7 +58,7 @@ func TestReserveBuffers(t *testing.T) {
 			}
 		})
 	}
-	if buf, err := headroom(5000).Encode([]byte("abc")); err != nil || string(buf) != "abc" || cap(buf) < 5003 {
+	if buf, err := bind.Headroom(5000).Encode([]byte("abc")); err != nil || string(buf) != "abc" || cap(buf) < 5003 {
 		t.Errorf("%q with room for %d, %v", buf, cap(buf), err)
 	}
 }
@@ -81,7 +82,7 @@ func TestReserveBuffersOfClosedConnection(t *testing.T) {
 			t.Error("it slept for a minute")
 		}
 		cancel()
-		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", reserveBuffers(conn, []any{make(uuids, 1000)})...); err == nil {
+		if _, err := conn.Exec(t.Context(), "select $1::uuid[]", bind.ReserveBuffers(conn, []any{make(bind.UUIDs, 1000)})...); err == nil {
 			t.Error("a closed connection carried out a statement")
 		}
 		conn.Release()

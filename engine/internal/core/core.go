@@ -46,6 +46,7 @@ type Core interface {
 	Secrets
 	Definitions
 	Executions
+	Requests
 	Targets
 	Checks
 	Validation
@@ -120,6 +121,14 @@ type Executions interface {
 	// MergeParams returns the JSON object of declared parameters and, in their place,
 	// those that are given. If partial is true, more are given later.
 	MergeParams(declared *flow.Params, given map[string]any, partial bool) (json.RawMessage, error)
+	// WaitUntil calls look until it returns true or an error, or ctx ends: at growing
+	// intervals, and at once when this engine has ended its part of an execution or of
+	// one of a chain execution with the id.
+	WaitUntil(ctx context.Context, id courier.ExecutionID, look func() (done bool, err error)) error
+}
+
+// Requests are requests to executions.
+type Requests interface {
 	// Expire fails an execution that has not begun, with a message. If it has begun or
 	// ended, the error is a *courier.TransitionError.
 	Expire(ctx context.Context, id courier.ExecutionID, message string) error
@@ -127,10 +136,6 @@ type Executions interface {
 	// is given as it is since then: it notifies the run of the execution and the
 	// observers, and removes the files of an execution that is cancelled.
 	Requested(ctx context.Context, x *courier.Execution, r *store.Request)
-	// WaitUntil calls look until it returns true or an error, or ctx ends: at growing
-	// intervals, and at once when this engine has ended its part of an execution or of
-	// one of a chain execution with the id.
-	WaitUntil(ctx context.Context, id courier.ExecutionID, look func() (done bool, err error)) error
 }
 
 // Targets starts what schedules, monitors and subscriptions start.

@@ -60,6 +60,7 @@ var Rooms = []Room{
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
 	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
 	{Dir: "store/pgstore", Imports: []string{".", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},

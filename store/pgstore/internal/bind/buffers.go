@@ -1,4 +1,4 @@
-package pgstore
+package bind
 
 import (
 	"errors"
@@ -14,10 +14,10 @@ import (
 // process allocated. So the encoding of the first parameter grows the first buffer to
 // the size of all, and an empty message before the parameters grows the second.
 
-// reserveBuffers grows the buffers of a connection for the parameters of the next
-// statement, of which the first are uuids, and returns the parameters to be sent. It
+// ReserveBuffers grows the buffers of a connection for the parameters of the next
+// statement, of which the first are UUIDs, and returns the parameters to be sent. It
 // does nothing for a closed connection, which pgx may still be using.
-func reserveBuffers(conn *pgxpool.Conn, args []any) []any {
+func ReserveBuffers(conn *pgxpool.Conn, args []any) []any {
 	pg := conn.Conn().PgConn()
 	if pg.IsClosed() {
 		return args
@@ -25,62 +25,63 @@ func reserveBuffers(conn *pgxpool.Conn, args []any) []any {
 	if known := pg.CustomData(); known[reservedType] == nil {
 		known[reservedType] = true
 		types := conn.Conn().TypeMap()
-		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planReserved}, types.TryWrapEncodePlanFuncs...)
+		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{PlanReserved}, types.TryWrapEncodePlanFuncs...)
 	}
-	size := sizeOf(args)
-	pg.Frontend().Send(headroom(size + 1024))
-	args[0] = &reserved{args[0].(uuids), size}
+	size := SizeOf(args)
+	pg.Frontend().Send(Headroom(size + 1024))
+	args[0] = &Reserved{args[0].(UUIDs), size}
 	return args
 }
 
-// reservedType marks a connection that can encode a reserved.
+// reservedType marks a connection that can encode a [Reserved].
 const reservedType = "github.com/courierhq/courier/store/pgstore.reserved"
 
-// A reserved is the first of parameters that have so many bytes together.
-type reserved struct {
-	first uuids
-	size  int
+// A Reserved is the first of parameters that have so many bytes together.
+type Reserved struct {
+	First UUIDs
+	Size  int
 }
 
-// A reservedPlan encodes a reserved as pgx encodes uuids.
+// A reservedPlan encodes a [Reserved] as pgx encodes UUIDs.
 type reservedPlan struct{ next pgtype.EncodePlan }
 
-func planReserved(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
-	if r, ok := value.(*reserved); ok {
-		return new(reservedPlan), r.first, true
+// PlanReserved returns the plan for a [Reserved], as pgx asks for it.
+func PlanReserved(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+	if r, ok := value.(*Reserved); ok {
+		return new(reservedPlan), r.First, true
 	}
 	return nil, nil, false
 }
 
-// SetNext sets how pgx encodes uuids.
+// SetNext sets how pgx encodes UUIDs.
 func (p *reservedPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
 
-// Encode appends the uuids.
+// Encode appends the UUIDs.
 func (p *reservedPlan) Encode(value any, buf []byte) ([]byte, error) {
-	r := value.(*reserved)
-	return p.next.Encode(r.first, slices.Grow(buf, r.size))
+	r := value.(*Reserved)
+	return p.next.Encode(r.First, slices.Grow(buf, r.Size))
 }
 
-// A headroom is a message of no bytes that makes room in the buffer for messages.
-type headroom int
+// A Headroom is a message of no bytes that makes room in the buffer for messages.
+type Headroom int
 
 // Frontend says that it would be a client's message.
-func (headroom) Frontend() {}
+func (Headroom) Frontend() {}
 
 // Decode fails: no server sends such a message.
-func (headroom) Decode([]byte) error { return errors.New("this is no message") }
+func (Headroom) Decode([]byte) error { return errors.New("this is no message") }
 
 // Encode makes room.
-func (r headroom) Encode(buf []byte) ([]byte, error) { return slices.Grow(buf, int(r)), nil }
+func (r Headroom) Encode(buf []byte) ([]byte, error) { return slices.Grow(buf, int(r)), nil }
 
-// sizeOf is how many bytes parameters take, or a few more.
-func sizeOf(args []any) int {
+// SizeOf is how many bytes parameters take, or a few more.
+func SizeOf(args []any) int {
 	const header = 4 + 5*4 // the length, and what an array begins with
 	n := 0
 	for _, arg := range args {
 		n += header
 		switch v := arg.(type) {
-		case uuids:
+		case UUIDs:
 			n += len(v) * (4 + 16)
 		case []string:
 			for _, s := range v {

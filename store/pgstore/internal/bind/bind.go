@@ -1,0 +1,154 @@
+// Package bind has the parameters of statements in the forms in which they cost little
+// to send and to read: columns of which most are empty, ids in binary, and texts that many
+// rows share.
+package bind
+
+import (
+	"database/sql/driver"
+	"encoding/hex"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// A TextColumn is a parameter that is an array of n texts. If all of them are empty, the
+// array is empty too, which costs little to send and to read.
+type TextColumn struct {
+	N    int // its length
+	list []string
+}
+
+// Set sets a text.
+func (t *TextColumn) Set(i int, s string) {
+	if s == "" {
+		return
+	}
+	if t.list == nil {
+		t.list = make([]string, t.N)
+	}
+	t.list[i] = s
+}
+
+// Empty reports whether all texts are empty.
+func (t *TextColumn) Empty() bool { return t.list == nil }
+
+// Arg returns the parameter.
+func (t *TextColumn) Arg() []string {
+	if t.list == nil {
+		return []string{}
+	}
+	return t.list
+}
+
+// Set sets a number in a column of n, of which all may be 0: then it stays empty.
+func Set[T int32 | int64](column *[]T, n, i int, v T) {
+	if v == 0 {
+		return
+	}
+	if len(*column) == 0 {
+		*column = make([]T, n)
+	}
+	(*column)[i] = v
+}
+
+// UUIDs are a parameter of the type uuid[]. The binary form has half the size of the
+// text, and the server need not parse it.
+type UUIDs []UUID
+
+// A UUID is one in binary.
+type UUID [16]byte
+
+// UUIDValue returns the value as pgx encodes it.
+func (u *UUID) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: *u, Valid: true}, nil
+}
+
+// Dimensions returns that there is one.
+func (u UUIDs) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(u)), LowerBound: 1}}
+}
+
+// Index returns an element.
+func (u UUIDs) Index(i int) any { return &u[i] }
+
+// IndexType returns an element of the type.
+func (u UUIDs) IndexType() any { return (*UUID)(nil) }
+
+// Value returns the parameter as text, for the query modes of pgx that do not get its
+// type from the server.
+func (u UUIDs) Value() (driver.Value, error) {
+	b := []byte{'{'}
+	for i := range u {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = hex.AppendEncode(b, u[i][:])
+	}
+	return string(append(b, '}')), nil
+}
+
+// A Dictionary has texts of which many rows have the same. Each is sent once, and
+// its rows have its code, which is its subscript.
+type Dictionary struct {
+	List  []string
+	codes map[string]int32
+}
+
+// NewDictionary returns an empty dictionary.
+func NewDictionary() *Dictionary {
+	return &Dictionary{List: []string{}, codes: make(map[string]int32)}
+}
+
+// Code returns the code of a text; 0 if it is empty.
+func (d *Dictionary) Code(s string) int32 {
+	if s == "" {
+		return 0
+	}
+	code, ok := d.codes[s]
+	if !ok {
+		d.List = append(d.List, s)
+		code = int32(len(d.List))
+		d.codes[s] = code
+	}
+	return code
+}
+
+// NilUUID is an id that no execution has.
+const NilUUID = "00000000-0000-0000-0000-000000000000"
+
+// MaxUUID is an id that comes after those of all executions.
+const MaxUUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+// ID returns text as a UUID that Postgres accepts, or one that nothing has.
+func ID(s string) string {
+	if UUIDOf(s) == (UUID{}) {
+		return NilUUID
+	}
+	return s
+}
+
+// OptionalID is [ID] for text that may be empty.
+func OptionalID(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ID(s)
+}
+
+// UUIDOf is [ID] in binary.
+func UUIDOf(s string) (b UUID) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ContainsAny(s, "ABCDEF") {
+		return b
+	}
+	var digits [32]byte
+	for from, to := 0, 0; from < len(s); from++ {
+		if s[from] != '-' && to < len(digits) {
+			digits[to] = s[from]
+			to++
+		}
+	}
+	if _, err := hex.Decode(b[:], digits[:]); err != nil {
+		return UUID{}
+	}
+	return b
+}
