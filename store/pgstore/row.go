@@ -60,7 +60,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.result, &r.progress, &r.updated,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress, &r.result, &r.updated,
 	}
 }
 
