@@ -97,10 +97,13 @@ func (b Batch) Sent(id courier.ExecutionID) {
 	}
 }
 
-// Kept is what the next attempt may get, when this one is over.
+// Kept is what the next attempt may get, when this one is over; nil if there is no cursor.
 func (r *Reports) Kept() *store.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.kept.Cursor == nil {
+		return nil
+	}
 	kept := r.kept
 	return &kept
 }
