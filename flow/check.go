@@ -103,6 +103,8 @@ func (c *checker) checkJob() {
 	j := c.job
 	if j.Name == "" {
 		c.jobProblem("name", "is required")
+	} else if j.Name == "." || j.Name == ".." {
+		c.jobProblem("name", "%q can't be a part of a URL; choose another one", j.Name)
 	} else if why := badName(j.Name); why != "" {
 		c.jobProblem("name", "%s", why)
 	}

@@ -240,10 +240,14 @@ func (w *World) neutralName(s string, number int) string {
 	return s
 }
 
-// reports lists the reports of files, and those of them that are not true.
+// reports lists the reports of files, and those of them that are not true. Those of files
+// on servers can't be compared with what is there.
 func (w *World) reports(files []courier.File, number int) (all, wrong string) {
 	var list, lies []string
 	for _, f := range files {
+		if f.Connection != "" {
+			continue
+		}
 		text := "wrote "
 		if f.Removed {
 			text = "removed "

@@ -91,6 +91,8 @@ func (d *chainDefinition) check(ctx context.Context, programs *program.Cache) er
 	switch n := utf8.RuneCountInString(c.Name); {
 	case c.Name == "":
 		d.problem("name", "is required")
+	case c.Name == "." || c.Name == "..":
+		d.problem("name", "%q can't be a part of a URL; choose another one", c.Name)
 	case n > maxChainName:
 		d.problem("name", "has %d characters; %d is the most", n, maxChainName)
 	case strings.ContainsFunc(c.Name, unicode.IsControl):

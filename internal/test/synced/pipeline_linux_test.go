@@ -162,7 +162,7 @@ func (m *marking) Apply(ctx context.Context, t store.Transition) error {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(m.work, string(t.Execution), path)
 			}
-			if !f.Removed {
+			if !f.Removed && f.Connection == "" {
 				out.Files = append(out.Files, path)
 			}
 		}

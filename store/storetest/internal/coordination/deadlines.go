@@ -45,7 +45,9 @@ var deadlineCases = []testCase{
 			}
 			return ids
 		}
-		k.Same("at first", overdue(), nil)
+		if k.Virtual { // a slow store may take longer than that to come here
+			k.Same("at first", overdue(), nil)
+		}
 		k.Pass(2 * k.Unit)
 		want := []courier.ExecutionID{queued, held, paused, list[0].ID}
 		slices.Sort(want)

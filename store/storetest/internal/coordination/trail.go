@@ -54,7 +54,7 @@ var trailCases = []testCase{
 		}
 		k.Same("all, by pages", paged, names)
 	}},
-	{"names_are_those_of_TrailName", func(k *kit) {
+	{"names_follow_from_paths", func(k *kit) {
 		h := k.Start()
 		for _, path := range []string{"A/B", "dir/", "Ä/ÄÖ-Z", strings.Repeat("ü", 300), "x\\Y", "a\nb/C\nD", "%_'\"", "\u202eabc"} {
 			seq := k.report(h, courier.File{Path: path})
