@@ -45,12 +45,13 @@ with clock as materialized (
 ), before as materialized (
 	-- Those that are not due yet come between the others, and are read too.
 	select count(*) filter (where b.due_at <= (select clock.now from clock)) as n
-	from (
-		select e.due_at from courier.job_executions e, x
-		where x.state = 'queued' and x.waits_for is null and e.state = 'queued' and e.waits_for is null and e.queue = x.queue
+	from x cross join lateral (
+		select e.due_at from courier.job_executions e
+		where e.state = 'queued' and e.waits_for is null and e.queue = x.queue
 			and (-(e.priority::integer), e.due_at, e.id) < (-(x.priority::integer), x.due_at, x.id)
-		order by e.queue, -(e.priority::integer), e.due_at, e.id limit $2::bigint
+		order by -(e.priority::integer), e.due_at, e.id limit $2::bigint
 	) b
+	where x.state = 'queued' and x.waits_for is null
 ), present as materialized (
 	select w.name, w.workspace, w.queues, w.step_types, w.seen_at from courier.workers w, clock
 	where w.seen_at > clock.now - $4::bigint * interval '1 microsecond'
