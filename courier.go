@@ -466,12 +466,12 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 // version of a definition, in the reason of a schedule or monitor that no longer
 // fires. Reason is in the audit of the executions that a request moves to
 // another state at once, and in the reason of schedules and monitors. What is
-// defined, enqueued or started keeps the actor alone: an engine writes the reason
-// to its log then, as it does for limits and subscriptions. Each has at most 1,000
-// bytes.
+// defined, enqueued or started keeps the actor alone: an engine writes the reason to
+// its log then, as it does for limits and subscriptions. Each has at most 1,000 bytes.
 type By struct {
 	Actor  string // a person, a service, or a part of the program
 	Reason string // for people
+	Via    string // how it was asked for, such as "api"; empty means in Go. The journal has it
 }
 
 // String is the phrase " by ACTOR: REASON", without what is not given; it is

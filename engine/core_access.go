@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,7 @@ func (c coreAccess) Changed(ctx context.Context, h core.Change) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
 	defer cancel()
 	_, err = j.Note(call, store.Action{
-		By: h.By.Actor, Via: "go", Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",
+		By: h.By.Actor, Via: cmp.Or(h.By.Via, "go"), Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",
 	})
 	if err != nil {
 		c.e.log.Error("the change was made, and the journal does not have it", "kind", h.Kind, "name", h.Name, "change", h.Verb, "by", h.By, "error", err)

@@ -93,6 +93,17 @@ func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Act
 	return j.Actions(ctx, f)
 }
 
+// Note adds an entry to the journal, for what a program wants on record besides what the
+// engine writes, and returns it with its ID and At. The store must have the role
+// store.Journal.
+func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error) {
+	j, err := roleOf[store.Journal](e, "journal")
+	if err != nil {
+		return a, fmt.Errorf("journal: %w", err)
+	}
+	return j.Note(ctx, a)
+}
+
 // Outline returns the steps and markers of the job of an execution, each with one state:
 // the tree that a page begins with. It reads the latest record of each step, however many
 // iterations there were. Counts of failed items in loops that have ended are those of the

@@ -255,7 +255,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 		w.end(courier.Failed, courier.ReasonError, w.many(100, "other", engine.EnqueueOptions{})...)
 		time.Sleep(10 * time.Minute)
 		s := &counted{Store: w.Store, Overview: w.Store, Schedules: w.Store, Monitors: w.Store, Outbox: w.Store, Workers: w.Store}
-		w.desk = desk.New(engine.New(counter{s}, nil, nil))
+		w.desk = desk.New(engine.New(counter{s}, nil, nil), nil)
 		got := w.attention()
 		if len(got.Entries) != 301 || len(got.Missing) != 0 {
 			t.Errorf("%d entries, missing %v: %v", len(got.Entries), got.Missing, lines(got))
@@ -271,7 +271,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 func TestAttentionWithoutRoles(t *testing.T) {
 	in(t, func(w *world) {
 		w.end(courier.Failed, courier.ReasonError, w.add("other", engine.EnqueueOptions{}))
-		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil))
+		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
 		if want := []string{"store.Overview", "store.Schedules", "store.Monitors", "store.Outbox", "store.Workers"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
@@ -279,12 +279,12 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		w.desk = desk.New(engine.New(struct {
 			store.Store
 			store.Overview
-		}{w.Store, w.Store}, nil, nil))
+		}{w.Store, w.Store}, nil, nil), nil)
 		if got := w.attention(); len(got.Missing) != 4 || len(got.Entries) != 1 {
 			t.Errorf("with one role: %+v", got)
 		}
 		down := errors.New("the server is down")
-		w.desk = desk.New(engine.New(failing{w.Store, w.Store, down}, nil, nil))
+		w.desk = desk.New(engine.New(failing{w.Store, w.Store, down}, nil, nil), nil)
 		if _, err := w.desk.Attention(w.Context()); !errors.Is(err, down) {
 			t.Errorf("of a store that fails: %v", err)
 		}
@@ -358,7 +358,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), "update courier.job_executions set due_at = due_at - interval '1 hour'"); err != nil {
 		t.Fatal(err)
 	}
-	d := desk.New(engine.New(open(statements), nil, nil))
+	d := desk.New(engine.New(open(statements), nil, nil), nil)
 	for _, when := range []string{"at first", "afterwards"} {
 		statements.n = 0
 		got, err := d.Attention(t.Context())

@@ -99,6 +99,19 @@ const (
 // returns the error with the outcome so far, whose Next begins with the execution that was
 // not treated.
 func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
+	return d.bulk(ctx, b, nil)
+}
+
+// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is.
+func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
+	b.By = v.By(b.By.Reason)
+	if v.Role(ctx, "") >= Operator {
+		return v.d.bulk(ctx, b, nil)
+	}
+	return v.d.bulk(ctx, b, func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+}
+
+func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
 	out := Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}
 	if err := b.check(); err != nil {
 		return out, err
@@ -115,7 +128,7 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 		b.Where.States = actions[b.Action]
 	}
 	if b.DryRun {
-		err := d.count(ctx, &b, before, &out)
+		err := d.count(ctx, &b, before, may, &out)
 		out.Next = ""
 		if len(out.Sample) > 0 {
 			out.Next = writeCursor(after(out.Sample[0]), mark)
@@ -123,13 +136,13 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 		out.Text = out.text()
 		return out, err
 	}
-	list, next, err := d.selected(ctx, &b, before, pageSize)
+	list, next, err := d.selected(ctx, &b, before, pageSize, may)
 	if err != nil {
 		return out, fmt.Errorf("bulk %s: %w", b.Action, err)
 	}
 	out.Matched, out.More, out.Next = len(list), next != "", writeCursor(next, mark)
 	for i := range list {
-		r, err := d.do(ctx, &b, &list[i])
+		r, err := d.do(ctx, &b, &list[i], may)
 		if err != nil {
 			out.More, out.Next = true, writeCursor(after(list[i].ID), mark)
 			out.Text = out.text()
@@ -201,9 +214,9 @@ func (b *Bulk) states() []string {
 
 // selected returns a page of the executions of a bulk. Of those that are given by their
 // ids it has the ids only.
-func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int, may permit) (list []courier.Execution, next courier.ExecutionID, err error) {
 	if len(b.IDs) == 0 {
-		return d.walk(ctx, &b.Where, before, limit)
+		return d.walk(ctx, &b.Where, before, limit, may)
 	}
 	ids := slices.Clone(b.IDs)
 	slices.Sort(ids)
@@ -222,9 +235,9 @@ func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID
 }
 
 // count counts what a bulk selects.
-func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, out *Outcome) error {
+func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, may permit, out *Outcome) error {
 	for out.Matched < maxCount {
-		list, next, err := d.selected(ctx, b, before, pageSize)
+		list, next, err := d.selected(ctx, b, before, pageSize, may)
 		if err != nil {
 			return fmt.Errorf("bulk %s: %w", b.Action, err)
 		}
@@ -242,10 +255,19 @@ func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, o
 
 // do carries out the action on one execution. The error is one after which the others
 // can't be treated either.
-func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution) (Result, error) {
+func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit) (Result, error) {
 	r := Result{Execution: x.ID, Result: Done}
 	if err := ctx.Err(); err != nil {
 		return r, err
+	}
+	if x.State == "" && may != nil {
+		given, err := d.e.Executions().Get(ctx, x.ID)
+		if err != nil && !errors.Is(err, courier.ErrNotFound) {
+			return r, err
+		} else if err != nil || !may(&given) {
+			r.Result, r.Error = Refused, errUnknown.Error()
+			return r, nil
+		}
 	}
 	var err error
 	switch b.Action {

@@ -33,7 +33,7 @@ func (s *watched) Request(ctx context.Context, r store.Request) (courier.Executi
 // watch puts a watched store between the desk and its store.
 func (w *world) watch() *watched {
 	s := &watched{Store: w.Store}
-	w.desk = desk.New(engine.New(s, nil, nil))
+	w.desk = desk.New(engine.New(s, nil, nil), nil)
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -16,11 +17,31 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Desk is the desk of an engine. Its methods may be called by several goroutines.
-type Desk struct{ e *engine.Engine }
+// A Desk is the desk of an engine. Its methods may be called by several goroutines, and
+// ask nobody for permission; those of a [Visit] do.
+type Desk struct {
+	e        *engine.Engine
+	opt      Options
+	log      *slog.Logger
+	refusals quota
+}
 
-// New returns the desk of an engine, which need not be started.
-func New(e *engine.Engine) *Desk { return &Desk{e} }
+// New returns the desk of an engine, which need not be started. Nil options are the
+// defaults.
+func New(e *engine.Engine, opt *Options) *Desk {
+	d := &Desk{e: e, log: slog.New(slog.DiscardHandler)}
+	if opt != nil {
+		d.opt = *opt
+	}
+	if d.opt.Log != nil {
+		d.log = d.opt.Log
+	}
+	return d
+}
+
+// A permit says whether an execution is among those that somebody may see, or act on; nil
+// permits all.
+type permit func(x *courier.Execution) bool
 
 // How much is read at once.
 const (
@@ -41,6 +62,18 @@ type Page struct {
 // for the first page; one of another filter is refused. A limit of 0 means 100, and the
 // most is 1000.
 func (d *Desk) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
+	return d.executions(ctx, w, cursor, limit, nil)
+}
+
+// Executions is [Desk.Executions] of those that the visitor may see.
+func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
+	if v.Role(ctx, "") >= Viewer {
+		return v.d.executions(ctx, w, cursor, limit, nil)
+	}
+	return v.d.executions(ctx, w, cursor, limit, func(x *courier.Execution) bool { return v.sees(ctx, x) })
+}
+
+func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int, may permit) (Page, error) {
 	mark := markOf("list", w)
 	before, err := readCursor(cursor, mark)
 	if err == nil && before == "" {
@@ -52,7 +85,7 @@ func (d *Desk) Executions(ctx context.Context, w Where, cursor string, limit int
 	if limit <= 0 {
 		limit = 100
 	}
-	list, next, err := d.walk(ctx, &w, before, min(limit, 1000))
+	list, next, err := d.walk(ctx, &w, before, min(limit, 1000), may)
 	if err != nil {
 		return Page{}, err
 	}
@@ -80,7 +113,7 @@ func (d *Desk) known(ctx context.Context, w *Where) error {
 
 // walk returns up to limit executions that w selects with ids lower than before, and the
 // id before which the next page begins: empty if there is none.
-func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int, may permit) (list []courier.Execution, next courier.ExecutionID, err error) {
 	now := time.Now()
 	f := w.filter(before)
 	chains := chainSet{d: d, name: w.Chain, of: make(map[courier.ChainExecutionID]bool)}
@@ -97,7 +130,7 @@ func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, l
 				return list, "", nil
 			}
 			f.Before = x.ID
-			ok := w.selects(x, now)
+			ok := w.selects(x, now) && (may == nil || may(x))
 			if ok && w.Chain != "" {
 				ok, err = chains.has(ctx, x.Chain)
 			}

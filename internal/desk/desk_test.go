@@ -27,7 +27,7 @@ func in(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := couriertest.New(t, nil)
 		h.Stub("demo.a", nil)
-		w := &world{t, h, desk.New(engine.New(h.Store, nil, nil))}
+		w := &world{t, h, desk.New(engine.New(h.Store, nil, nil), nil)}
 		w.ok(h.Engine.Limits().Set(t.Context(), "global", 0, courier.By{}))
 		for _, job := range []string{"daily-a", "daily-b", "other"} {
 			w.define(courier.Job{Name: job, Steps: []courier.StepSpec{{Type: "demo.a"}}})

@@ -1,0 +1,365 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var (
+	limitParam  = param{name: "limit", kind: "integer", does: "How many entries the page has: 1 to 1000, 100 if it is not given."}
+	cursorParam = param{name: "cursor", kind: "string", does: "Where the page begins: the field next of the page before."}
+)
+
+// whereParams are the conditions of a filter of executions.
+var whereParams = []param{
+	{name: "state", kind: "string", many: true, does: "One or several of the states and statuses, with commas between them, such as failed,lost."},
+	{name: "job", kind: "string", many: true, does: "The name of a job, or its beginning with * behind it."},
+	{name: "queue", kind: "string", does: "The queue."},
+	{name: "label", kind: "string", many: true, does: "NAME=VALUE of a label."},
+	{name: "by", kind: "string", does: "Who has enqueued it."},
+	{name: "chain", kind: "string", does: "The chain that it is a member of."},
+	{name: "reason", kind: "string", many: true, does: "One or several reasons of a failure, with commas between them."},
+	{name: "since", kind: "string", does: "Created not before this: an instant, a day, or a duration back from now, such as 24h or 7d."},
+	{name: "until", kind: "string", does: "Created before this."},
+	{name: "ended", kind: "string", does: "Ended not before this; of failed and cancelled executions."},
+}
+
+var executionRoutes = []route{
+	{
+		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", role: desk.Client, on: onJob,
+		does: "Starts an execution of a job.", headers: []param{keyHeader, preferHeader}, body: StartRequest{}, optional: true,
+		answers:  map[int]any{http.StatusAccepted: Started{}, http.StatusOK: ExecutionView{}},
+		problems: []*code{codeDependency, codeConflict, codeKeyReused}, do: (*call).start,
+	},
+	{
+		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", role: desk.Client, on: onVisible,
+		does: "Lists executions, the newest first.", query: append(whereParams, limitParam, cursorParam),
+		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, do: (*call).listExecutions,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}", id: "getExecution", group: "executions", role: desk.Client, on: onExecution,
+		does: "Returns an execution. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
+		do: (*call).getExecution,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/outline", id: "getOutline", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Returns the steps and markers of the job, each with one state.", answers: map[int]any{http.StatusOK: engine.Outline{}}, do: (*call).getOutline,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/steps", id: "listSteps", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Lists the records of attempts of steps, in the order of their ends.",
+		query: []param{
+			{name: "step", kind: "integer", does: "The index of the step."},
+			{name: "state", kind: "string", does: "How the attempts ended.", enum: []string{"completed", "failed", "skipped"}},
+			{name: "attempt", kind: "integer", does: "The attempt of the execution."},
+			limitParam, cursorParam,
+		},
+		answers: map[int]any{http.StatusOK: page[courier.StepExecution]{}}, do: (*call).listSteps,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/steps/{seq}", id: "getStep", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Returns a record with its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Lists the changes of state, the oldest first.", query: []param{limitParam, cursorParam},
+		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}}, do: (*call).listAudit,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Says why the execution does not go on, and what can be done.", answers: map[int]any{http.StatusOK: store.Explanation{}}, do: (*call).explain,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/files", id: "listFiles", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Lists the records that report files.", query: []param{limitParam, cursorParam},
+		answers: map[int]any{http.StatusOK: page[courier.StepExecution]{}}, do: (*call).listFiles,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[engine.FailedItem]{}}, do: (*call).listFailedItems,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Returns the values in scope, by their keys. It needs the role that sees values.", answers: map[int]any{http.StatusOK: map[string]any{}}, do: (*call).getValues,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/log", id: "getLog", group: "executions", role: desk.Viewer, on: onExecution,
+		does: "Returns what steps have logged, as text. It needs the role that sees values.",
+		query: []param{
+			{name: "step", kind: "integer", does: "The index of the step."},
+			{name: "attempt", kind: "integer", does: "The attempt of the execution."},
+		},
+		answers: map[int]any{http.StatusOK: ""}, media: "text/plain; charset=utf-8", do: (*call).getLog,
+	},
+}
+
+// where returns the filter in the URL.
+func (c *call) where() (desk.Where, error) {
+	q := make(map[string][]string)
+	for _, p := range whereParams {
+		if values, ok := c.query[p.name]; ok {
+			q[p.name] = values
+		}
+	}
+	return desk.ParseQuery(q, time.Now())
+}
+
+func (c *call) listExecutions() error {
+	w, err := c.where()
+	if err != nil {
+		return err
+	}
+	limit, err := c.int("limit", 100, 1, 1000)
+	if err != nil {
+		return err
+	}
+	p, err := c.Executions(c.ctx(), w, c.query.Get("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	items := make([]any, len(p.Items))
+	for i := range p.Items {
+		items[i] = c.view(&p.Items[i])
+	}
+	return answerPage(c, items, p.Next)
+}
+
+func (c *call) getExecution() error {
+	return c.tagged(c.view(&c.execution))
+}
+
+// tagged answers with a value and an entity tag of its text, or that the client has it.
+func (c *call) tagged(v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body)
+	if c.tag(`"` + hex.EncodeToString(sum[:12]) + `"`) {
+		return nil
+	}
+	c.write(http.StatusOK, "application/json", append(body, '\n'))
+	return nil
+}
+
+func (c *call) getOutline() error {
+	o, err := c.h.e.Executions().Outline(c.ctx(), c.execution.ID)
+	if err != nil {
+		return err
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		hideValues(&o.Execution)
+		for i := range o.Steps {
+			if r := o.Steps[i].Record; r != nil {
+				hideStep(r)
+			}
+		}
+	}
+	return c.answer(http.StatusOK, o)
+}
+
+func (c *call) listSteps() error { return c.stepsPage(store.StepFilter{}) }
+
+func (c *call) listFiles() error {
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		return &desk.AccessError{Text: "the names of files are values, which you may not see"}
+	}
+	return c.stepsPage(store.StepFilter{Files: true})
+}
+
+// stepsPage answers with a page of records, as the parameters say.
+func (c *call) stepsPage(f store.StepFilter) error {
+	f.Execution = c.execution.ID
+	if c.query.Has("step") {
+		n, err := c.int("step", 0, 0, 1<<30)
+		if err != nil {
+			return err
+		}
+		f.Step = &n
+	}
+	var err error
+	if f.Attempt, err = c.int("attempt", 0, 1, 1<<30); err != nil {
+		return err
+	}
+	if s := c.query.Get("state"); s != "" {
+		f.States = []courier.StepState{courier.StepState(s)}
+		if !strings.Contains(" completed failed skipped ", " "+s+" ") {
+			return oneProblem(item{Parameter: "state", Message: "it must be completed, failed or skipped"})
+		}
+	}
+	f.After, f.Limit, err = c.after()
+	if err != nil {
+		return err
+	}
+	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) == f.Limit {
+		next = strconv.FormatInt(list[len(list)-1].Seq, 10)
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		for i := range list {
+			hideStep(&list[i])
+		}
+	}
+	return answerPage(c, list, next)
+}
+
+// after returns where a page by sequence numbers begins, and how many entries it has.
+func (c *call) after() (after int64, limit int, err error) {
+	if limit, err = c.int("limit", 100, 1, 1000); err != nil {
+		return 0, 0, err
+	}
+	if cursor := c.query.Get("cursor"); cursor != "" {
+		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 0 {
+			return 0, 0, errCursor()
+		}
+	}
+	return after, limit, nil
+}
+
+func errCursor() error {
+	return oneProblem(item{Parameter: "cursor", Message: "it is none of this list: begin without a cursor"})
+}
+
+func (c *call) getStep() error {
+	seq, err := strconv.ParseInt(c.r.PathValue("seq"), 10, 64)
+	if err != nil || seq < 1 {
+		return desk.Unknown()
+	}
+	list, err := c.h.e.Executions().StepsPage(c.ctx(), store.StepFilter{Execution: c.execution.ID, After: seq - 1, Limit: 1, Details: true})
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || list[0].Seq != seq {
+		return desk.Unknown()
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		hideStep(&list[0])
+	}
+	return c.answer(http.StatusOK, list[0])
+}
+
+func (c *call) listAudit() error {
+	after, limit, err := c.after()
+	if err != nil {
+		return err
+	}
+	list, err := c.audit(after, limit)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) == limit {
+		next = strconv.FormatInt(list[len(list)-1].Seq, 10)
+	}
+	return answerPage(c, list, next)
+}
+
+// audit returns a page of the audit, as the visitor may see it.
+func (c *call) audit(after int64, limit int) ([]courier.AuditEntry, error) {
+	list, err := c.h.e.Executions().AuditPage(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		for i := range list {
+			if list[i].Error != "" {
+				list[i].Error = hiddenText
+			}
+		}
+	}
+	return list, err
+}
+
+func (c *call) explain() error {
+	e, err := c.h.e.Executions().Explain(c.ctx(), c.execution.ID)
+	if err != nil {
+		return err
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		for i := range e.Because {
+			hideCause(&e.Because[i])
+		}
+	}
+	return c.answer(http.StatusOK, e)
+}
+
+func (c *call) listFailedItems() error {
+	list, err := c.h.e.Executions().FailedItems(c.ctx(), c.execution.ID)
+	if err != nil {
+		return err
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		for i := range list {
+			list[i].Error = hiddenText
+		}
+	}
+	return answerPage(c, list, "")
+}
+
+// values returns the refusal if the visitor may not see values.
+func (c *call) values() error {
+	if c.SeesValues(c.ctx(), c.execution.Job) {
+		return nil
+	}
+	return &desk.AccessError{Text: "this shows values, which you may not see: it needs the role " + c.ValuesRole().String()}
+}
+
+func (c *call) getValues() error {
+	if err := c.values(); err != nil {
+		return err
+	}
+	v, err := c.h.e.Executions().Values(c.ctx(), c.execution.ID)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, v)
+}
+
+// maxLogRecords is how many records one answer with logs is made of.
+const maxLogRecords = 100
+
+func (c *call) getLog() error {
+	if err := c.values(); err != nil {
+		return err
+	}
+	f := store.StepFilter{Execution: c.execution.ID, Details: true, Limit: maxLogRecords}
+	var err error
+	if c.query.Has("step") {
+		n, err := c.int("step", 0, 0, 1<<30)
+		if err != nil {
+			return err
+		}
+		f.Step = &n
+	}
+	if f.Attempt, err = c.int("attempt", 0, 1, 1<<30); err != nil {
+		return err
+	}
+	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for i := range list {
+		if s := &list[i]; s.Log != "" {
+			b.WriteString("# " + courier.StepLabel(s.Step, s.ID, s.Type) + ", attempt " + strconv.Itoa(s.Attempt) + courier.FormatIteration(s.Iteration) + "\n")
+			b.WriteString(strings.TrimSuffix(s.Log, "\n") + "\n")
+		}
+	}
+	if len(list) == maxLogRecords {
+		b.WriteString("# There may be more: ask for one step, or for its record.\n")
+	}
+	c.write(http.StatusOK, c.route.media, b.Bytes())
+	return nil
+}

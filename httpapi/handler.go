@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A Handler is the API of an engine, below any path that ends with a slash.
+type Handler struct {
+	e       *engine.Engine
+	desk    *desk.Desk
+	opt     Options
+	log     *slog.Logger
+	mux     *http.ServeMux
+	routes  map[string]*route // by the patterns of mux
+	origins *origins
+
+	closing    func() // ends closed
+	closed     context.Context
+	openAPI    func() []byte
+	openAPITag string
+}
+
+// New returns the API of an engine, which need not be started. Nil options are the
+// defaults. What is wrong with the options is in the log, and in the answer to each request.
+func New(e *engine.Engine, opt *Options) *Handler {
+	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route)}
+	if opt != nil {
+		h.opt = *opt
+	}
+	if h.opt.MaxBody <= 0 {
+		h.opt.MaxBody = 1 << 20
+	}
+	h.log = h.opt.Log
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.closed, h.closing = context.WithCancel(context.Background())
+	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Log: h.log})
+	h.origins = newOrigins(h.opt.Access.Origins)
+	if h.origins.err != nil {
+		h.log.Error("the API answers no request", "error", h.origins.err)
+	}
+	for i := range table {
+		t := &table[i]
+		h.routes[t.pattern()] = t
+		h.mux.HandleFunc(t.pattern(), func(http.ResponseWriter, *http.Request) {}) // routes has what is done
+	}
+	h.openAPI = sync.OnceValue(h.document)
+	return h
+}
+
+// Close ends the streams of events and the calls that wait, and lets readyz answer that the
+// service is stopping. Register it with http.Server.RegisterOnShutdown: Shutdown waits for
+// streams, and does not end them.
+func (h *Handler) Close() { h.closing() }
+
+// OpenAPI returns the OpenAPI document of the API, as it is served at v1/openapi.json.
+func (h *Handler) OpenAPI() []byte { return h.openAPI() }
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{h: h, w: w, r: r, path: below(r)}
+	head := w.Header()
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-store")
+	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			panic(p)
+		} else if p != nil {
+			h.log.Error("the API has panicked", "panic", p, "stack", string(debug.Stack()))
+			c.fail(errPanic)
+		}
+	}()
+	if h.origins.answered(c) {
+		return
+	}
+	if err := c.serve(); err != nil {
+		c.fail(err)
+	}
+}
+
+var errPanic = errors.New("panic in the API")
+
+// serve finds the route of the call and does what it says.
+func (c *call) serve() error {
+	if c.h.origins.err != nil {
+		return c.h.origins.err
+	}
+	inner := at(c.r, c.path)
+	if inner == nil || !isClean(c.path) {
+		return problemf(codeNotFound, "there is nothing at this path: see openapi.json for what there is")
+	}
+	none := noBody{header: make(http.Header)}
+	handler, pattern := c.h.mux.Handler(inner)
+	if c.route = c.h.routes[pattern]; c.route == nil {
+		handler.ServeHTTP(&none, inner)
+		if allow := none.header.Get("Allow"); none.status == http.StatusMethodNotAllowed {
+			c.w.Header().Set("Allow", allow)
+			return problemf(codeMethod, "this path has other methods: %s", allow)
+		}
+		return problemf(codeNotFound, "there is nothing at this path: see openapi.json for what there is")
+	}
+	c.h.mux.ServeHTTP(&none, inner) // sets the path values
+	c.r = inner
+	if err := c.checkQuery(); err != nil {
+		return err
+	}
+	if c.route.role == open {
+		return c.route.do(c)
+	}
+	v, err := c.h.desk.Enter(c.r)
+	if err != nil {
+		return err
+	}
+	c.Visit = v
+	if err = c.allow(); err == nil {
+		err = c.route.do(c)
+	}
+	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
+		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
+		if x := &c.execution; x.ID != "" {
+			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID
+		}
+		v.Refused(c.ctx(), a)
+	}
+	return err
+}
+
+// A noBody takes the status and the headers of an answer, and drops its text.
+type noBody struct {
+	header http.Header
+	status int
+}
+
+func (b *noBody) Header() http.Header         { return b.header }
+func (b *noBody) WriteHeader(status int)      { b.status = status }
+func (b *noBody) Write(p []byte) (int, error) { return len(p), nil }
+
+// newIncident returns a name under which the log has what a client is not told.
+func newIncident() string { return strings.ToLower(rand.Text()[:12]) }

@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier/store"
+)
+
+var metaRoutes = []route{
+	{
+		method: "GET", path: "v1/", id: "index", group: "service", role: open, does: "Names the parts of the API.",
+		answers: map[int]any{http.StatusOK: map[string]string{}}, do: (*call).index,
+	},
+	{
+		method: "GET", path: "v1/openapi.json", id: "openapi", group: "service", role: open, does: "Returns this document.",
+		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, do: (*call).openapi,
+	},
+	{
+		method: "GET", path: "v1/problems/{code}", id: "problem", group: "service", role: open, does: "Explains the code of a problem, as text.",
+		answers: map[int]any{http.StatusOK: ""}, media: "text/plain; charset=utf-8", do: (*call).problem,
+	},
+	{
+		method: "GET", path: "v1/livez", id: "livez", group: "service", role: open, does: "Answers as long as the process does.",
+		answers: map[int]any{http.StatusOK: map[string]string{}}, do: func(c *call) error { return c.answer(http.StatusOK, map[string]string{"status": "alive"}) },
+	},
+	{
+		method: "GET", path: "v1/readyz", id: "readyz", group: "service", role: open, does: "Answers with 503 if the store is out of reach, or the service is stopping.",
+		answers: map[int]any{http.StatusOK: map[string]string{}}, do: (*call).ready,
+	},
+}
+
+func (c *call) index() error {
+	return c.answer(http.StatusOK, map[string]string{
+		"openapi": "openapi.json", "executions": "executions", "jobs": "jobs", "chains": "chains", "schedules": "schedules", "monitors": "monitors",
+		"subscriptions": "subscriptions", "limits": "limits", "attention": "attention",
+	})
+}
+
+func (c *call) openapi() error {
+	if c.tag(c.h.openAPITag) {
+		return nil
+	}
+	c.write(http.StatusOK, "application/json", c.h.OpenAPI())
+	return nil
+}
+
+func (c *call) problem() error {
+	i := slices.IndexFunc(codes, func(d *code) bool { return d.name == c.r.PathValue("code") })
+	if i < 0 {
+		return problemf(codeNotFound, "there is no code of this name")
+	}
+	d := codes[i]
+	c.write(http.StatusOK, c.route.media, []byte(d.name+": "+d.title+".\n"+d.do+"\n"))
+	return nil
+}
+
+// readyTimeout is how long the store may take to answer.
+const readyTimeout = 2 * time.Second
+
+// ready tells load balancers whether to send requests here. It says no more.
+func (c *call) ready() error {
+	ctx, cancel := context.WithTimeout(c.ctx(), readyTimeout)
+	defer cancel()
+	if c.h.closed.Err() != nil {
+		return problemf(codeUnavailable, "the service is stopping")
+	}
+	if _, err := c.h.e.Jobs().List(ctx, store.DefinitionFilter{Limit: 1}); err != nil {
+		c.h.log.Error("the service is not ready", "error", err)
+		return problemf(codeUnavailable, "the store does not answer")
+	}
+	return c.answer(http.StatusOK, map[string]string{"status": "ready"})
+}

@@ -1,0 +1,233 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A ReasonRequest is the body of requests that only say why.
+type ReasonRequest struct {
+	Reason string `json:"reason,omitempty"` // for people; at most 1,000 bytes
+}
+
+// A ResumeRequest is the body that resumes an execution. Without changes it goes on where
+// it stands; see [engine.ResumeOptions] for each field.
+type ResumeRequest struct {
+	Reason    string             `json:"reason,omitempty"`
+	Version   int                `json:"version,omitempty"`
+	From      string             `json:"from,omitempty"`
+	Force     bool               `json:"force,omitempty"`
+	Set       map[string]any     `json:"set,omitempty"`
+	Skip      bool               `json:"skip,omitempty"`
+	Outputs   map[string]any     `json:"outputs,omitempty"`
+	Items     []courier.ItemPath `json:"items,omitempty"`
+	Elsewhere bool               `json:"elsewhere,omitempty"`
+}
+
+// A RerunRequest is the body that starts an execution again as a new one.
+type RerunRequest struct {
+	Reason         string         `json:"reason,omitempty"`
+	Params         map[string]any `json:"params,omitempty"`  // replace those of the former execution by name
+	Version        int            `json:"version,omitempty"` // 0 means the latest
+	IdempotencyKey string         `json:"idempotency_key,omitempty"`
+}
+
+// A BulkRequest is the body of an action on many executions: those of a filter, or those
+// with the given ids.
+type BulkRequest struct {
+	Action string                `json:"action"` // resume, cancel, pause, release or rerun
+	Where  string                `json:"where,omitempty"`
+	IDs    []courier.ExecutionID `json:"ids,omitempty"`
+	Reason string                `json:"reason,omitempty"`
+	Key    string                `json:"key,omitempty"` // of a rerun: with the same key nothing is started twice
+	DryRun bool                  `json:"dry_run,omitempty"`
+	Cursor string                `json:"cursor,omitempty"` // the field next of the outcome before
+}
+
+var requestRoutes = []route{
+	askRoute("pause", "pauseExecution", "Pauses a queued or running execution; a running one stops at its next step."),
+	askRoute("cancel", "cancelExecution", "Cancels an execution; the running step is told to end."),
+	askRoute("release", "releaseExecution", "Lets an execution that was held begin."),
+	{
+		method: "POST", path: "v1/executions/{id}/resume", id: "resumeExecution", group: "executions", role: desk.Operator, on: onExecution,
+		does: "Resumes a paused or failed execution, with changes if the body has some.", body: ResumeRequest{}, optional: true,
+		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).resume,
+	},
+	{
+		method: "POST", path: "v1/executions/{id}/resume/dry-run", id: "dryRunResume", group: "executions", role: desk.Operator, on: onExecution,
+		does: "Says what a resume would do, and does nothing. It shows values, and needs the role that sees them.", body: ResumeRequest{}, optional: true,
+		answers: map[int]any{http.StatusOK: engine.ResumeReport{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).dryRunResume,
+	},
+	{
+		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", role: desk.Operator, on: onExecution,
+		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, body: RerunRequest{}, optional: true,
+		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
+	},
+	{
+		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", role: desk.Operator, on: onVisible,
+		does: "Does one thing with up to 500 executions, the newest first; the outcome has a cursor if there are more.", body: BulkRequest{},
+		answers: map[int]any{http.StatusOK: desk.Outcome{}}, do: (*call).bulk,
+	},
+}
+
+// An ask is a method of the engine that requests something of an execution.
+type ask func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
+
+func askRoute(verb, id, does string) route {
+	return route{
+		method: "POST", path: "v1/executions/{id}/" + verb, id: id, group: "executions", role: desk.Operator, on: onExecution,
+		does: does + " If that is so or asked already, it succeeds.", body: ReasonRequest{}, optional: true,
+		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition},
+		do: func(c *call) error {
+			var b ReasonRequest
+			if err := c.body(&b); err != nil {
+				return err
+			}
+			return c.request(verb, b.Reason, map[string]ask{"pause": c.h.e.Pause, "cancel": c.h.e.Cancel, "release": c.h.e.Release}[verb])
+		},
+	}
+}
+
+// request asks something of the execution, and answers with it as it then is.
+func (c *call) request(verb, reason string, f ask) error {
+	x := &c.execution
+	err := c.Do(c.ctx(), c.action(verb, reason), func(ctx context.Context) error {
+		got, err := f(ctx, x.ID, c.By(reason))
+		if err == nil {
+			*x = got
+			return nil
+		}
+		if _, ok := errors.AsType[*courier.TransitionError](err); ok {
+			if now, again := c.h.e.Executions().Get(ctx, x.ID); again == nil && reached(verb, &now) {
+				*x = now
+				return nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusAccepted, c.view(x))
+}
+
+// reached reports whether an execution is as a request wants it, or was asked for that.
+func reached(verb string, x *courier.Execution) bool {
+	switch verb {
+	case "pause":
+		return x.State == courier.Paused || x.Request == courier.RequestPause
+	case "cancel":
+		return x.State == courier.Cancelled || x.Request == courier.RequestCancel
+	case "release":
+		return x.State == courier.Queued || x.State == courier.Running
+	}
+	return x.Request == "" && (x.State == courier.Queued || x.State == courier.Running)
+}
+
+// action is the entry in the journal of what is done with the execution.
+func (c *call) action(verb, reason string) store.Action {
+	return store.Action{Verb: verb, Kind: "execution", Name: c.execution.Job, Job: c.execution.Job, Execution: c.execution.ID, Reason: reason}
+}
+
+// options are the settings of the engine that the body says.
+func (b *ResumeRequest) options(by courier.By) *engine.ResumeOptions {
+	return &engine.ResumeOptions{
+		By: by, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
+	}
+}
+
+// plain reports whether the body changes nothing.
+func (b *ResumeRequest) plain() bool {
+	return b.Version == 0 && b.From == "" && len(b.Set) == 0 && !b.Skip && len(b.Items) == 0 && !b.Elsewhere
+}
+
+func (c *call) resume() error {
+	var b ResumeRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	verb := "resume"
+	if !b.plain() {
+		verb = "resume with changes" // a repetition may not pass for one that was carried out
+	}
+	f := func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+		return c.h.e.Resume(ctx, id, b.options(by))
+	}
+	if b.plain() {
+		return c.request(verb, b.Reason, f)
+	}
+	err := c.Do(c.ctx(), c.action(verb, b.Reason), func(ctx context.Context) (err error) {
+		c.execution, err = f(ctx, c.execution.ID, c.By(b.Reason))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusAccepted, c.view(&c.execution))
+}
+
+func (c *call) dryRunResume() error {
+	var b ResumeRequest
+	err := errors.Join(c.values(), c.body(&b))
+	if err != nil {
+		return err
+	}
+	r, err := c.h.e.DryRunResume(c.ctx(), c.execution.ID, b.options(c.By(b.Reason)))
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, r)
+}
+
+func (c *call) rerun() error {
+	var b RerunRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	key, err := c.key(b.IdempotencyKey)
+	if err != nil {
+		return err
+	}
+	var x courier.Execution
+	err = c.Do(c.ctx(), c.action("rerun", b.Reason), func(ctx context.Context) error {
+		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		return err
+	})
+	if err != nil {
+		return startProblem(err, key)
+	}
+	return c.started(x, 0)
+}
+
+func (c *call) bulk() error {
+	var b BulkRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	w, err := desk.ParseWhere(b.Where, time.Now())
+	if err != nil {
+		return err
+	}
+	bulk := desk.Bulk{Action: desk.Action(b.Action), Where: w, IDs: b.IDs, By: courier.By{Reason: b.Reason}, Key: b.Key, DryRun: b.DryRun, Cursor: b.Cursor}
+	var out desk.Outcome
+	do := func(ctx context.Context) error {
+		out, err = c.Bulk(ctx, bulk)
+		return err
+	}
+	if b.DryRun {
+		err = do(c.ctx())
+	} else {
+		err = c.Do(c.ctx(), store.Action{Verb: "bulk " + b.Action, Kind: "executions", Name: w.String(), Reason: b.Reason}, do)
+	}
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, out)
+}

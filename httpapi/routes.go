@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A scope is what the role of a route is asked for.
+type scope string
+
+// The scopes.
+const (
+	onJob       scope = "job"       // the job {name}
+	onExecution scope = "execution" // the job of the execution {id}; a client's own suffice for the role client
+	onAll       scope = "all"       // all jobs, and what belongs to none
+	onVisible   scope = "visible"   // whoever is known; the answer has what the visitor may see
+	onBody      scope = "body"      // the job that the stored or the sent definition is about
+)
+
+// open is the role of routes that ask nobody who they are.
+const open = desk.Role(-1)
+
+// A route is a row of the table of which the API is made: it registers, authorises and
+// documents itself, and is tested by what it says.
+type route struct {
+	method, path string // below the mount, such as "v1/jobs/{name}/executions"
+	id           string // the operationId, such as "startExecution"
+	group        string // the tag
+	does         string // a sentence
+	role         desk.Role
+	on           scope
+	query        []param
+	headers      []param
+	body         any         // the zero value of the type of the body; nil for none
+	optional     bool        // the body may be left out
+	answers      map[int]any // the zero values of the bodies by status; nil for none
+	media        string      // of the answer if it is no JSON
+	problems     []*code     // besides those that any route may have
+	do           func(c *call) error
+}
+
+// A param is a parameter of the URL, or a header.
+type param struct {
+	name, does string
+	kind       string   // of its schema: "string", "integer" or "boolean"
+	enum       []string // its values; nil for any
+	many       bool     // it may be repeated
+}
+
+// pattern is the pattern of the route for http.ServeMux.
+func (t *route) pattern() string {
+	path := t.path
+	if path == "v1/" {
+		path = "v1/{$}"
+	}
+	return t.method + " /" + path
+}
+
+// name is the route for the log; that of no route is "none".
+func (t *route) name() string {
+	if t == nil {
+		return "none"
+	}
+	return t.pattern()
+}
+
+// kind is what the journal calls that which the route is about.
+func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
+
+// table has all routes.
+var table = slices.Concat(metaRoutes, executionRoutes, requestRoutes)
+
+// allow returns the error if the visitor may not use the route, and reads the execution
+// that the role depends on. Routes with the other scopes ask themselves.
+func (c *call) allow() (err error) {
+	switch c.route.on {
+	case onJob:
+		return c.Need(c.ctx(), c.r.PathValue("name"), c.route.role)
+	case onExecution:
+		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), c.route.role)
+		return err
+	case onAll:
+		return c.Need(c.ctx(), "", c.route.role)
+	}
+	return nil
+}

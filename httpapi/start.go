@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A StartRequest is the body that starts an execution of a job. All fields may be left out.
+type StartRequest struct {
+	Params         map[string]any    `json:"params,omitempty"`
+	Priority       int16             `json:"priority,omitempty"`      // higher is claimed first
+	DelaySeconds   float64           `json:"delay_seconds,omitempty"` // until it is due
+	Hold           bool              `json:"hold,omitempty"`          // it stays in the state created until it is released
+	Version        int               `json:"version,omitempty"`       // of the job; 0 means the latest
+	TimeoutSeconds *float64          `json:"timeout_seconds,omitempty"`
+	ExpiresSeconds float64           `json:"expires_seconds,omitempty"` // in which it has to begin; 0 means any
+	MaxAttempts    *int              `json:"max_attempts,omitempty"`    // 1 to 100: retries and one; null leaves those of the job
+	LimitKeys      []string          `json:"limit_keys,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"` // as the header
+}
+
+// A Started is the answer to who has started an execution.
+type Started struct {
+	ID        courier.ExecutionID `json:"id"`
+	Job       string              `json:"job"`
+	Status    string              `json:"status"`
+	CreatedAt time.Time           `json:"created_at"`
+}
+
+var (
+	keyHeader    = param{name: "Idempotency-Key", kind: "string", does: "Names the request: a repetition starts nothing and is answered as the first one was. 1 to 200 characters."}
+	preferHeader = param{name: "Prefer", kind: "string", does: "wait=N waits up to N seconds, 60 at most, for the end of the execution."}
+)
+
+func (c *call) start() error {
+	var b StartRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	key, err := c.key(b.IdempotencyKey)
+	if err != nil {
+		return err
+	}
+	wait, err := c.wait()
+	if err != nil {
+		return err
+	}
+	opt, err := b.options()
+	if err != nil {
+		return err
+	}
+	opt.IdempotencyKey, opt.By = key, c.By("")
+	if opt.Labels, err = c.labels(b.Labels); err != nil {
+		return err
+	}
+	x, err := c.h.e.Enqueue(c.ctx(), c.r.PathValue("name"), opt)
+	if err != nil {
+		return startProblem(err, key)
+	}
+	return c.started(x, wait)
+}
+
+// started answers with an execution that was created, or that has the key of the request.
+func (c *call) started(x courier.Execution, wait time.Duration) error {
+	c.w.Header().Set("Location", up(c.path)+"v1/executions/"+string(x.ID))
+	if wait > 0 {
+		ended, err := c.await(x.ID, wait)
+		if err != nil {
+			return err
+		}
+		c.w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+		if ended.State.Ended() {
+			return c.answer(http.StatusOK, c.view(&ended))
+		}
+		x = ended
+	}
+	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, x.Status(time.Now()), x.CreatedAt})
+}
+
+// await waits for the end of an execution, at most so long, and returns it as it then is.
+func (c *call) await(id courier.ExecutionID, most time.Duration) (courier.Execution, error) {
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(most + time.Minute)) // of a host's server with a shorter one
+	ctx, cancel := context.WithTimeout(c.ctx(), most)
+	defer cancel()
+	defer context.AfterFunc(c.h.closed, cancel)()
+	x, err := c.h.e.Executions().WaitFor(ctx, id, func(x *courier.Execution) bool {
+		return x.State.Ended()
+	})
+	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
+		return c.h.e.Executions().Get(c.ctx(), id)
+	}
+	return x, err
+}
+
+// options are the settings of the engine that the body says, or all that is wrong with it.
+func (b *StartRequest) options() (*engine.EnqueueOptions, error) {
+	var p problem
+	opt := &engine.EnqueueOptions{
+		Params: b.Params, Priority: b.Priority, Hold: b.Hold, Version: b.Version, LimitKeys: b.LimitKeys,
+		Delay: p.seconds("/delay_seconds", b.DelaySeconds), Expires: p.seconds("/expires_seconds", b.ExpiresSeconds),
+	}
+	if b.TimeoutSeconds != nil {
+		d := p.seconds("/timeout_seconds", *b.TimeoutSeconds)
+		opt.Timeout = &d
+	}
+	if n := b.MaxAttempts; n != nil {
+		retries := *n - 1
+		opt.MaxRetries = &retries
+		if *n < 1 || *n > 100 {
+			p.add(item{Pointer: "/max_attempts", Message: "it must be from 1 to 100"})
+		}
+	}
+	if b.Version < 0 {
+		p.add(item{Pointer: "/version", Message: "it must be a version of the job, or 0 for the latest"})
+	}
+	return opt, p.invalid("the body")
+}
+
+// maxSeconds is the longest time that a request may name: a hundred years.
+const maxSeconds = 100 * 366 * 24 * 3600
+
+// seconds is a number of seconds as a duration.
+func (p *problem) seconds(pointer string, n float64) time.Duration {
+	if !(n >= 0 && n <= maxSeconds) {
+		p.add(item{Pointer: pointer, Message: "it must be a number of seconds, not negative, and at most 100 years"})
+		return 0
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// labels returns the labels of an execution: those of the request, and who has started it.
+func (c *call) labels(given map[string]string) (map[string]string, error) {
+	labels := map[string]string{desk.LabelBy: c.ID}
+	for name, value := range given {
+		if name == desk.LabelBy {
+			return nil, oneProblem(item{Pointer: "/labels/" + desk.LabelBy, Message: "the service itself sets this label to who has started the execution: leave it out"})
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// key returns the idempotency key of a request, from the header or the body, with the
+// visitor in it: nobody finds the execution of another by guessing a key.
+func (c *call) key(inBody string) (string, error) {
+	values := c.r.Header.Values("Idempotency-Key")
+	key := inBody
+	switch {
+	case len(values) > 1:
+		return "", oneProblem(item{Header: "Idempotency-Key", Message: "it is given more than once"})
+	case len(values) == 1 && inBody != "" && values[0] != inBody:
+		return "", oneProblem(item{Pointer: "/idempotency_key", Message: "it differs from the header Idempotency-Key: send one of them"})
+	case len(values) == 1:
+		if key = values[0]; key == "" {
+			return "", oneProblem(item{Header: "Idempotency-Key", Message: "it is empty: leave it out, or name the request"})
+		}
+	}
+	if !utf8.ValidString(key) || utf8.RuneCountInString(key) > 200 {
+		return "", oneProblem(item{Header: "Idempotency-Key", Message: "it must have 1 to 200 characters, in UTF-8"})
+	}
+	if key == "" {
+		return "", nil
+	}
+	return url.PathEscape(c.ID) + "/" + key, nil
+}
+
+// wait returns how long the client wants to wait for the end, by the header Prefer
+// (RFC 7240).
+func (c *call) wait() (time.Duration, error) {
+	for _, line := range c.r.Header.Values("Prefer") {
+		for preference := range strings.SplitSeq(line, ",") {
+			text, ok := strings.CutPrefix(strings.TrimSpace(preference), "wait=")
+			if !ok {
+				continue // unknown preferences don't count
+			}
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				return 0, oneProblem(item{Header: "Prefer", Message: "wait must be a number of seconds, such as wait=30"})
+			}
+			return time.Duration(min(n, 60)) * time.Second, nil
+		}
+	}
+	return 0, nil
+}
+
+// startProblem is the error of a start: a conflict that no dependency explains is that of
+// an idempotency key.
+func startProblem(err error, key string) error {
+	_, dependency := errors.AsType[*courier.DependencyError](err)
+	if key != "" && !dependency && errors.Is(err, courier.ErrConflict) {
+		return problemf(codeKeyReused, "this Idempotency-Key was used before with other parameters, and nothing was created: send the same parameters, or another key")
+	}
+	return err
+}

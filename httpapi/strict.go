@@ -1,0 +1,149 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// maxDepth is how many lists and objects may lie in each other in a body.
+const maxDepth = 100
+
+// checkJSON returns what is wrong with the form of a body: it must be one JSON value, in
+// UTF-8, without a name that is repeated in an object.
+func checkJSON(raw []byte) error {
+	if !json.Valid(raw) {
+		return problemf(codeInvalid, "the body is no JSON: %s", syntax(raw))
+	}
+	if err := jsontext.CheckText(raw); err != nil {
+		return problemf(codeInvalid, "the body %v", err)
+	}
+	if n := jsontext.Depth(raw); n > maxDepth {
+		return problemf(codeInvalid, "the body has %d lists and objects in each other, %d at most", n, maxDepth)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	return repeated(dec, "")
+}
+
+// syntax says where JSON text is none, without what stands there.
+func syntax(raw []byte) string {
+	var v any
+	err := json.Unmarshal(raw, &v)
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+		head := raw[:min(int(s.Offset), len(raw))]
+		line := bytes.Count(head, []byte("\n")) + 1
+		return fmt.Sprintf("line %d, column %d: a comma, quote or bracket is missing or too much", line, len(head)-bytes.LastIndexByte(head, '\n')-1)
+	}
+	return "it ends too early"
+}
+
+// repeated returns the problem with the first name that is repeated in an object of valid
+// JSON text.
+func repeated(dec *json.Decoder, pointer string) error {
+	tok, err := dec.Token()
+	if err != nil {
+		return nil
+	}
+	switch tok {
+	case json.Delim('['):
+		for i := 0; dec.More(); i++ {
+			if err := repeated(dec, pointer+"/"+strconv.Itoa(i)); err != nil {
+				return err
+			}
+		}
+	case json.Delim('{'):
+		seen := make(map[string]bool)
+		for dec.More() {
+			name, _ := dec.Token()
+			key, _ := name.(string)
+			at := pointer + "/" + escapePointer(key)
+			if seen[key] {
+				return oneProblem(item{Pointer: shortPointer(at), Message: "the name is repeated in its object"})
+			}
+			seen[key] = true
+			if err := repeated(dec, at); err != nil {
+				return err
+			}
+		}
+	default:
+		return nil
+	}
+	_, _ = dec.Token() // the bracket at the end
+	return nil
+}
+
+// bodyProblem says what is wrong with a body that has another form than the route takes.
+func bodyProblem(err error) error {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		value, _, _ := strings.Cut(t.Value, " ") // behind it is the number that was sent
+		pointer := ""
+		if t.Field != "" {
+			pointer = "/" + strings.ReplaceAll(t.Field, ".", "/")
+		}
+		return oneProblem(item{Pointer: shortPointer(pointer), Message: fmt.Sprintf("it must be %s, and is %s", jsonName(t.Type), kindName(value))})
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if plain, err := strconv.Unquote(name); err == nil {
+			return oneProblem(item{Pointer: shortPointer("/" + escapePointer(plain)), Message: "this route takes no field of this name; see openapi.json"})
+		}
+	}
+	return problemf(codeInvalid, "the body does not have the form that this route takes: see openapi.json")
+}
+
+// jsonName is what JSON calls the values of a Go type.
+func jsonName(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Float64, reflect.Float32:
+		return "a number"
+	case reflect.Int16:
+		return "a whole number from -32768 to 32767"
+	}
+	return "a whole number"
+}
+
+// kindName is a kind of JSON value for people.
+func kindName(kind string) string {
+	switch kind {
+	case "string":
+		return "a text"
+	case "bool":
+		return "true or false"
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	}
+	return "another number"
+}
+
+// escapePointer returns a name as a part of a JSON pointer (RFC 6901).
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// shortPointer returns a pointer to names that were sent, cut off where they are longer
+// than names are.
+func shortPointer(pointer string) string {
+	if len(pointer) > 200 {
+		return strings.ToValidUTF8(pointer[:200], "") + "…"
+	}
+	return pointer
+}

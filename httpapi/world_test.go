@@ -1,0 +1,231 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// The canaries stand in parameters and secrets, and must not appear below their role.
+const (
+	canaryParam  = "canary-param-7f3a"
+	canarySecret = "canary-secret-91bc"
+)
+
+// A workConfig is the configuration of the step type of these tests.
+type workConfig struct {
+	Seconds float64 `json:"seconds"`
+	Fail    string  `json:"fail"`
+	Text    string  `json:"text"`
+	Secret  string  `json:"secret"`
+}
+
+type workOutput struct {
+	Text string `json:"text"`
+	Done bool   `json:"done"`
+}
+
+func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput, error) {
+	job.Log().Info("working", "text", cfg.Text, "secret", cfg.Secret)
+	select {
+	case <-time.After(time.Duration(cfg.Seconds * float64(time.Second))):
+	case <-ctx.Done():
+		return workOutput{}, context.Cause(ctx)
+	}
+	if cfg.Fail != "" {
+		return workOutput{}, courier.Permanent(errors.New(cfg.Fail + " " + cfg.Text))
+	}
+	return workOutput{cfg.Text, true}, nil
+}
+
+// jobs are the definitions of a world: report is a client's, secret nobody's but admins'.
+func jobs() []courier.Job {
+	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{
+		"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text",
+	}}
+	params := map[string]any{"seconds": 0, "fail": "", "text": ""}
+	return []courier.Job{
+		{Name: "report", Params: params, Result: "context:work.text", Steps: []courier.StepSpec{step}},
+		{Name: "other", Params: params, Steps: []courier.StepSpec{step}},
+		{Name: "hidden", Params: params, Steps: []courier.StepSpec{step}},
+	}
+}
+
+// A world is an engine with its API.
+type world struct {
+	*testing.T
+	store  *memstore.Store
+	engine *engine.Engine
+	api    *httpapi.Handler
+	log    *strings.Builder
+	user   string // who makes the requests
+}
+
+// people are the roles of the users in these tests: by user and job, with "" for all jobs.
+var people = map[string]map[string]httpapi.Role{
+	"nobody":   {},
+	"ann":      {"report": httpapi.Client},
+	"ben":      {"report": httpapi.Client},
+	"vera":     {"report": httpapi.Viewer},
+	"otto":     {"report": httpapi.Operator},
+	"edna":     {"report": httpapi.Editor},
+	"watcher":  {"": httpapi.Viewer},
+	"operator": {"": httpapi.Operator},
+	"editor":   {"": httpapi.Editor},
+	"admin":    {"": httpapi.Admin},
+}
+
+// access is that of the header X-User.
+func access() httpapi.Access {
+	return httpapi.Access{
+		Who: func(r *http.Request) (httpapi.Principal, error) {
+			user := r.Header.Get("X-User")
+			if people[user] == nil {
+				return httpapi.Principal{}, errors.New("no such user")
+			}
+			return httpapi.Principal{ID: user}, nil
+		},
+		Role: func(_ context.Context, p httpapi.Principal, job string) httpapi.Role { return people[p.ID][job] },
+	}
+}
+
+// virtual runs f in virtual time with a started engine and its API.
+func virtual(t *testing.T, opt *httpapi.Options, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, memstore.New(), opt)
+		if err := w.engine.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f(w)
+		w.api.Close()
+		if err := w.engine.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// newWorld returns a world whose engine is not started.
+func newWorld(t *testing.T, s *memstore.Store, opt *httpapi.Options) *world {
+	t.Helper()
+	w := &world{T: t, store: s, log: new(strings.Builder), user: "admin"}
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "test.work", work, nil)
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Secrets: func(context.Context, courier.SecretRequest) (string, error) {
+		return canarySecret, nil
+	}})
+	for _, j := range jobs() {
+		if _, err := w.engine.Jobs().Define(t.Context(), j, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := httpapi.Options{Access: access()}
+	if opt != nil {
+		o = *opt
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(w.log, nil))
+	}
+	w.api = httpapi.New(w.engine, &o)
+	return w
+}
+
+// as returns the world as another user sees it.
+func (w *world) as(user string) *world {
+	c := *w
+	c.user = user
+	return &c
+}
+
+// An answer is what came back.
+type answer struct {
+	*world
+	*httptest.ResponseRecorder
+	what string
+}
+
+// send sends a request to the API, with headers as name and value in turn.
+func (w *world) send(method, path, body string, headers ...string) answer {
+	w.Helper()
+	r := httptest.NewRequestWithContext(w.Context(), method, "/"+path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("X-User", w.user)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	w.api.ServeHTTP(rec, r)
+	return answer{w, rec, w.user + ": " + method + " " + path}
+}
+
+func (w *world) get(path string, headers ...string) answer {
+	w.Helper()
+	return w.send("GET", path, "", headers...)
+}
+
+func (w *world) post(path, body string, headers ...string) answer {
+	w.Helper()
+	return w.send("POST", path, body, headers...)
+}
+
+// want fails the test unless the answer has the status, and decodes its body.
+func (a answer) want(status int, v any) answer {
+	a.Helper()
+	if a.Code != status {
+		a.Fatalf("%s: %d %s; want %d", a.what, a.Code, strings.TrimSpace(a.Body.String()), status)
+	}
+	if v != nil {
+		if err := json.Unmarshal(a.Body.Bytes(), v); err != nil {
+			a.Fatalf("%s: %v in %s", a.what, err, a.Body)
+		}
+	}
+	return a
+}
+
+// problem fails the test unless the answer is a problem with the code, whose detail has the
+// texts.
+func (a answer) problem(status int, code string, texts ...string) {
+	a.Helper()
+	var p struct{ Code, Detail, Title, Type string }
+	a.want(status, &p)
+	if p.Code != code || p.Title == "" || p.Type == "" || a.Header().Get("Content-Type") != "application/problem+json" {
+		a.Errorf("%s: %s; want the code %s", a.what, a.Body, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.Detail, text) {
+			a.Errorf("%s: %q lacks %q", a.what, p.Detail, text)
+		}
+	}
+}
+
+// start starts an execution of a job, and returns its id.
+func (w *world) start(job, body string, headers ...string) string {
+	w.Helper()
+	var got struct{ ID string }
+	w.post("v1/jobs/"+job+"/executions", body, headers...).want(http.StatusAccepted, &got)
+	return got.ID
+}
+
+// ended waits for the end of an execution.
+func (w *world) ended(id string) courier.Execution {
+	w.Helper()
+	x, err := w.engine.Wait(w.Context(), courier.ExecutionID(id))
+	if err != nil && x.ID == "" {
+		w.Fatal(err)
+	}
+	return x
+}
