@@ -70,7 +70,11 @@ func (t *route) name() string {
 func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
 
 // table has all routes.
-var table = slices.Concat(metaRoutes, executionRoutes, requestRoutes)
+var table = slices.Concat(
+	metaRoutes,
+	executionRoutes,
+	requestRoutes,
+)
 
 // allow returns the error if the visitor may not use the route, and reads the execution
 // that the role depends on. Routes with the other scopes ask themselves.
