@@ -1,5 +1,7 @@
 package httpapi
 
+import "reflect"
+
 // A Route is what the tests see of a row of the table.
 type Route struct {
 	Method, Path, ID, Scope string
@@ -29,3 +31,44 @@ func CodeOf(err error) (code, detail string) {
 	p := problemOf(err)
 	return p.code.name, p.Detail
 }
+
+// Document returns the OpenAPI document.
+func Document() []byte { return describe(table).text() }
+
+// SchemaOf returns the schema of a type, with those that it refers to where the document
+// has them, and the types with MarshalJSON that have no form.
+func SchemaOf(t reflect.Type) (text []byte, missing []string) {
+	s := newSchemas()
+	o := s.of(t)
+	o["components"] = schema{"schemas": s.named}
+	return o.text(), s.missing
+}
+
+// Forms returns the types with a form.
+func Forms() (list []reflect.Type) {
+	for t := range forms {
+		list = append(list, t)
+	}
+	return list
+}
+
+// Enums returns the words of types whose values are some words.
+func Enums() map[reflect.Type][]string { return enums }
+
+// BodyTypes returns the types of all bodies and answers of the table.
+func BodyTypes() (list []reflect.Type) {
+	for i := range table {
+		if table[i].body != nil {
+			list = append(list, reflect.TypeOf(table[i].body))
+		}
+		for _, v := range table[i].answers {
+			if v != nil {
+				list = append(list, reflect.TypeOf(v))
+			}
+		}
+	}
+	return append(list, reflect.TypeFor[problem]())
+}
+
+// IsPage reports whether a type is a page.
+var IsPage = isPage

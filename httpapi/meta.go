@@ -28,7 +28,7 @@ var metaRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/readyz", id: "readyz", group: "service", role: open, does: "Answers with 503 if the store is out of reach, or the service is stopping.",
-		answers: map[int]any{http.StatusOK: map[string]string{}}, do: (*call).ready,
+		answers: map[int]any{http.StatusOK: map[string]string{}}, problems: []*code{codeUnavailable}, do: (*call).ready,
 	},
 }
 
@@ -40,10 +40,11 @@ func (c *call) index() error {
 }
 
 func (c *call) openapi() error {
+	document := c.h.OpenAPI() // sets the tag
 	if c.tag(c.h.openAPITag) {
 		return nil
 	}
-	c.write(http.StatusOK, "application/json", c.h.OpenAPI())
+	c.write(http.StatusOK, "application/json", document)
 	return nil
 }
 

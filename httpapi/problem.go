@@ -136,7 +136,7 @@ func (c *call) fail(err error) {
 	if err != nil {
 		body = []byte(`{"code": "internal"}`)
 	}
-	c.write(p.Status, "application/problem+json", append(body, '\n'))
+	c.write(p.Status, problemMedia, append(body, '\n'))
 }
 
 // problemOf returns the problem of an error.

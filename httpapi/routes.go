@@ -37,6 +37,7 @@ type route struct {
 	optional     bool        // the body may be left out
 	answers      map[int]any // the zero values of the bodies by status; nil for none
 	media        string      // of the answer if it is no JSON
+	sets         []string    // headers of its answers, besides those that its form implies
 	problems     []*code     // besides those that any route may have
 	do           func(c *call) error
 }

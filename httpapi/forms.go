@@ -1,0 +1,104 @@
+package httpapi
+
+import (
+	"reflect"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// A form says how the JSON of a type with MarshalJSON differs from its fields.
+type form struct {
+	adds  any      // a struct with the fields that it has besides, or writes in another way
+	only  any      // a struct with all fields, in the place of those of the type
+	words []string // texts that stand for an object
+}
+
+// forms has all types with MarshalJSON that are in the document. Durations are in seconds.
+var forms = map[reflect.Type]form{
+	reflect.TypeFor[courier.Execution](): {adds: struct {
+		Timeout float64 `json:"timeout_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[ExecutionView](): {only: struct {
+		courier.Execution
+		Status string `json:"status"`
+		Text   string `json:"status_text"`
+	}{}},
+	reflect.TypeFor[courier.StepExecution](): {adds: struct {
+		Index *int `json:"iteration_index"`
+	}{}},
+	reflect.TypeFor[courier.AuditEntry](): {adds: struct {
+		Index   *int    `json:"iteration_index,omitempty"`
+		Attempt int     `json:"execution_attempt,omitempty"`
+		Elapsed float64 `json:"elapsed_seconds"`
+	}{}},
+	reflect.TypeFor[courier.Job](): {adds: struct {
+		Timeout     float64 `json:"timeout_seconds,omitempty"`
+		MaxDuration float64 `json:"max_duration_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.StepSpec](): {adds: struct {
+		Timeout *float64 `json:"timeout_seconds,omitempty"`
+		Stall   *float64 `json:"stall_timeout_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.FailurePolicy](): {
+		words: []string{string(courier.Stop), string(courier.RetryStep), string(courier.RetryJob), string(courier.SkipAndContinue)},
+		only: struct {
+			Type       courier.Policy   `json:"type"`
+			MaxRetries *int             `json:"max_retries,omitempty"`
+			Base       *float64         `json:"backoff_base_seconds,omitempty"`
+			Max        *float64         `json:"backoff_max_seconds,omitempty"`
+			Jitter     *bool            `json:"jitter,omitempty"`
+			RetryOn    []courier.Reason `json:"retry_on,omitempty"`
+			NoRetryOn  []courier.Reason `json:"no_retry_on,omitempty"`
+		}{},
+	},
+	reflect.TypeFor[courier.Schedule](): {adds: struct {
+		Every  float64 `json:"every_seconds,omitempty"`
+		Window float64 `json:"window_seconds,omitempty"`
+		Jitter float64 `json:"jitter_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.Monitor](): {adds: struct {
+		Every  float64 `json:"every_seconds,omitempty"`
+		Stable float64 `json:"stable_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.Subscription](): {adds: struct {
+		Window *float64 `json:"window_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.Notification](): {adds: struct {
+		Index *int `json:"iteration_index,omitempty"`
+	}{}},
+	reflect.TypeFor[courier.Delivery](): {}, // the fields of the notification and its own
+	reflect.TypeFor[engine.Report](): {adds: struct {
+		OK       bool    `json:"ok"`
+		Duration float64 `json:"duration_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[engine.ChainReport](): {adds: struct {
+		OK       bool    `json:"ok"`
+		Duration float64 `json:"duration_seconds,omitempty"`
+	}{}},
+	reflect.TypeFor[engine.StepReport](): {adds: struct {
+		Duration float64 `json:"duration_seconds,omitempty"`
+	}{}},
+}
+
+// enums has the types whose values are these words and never another one. Reasons, causes
+// and events are open: new ones come with new features.
+var enums = map[reflect.Type][]string{
+	reflect.TypeFor[courier.State]():         words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
+	reflect.TypeFor[courier.StepState]():     words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
+	reflect.TypeFor[courier.ChainState]():    words(courier.ChainPending, courier.ChainRunning, courier.ChainCompleted, courier.ChainFailed, courier.ChainPaused, courier.ChainCancelled),
+	reflect.TypeFor[courier.Policy]():        words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
+	reflect.TypeFor[courier.Overlap]():       words(courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel),
+	reflect.TypeFor[courier.Misfire]():       words(courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip),
+	reflect.TypeFor[courier.MonitorStatus](): words(courier.MonitorActive, courier.MonitorDegraded, courier.MonitorPaused, courier.MonitorDisabled, courier.MonitorFailed),
+	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
+	reflect.TypeFor[engine.CheckState]():     words(engine.CheckOK, engine.CheckProblem, engine.NotChecked),
+}
+
+func words[T ~string](list ...T) []string {
+	text := make([]string, len(list))
+	for i, w := range list {
+		text[i] = string(w)
+	}
+	return text
+}

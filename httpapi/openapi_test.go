@@ -1,0 +1,184 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+var update = flag.Bool("update", false, "write httpapi/testdata/openapi.json and the reference in docs/http-api.md")
+
+// TestDocument compares the OpenAPI document with the one in the repository, which shows
+// each change of the API to its reviewers. It is made anew with -update.
+func TestDocument(t *testing.T) {
+	var got bytes.Buffer
+	if err := json.Indent(&got, httpapi.Document(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	got.WriteByte('\n')
+	const file = "testdata/openapi.json"
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%s is not what the routes say (%v); run: go test ./httpapi -run 'TestDocument|TestReference' -update", file, err)
+	}
+	for range 20 {
+		if again := httpapi.Document(); !bytes.Equal(again, httpapi.Document()) {
+			t.Fatal("the document is another one each time")
+		}
+	}
+}
+
+// The document is served with an entity tag, and all its references lead somewhere.
+func TestDocumentServed(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	a := w.get("v1/openapi.json").want(200, nil)
+	w.get("v1/openapi.json", "If-None-Match", a.Header().Get("ETag")).want(304, nil)
+	if !bytes.Equal(bytes.TrimSpace(a.Body.Bytes()), httpapi.Document()) || !bytes.Equal(a.Body.Bytes(), w.api.OpenAPI()) {
+		t.Error("it is another document")
+	}
+	doc, err := parse(a.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &validator{root: doc.(map[string]any)}
+	var walk func(x any)
+	walk = func(x any) {
+		switch x := x.(type) {
+		case []any:
+			for _, y := range x {
+				walk(y)
+			}
+		case map[string]any:
+			if ref, ok := x["$ref"].(string); ok {
+				if _, err := v.resolve(ref); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, y := range x {
+				walk(y)
+			}
+		}
+	}
+	walk(doc)
+}
+
+// Operations have distinct names, and parts that readers need.
+func TestOperations(t *testing.T) {
+	ids := map[string]bool{}
+	for _, r := range httpapi.Table() {
+		if r.ID == "" || ids[r.ID] {
+			t.Errorf("%s %s: the id %q is empty, or that of another route", r.Method, r.Path, r.ID)
+		}
+		ids[r.ID] = true
+	}
+}
+
+// Each type with MarshalJSON that is in a body has a form.
+func TestForms(t *testing.T) {
+	for _, typ := range httpapi.BodyTypes() {
+		_, missing := httpapi.SchemaOf(typ)
+		for _, name := range missing {
+			t.Errorf("%s in %s has MarshalJSON: add a row to forms in httpapi/forms.go that says how its JSON differs from its fields, or an empty one", name, typ)
+		}
+	}
+}
+
+// The words of enums are the constants of their types.
+func TestEnums(t *testing.T) {
+	found := map[string][]string{} // by import path and name
+	for _, dir := range []string{".", "engine", "store", "flow"} {
+		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(dir, err)
+		}
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, decl := range f.Decls {
+				if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.CONST && !strings.HasSuffix(name, "_test.go") {
+					constants(found, f.Name.Name, g)
+				}
+			}
+		}
+	}
+	for typ, words := range httpapi.Enums() {
+		want := found[typ.String()]
+		if got := slices.Sorted(slices.Values(words)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("enums in httpapi/forms.go has %q for %s, whose constants are %q", words, typ, want)
+		}
+	}
+}
+
+// constants adds the texts of typed constants to found.
+func constants(found map[string][]string, pkg string, g *ast.GenDecl) {
+	for _, spec := range g.Specs {
+		c := spec.(*ast.ValueSpec)
+		typ, ok := c.Type.(*ast.Ident)
+		if !ok || len(c.Values) != 1 {
+			continue
+		}
+		if lit, ok := c.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text, _ := strconv.Unquote(lit.Value)
+			found[pkg+"."+typ.Name] = append(found[pkg+"."+typ.Name], text)
+		}
+	}
+}
+
+// All that is written in a form with a schema fits it: of types with a form random values
+// are made, written and checked.
+func TestSchemas(t *testing.T) {
+	types := map[string]reflect.Type{}
+	for _, typ := range append(httpapi.Forms(), httpapi.BodyTypes()...) {
+		if typ.Kind() == reflect.Struct {
+			types[typ.String()] = typ
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		typ := types[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, _ := httpapi.SchemaOf(typ)
+			schema, err := parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := &validator{root: schema.(map[string]any), strict: true}
+			g := newRandomValues()
+			for range g.runs(typ) {
+				value := g.value(typ)
+				written, err := json.Marshal(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := parse(written)
+				if err == nil {
+					err = v.check(v.root, got, "")
+				}
+				if err != nil {
+					t.Fatalf("%v in %s", err, written)
+				}
+			}
+		})
+	}
+}

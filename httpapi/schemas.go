@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// A schema is a JSON schema in the dialect 2020-12.
+type schema map[string]any
+
+// schemas makes the schemas of Go types, in the form that encoding/json writes them.
+type schemas struct {
+	named   map[string]any          // by the names under which others refer to them
+	names   map[reflect.Type]string // of the types in named
+	closed  bool                    // objects take no other fields: those of bodies
+	missing []string                // types with MarshalJSON and without a form
+}
+
+func newSchemas() *schemas {
+	return &schemas{named: make(map[string]any), names: make(map[reflect.Type]string)}
+}
+
+// of returns the schema of a type.
+func (s *schemas) of(t reflect.Type) schema {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return schema{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[json.RawMessage]():
+		return schema{}
+	case reflect.TypeFor[json.Number]():
+		return schema{"type": "number"}
+	case reflect.TypeFor[ExecutionView]():
+		return schema{"anyOf": []any{s.ref(t), s.ref(reflect.TypeFor[ClientExecution]())}}
+	}
+	if words, ok := enums[t]; ok {
+		return schema{"type": "string", "enum": words}
+	}
+	if t.Kind() != reflect.Pointer && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return schema{"type": "string"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return nullable(s.of(t.Elem()))
+	case reflect.Struct:
+		if t.Name() == "" {
+			return s.object(t)
+		}
+		return s.ref(t)
+	case reflect.Map:
+		o := schema{"type": "object"}
+		if values := s.element(t.Elem()); len(values) > 0 {
+			o["additionalProperties"] = values
+		}
+		return o
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return schema{"type": "string", "contentEncoding": "base64"}
+		}
+		return schema{"type": "array", "items": s.element(t.Elem())}
+	}
+	return plain(t)
+}
+
+// plain returns the schema of a type without parts.
+func plain(t reflect.Type) schema {
+	switch t.Kind() {
+	case reflect.String:
+		return schema{"type": "string"}
+	case reflect.Bool:
+		return schema{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return schema{"type": "number"}
+	case reflect.Int16:
+		return schema{"type": "integer", "minimum": -1 << 15, "maximum": 1<<15 - 1}
+	case reflect.Interface:
+		return schema{}
+	}
+	return schema{"type": "integer"}
+}
+
+// element returns the schema of what a list or a map holds: a nil one in it is null.
+func (s *schemas) element(t reflect.Type) schema {
+	if k := t.Kind(); (k == reflect.Slice || k == reflect.Map) && t != reflect.TypeFor[json.RawMessage]() {
+		return nullable(s.of(t))
+	}
+	return s.of(t)
+}
+
+// nullable returns a schema that permits null besides.
+func nullable(o schema) schema {
+	kind, plain := o["type"].(string)
+	switch {
+	case len(o) == 0:
+		return o
+	case !plain || o["enum"] != nil:
+		return schema{"anyOf": []any{o, schema{"type": "null"}}}
+	}
+	o["type"] = []any{kind, "null"}
+	return o
+}
+
+// ref returns the reference to the schema of a type with a name.
+func (s *schemas) ref(t reflect.Type) schema {
+	name, ok := s.names[t]
+	if !ok {
+		name = s.nameOf(t)
+		s.names[t], s.named[name] = name, nil // it may refer to itself
+		s.named[name] = s.object(t)
+	}
+	return schema{"$ref": "#/components/schemas/" + name}
+}
+
+// nameOf returns the name of a type in the document, which no other type has.
+func (s *schemas) nameOf(t reflect.Type) string {
+	name := upperFirst(t.Name())
+	if isPage(t) {
+		items, _ := t.FieldByName("Items")
+		name = upperFirst(items.Type.Elem().Name()) + "Page"
+	}
+	if _, taken := s.named[name]; taken {
+		name = upperFirst(t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:]) + name
+	}
+	return name
+}
+
+// isPage reports whether a type is a page, whose items are never null.
+func isPage(t reflect.Type) bool {
+	return t.PkgPath() == reflect.TypeFor[page[int]]().PkgPath() && strings.HasPrefix(t.Name(), "page[")
+}
+
+func upperFirst(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
+
+// object returns the schema of a struct.
+func (s *schemas) object(t reflect.Type) schema {
+	f, known := forms[t]
+	if !known && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
+		s.missing = append(s.missing, t.String())
+		return schema{}
+	}
+	properties, required := schema{}, []string{}
+	for _, f := range fieldsOf(t) {
+		o := s.of(f.typ)
+		if k := f.typ.Kind(); (k == reflect.Slice || k == reflect.Map) && !f.optional && !isPage(t) {
+			o = s.element(f.typ)
+		}
+		if f.doc != "" {
+			o["description"] = f.doc
+		}
+		properties[f.name] = o
+		if !f.optional {
+			required = append(required, f.name)
+		}
+	}
+	o := schema{"type": "object", "properties": properties}
+	if len(required) > 0 {
+		o["required"] = required
+	}
+	if s.closed {
+		o["additionalProperties"] = false
+	}
+	if f.words != nil {
+		return schema{"anyOf": []any{schema{"type": "string", "enum": f.words}, o}}
+	}
+	return o
+}
+
+// A field is a field of a JSON object.
+type field struct {
+	name     string
+	typ      reflect.Type
+	optional bool // it can be left out
+	doc      string
+}
+
+// fieldsOf returns the fields of the JSON object that a struct becomes, in their order.
+// Of fields with the same name the outer one counts.
+func fieldsOf(t reflect.Type) (list []field) {
+	f := forms[t]
+	if f.only != nil {
+		return fieldsOf(reflect.TypeOf(f.only))
+	}
+	own := make(map[string]bool)
+	put := func(n field, outer bool) {
+		for i := range list {
+			if list[i].name == n.name {
+				if outer || !own[n.name] {
+					list[i] = n
+				}
+				return
+			}
+		}
+		list = append(list, n)
+	}
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		switch {
+		case sf.Anonymous && name == "" && sf.Type.Kind() == reflect.Struct:
+			for _, n := range fieldsOf(sf.Type) {
+				put(n, false)
+			}
+			continue
+		case !sf.IsExported() || name == "-":
+			continue
+		case name == "":
+			name = sf.Name
+		}
+		own[name] = true
+		put(field{name, sf.Type, omitted(options, sf.Type.Kind()), sf.Tag.Get("doc")}, true)
+	}
+	if f.adds != nil {
+		for _, n := range fieldsOf(reflect.TypeOf(f.adds)) {
+			put(n, true)
+		}
+	}
+	return list
+}
+
+// omitted reports whether the options of a tag let a field of a kind be left out.
+func omitted(options string, k reflect.Kind) bool {
+	return strings.Contains(options, "omitzero") || strings.Contains(options, "omitempty") && k != reflect.Struct && k != reflect.Array
+}
+
+// text is the schema as JSON text.
+func (o schema) text() []byte {
+	b, err := jsontext.AppendAny(nil, o)
+	if err != nil {
+		panic(err) // texts, numbers, lists and objects always have a text
+	}
+	return b
+}
