@@ -28,7 +28,7 @@ var forms = map[reflect.Type]form{
 		Index *int `json:"iteration_index"`
 	}{}},
 	reflect.TypeFor[courier.AuditEntry](): {adds: struct {
-		Index   *int    `json:"iteration_index,omitempty"`
+		Index   **int   `json:"iteration_index,omitempty"` // left out, or null
 		Attempt int     `json:"execution_attempt,omitempty"`
 		Elapsed float64 `json:"elapsed_seconds"`
 	}{}},
@@ -65,7 +65,7 @@ var forms = map[reflect.Type]form{
 		Window *float64 `json:"window_seconds,omitempty"`
 	}{}},
 	reflect.TypeFor[courier.Notification](): {adds: struct {
-		Index *int `json:"iteration_index,omitempty"`
+		Index **int `json:"iteration_index,omitempty"` // left out, or null
 	}{}},
 	reflect.TypeFor[courier.Delivery](): {}, // the fields of the notification and its own
 	reflect.TypeFor[engine.Report](): {adds: struct {

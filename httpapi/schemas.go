@@ -145,7 +145,10 @@ func (s *schemas) object(t reflect.Type) schema {
 	properties, required := schema{}, []string{}
 	for _, f := range fieldsOf(t) {
 		o := s.of(f.typ)
-		if k := f.typ.Kind(); (k == reflect.Slice || k == reflect.Map) && !f.optional && !isPage(t) {
+		switch k := f.typ.Kind(); {
+		case k == reflect.Pointer && f.optional && !s.closed:
+			o = s.of(f.typ.Elem()) // a nil one is left out
+		case !f.optional && !isPage(t):
 			o = s.element(f.typ)
 		}
 		if f.doc != "" {

@@ -180,7 +180,9 @@ func (w *world) send(method, path, body string, headers ...string) answer {
 	}
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, r)
-	return answer{w, rec, w.user + ": " + method + " " + path}
+	a := answer{w, rec, w.user + ": " + method + " " + path}
+	a.fitsDocument(method, r.URL.Path)
+	return a
 }
 
 func (w *world) get(path string, headers ...string) answer {
