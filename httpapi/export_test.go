@@ -1,6 +1,9 @@
 package httpapi
 
-import "reflect"
+import (
+	"reflect"
+	"strconv"
+)
 
 // A Route is what the tests see of a row of the table.
 type Route struct {
@@ -72,3 +75,11 @@ func BodyTypes() (list []reflect.Type) {
 
 // IsPage reports whether a type is a page.
 var IsPage = isPage
+
+// Codes returns the codes of problems, each with its status, its title and what to do.
+func Codes() (list [][4]string) {
+	for _, c := range codes {
+		list = append(list, [4]string{c.name, strconv.Itoa(c.status), c.title, c.do})
+	}
+	return list
+}

@@ -200,11 +200,7 @@ func (d *description) answers(t *route) schema {
 			o["headers"] = headerRefs(list)
 		}
 		if body != nil {
-			media := t.media
-			if media == "" {
-				media = "application/json"
-			}
-			o["content"] = schema{media: schema{"schema": d.schemas.of(reflect.TypeOf(body))}}
+			o["content"] = d.content(t, reflect.TypeOf(body))
 		}
 		all[strconv.Itoa(status)] = o
 	}
@@ -219,6 +215,19 @@ func (d *description) answers(t *route) schema {
 		all[name] = ref
 	}
 	return all
+}
+
+// content returns the forms of an answer: JSON, or text of another media type, or both if the
+// type of the body is none of a text.
+func (d *description) content(t *route, body reflect.Type) schema {
+	o := schema{}
+	if t.media != "" {
+		o[t.media] = schema{"schema": schema{"type": "string"}}
+	}
+	if t.media == "" || body.Kind() != reflect.String {
+		o["application/json"] = schema{"schema": d.schemas.of(body)}
+	}
+	return o
 }
 
 const problemMedia = "application/problem+json"

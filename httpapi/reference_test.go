@@ -1,0 +1,89 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier/httpapi"
+)
+
+// The reference stands between these lines of the page.
+const (
+	referencePage  = "../docs/http-api.md"
+	referenceBegin = "<!-- Generated from the routes by: go test ./httpapi -run TestReference -update -->\n"
+	referenceEnd   = "<!-- End of the generated part. -->\n"
+)
+
+// TestReference compares the reference in docs/http-api.md with the routes. It is made anew
+// with -update.
+func TestReference(t *testing.T) {
+	text, err := os.ReadFile(referencePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, begun := strings.Cut(string(text), referenceBegin)
+	_, tail, ended := strings.Cut(rest, referenceEnd)
+	if !begun || !ended {
+		t.Fatalf("%s lacks the lines between which the reference stands:\n%s%s", referencePage, referenceBegin, referenceEnd)
+	}
+	want := head + referenceBegin + reference() + referenceEnd + tail
+	if *update {
+		if err := os.WriteFile(referencePage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(text) != want {
+		t.Errorf("the reference in %s is not what the routes say; run: go test ./httpapi -run 'TestDocument|TestReference' -update", referencePage)
+	}
+}
+
+// reference returns the tables of routes and of codes.
+func reference() string {
+	var b strings.Builder
+	paths := document().root["paths"].(map[string]any)
+	byGroup := map[string][]httpapi.Route{}
+	var groups []string
+	operation := func(r httpapi.Route) map[string]any {
+		path := "/" + strings.ReplaceAll(r.Path, "...}", "}")
+		return paths[path].(map[string]any)[strings.ToLower(r.Method)].(map[string]any)
+	}
+	for _, r := range httpapi.Table() {
+		group := operation(r)["tags"].([]any)[0].(string)
+		if byGroup[group] == nil {
+			groups = append(groups, group)
+		}
+		byGroup[group] = append(byGroup[group], r)
+	}
+	for _, group := range groups {
+		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | role | what it does | answers |\n|---|---|---|---|\n", group)
+		for _, r := range byGroup[group] {
+			o := operation(r)
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-role"], cell(o["summary"].(string)), statuses(o))
+		}
+	}
+	b.WriteString("\n### Codes of problems\n\n| code | status | meaning | what to do |\n|---|---|---|---|\n")
+	for _, c := range httpapi.Codes() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c[0], c[1], cell(c[2]), cell(c[3]))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// statuses lists the statuses of an operation, without those that the page says of all.
+func statuses(operation map[string]any) string {
+	var list []string
+	for _, s := range slices.Sorted(maps.Keys(operation["responses"].(map[string]any))) {
+		if !slices.Contains([]string{"400", "401", "403", "413", "415", "501", "503", "default"}, s) {
+			list = append(list, s)
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// cell is a text in a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
