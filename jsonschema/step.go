@@ -248,9 +248,9 @@ func condition() schema {
 		compares[i] = o
 	}
 	s := object(schema{
-		"left":     schema{"description": "The value that is compared, or a reference to it."},
+		"left":     stored(schema{"description": "The value that is compared, or a reference to it."}),
 		"operator": described(anyOf(schema{"enum": append(slices.Clone(operators), "exists")}, capitals()), "How they are compared.", nil),
-		"right":    schema{"description": "What left is compared with; exists needs none."},
+		"right":    stored(schema{"description": "What left is compared with; exists needs none."}),
 	}, "left", "operator")
 	s["allOf"] = []schema{when(has("operator", compares...), schema{"required": []string{"right"}})}
 	return s
