@@ -81,6 +81,8 @@ var subscriptionCase = kindCase{
 	unseen: `there is no (job|chain) "nobody"|it is not an address|would start|no receiver`,
 }
 
+var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase}
+
 // draw draws a definition of a kind.
 func (d *drawer) draw(k kindCase) map[string]any {
 	needed := k.needed
@@ -119,7 +121,7 @@ func (d *drawer) draw(k kindCase) map[string]any {
 // TestRandomKinds compares the verdicts on 300 valid definitions of each kind that is no
 // job, and on as many others.
 func TestRandomKinds(t *testing.T) {
-	for kind, k := range map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase} {
+	for kind, k := range kindCases {
 		t.Run(kind, func(t *testing.T) {
 			c := &comparison{validator: newValidator(t, schemas()[kind]), r: registry(), unseen: regexp.MustCompile(k.unseen)}
 			d := &drawer{Rand: rand.New(rand.NewPCG(*seed, 1))}

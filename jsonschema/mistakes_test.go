@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,28 +53,48 @@ var mistakes = map[string]struct{ seen, unseen []string }{
 	},
 }
 
-// TestMistakes: the schema refuses the mistakes that it can see, and the others are those
-// that it can't.
-func TestMistakes(t *testing.T) {
-	v := newValidator(t, schemas()["job"])
-	c := &comparison{validator: v, r: registry()}
-	for what, m := range mistakes {
-		for i, text := range append(m.seen, m.unseen...) {
+// A mistaken job has one mistake.
+type mistaken struct {
+	text string
+	job  json.RawMessage
+	seen bool
+}
+
+// mistakenJobs returns a job for each mistake.
+func mistakenJobs(t *testing.T) (list []mistaken) {
+	t.Helper()
+	for _, what := range []string{"step", "job"} {
+		m := mistakes[what]
+		for i, text := range slices.Concat(m.seen, m.unseen) {
 			job := map[string]json.RawMessage{"name": json.RawMessage(`"a"`)}
-			job["steps"] = json.RawMessage(`[{"id": "files", "type": "file.list", "config": {"path": "/srv"}}]`)
+			steps := `[{"id": "files", "type": "file.list", "config": {"path": "/srv"}}`
 			if what == "step" {
-				job["steps"] = json.RawMessage(strings.TrimSuffix(string(job["steps"]), "]") + ", " + text + "]")
-			} else if err := json.Unmarshal([]byte("{"+text+"}"), &job); err != nil {
-				t.Fatal(err)
+				steps += ", " + text
+			}
+			job["steps"] = json.RawMessage(steps + "]")
+			if what == "job" {
+				if err := json.Unmarshal([]byte("{"+text+"}"), &job); err != nil {
+					t.Fatal(err)
+				}
 			}
 			definition, err := json.Marshal(job)
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen, want := v.check(string(definition)) != nil, i < len(m.seen)
-			if refused := len(c.problems(definition)) > 0; !refused || seen != want {
-				t.Errorf("%s: Check refuses it: %v; the schema sees it: %v, want %v", text, refused, seen, want)
-			}
+			list = append(list, mistaken{text, definition, i < len(m.seen)})
+		}
+	}
+	return list
+}
+
+// TestMistakes: the schema refuses the mistakes that it can see, and the others are those
+// that it can't.
+func TestMistakes(t *testing.T) {
+	c := &comparison{validator: newValidator(t, schemas()["job"]), r: registry()}
+	for _, m := range mistakenJobs(t) {
+		seen := c.check(string(m.job)) != nil
+		if refused := len(c.problems(m.job)) > 0; !refused || seen != m.seen {
+			t.Errorf("%s: Check refuses it: %v; the schema sees it: %v, want %v", m.text, refused, seen, m.seen)
 		}
 	}
 }

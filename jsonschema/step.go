@@ -212,7 +212,10 @@ func (c configs) groups(groups []courier.Group) (rules []schema) {
 		}
 		for i, a := range g.Fields {
 			for _, b := range g.Fields[i+1:] {
-				rules = append(rules, schema{"not": schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}}})
+				rules = append(rules, schema{
+					"not":          schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}},
+					"errorMessage": "give only one of " + a + " and " + b, // for editors that know the keyword
+				})
 			}
 		}
 	}
