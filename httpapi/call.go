@@ -55,6 +55,8 @@ func (c *call) checkQuery() error {
 			p.add(item{Parameter: name, Message: "it is given more than once"})
 		case !utf8.ValidString(strings.Join(values, "")):
 			p.add(item{Parameter: name, Message: "it is no UTF-8"})
+		case !c.route.query[i].takes(values):
+			p.add(item{Parameter: name, Message: "it must be one of " + strings.Join(c.route.query[i].enum, ", ")})
 		}
 	}
 	return p.invalid("the query of the URL")
@@ -102,6 +104,9 @@ func (c *call) body(v any) error {
 	c.raw = raw
 	if err := checkJSON(raw); err != nil {
 		return err
+	}
+	if string(bytes.TrimSpace(raw)) == "null" {
+		return problemf(codeInvalid, "the body must be an object, and is null")
 	}
 	if err := jsontext.DecodeStrict(raw, v); err != nil {
 		return bodyProblem(err)

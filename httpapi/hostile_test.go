@@ -73,7 +73,7 @@ func TestBadInput(t *testing.T) {
 			continue
 		}
 		for what, body := range map[string]string{
-			"no JSON": `{"` + sent, "a list": `["` + sent + `"]`, "a text": `"` + sent + `"`, "a number": "1", "two values": `{} {}`, "NUL": "\x00",
+			"no JSON": `{"` + sent, "a list": `["` + sent + `"]`, "a text": `"` + sent + `"`, "a number": "1", "null": "null", "two values": `{} {}`, "NUL": "\x00",
 			"not UTF-8": "{\"a\": \"\xff" + sent + "\"}", "half a character": `{"a": "\ud800` + sent + `"}`,
 			"deep": strings.Repeat(`[`, 4000) + strings.Repeat(`]`, 4000), "repeated name": `{"reason": "` + sent + `", "reason": 1}`,
 		} {

@@ -50,6 +50,11 @@ type param struct {
 	many       bool     // it may be repeated
 }
 
+// takes reports whether the parameter can have these values.
+func (p *param) takes(values []string) bool {
+	return p.enum == nil || !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(p.enum, v) })
+}
+
 // pattern is the pattern of the route for http.ServeMux.
 func (t *route) pattern() string {
 	path := t.path
