@@ -25,9 +25,12 @@ with recursive clock as materialized (
 	select least($1::bigint, greatest($4::bigint, $3::bigint * $1::bigint / greatest(1, count(*)))) as most from queue
 ), queued as materialized (
 	select q.queue, c.n from queue q cross join lateral (
+		-- The share is no more than $1, but with it alone the planner expects many rows.
 		select count(*) as n from (
-			select from courier.job_executions e where e.state = 'queued' and e.waits_for is null and e.queue = q.queue
-			order by e.queue, -(e.priority::integer), e.due_at, e.id limit (select share.most from share)
+			select from (
+				select from courier.job_executions e where e.state = 'queued' and e.waits_for is null and e.queue = q.queue
+				order by e.queue, -(e.priority::integer), e.due_at, e.id limit $1::bigint
+			) e limit (select share.most from share)
 		) e
 	) c
 ), due as materialized (
