@@ -74,7 +74,8 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 	c := list[0].Circumstances
 	c.At = c.At.UTC()
 	for i := range c.Workers {
-		c.Workers[i].SeenAt = c.Workers[i].SeenAt.UTC()
+		w := &c.Workers[i]
+		w.StartedAt, w.SeenAt = w.StartedAt.UTC(), w.SeenAt.UTC()
 	}
 	if c.Execution, err = s.one(ctx, s.pool, &list[0].row); err != nil || c.Execution.State != courier.Paused {
 		return c, err

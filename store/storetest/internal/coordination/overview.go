@@ -132,11 +132,14 @@ var overviewCases = []testCase{
 			{Scope: "job:job", Limit: 7, Running: 2, Job: "job", Holder: c.Limits[0].Holder}, {Scope: "key:acme", Limit: 1, Running: 1, Job: "job", Holder: holder.ID()},
 		})
 		r := k.ClaimRequest(0)
-		r.Max, r.Queues = 1, []string{"night"}
+		r.Max, r.Queues, r.Slots, r.Version, r.StartedAt = 1, []string{"night"}, 8, "v1", time.Date(2026, 11, 24, 10, 0, 0, 123_456_000, time.UTC)
 		k.MustClaim(r)
-		list := k.circumstances(x.ID).Workers
-		k.Same("workers", len(list), 1)
-		k.Same("worker", []any{list[0].Name, list[0].Queues, list[0].StepTypes, list[0].Workspace}, []any{r.Worker, r.Queues, r.StepTypes, r.Workspace})
+		workers := k.Store.(store.Workers)
+		k.OK(workers.Drain(k.Ctx(), r.Worker))
+		list, err := workers.Workers(k.Ctx(), long)
+		k.OK(err)
+		k.Same("workers", k.circumstances(x.ID).Workers, list)
+		k.Same("worker", []any{list[0].Name, list[0].Queues, list[0].Slots, list[0].Draining}, []any{r.Worker, r.Queues, 8, true})
 	}},
 	{"explains_what_stands_still", func(k *kit) {
 		k.Limit("", "0")
