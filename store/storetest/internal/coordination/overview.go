@@ -134,7 +134,10 @@ var overviewCases = []testCase{
 		r := k.ClaimRequest(0)
 		r.Max, r.Queues, r.Slots, r.Version, r.StartedAt = 1, []string{"night"}, 8, "v1", time.Date(2026, 11, 24, 10, 0, 0, 123_456_000, time.UTC)
 		k.MustClaim(r)
-		workers := k.Store.(store.Workers)
+		workers, ok := k.Store.(store.Workers)
+		if !ok {
+			return
+		}
 		k.OK(workers.Drain(k.Ctx(), r.Worker))
 		list, err := workers.Workers(k.Ctx(), long)
 		k.OK(err)
