@@ -15,7 +15,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -184,15 +183,9 @@ func (e *endpoint) enter(c *call) (raw []byte, err error) {
 	}
 	c.Visit = v
 	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil {
-		e.refuse(c, err.Error())
 		return nil, err
 	}
 	return c.readBody()
-}
-
-// refuse writes to the journal that somebody may not start the job.
-func (e *endpoint) refuse(c *call, why string) {
-	c.Refused(c.ctx(), store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: e.job, Job: e.job, Reason: why})
 }
 
 // key returns the idempotency key of the request.

@@ -87,8 +87,6 @@ func isProof(name string) bool {
 func (e *endpoint) captured(name string) bool {
 	low := strings.ToLower(name)
 	switch {
-	case isProof(name):
-		return false
 	case low == "content-type":
 		return true
 	case strings.HasPrefix(low, "webhook-") && low != webhook.HeaderTimestamp && low != webhook.HeaderSignature:

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -39,7 +40,7 @@ func (e *endpoint) verify(c *call, raw []byte) error {
 		return p // of the settings
 	}
 	c.Visit = e.h.desk.Visitor(e.sender())
-	e.refuse(c, "the request does not prove who has sent it")
+	c.Refused(c.ctx(), store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: e.job, Job: e.job, Reason: "the request does not prove who has sent it"})
 	return &desk.AccessError{Unknown: true, Text: "nobody knows who you are: this endpoint takes requests that prove who has sent them"}
 }
 
