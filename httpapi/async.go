@@ -166,7 +166,7 @@ func (e *endpoint) serve(c *call) error {
 		return e.undefined(startProblem(err, key))
 	}
 	c.w.Header().Set("Location", e.root+"v1/executions/"+string(x.ID))
-	return c.answer(http.StatusAccepted, Accepted{x.ID, x.Status(time.Now())})
+	return c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(&x)})
 }
 
 // enter finds out who makes the request, and returns its body.

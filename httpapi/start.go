@@ -85,7 +85,7 @@ func (c *call) started(x courier.Execution, wait time.Duration) error {
 		}
 		x = ended
 	}
-	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, x.Status(time.Now()), x.CreatedAt})
+	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, clientStatus(&x), x.CreatedAt})
 }
 
 // await waits for the end of an execution, at most so long, and returns it as it then is.
