@@ -158,7 +158,7 @@ func TestAsyncBody(t *testing.T) {
 		for _, target := range []string{"/in?a=%ff", "/in?a=%00", "/in?a;b", "/in?%zz"} {
 			e.send("POST", target, "", nil).problem(http.StatusBadRequest, "invalid", "query")
 		}
-		list, err := w.engine.Executions().List(t.Context(), store.Filter{})
+		list, err := w.engine.Executions().List(w.Context(), store.Filter{})
 		if err != nil || len(list) != 9 {
 			t.Errorf("%d executions, %v", len(list), err)
 		}
@@ -325,14 +325,14 @@ func TestAsyncWebhook(t *testing.T) {
 		if !strings.Contains(w.log.String(), "refused=4") || !strings.Contains(w.log.String(), "five minutes") {
 			t.Errorf("%s", w.log)
 		}
-		list, err := w.engine.Journal(t.Context(), store.ActionFilter{Kind: "execution"})
+		list, err := w.engine.Journal(w.Context(), store.ActionFilter{Kind: "execution"})
 		if err != nil || len(list) != 4 || list[0].Outcome != "refused" || list[0].By != "webhook:shop" {
 			t.Errorf("%v, %+v", err, list)
 		}
 		for range 100 {
 			e.send("POST", "/hook", "paid", forged).problem(http.StatusUnauthorized, "unauthenticated")
 		}
-		if list, err = w.engine.Journal(t.Context(), store.ActionFilter{Kind: "execution"}); err != nil || len(list) != 60 {
+		if list, err = w.engine.Journal(w.Context(), store.ActionFilter{Kind: "execution"}); err != nil || len(list) != 60 {
 			t.Errorf("%d entries, %v", len(list), err)
 		}
 	})
@@ -359,7 +359,7 @@ func TestAsyncTimeout(t *testing.T) {
 func TestAsyncQuota(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineInbound(0)
-		if err := w.engine.Limits().Set(t.Context(), "global", 0, courier.By{}); err != nil {
+		if err := w.engine.Limits().Set(w.Context(), "global", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		quota := map[string]int{"admin": 2, "operator": 3, "editor": 0}
@@ -368,7 +368,7 @@ func TestAsyncQuota(t *testing.T) {
 			Params: func(*httpapi.Received) (map[string]any, error) { return map[string]any{"seconds": 60}, nil },
 		})
 		running := func() map[string]int {
-			list, err := w.engine.Executions().List(t.Context(), store.Filter{States: []courier.State{courier.Running}})
+			list, err := w.engine.Executions().List(w.Context(), store.Filter{States: []courier.State{courier.Running}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -396,7 +396,7 @@ func TestAsyncQuota(t *testing.T) {
 		if n := running(); n["admin"] != 4 {
 			t.Errorf("running: %v", n)
 		}
-		limits, err := w.engine.Limits().List(t.Context(), engine.LimitFilter{})
+		limits, err := w.engine.Limits().List(w.Context(), engine.LimitFilter{})
 		if err != nil || len(limits) != 3 || limits[1] != (engine.Limit{Scope: "key:user:admin/inbound", Limit: 4}) {
 			t.Errorf("%v, %v", limits, err)
 		}

@@ -245,7 +245,7 @@ func flatten(prefix string, x, to map[string]any) {
 // MaximumConcurrency is a setting of each worker, and claims are atomic.
 func TestSpec001_ConcurrencyManagement(t *testing.T) {
 	spec(t, engine.Options{Slots: 3}, courier.Job{}, func(w *world) {
-		if err := w.engine.Limits().Set(t.Context(), "global", 0, courier.By{}); err != nil {
+		if err := w.engine.Limits().Set(w.Context(), "global", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.begin()
@@ -267,6 +267,7 @@ func (w *world) counts(want map[string]int) {
 	for _, x := range page.Items {
 		got[x.Status]++
 	}
+	maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
 	if !maps.Equal(got, want) {
 		w.Errorf("%v, not %v", got, want)
 	}
