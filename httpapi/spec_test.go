@@ -32,6 +32,7 @@ func spec(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
 		courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
 			return struct{}{}, errors.New("the partner is away")
 		}, nil)
+		courier.RegisterFunc(&reg, "test.panic", panicking, nil)
 		opt.Workspace = t.TempDir()
 		w.engine = engine.New(w.store, &reg, &opt)
 		w.define(job)
