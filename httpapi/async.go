@@ -152,6 +152,7 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.raw = r.values()
 	key, err := e.key(c, r)
 	if err != nil {
 		return err

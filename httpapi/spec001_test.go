@@ -227,7 +227,7 @@ func TestSpec001_JobDataStructure(t *testing.T) {
 			clients[f.at] = true
 		}
 	}
-	if got := names(seen["client"]); !maps.Equal(got, clients) {
+	if got := fieldsOf(seen["client"]); !maps.Equal(got, clients) {
 		t.Errorf("a client sees %v, not %v", got, clients)
 	}
 }

@@ -114,8 +114,8 @@ func (w *world) audit(id string) (moves []string, at []float64) {
 	return moves, at
 }
 
-// names are the names of the fields of an object.
-func names(x map[string]any) map[string]bool {
+// fieldsOf returns the names of the fields of an object.
+func fieldsOf(x map[string]any) map[string]bool {
 	all := make(map[string]bool)
 	for name := range x {
 		all[name] = true

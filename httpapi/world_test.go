@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -53,7 +54,7 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 // jobs are the definitions of a world: report is a client's, secret nobody's but admins'.
 func jobs() []courier.Job {
 	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{
-		"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text",
+		"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text", "secret": "secret:token",
 	}}
 	params := map[string]any{"seconds": 0, "fail": "", "text": ""}
 	return []courier.Job{
@@ -136,10 +137,20 @@ func newWorld(t *testing.T, s *memstore.Store, opt *httpapi.Options) *world {
 		o = *opt
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(w.log, nil))
+		o.Log = w.logger()
 	}
 	w.api = httpapi.New(w.engine, &o)
 	return w
+}
+
+// logger writes to the log of the world.
+func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.log, nil)) }
+
+// over returns an engine with the same step types on another store.
+func (w *world) over(s store.Store) *engine.Engine {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "test.work", work, nil)
+	return engine.New(s, &reg, &engine.Options{Workspace: w.TempDir()})
 }
 
 // as returns the world as another user sees it.
@@ -229,3 +240,6 @@ func (w *world) ended(id string) courier.Execution {
 	}
 	return x
 }
+
+// filterBy selects the entries of the journal by who has asked.
+func filterBy(user string) store.ActionFilter { return store.ActionFilter{By: user, Limit: 1000} }
