@@ -71,7 +71,14 @@ func (h *Handler) OpenAPI() []byte { return h.openAPI() }
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{h: h, w: w, r: r, path: below(r)}
-	head := w.Header()
+	c.root = up(c.path)
+	c.protected(c.serve)
+}
+
+// protected answers with what f does, or with the problem of its error or panic, unless a
+// web page elsewhere has made the request.
+func (c *call) protected(f func() error) {
+	head := c.w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -79,14 +86,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p := recover(); p == http.ErrAbortHandler {
 			panic(p)
 		} else if p != nil {
-			h.log.Error("the API has panicked", "panic", p, "stack", string(debug.Stack()))
+			c.h.log.Error("the API has panicked", "panic", p, "stack", string(debug.Stack()))
 			c.fail(errPanic)
 		}
 	}()
-	if h.origins.answered(c) {
+	if c.h.origins.answered(c) {
 		return
 	}
-	if err := c.serve(); err != nil {
+	if err := f(); err != nil {
 		c.fail(err)
 	}
 }

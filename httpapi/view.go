@@ -25,13 +25,22 @@ type ClientExecution struct {
 
 func clientExecution(x *courier.Execution) ClientExecution {
 	v := ClientExecution{
-		ID: x.ID, Job: x.Job, Status: x.Status(time.Now()), CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt,
+		ID: x.ID, Job: x.Job, Status: clientStatus(x), CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt,
 		StartedAt: x.StartedAt, EndedAt: x.EndedAt, Result: x.Result,
 	}
 	if x.Failure != nil {
 		v.Reason = x.Failure.Reason
 	}
 	return v
+}
+
+// clientStatus is the status that clients are told: that a worker is lost is a matter of the
+// service, and another one goes on.
+func clientStatus(x *courier.Execution) string {
+	if status := x.Status(time.Now()); status != "lost" {
+		return status
+	}
+	return string(courier.Running)
 }
 
 // An ExecutionView is an execution with its status, as viewers see it.
