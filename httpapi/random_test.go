@@ -51,6 +51,10 @@ func (g *randomValues) fill(v reflect.Value, full bool) {
 		}
 		return
 	}
+	if v.Type() == reflect.TypeFor[json.Number]() {
+		v.SetString([]string{"0", "-1.50", "1e400"}[g.IntN(3)])
+		return
+	}
 	if words := httpapi.Enums()[v.Type()]; words != nil {
 		v.SetString(words[g.IntN(len(words))])
 		return
