@@ -81,6 +81,11 @@ var forms = map[reflect.Type]form{
 	}{}},
 }
 
+// shortForms has the types in whose place clients get another one.
+var shortForms = map[reflect.Type]reflect.Type{
+	reflect.TypeFor[ExecutionView](): reflect.TypeFor[ClientExecution](),
+}
+
 // enums has the types whose values are these words and never another one. Reasons, causes
 // and events are open: new ones come with new features.
 var enums = map[reflect.Type][]string{

@@ -220,14 +220,14 @@ func (d *description) answers(t *route) schema {
 // content returns the forms of an answer: JSON, or text of another media type, or both if the
 // type of the body is none of a text.
 func (d *description) content(t *route, body reflect.Type) schema {
-	o := schema{}
-	if t.media != "" {
-		o[t.media] = schema{"schema": schema{"type": "string"}}
+	value := schema{"schema": d.schemas.of(body)}
+	switch {
+	case t.media == "":
+		return schema{"application/json": value}
+	case strings.HasSuffix(t.media, "json") || body.Kind() == reflect.String:
+		return schema{t.media: value}
 	}
-	if t.media == "" || body.Kind() != reflect.String {
-		o["application/json"] = schema{"schema": d.schemas.of(body)}
-	}
-	return o
+	return schema{"application/json": value, t.media: schema{"schema": schema{"type": "string"}}}
 }
 
 const problemMedia = "application/problem+json"

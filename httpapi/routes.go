@@ -36,7 +36,7 @@ type route struct {
 	body         any         // the zero value of the type of the body; nil for none
 	optional     bool        // the body may be left out
 	answers      map[int]any // the zero values of the bodies by status; nil for none
-	media        string      // of the answer if it is a text; with another type of body it can be JSON too
+	media        string      // of the answer: another kind of JSON, or a text; with a body that is none it can be JSON too
 	sets         []string    // headers of its answers, besides those that its form implies
 	problems     []*code     // besides those that any route may have
 	do           func(c *call) error

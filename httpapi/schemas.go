@@ -34,8 +34,9 @@ func (s *schemas) of(t reflect.Type) schema {
 		return schema{}
 	case reflect.TypeFor[json.Number]():
 		return schema{"type": "number"}
-	case reflect.TypeFor[ExecutionView]():
-		return schema{"anyOf": []any{s.ref(t), s.ref(reflect.TypeFor[ClientExecution]())}}
+	}
+	if short, ok := shortForms[t]; ok {
+		return schema{"anyOf": []any{s.ref(t), s.ref(short)}}
 	}
 	if words, ok := enums[t]; ok {
 		return schema{"type": "string", "enum": words}
