@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
@@ -128,10 +129,17 @@ func (c *call) sendsJSON() bool {
 	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
 }
 
+// bodyTimeout is how long a body may take, if the host's server has no shorter time.
+const bodyTimeout = 30 * time.Second
+
 // readBody returns the body, whatever it is.
 func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.h.opt.MaxBody {
 		return nil, c.tooLarge()
+	}
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		// The server resets the deadline at the end of the body.
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.h.bodyTimeout))
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opt.MaxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {

@@ -1,5 +1,7 @@
 package httpapi
 
+import "time"
+
 // A Route is what the tests see of a row of the table.
 type Route struct {
 	Method, Path, ID, Scope string
@@ -29,3 +31,6 @@ func CodeOf(err error) (code, detail string) {
 	p := problemOf(err)
 	return p.code.name, p.Detail
 }
+
+// SetBodyTimeout sets how long bodies may take.
+func (h *Handler) SetBodyTimeout(d time.Duration) { h.bodyTimeout = d }

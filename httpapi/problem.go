@@ -113,7 +113,8 @@ func (p *problem) invalid(what string) error {
 // fail answers with the problem document of an error. The errors of the store are for the
 // log: they may name what is no client's business.
 func (c *call) fail(err error) {
-	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
+	_, ok := errors.AsType[*problem](err)
+	if c.wrote || !ok && errors.Is(c.r.Context().Err(), context.Canceled) {
 		return // the answer has begun, or nobody waits for it
 	}
 	p := problemOf(err)
