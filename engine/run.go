@@ -75,6 +75,7 @@ type run struct {
 	shown     atomic.Int64            // when it last emitted an event of its progress
 	kept      *store.Progress         // what the next start gets, if it is of the same step
 	cursor    json.RawMessage         // of kept
+	last      *courier.Execution      // as it was last written, for a probe
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
 	// by callTimeout. steps ends also when a step has to stop, with the reason as its
