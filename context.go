@@ -238,14 +238,15 @@ type SecretRequest struct {
 	Execution ExecutionID // that of none in a dry run; empty for monitors and subscriptions
 	Job       string
 	Version   int    // of the job's definition; 0 in a dry run of one that was not saved
-	Step      int    // index in the flat list; 0 where there is no job, -1 if Param is set
+	Step      int    // index in the flat list; 0 where there is no job, -1 if an execution is about to be created
 	ID        string // the step's id, if it has one
 	Type      string // key of the step's type, such as "sftp.upload"
 	DryRun    bool
 
-	// Param is the parameter whose value names the secret, if an execution is about to
-	// be created with it. The answer says whether it may be used; a secret that is
-	// returned is dropped. By is who creates the execution.
+	// Param is the parameter whose value names the secret, if one does. With a Step of -1
+	// an execution is about to be created or resumed with it. The answer then says whether
+	// it may be used; a secret that is returned is dropped. By is who does that, and empty
+	// in a step.
 	Param string
 	By    string
 

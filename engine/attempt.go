@@ -75,12 +75,22 @@ func (r *run) removeAttempts(job *courier.Context) {
 // render puts the values into the configuration. It belongs to the attempt,
 // since a secret may take its time.
 func (a *attempt) render(ctx context.Context) ([]byte, error) {
-	config, err := a.template.Render(a.buf, &a.scope, func(name string) (string, error) { return a.job.Secret(ctx, name) })
+	config, err := a.template.Render(a.buf, &a.scope, func(name, param string) (string, error) { return a.secret(ctx, name, param) })
 	if err != nil {
 		return nil, &stepcall.ConfigError{Err: a.run.configError(err)}
 	}
 	a.buf = config
 	return config, nil
+}
+
+// secret resolves a secret of the configuration. Param is the parameter whose value names
+// it, if one does.
+func (a *attempt) secret(ctx context.Context, name, param string) (string, error) {
+	j := a.job
+	return a.run.secretFor(ctx, courier.SecretRequest{
+		Name: name, Execution: j.Execution(), Job: j.Job(), Version: a.run.x.Version,
+		Step: j.Step(), ID: j.ID(), Type: j.Type(), DryRun: j.DryRun(), Param: param,
+	})
 }
 
 // configError marks what repeating can't cure. A secret that can't be had now

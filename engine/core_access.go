@@ -164,8 +164,20 @@ func (c coreAccess) Trace(ctx context.Context) string {
 }
 
 func (c coreAccess) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+	return c.newExecution(ctx, p, opt, false)
+}
+
+func (c coreAccess) CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error {
+	_, err := c.newExecution(ctx, p, opt, true)
+	return err
+}
+
+func (c coreAccess) newExecution(ctx context.Context, p *program.Program, opt *program.Options, dry bool) (store.NewExecution, error) {
 	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
-	m.Secret = func(q courier.SecretRequest) error { return c.AskSecret(ctx, q) }
+	m.Secret = func(q courier.SecretRequest) error {
+		q.DryRun = dry
+		return c.AskSecret(ctx, q)
+	}
 	return p.NewExecution(opt, &m)
 }
 
