@@ -244,6 +244,16 @@ func (v *probed) Find(ctx context.Context, f store.TrailFilter) (got []store.Tra
 	return v.Store.(store.Trail).Find(ctx, f)
 }
 
+func (v *probed) Reports(ctx context.Context, entries []store.TrailEntry) (got []courier.StepExecution, err error) {
+	defer v.told.Store("Reports", time.Now(), &err)
+	return v.Store.(store.Trail).Reports(ctx, entries)
+}
+
+func (v *probed) Drain(ctx context.Context, worker string) (err error) {
+	defer v.told.Store("Drain", time.Now(), &err)
+	return v.Store.(store.Workers).Drain(ctx, worker)
+}
+
 func (v *probed) Workers(ctx context.Context, age time.Duration) (got []store.Worker, err error) {
 	defer v.told.Store("Workers", time.Now(), &err)
 	return v.Store.(store.Workers).Workers(ctx, age)
