@@ -42,7 +42,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	case n < 0 || n > math.MaxInt32:
 		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
 	case scope != "" && !isScope(scope):
-		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
+		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME", "key:KEY" or "key:PREFIX*"`, scope)
 	}
 	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set limit %q: %w", given, err)
@@ -54,7 +54,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 
 // A Limit is how many executions of a scope may run at once.
 type Limit struct {
-	Scope string // "global", "job:NAME" or "key:KEY"
+	Scope string // "global", "job:NAME", "key:KEY" or "key:PREFIX*"
 	Limit int    // 0 means any number
 }
 

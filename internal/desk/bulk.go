@@ -40,7 +40,7 @@ type Bulk struct {
 	Action Action
 	Where  Where
 	IDs    []courier.ExecutionID
-	By     courier.By // in the audit of each; a rerun keeps only the actor
+	By     courier.By // in the audit of each; of a rerun the actor, and the reason is in the log of the engine
 	// Key identifies the bulk, and is needed for a rerun: with the same key no execution is
 	// started again twice. It has 1 to 100 characters.
 	Key string

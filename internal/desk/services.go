@@ -11,7 +11,8 @@ import (
 )
 
 // queues adds the queues whose oldest execution is due for long, and says of the one that
-// waits longest why it does not go on. A statement for each queue would have no bound.
+// waits longest why it does not go on. An explanation takes a statement or two, and those of
+// more queues would exceed the ten of [Desk.Attention]: it takes ten with one.
 func (a *attention) queues() error {
 	c, err := a.e.Executions().Census(a.ctx, most)
 	if ok, err := a.has("store.Overview", err); !ok {

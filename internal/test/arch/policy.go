@@ -85,6 +85,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: subsystem},
 	{Dir: "engine/internal/refusals", Imports: []string{"."}},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
