@@ -1,0 +1,94 @@
+package jsonschema
+
+import (
+	"github.com/courierhq/courier"
+)
+
+// maxDependencies is how many jobs a job may depend on.
+const maxDependencies = 100
+
+// job returns the schema of jobs.
+func (b *builder) job(r *courier.Registry) []byte {
+	return b.document("Courier job", object(schema{
+		"name":                 inURL("The key under which versions are kept."),
+		"version":              version(),
+		"failure_policy":       described(b.policy("failure_policy", policies), "What a failed step leads to.", courier.Stop),
+		"params":               described(b.params(), "The parameters: their declarations, or the values that hold where none is given.", nil),
+		"queue":                described(label("The pool of work that the executions wait in."), "", courier.DefaultQueue),
+		"limit":                whole("How many executions of the job run at once; 0 is any number.", 0, nil),
+		"limit_keys":           list(stored(needed("")), "Names of what executions share, such as partner:acme."),
+		"result":               stored(text("What an execution is shown to have resulted in: a reference to an output, or a text with references.")),
+		"depends_on":           b.jobDependencies(),
+		"timeout_seconds":      seconds("The longest time for an execution, from its first claim after it was created or resumed; 0 is none."),
+		"max_duration_seconds": seconds("How long after an execution was first due it is overdue; 0 is never."),
+		"expected_by":          described(schema{"type": "string", "pattern": `^([01]\d|2[0-3]):[0-5]\d( .*)?$`}, "The time of day when an execution that has not ended is overdue, with a time zone, such as 07:30 Europe/Berlin.", nil),
+		"outputs":              list(output(), "Files that are kept when the execution completes."),
+		"steps":                described(schema{"type": "array", "minItems": 1, "items": b.define("step", func() schema { return b.step(r) })}, "The flat list of steps, markers included.", nil),
+	}, "name", "steps"))
+}
+
+// stored is a text in which no secret can stand, since it is stored.
+func stored(s schema) schema {
+	s["not"] = schema{"pattern": "^secret:"}
+	return s
+}
+
+func output() schema {
+	return object(schema{
+		"from": described(schema{"type": "string", "pattern": `^context:[^.]+\..`}, "A reference to an output that is the path of one file.", nil),
+		"to":   described(schema{"type": "string", "pattern": `^(/|.:|\\|context:|\$\{)`}, "An absolute path; the file keeps its name if it ends in / or is a directory.", nil),
+	}, "from", "to")
+}
+
+// jobDependencies is the schema of the jobs that a job depends on.
+func (b *builder) jobDependencies() schema {
+	job := func() schema { return known("The name of the other job.", b.names.Jobs) }
+	one := anyOf(job(), object(schema{
+		"job":             job(),
+		"run_on_failure":  boolean("Accepts an execution that failed, besides one that completed."),
+		"required_status": requiredStatus(),
+		"on_unmet":        enum("What becomes of an execution that is created while the dependency is not met.", courier.HoldUnmet, courier.HoldUnmet, courier.RefuseUnmet),
+	}, "job"))
+	s := list(one, "Other jobs that an execution waits for.")
+	s["maxItems"] = maxDependencies
+	return s
+}
+
+func requiredStatus() schema {
+	return enum("Which ends meet the dependency.", courier.RequireCompleted, courier.RequireCompleted, courier.RequireAny)
+}
+
+// The failure policies of jobs, of steps and of markers.
+var (
+	policies       = []courier.Policy{courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue}
+	stepPolicies   = []courier.Policy{courier.Stop, courier.RetryStep, courier.SkipAndContinue}
+	markerPolicies = []courier.Policy{courier.Stop, courier.SkipAndContinue}
+)
+
+// policy is the schema of a failure policy, which is its name or an object. Only the
+// policy of a job may leave its type out.
+func (b *builder) policy(name string, allowed []courier.Policy) schema {
+	return b.define(name, func() schema {
+		classes := func(doc string) schema {
+			return list(b.define("class", func() schema { return schema{"enum": courier.ErrorClasses()} }), doc)
+		}
+		figures := object(schema{
+			"type":                 enum("What a failure leads to.", nil, allowed...),
+			"max_retries":          described(whole("Attempts after the first.", 0, nil), "", 3),
+			"backoff_base_seconds": described(seconds("The delay before the first retry; it doubles with every further one."), "", 1),
+			"backoff_max_seconds":  described(seconds("The longest delay."), "", 60),
+			"jitter":               described(boolean("Makes each delay a time between half of the backoff and the whole of it."), "", true),
+			"retry_on":             classes("The error classes that are repeated; none means all."),
+			"no_retry_on":          classes("The error classes that are not repeated."),
+		})
+		none := schema{"maxItems": 0}
+		figures["allOf"] = []schema{when(
+			schema{"properties": schema{"type": schema{"enum": markerPolicies}}},
+			schema{"properties": schema{"retry_on": none, "no_retry_on": none}},
+		)}
+		if len(allowed) < len(policies) {
+			figures["required"] = []string{"type"}
+		}
+		return anyOf(schema{"enum": allowed}, figures)
+	})
+}

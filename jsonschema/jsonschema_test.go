@@ -1,0 +1,69 @@
+package jsonschema_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/jsonschema"
+	"github.com/courierhq/courier/steps"
+	"github.com/courierhq/courier/steps/azure"
+	"github.com/courierhq/courier/steps/exec"
+	"github.com/courierhq/courier/steps/ftp"
+	"github.com/courierhq/courier/steps/httpreq"
+	"github.com/courierhq/courier/steps/pgp"
+	"github.com/courierhq/courier/steps/sftp"
+)
+
+var update = flag.Bool("update", false, "write the schemas in testdata")
+
+func registry() *courier.Registry {
+	r := new(courier.Registry)
+	registerAll(r)
+	return r
+}
+
+func registerAll(r *courier.Registry) {
+	steps.Register(r, &steps.Options{
+		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
+		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options),
+	})
+}
+
+// schemas returns the schemas of all kinds of definitions.
+func schemas() map[string][]byte {
+	return map[string][]byte{
+		"job": jsonschema.Job(registry(), nil), "chain": jsonschema.Chain(nil), "schedule": jsonschema.Schedule(nil),
+		"monitor": jsonschema.Monitor(nil), "subscription": jsonschema.Subscription(nil),
+	}
+}
+
+// TestGolden holds the schemas against those in the repository, so that a review sees
+// what a change of a definition or a step type does to them.
+func TestGolden(t *testing.T) {
+	for kind, text := range schemas() {
+		var got bytes.Buffer
+		if err := json.Indent(&got, text, "", " "); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteByte('\n')
+		path := filepath.Join("testdata", kind+".json")
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("the schema of a %s is not that of %s; run go test ./jsonschema -update and look at what has changed", kind, path)
+		}
+		t.Logf("%s: %d bytes", kind, len(text))
+	}
+}

@@ -1,0 +1,274 @@
+package jsonschema
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+)
+
+// isID is the form of the id of a step.
+const isID = `^[a-z][a-z0-9_-]{0,49}$`
+
+// step is the schema of an entry of the list of steps.
+func (b *builder) step(r *courier.Registry) schema {
+	rules := b.rules(r)
+	var keys []string
+	all := make([]schema, len(rules))
+	for i, rule := range rules {
+		keys = append(keys, rule.keys...)
+		all[i] = b.ofType(rule)
+	}
+	slices.Sort(keys)
+	s := object(schema{
+		"id":                    described(schema{"type": "string", "pattern": isID, "not": schema{"enum": []string{"job", "loop", "params", "chain", "monitor"}}}, "Another name for the step's index in references.", nil),
+		"type":                  described(anyOf(schema{"enum": keys}, capitals()), "The key of a step type, or a marker.", nil),
+		"name":                  label("A text for people."),
+		"timeout_seconds":       seconds("The longest time for one attempt; 0 is none."),
+		"stall_timeout_seconds": seconds("The longest time without progress; 0 is none."),
+		"failure_policy":        described(b.policy("step_policy", stepPolicies), "Holds for this step in place of the job's.", nil),
+		"allow_parent":          boolean("Lets values that references put into paths, patterns and URLs contain the segment \"..\"."),
+		"config":                schema{"type": "object"},
+	}, "type")
+	s["allOf"] = all
+	return s
+}
+
+// capitals is the schema of a text that has capital letters, where letter case does not
+// count.
+func capitals() schema { return schema{"type": "string", "pattern": "[A-Z]"} }
+
+// A rule says which configuration the steps of one type have.
+type rule struct {
+	keys   []string // the key of the type and its aliases
+	doc    string
+	config schema
+	needed bool // a configuration can't be left out
+	marker bool
+}
+
+// rules returns one rule for each type, in order.
+func (b *builder) rules(r *courier.Registry) []rule {
+	keys := make(map[string][]string)
+	for _, key := range r.Keys() {
+		t, _ := r.Lookup(key)
+		keys[t.Key()] = append(keys[t.Key()], key)
+	}
+	list := b.markers()
+	for _, key := range r.Keys() {
+		if len(keys[key]) == 0 {
+			continue // an alias
+		}
+		t, _ := r.Lookup(key)
+		family, _, _ := strings.Cut(key, ".")
+		c := configs{b, b.names.Connections[family]}
+		list = append(list, rule{keys: keys[key], doc: t.Doc(), config: c.object(t.Config()), needed: needsConfig(t.Config())})
+	}
+	return list
+}
+
+// ofType is the schema that holds for steps of one type.
+func (b *builder) ofType(r rule) schema {
+	keys := make([]any, len(r.keys))
+	for i, key := range r.keys {
+		keys[i] = key
+	}
+	properties := schema{"config": r.config}
+	if r.doc != "" {
+		properties["type"] = schema{"description": r.doc}
+	}
+	if r.marker {
+		properties["failure_policy"] = b.policy("marker_policy", markerPolicies)
+	}
+	then := schema{"properties": properties}
+	if r.needed {
+		then["required"] = []string{"config"}
+	}
+	return when(has("type", keys...), then)
+}
+
+// needsConfig reports whether a configuration without fields is wrong.
+func needsConfig(s *courier.Schema) bool {
+	return slices.ContainsFunc(s.Properties, func(p courier.Property) bool { return p.Required }) ||
+		slices.ContainsFunc(s.Groups, func(g courier.Group) bool { return g.Kind != "at_most_one" })
+}
+
+// configs makes schemas of configurations, in which references may stand for values.
+type configs struct {
+	*builder
+	connections []string
+}
+
+// reference is the schema of a text that is replaced as a whole.
+func (b *builder) reference() schema {
+	return b.define("reference", func() schema {
+		return schema{"type": "string", "pattern": `^(context:[^.]+\..|secret:.)`, "description": "A reference, such as context:list.file_list, or secret:NAME."}
+	})
+}
+
+// template is the schema of a text with references.
+func (b *builder) template() schema {
+	return b.define("template", func() schema {
+		return schema{"type": "string", "pattern": `^(context|secret):|\$\{`, "description": "A reference, or a text with references in ${}."}
+	})
+}
+
+// value is the schema of a value.
+func (c configs) value(s *courier.Schema) schema {
+	switch {
+	case s.Type == "":
+		return schema{}
+	case len(s.Enum) > 0:
+		return anyOf(schema{"enum": s.Enum}, c.template())
+	case s.Type == "string":
+		return schema{"type": "string"}
+	case s.Type == "object":
+		return anyOf(c.object(s), c.reference())
+	case s.Type == "array":
+		return anyOf(schema{"type": "array", "items": c.value(s.Items)}, c.reference())
+	}
+	own := schema{"type": s.Type}
+	if n := number(s.Min); n != nil {
+		own["minimum"] = n
+	}
+	if n := number(s.Max); n != nil {
+		own["maximum"] = n
+	}
+	return anyOf(own, c.reference())
+}
+
+// property is the schema of a field.
+func (c configs) property(p *courier.Property) schema {
+	s := c.value(p.Schema)
+	if p.Required && s["type"] == "string" {
+		s["minLength"] = 1
+	}
+	if p.Name == "connection_id" && len(c.connections) > 0 {
+		s["examples"] = sorted(c.connections)
+	}
+	return described(s, p.Doc, defaultOf(p))
+}
+
+// defaultOf returns the default of a field, or nil.
+func defaultOf(p *courier.Property) any {
+	switch {
+	case p.Default == "":
+		return nil
+	case p.Schema.Type == "string":
+		return p.Default
+	case !json.Valid([]byte(p.Default)):
+		return nil
+	}
+	return json.RawMessage(p.Default)
+}
+
+// object is the schema of an object.
+func (c configs) object(s *courier.Schema) schema {
+	properties, required, open := schema{}, []string(nil), s.Open
+	for i := range s.Properties {
+		p := &s.Properties[i]
+		properties[p.Name] = c.property(p)
+		if inAnyCase(s, p) {
+			open = true // under which of its names it is given can't be said
+		} else if p.Required {
+			required = append(required, p.Name)
+		}
+	}
+	o := object(properties, required...)
+	if open {
+		delete(o, "additionalProperties")
+		return o
+	}
+	if rules := c.groups(s.Groups); len(rules) > 0 {
+		o["allOf"] = rules
+	}
+	return o
+}
+
+// inAnyCase reports whether the letter case of a property's name does not count.
+func inAnyCase(s *courier.Schema, p *courier.Property) bool {
+	other := strings.ToLower(p.Name)
+	if other == p.Name {
+		other = strings.ToUpper(p.Name)
+	}
+	found, ok := s.Property(other)
+	return ok && found == p
+}
+
+// groups are the schemas of the groups of an object's fields.
+func (c configs) groups(groups []courier.Group) (rules []schema) {
+	for _, g := range groups {
+		if g.Kind != "at_most_one" {
+			one := make([]schema, len(g.Fields))
+			for i, name := range g.Fields {
+				one[i] = schema{"required": []string{name}}
+			}
+			rules = append(rules, anyOf(one...))
+		}
+		if g.Kind == "any_of" {
+			continue
+		}
+		for i, a := range g.Fields {
+			for _, b := range g.Fields[i+1:] {
+				rules = append(rules, schema{"not": schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}}})
+			}
+		}
+	}
+	return rules
+}
+
+// given is the schema of a value that is certainly given: it is no reference, which may
+// turn out to be empty.
+func (b *builder) given() schema {
+	return b.define("given", func() schema {
+		return schema{"not": anyOf(schema{"enum": []any{nil, "", false, []any{}, schema{}}}, schema{"type": "string", "pattern": "^(context|secret):"})}
+	})
+}
+
+// operators are those of flow.if, exists aside.
+var operators = []string{"equals", "not_equals", "contains", "greater_than", "less_than", "greater_or_equal", "less_or_equal", "regex"}
+
+// markers are the rules of the markers of control flow.
+func (b *builder) markers() []rule {
+	none := schema{"type": "object", "maxProperties": 0}
+	return []rule{
+		{keys: []string{flow.TypeElse}, doc: "Begins the steps that run if the condition does not hold.", config: none, marker: true},
+		{keys: []string{flow.TypeEnd}, doc: "Ends what a flow.if or flow.foreach began.", config: none, marker: true},
+		{keys: []string{flow.TypeForEach}, doc: "Begins steps that run once for each item of a list.", config: b.forEach(), needed: true, marker: true},
+		{keys: []string{flow.TypeIf}, doc: "Begins steps that run only if a condition holds.", config: condition(), needed: true, marker: true},
+	}
+}
+
+// condition is the schema of the configuration of a flow.if.
+func condition() schema {
+	compares := make([]any, len(operators))
+	for i, o := range operators {
+		compares[i] = o
+	}
+	s := object(schema{
+		"left":     schema{"description": "The value that is compared, or a reference to it."},
+		"operator": described(anyOf(schema{"enum": append(slices.Clone(operators), "exists")}, capitals()), "How they are compared.", nil),
+		"right":    schema{"description": "What left is compared with; exists needs none."},
+	}, "left", "operator")
+	s["allOf"] = []schema{when(has("operator", compares...), schema{"required": []string{"right"}})}
+	return s
+}
+
+// forEach is the schema of the configuration of a flow.foreach.
+func (b *builder) forEach() schema {
+	percentage := schema{"type": "string", "pattern": `^(\d|[1-9]\d|100)%$`}
+	s := object(schema{
+		"source":          described(anyOf(schema{"type": "array"}, schema{"type": "string", "pattern": `context:|^\s*\[`}), "A list, a reference to one, or the JSON text of one.", nil),
+		"on_resume":       enum("Where an execution goes on that was interrupted in the loop and is resumed by an operator: in the same iteration, or in the first one.", "continue", "continue", "restart"),
+		"max_iterations":  whole("The most iterations of the loop, multiplied by those of the loops around it.", 1, nil),
+		"on_item_failure": enum("Whether a step that fails ends the execution, or only the current item.", "stop", "stop", "continue"),
+		"max_failures":    described(anyOf(whole("", 0, nil), percentage), "How many items may fail, or which part of the list, such as 10%.", nil),
+		"then":            enum("What becomes of the execution after the loop if items have failed.", "fail", "fail", "complete"),
+		"continue_on":     list(schema{"enum": courier.ErrorClasses()}, "The error classes that end only the item."),
+		"after_repair":    enum("What happens to the steps behind the loop when failed items have been executed again.", "continue", "continue", "rerun"),
+	}, "source")
+	s["allOf"] = []schema{unless(has("on_item_failure", "continue"), forbidden("max_failures", "then", "continue_on", "after_repair"))}
+	return s
+}

@@ -1,0 +1,81 @@
+package jsonschema
+
+import "github.com/courierhq/courier"
+
+// events are the types of events that can be subscribed to.
+var events = []courier.EventType{
+	courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed,
+	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted,
+	courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
+	courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed,
+}
+
+// The most that a subscription may have.
+const (
+	maxNames   = 1000
+	maxSubject = 150
+)
+
+// subscription returns the schema of subscriptions.
+func (b *builder) subscription() []byte {
+	wanted := list(schema{"enum": events}, "The types of events that are wanted.")
+	wanted["minItems"], wanted["uniqueItems"] = 1, true
+	s := object(schema{
+		"name":           name("The name of the subscription."),
+		"kind":           schema{"enum": []courier.SubscriptionKind{courier.SubscribeFunc, courier.SubscribeWebhook, courier.SubscribeJob, courier.SubscribeEmail}, "description": "How notifications are delivered."},
+		"events":         wanted,
+		"jobs":           named("The jobs whose events are wanted. Without jobs and chains it is those of all.", b.names.Jobs),
+		"chains":         named("The chains whose events are wanted, and those of their members.", b.names.Chains),
+		"func":           needed("The name of a function of the host application."),
+		"webhook":        webhookTarget(),
+		"job":            b.jobTarget(),
+		"email":          emailTarget(),
+		"window_seconds": seconds("Of each type of event of each job at most one notification is sent within it; 0 sends all. Default: 1800 for email, otherwise 0."),
+		"disabled":       boolean("Events are not kept for the subscription."),
+		"reason":         reports("string"),
+	}, "name", "kind", "events")
+	targets := []string{"func", "webhook", "job", "email"}
+	var rules []schema
+	for i, kind := range targets {
+		then := forbidden(append(append([]string{}, targets[:i]...), targets[i+1:]...)...)
+		then["required"] = []string{kind}
+		rules = append(rules, when(has("kind", kind), then))
+	}
+	s["allOf"] = append(rules, when(has("kind", "job"), anyOf(
+		schema{"required": []string{"jobs"}, "properties": schema{"jobs": schema{"minItems": 1}}},
+		schema{"required": []string{"chains"}, "properties": schema{"chains": schema{"minItems": 1}}},
+	)))
+	return b.document("Courier subscription", s)
+}
+
+// named is the schema of a list of names.
+func named(doc string, names []string) schema {
+	s := list(known("", names), doc)
+	s["maxItems"], s["uniqueItems"] = maxNames, true
+	return s
+}
+
+func webhookTarget() schema {
+	secrets := list(schema{"type": "string", "pattern": "^secret:."}, "Sign the requests; each is a reference secret:NAME.")
+	secrets["minItems"] = 1
+	return object(schema{
+		"url":     described(schema{"type": "string", "pattern": `^([hH][tT][tT][pP][sS]?://.|secret:.)`}, "The URL of the receiver, or secret:NAME.", nil),
+		"secrets": secrets,
+		"headers": schema{"type": "object", "additionalProperties": schema{"type": "string"}, "description": "Sent in addition; a value can be secret:NAME."},
+	}, "url", "secrets")
+}
+
+func (b *builder) jobTarget() schema {
+	return object(schema{
+		"name":     known("The name of the job that is started.", b.names.Jobs),
+		"params":   described(forbidden("event"), "Parameters besides event.", nil),
+		"priority": priority(),
+	}, "name")
+}
+
+func emailTarget() schema {
+	to := list(needed("An address such as ops@example.com or Operations <ops@example.com>."), "The receivers.")
+	to["minItems"] = 1
+	subject := schema{"type": "string", "maxLength": maxSubject, "pattern": plainText}
+	return object(schema{"to": to, "subject": described(subject, "Begins the subject of the messages.", "Courier")}, "to")
+}

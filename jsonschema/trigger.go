@@ -1,0 +1,92 @@
+package jsonschema
+
+import "github.com/courierhq/courier"
+
+// day is the longest time between two looks, and the most by which a tick may be late.
+const day = 24 * 60 * 60
+
+// schedule returns the schema of schedules.
+func (b *builder) schedule() []byte {
+	every := described(schema{"type": "number", "minimum": 1}, "The time between two ticks, in whole milliseconds.", nil)
+	jitter := seconds("Every tick fires late by a time from 0 to this one.")
+	jitter["maximum"] = day
+	s := object(schema{
+		"name":           name("The name of the schedule."),
+		"job":            known("The name of the job that is started.", b.names.Jobs),
+		"chain":          known("The name of the chain that is started.", b.names.Chains),
+		"cron":           described(schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "An expression in Quartz' form, seconds first, such as 0 0 3 ? * TUE.", nil),
+		"time_zone":      described(text("The time zone of cron, by its name in the tz database, such as Europe/Berlin."), "", "UTC"),
+		"every_seconds":  every,
+		"at":             instant("The only tick of a schedule that fires once."),
+		"starts_at":      instant("No tick is before it."),
+		"ends_at":        instant("No tick is after it."),
+		"params":         schema{"type": "object", "description": "The parameters of the executions."},
+		"priority":       priority(),
+		"overlap":        enum("What happens to a tick while an execution that the schedule has started has not ended.", courier.OverlapAllow, courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel),
+		"misfire":        enum("What happens to ticks that were missed.", courier.MisfireOnce, courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip),
+		"window_seconds": described(seconds("How long ago a tick may be for fire_all."), "", day),
+		"jitter_seconds": jitter,
+		"pause_after":    whole("Pauses the schedule when so many executions in a row have failed; 0 is never.", 0, nil),
+		"disabled":       boolean("The schedule does not fire."),
+		"paused":         reports("boolean"), "reason": reports("string"), "next_fire": reports("string"), "waiting": reports("boolean"),
+		"last_fire": reports("string"), "last_execution": reports("string"), "failures": reports("integer"), "problem": reports("string"),
+		"saved_at": reports("string"),
+	}, "name")
+	s["allOf"] = []schema{
+		exactlyOne("job", "chain"), exactlyOne("cron", "every_seconds", "at"),
+		unless(has("misfire", courier.MisfireAll), forbidden("window_seconds")),
+	}
+	s["dependencies"] = schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at")}
+	return b.document("Courier schedule", s)
+}
+
+// monitor returns the schema of monitors.
+func (b *builder) monitor() []byte {
+	const maxPatterns, maxPattern = 100, 255
+	within := func(doc string, value any) schema {
+		s := described(seconds(doc), "", value)
+		s["maximum"] = day
+		return s
+	}
+	patterns := list(schema{"type": "string", "minLength": 1, "maxLength": maxPattern, "pattern": `^[^/\\]*$`}, "Select files by their names, with * and ?; none selects all.")
+	patterns["maxItems"] = maxPatterns
+	events := list(schema{"enum": []courier.MonitorEvent{courier.FileCreated, courier.FileModified, courier.FileExists}}, "What starts executions. Default: created.")
+	events["uniqueItems"] = true
+	s := object(schema{
+		"name":           name("The name of the monitor."),
+		"description":    text("A text for people."),
+		"lister":         described(text("What lists the directory."), "", "file"),
+		"connection_id":  b.anyConnection(),
+		"path":           needed("The directory; directories in it are not searched."),
+		"patterns":       patterns,
+		"events":         events,
+		"every_seconds":  within("The time between two polls.", 60),
+		"stable_seconds": within("How long size and time of a file must not change before it is ready.", 5),
+		"done_file":      described(schema{"type": "string", "maxLength": maxPattern, "pattern": `^[^/\\*?]*$`}, "The ending of a second file, which says that the first one is complete, such as .done.", nil),
+		"batch":          boolean("All files that are ready are handed over to one execution."),
+		"job":            known("The name of the job that is started.", b.names.Jobs),
+		"chain":          known("The name of the chain that is started.", b.names.Chains),
+		"params":         described(forbidden("files", "monitor"), "Parameters of the executions besides files and monitor.", nil),
+		"priority":       priority(),
+		"max_failures":   described(whole("The number of failed polls in a row after which the monitor is in the state error.", 0, nil), "", 5),
+		"disabled":       boolean("The monitor does not poll."),
+		"state":          reports("string"), "reason": reports("string"), "health": reports("object"), "next_poll": reports("string"),
+		"saved_at": reports("string"),
+	}, "name", "path")
+	s["allOf"] = []schema{exactlyOne("job", "chain")}
+	s["dependencies"] = schema{"chain": forbidden("priority")}
+	return b.document("Courier monitor", s)
+}
+
+// anyConnection is the schema of the id of a connection of any family.
+func (b *builder) anyConnection() schema {
+	s := text("The connection to the server; none for a directory of the machine.")
+	var all []string
+	for _, ids := range b.names.Connections {
+		all = append(all, ids...)
+	}
+	if len(all) > 0 {
+		s["examples"] = sorted(all)
+	}
+	return s
+}
