@@ -30,6 +30,7 @@ type call struct {
 	route *route
 	query url.Values
 	wrote bool
+	raw   []byte // the body, if its values must not be sent back
 
 	execution courier.Execution // of routes about one
 }
@@ -98,6 +99,7 @@ func (c *call) body(v any) error {
 	if err != nil || len(raw) == 0 {
 		return err
 	}
+	c.raw = raw
 	if err := checkJSON(raw); err != nil {
 		return err
 	}

@@ -98,6 +98,13 @@ func (c *call) serve() error {
 	if c.h.origins.err != nil {
 		return c.h.origins.err
 	}
+	if p := c.r.Pattern; p != "" && !strings.HasSuffix(p, "/") && !strings.HasSuffix(p, "...}") {
+		return problemf(codeInternal, "the API of this service is mounted at a pattern without a slash at its end, so that nothing below it is found: write mux.Handle(%q, ...)", p+"/")
+	}
+	if c.path == "/" || c.path == "/v1" {
+		c.w.Header().Set("Location", "v1/")
+		return c.nothing(http.StatusPermanentRedirect)
+	}
 	inner := at(c.r, c.path)
 	if inner == nil || !isClean(c.path) {
 		return problemf(codeNotFound, "there is nothing at this path: see openapi.json for what there is")

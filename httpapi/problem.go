@@ -129,6 +129,7 @@ func (c *call) fail(err error) {
 	if p.code == codeUnavailable || p.code == codeJournal {
 		c.w.Header().Set("Retry-After", "5")
 	}
+	c.scrub(&p)
 	p.Type = up(c.path) + "v1/problems/" + p.code.name
 	p.Title, p.Status, p.Code = p.code.title, p.code.status, p.code.name
 	body, err := json.Marshal(p)

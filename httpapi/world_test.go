@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -53,7 +54,7 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 // jobs are the definitions of a world: report is a client's, secret nobody's but admins'.
 func jobs() []courier.Job {
 	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{
-		"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text",
+		"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text", "secret": "secret:token",
 	}}
 	params := map[string]any{"seconds": 0, "fail": "", "text": ""}
 	return []courier.Job{
@@ -229,3 +230,6 @@ func (w *world) ended(id string) courier.Execution {
 	}
 	return x
 }
+
+// filterBy selects the entries of the journal by who has asked.
+func filterBy(user string) store.ActionFilter { return store.ActionFilter{By: user, Limit: 1000} }

@@ -27,9 +27,12 @@ func (b *builder) job(r *courier.Registry) []byte {
 	}, "name", "steps"))
 }
 
-// stored is a text in which no secret can stand, since it is stored.
+// ofSecret is the schema of a reference to a secret.
+var ofSecret = schema{"type": "string", "pattern": "^secret:"}
+
+// stored is a value that can't be a secret, since it is stored.
 func stored(s schema) schema {
-	s["not"] = schema{"pattern": "^secret:"}
+	s["not"] = ofSecret
 	return s
 }
 
@@ -65,15 +68,14 @@ var (
 	markerPolicies = []courier.Policy{courier.Stop, courier.SkipAndContinue}
 )
 
-// policy is the schema of a failure policy, which is its name or an object. Only the
-// policy of a job may leave its type out.
+// policy is the schema of a failure policy, which is its name or an object.
 func (b *builder) policy(name string, allowed []courier.Policy) schema {
 	return b.define(name, func() schema {
 		classes := func(doc string) schema {
 			return list(b.define("class", func() schema { return schema{"enum": courier.ErrorClasses()} }), doc)
 		}
 		figures := object(schema{
-			"type":                 enum("What a failure leads to.", nil, allowed...),
+			"type":                 enum("What a failure leads to.", courier.Stop, allowed...),
 			"max_retries":          described(whole("Attempts after the first.", 0, nil), "", 3),
 			"backoff_base_seconds": described(seconds("The delay before the first retry; it doubles with every further one."), "", 1),
 			"backoff_max_seconds":  described(seconds("The longest delay."), "", 60),
@@ -86,9 +88,6 @@ func (b *builder) policy(name string, allowed []courier.Policy) schema {
 			schema{"properties": schema{"type": schema{"enum": markerPolicies}}},
 			schema{"properties": schema{"retry_on": none, "no_retry_on": none}},
 		)}
-		if len(allowed) < len(policies) {
-			figures["required"] = []string{"type"}
-		}
 		return anyOf(schema{"enum": allowed}, figures)
 	})
 }

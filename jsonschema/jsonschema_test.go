@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -51,19 +50,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		got.WriteByte('\n')
-		path := filepath.Join("testdata", kind+".json")
-		if *update {
-			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("the schema of a %s is not that of %s; run go test ./jsonschema -update and look at what has changed", kind, path)
-		}
+		compareFile(t, filepath.Join("testdata", kind+".json"), got.Bytes())
 		t.Logf("%s: %d bytes", kind, len(text))
 	}
 }

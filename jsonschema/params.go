@@ -39,7 +39,11 @@ func (b *builder) params() schema {
 func declaration() schema {
 	const maxLength = 999_999_999
 	names := make([]string, len(paramTypes))
-	rules := []schema{when(has("required", true), forbidden("default"))}
+	secret := valueOf(courier.Param{Type: "text", Secret: true})
+	rules := []schema{
+		when(has("required", true), forbidden("default")),
+		when(has("secret", true), schema{"properties": schema{"default": secret, "enum": schema{"items": secret}}}),
+	}
 	for i, t := range paramTypes {
 		names[i] = t.name
 		value := valueOf(courier.Param{Type: t.name})
@@ -151,7 +155,7 @@ func ofText(d courier.Param) schema {
 		s["pattern"] = "^(?:" + d.Pattern + ")$"
 	}
 	if d.Secret {
-		s["minLength"], s["not"] = max(1, d.MinLength), schema{"pattern": "^secret:"}
+		s["minLength"], s["not"] = max(1, d.MinLength), ofSecret
 	}
 	return s
 }

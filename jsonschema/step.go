@@ -212,7 +212,10 @@ func (c configs) groups(groups []courier.Group) (rules []schema) {
 		}
 		for i, a := range g.Fields {
 			for _, b := range g.Fields[i+1:] {
-				rules = append(rules, schema{"not": schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}}})
+				rules = append(rules, schema{
+					"not":          schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}},
+					"errorMessage": "give only one of " + a + " and " + b, // for editors that know the keyword
+				})
 			}
 		}
 	}
@@ -248,9 +251,9 @@ func condition() schema {
 		compares[i] = o
 	}
 	s := object(schema{
-		"left":     schema{"description": "The value that is compared, or a reference to it."},
+		"left":     stored(schema{"description": "The value that is compared, or a reference to it."}),
 		"operator": described(anyOf(schema{"enum": append(slices.Clone(operators), "exists")}, capitals()), "How they are compared.", nil),
-		"right":    schema{"description": "What left is compared with; exists needs none."},
+		"right":    stored(schema{"description": "What left is compared with; exists needs none."}),
 	}, "left", "operator")
 	s["allOf"] = []schema{when(has("operator", compares...), schema{"required": []string{"right"}})}
 	return s

@@ -43,7 +43,7 @@ func (v *validator) check(text string) []string {
 }
 
 // annotations are the keywords that permit everything.
-var annotations = []string{"$schema", "title", "description", "default", "examples", "readOnly", "definitions", "then", "else", "formatMinimum", "formatMaximum"}
+var annotations = []string{"$schema", "title", "description", "default", "examples", "readOnly", "definitions", "then", "else", "errorMessage", "formatMinimum", "formatMaximum"}
 
 // value returns what is wrong with the value at a path.
 func (v *validator) value(schema, value any, at string) (wrong []string) {

@@ -1,0 +1,147 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// sent stands in everything wrong that is sent, and must not come back.
+const sent = "zq81-sent"
+
+// What a route does not take is answered with a problem that says what to do: never by a
+// failure of the service, and never with what was sent.
+func TestBadInput(t *testing.T) {
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), MaxBody: 10_000})
+	id := w.start("report", `{"params": {"text": "a"}}`)
+	check := func(what string, a answer, statuses ...int) {
+		t.Helper()
+		ok := false
+		for _, s := range statuses {
+			ok = ok || a.Code == s
+		}
+		if !ok {
+			t.Errorf("%s: %s: %d %s; want one of %v", what, a.what, a.Code, a.Body, statuses)
+		}
+		if a.Code >= 400 {
+			var p struct {
+				Code, Detail string
+				Problems     []map[string]any
+			}
+			if err := json.Unmarshal(a.Body.Bytes(), &p); err != nil || p.Code == "" || p.Detail == "" {
+				t.Errorf("%s: %s: %v in %s", what, a.what, err, a.Body)
+			}
+		}
+		if strings.Contains(a.Body.String(), sent) {
+			t.Errorf("%s: %s: sends back %s", what, a.what, a.Body)
+		}
+	}
+	for _, r := range httpapi.Table() {
+		path := fill(r.Path, id)
+		send := func(query, body string, headers ...string) answer {
+			if query != "" {
+				query = "?" + query
+			}
+			return w.send(r.Method, path+query, body, headers...)
+		}
+		check("unknown parameter", send(sent+"=1", ""), 400)
+		check("query that is none", send("a=%zz"+sent, ""), 400)
+		for _, name := range r.Query {
+			for _, value := range []string{sent, "%00", "%ff" + sent, "-1", strings.Repeat("9", 400), url.QueryEscape(strings.Repeat(sent, 300)), "%F0%9F%92%A9" + sent} {
+				a := send(name+"="+value, "")
+				if a.Code >= 500 && a.Code != 501 {
+					t.Errorf("%s=%.50s: %s: %d %s", name, value, a.what, a.Code, a.Body)
+				}
+				check(name, a, 200, 204, 304, 400, 404, 409, 501)
+			}
+		}
+		for _, name := range []string{"limit", "cursor"} {
+			if strings.Contains(" "+strings.Join(r.Query, " ")+" ", " "+name+" ") {
+				check("forged "+name, send(name+"="+sent, ""), 400)
+				check("repeated "+name, send(name+"=1&"+name+"=2", ""), 400)
+			}
+		}
+		if !r.Body {
+			continue
+		}
+		for what, body := range map[string]string{
+			"no JSON": `{"` + sent, "a list": `["` + sent + `"]`, "a text": `"` + sent + `"`, "a number": "1", "two values": `{} {}`, "NUL": "\x00",
+			"not UTF-8": "{\"a\": \"\xff" + sent + "\"}", "half a character": `{"a": "\ud800` + sent + `"}`,
+			"deep": strings.Repeat(`[`, 4000) + strings.Repeat(`]`, 4000), "repeated name": `{"reason": "` + sent + `", "reason": 1}`,
+		} {
+			check(what, send("", body), 400, 415, 422, 428)
+		}
+		check("unknown name", send("", `{"reson": "`+sent+`", "`+strings.Repeat("x", 5000)+`": 1}`), 400, 422, 428)
+		check("too large", send("", `{"reason": "`+strings.Repeat(sent, 2000)+`"}`), 413, 428)
+		check("media type", send("", "reason="+sent, "Content-Type", "application/x-www-form-urlencoded"), 415, 428)
+		check("media type that is none", send("", "{}", "Content-Type", ";"+sent), 415, 428)
+	}
+}
+
+// A body that ends too early or lies about its length does nothing.
+func TestCutBody(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	for _, body := range []io.Reader{
+		io.MultiReader(strings.NewReader(`{"params": `), iotest.ErrReader(io.ErrUnexpectedEOF)),
+		iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(`{"params": {}}`))),
+	} {
+		r := httptest.NewRequest("POST", "/v1/jobs/report/executions", body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-User", "admin")
+		rec := httptest.NewRecorder()
+		w.api.ServeHTTP(rec, r)
+		answer{w, rec, "cut body"}.problem(http.StatusBadRequest, "invalid", "again")
+	}
+	var list struct{ Items []any }
+	w.get("v1/executions").want(http.StatusOK, &list)
+	if len(list.Items) > 0 {
+		t.Errorf("%d executions", len(list.Items))
+	}
+}
+
+// A parameter and a secret appear in no answer, log or journal of those who may not see
+// them. A secret appears nowhere.
+func TestCanaries(t *testing.T) {
+	a := access()
+	a.Values = httpapi.Operator
+	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
+		body := `{"params": {"text": "` + canaryParam + `", "fail": "wrong"}, "labels": {"partner": "` + canaryParam + `"}, "limit_keys": ["` + canaryParam + `"]}`
+		id := w.as("ann").start("report", body, "Idempotency-Key", canaryParam)
+		w.ended(id)
+		held := w.as("ann").start("report", strings.Replace(body, `"wrong"`, `"wrong", "seconds": 100`, 1))
+		w.as("otto").post("v1/executions/"+held+"/pause", `{"reason": "`+canaryParam+`"}`).want(http.StatusAccepted, nil)
+		seen := 0
+		for _, user := range []string{"ann", "vera", "otto"} {
+			for _, r := range httpapi.Table() {
+				if r.Method != "GET" || strings.HasSuffix(r.Path, "/events") {
+					continue
+				}
+				for _, x := range []string{id, held} {
+					got := w.as(user).get(fill(r.Path, x)).Body.String()
+					if strings.Contains(got, canarySecret) {
+						t.Errorf("%s sees the secret in %s: %s", user, r.Path, got)
+					}
+					if strings.Contains(got, canaryParam) {
+						if seen++; user != "otto" {
+							t.Errorf("%s sees the parameter in %s: %s", user, r.Path, got)
+						}
+					}
+				}
+			}
+		}
+		if seen < 6 {
+			t.Errorf("otto sees the parameter in %d answers: the test shows nothing", seen)
+		}
+		if strings.Contains(w.log.String(), canaryParam) || strings.Contains(w.log.String(), canarySecret) {
+			t.Errorf("log: %s", w.log)
+		}
+	})
+}
