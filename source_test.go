@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -94,5 +95,22 @@ func TestErrorfShowsNoKind(t *testing.T) {
 	err := fmt.Errorf("outer: %w", courier.Errorf(courier.ErrConflict, "somebody was faster: %w", inner))
 	if err.Error() != "outer: somebody was faster: inner" || !errors.Is(err, courier.ErrConflict) || !errors.Is(err, inner) || errors.Is(err, courier.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// TestPlacesCostNoMoreThanTheText has a long name above many values: the places of these
+// must not each cost the name.
+func TestPlacesCostNoMoreThanTheText(t *testing.T) {
+	const kib = 1 << 10
+	text := `{"steps": [{"config": {"` + strings.Repeat("k", 100*kib) + `": [` + strings.Repeat("0,", 20_000) + `0]}}], "bogus": 1}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list := (&courier.Source{Text: []byte(text)}).Read(new(courier.Job))
+	runtime.ReadMemStats(&after)
+	if len(list) != 1 || list[0].Column != len(text)-1 {
+		t.Error(list)
+	}
+	if n := (after.TotalAlloc - before.TotalAlloc) / kib; n > 40*kib {
+		t.Errorf("%d KiB for a text of %d KiB", n, len(text)/kib)
 	}
 }
