@@ -22,7 +22,8 @@ type Source struct {
 	Text         []byte
 	Line, Column int
 
-	root *place // of the text; nil before it is needed
+	root  *place // of the text; nil before it is needed
+	marks []mark
 }
 
 // A place is where a value begins, with those of the values in it.
@@ -146,14 +147,35 @@ func (s *Source) problems(err error) []Problem {
 }
 
 func (s *Source) place(p *Problem, offset int) {
-	p.File = s.File
-	before := s.Text[:offset]
-	p.Line, p.Column = max(s.Line, 1), max(s.Column, 1)
-	if n := bytes.Count(before, []byte("\n")); n > 0 {
-		p.Line, p.Column = p.Line+n, 1
-		before = before[bytes.LastIndexByte(before, '\n')+1:]
+	n := offset / markEvery
+	for i := len(s.marks); i <= n; i++ {
+		m := mark{max(s.Line, 1), max(s.Column, 1)}
+		if i > 0 {
+			m = s.marks[i-1].after(s.Text[(i-1)*markEvery : i*markEvery])
+		}
+		s.marks = append(s.marks, m)
 	}
-	p.Column += utf8.RuneCount(before)
+	m := s.marks[n].after(s.Text[n*markEvery : offset])
+	p.File, p.Line, p.Column = s.File, m.line, m.column
+}
+
+// A mark is the line and column at an offset. A Source keeps one for every so many bytes,
+// because a text can have a line of any length and as many problems as values.
+type mark struct{ line, column int }
+
+const markEvery = 1 << 10
+
+// after returns the mark behind a text.
+func (m mark) after(text []byte) mark {
+	for _, c := range text {
+		switch {
+		case c == '\n':
+			m = mark{m.line + 1, 1}
+		case utf8.RuneStart(c):
+			m.column++
+		}
+	}
+	return m
 }
 
 // offset is where the value at a path begins, or the last one on the way to it

@@ -63,6 +63,17 @@ func TestSources(t *testing.T) {
 	if fmt.Sprint(located[0].Line, located[0].Column, located[1].Line, located[1].Column, located[2].Line) != "4 2 3 3 3" {
 		t.Error(located)
 	}
+	long := `{"description": "` + strings.Repeat("é\n"+strings.Repeat("ü", 700), 10) + `", "x": 1}`
+	long = strings.ReplaceAll(long, "\n", "\", \n\"y\": \"")
+	for _, p := range (&courier.Source{Text: []byte(long), Line: 5, Column: 7}).Read(new(courier.Chain)) {
+		at := strings.Split(long, "\n")[p.Line-5]
+		if p.Line == 5 {
+			at = "123456" + at
+		}
+		if rest := []rune(at)[p.Column-1:]; rest[0] != '"' && rest[0] != '1' {
+			t.Errorf("%v is at %q", p, string(rest))
+		}
+	}
 	for text, want := range map[string]string{
 		"{\n \"name\": }":         "f.json:2:10: not JSON: invalid character '}'",
 		"":                        "f.json:1:1: not JSON: unexpected end",

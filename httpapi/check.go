@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 
@@ -112,5 +113,6 @@ func (c *call) checkText(kind string, src *courier.Source) (checked, error) {
 	for _, n := range counts {
 		sum += n
 	}
-	return checked{counts[kind] == 1 && sum == 1, b.Problems, b.Warnings}, err
+	one := counts[kind] == 1 && sum == 1 && bytes.HasPrefix(bytes.TrimSpace(src.Text), []byte("{"))
+	return checked{one, b.Problems, b.Warnings}, err
 }

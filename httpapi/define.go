@@ -102,7 +102,7 @@ func (c *call) readDefinition(d catalog, name string, src *courier.Source) (x de
 		if err != nil {
 			return x, nil, err
 		}
-		if len(all.problems) > len(problems) {
+		if all.one {
 			problems = all.problems
 		}
 	}

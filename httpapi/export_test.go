@@ -23,3 +23,6 @@ func Table() (list []Route) {
 
 // OpenRole is the role of routes that ask nobody.
 const OpenRole = Role(open)
+
+// DiffOf is diffOf.
+var DiffOf = diffOf
