@@ -183,7 +183,7 @@ func TestChainRequests(t *testing.T) {
 			for range 2 {
 				x = httpapi.ChainExecutionView{}
 				w.post("v1/chain-executions/"+id+"/"+verb, `{"reason": "why"}`).want(http.StatusAccepted, &x)
-				if x.Status != status {
+				if x.Status != status && !(status == "cancelling" && x.Status == "cancelled") { // its worker may have done it by now
 					t.Errorf("after %s: %s, want %s", verb, x.Status, status)
 				}
 			}
