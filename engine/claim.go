@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier/engine/internal/core"
@@ -12,6 +14,7 @@ import (
 // claimLoop claims while there are free slots, and waits when there is nothing.
 func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.loops.Done()
+	defer e.drain(w)
 	poll := time.NewTimer(e.opt.Poll)
 	defer poll.Stop()
 	var gather time.Duration
@@ -84,7 +87,9 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
 	defer cancel()
 	sent := time.Now()
-	got, err := e.store.Claim(ctx, e.claimRequest(free))
+	r := e.claimRequest(free)
+	r.StartedAt = w.started
+	got, err := e.store.Claim(ctx, r)
 	if err != nil {
 		return got, err
 	}
@@ -112,7 +117,32 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 func (e *Engine) claimRequest(most int) store.ClaimRequest {
 	return store.ClaimRequest{
 		Worker: e.opt.Worker, Workspace: e.opt.WorkspaceID, StepTypes: e.reg.Keys(), Queues: e.opt.Queues,
-		Max: most, Lease: e.opt.Lease,
+		Max: most, Lease: e.opt.Lease, Slots: e.opt.Slots, Version: version(),
+	}
+}
+
+// version is that of the main module of the program; empty if it is not known.
+var version = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return ""
+})
+
+// drainTimeout is how long a stop waits until the store has recorded it.
+const drainTimeout = 2 * time.Second
+
+// drain records that a worker claims nothing more. It is called once the last claim has
+// returned.
+func (e *Engine) drain(w *worker) {
+	s, ok := e.store.(store.Workers)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.base, drainTimeout)
+	defer cancel()
+	if err := s.Drain(ctx, e.opt.Worker); err != nil {
+		e.log.Warn("record that the engine is stopping", "error", err)
 	}
 }
 

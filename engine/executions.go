@@ -61,7 +61,7 @@ func (h Executions) Steps(ctx context.Context, id courier.ExecutionID) ([]courie
 // setVersions sets the versions of records where the execution had several.
 func (h Executions) setVersions(ctx context.Context, id courier.ExecutionID, list []courier.StepExecution) error {
 	x, err := h.Get(ctx, id)
-	repair.SetVersions(&x, list)
+	store.SetVersions(&x, list)
 	return err
 }
 

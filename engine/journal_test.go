@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storewrap"
 )
 
 // TestJournal changes what is no execution, and reads who did it. Setting a schedule that
@@ -79,4 +80,25 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.count(t, 1, "level=ERROR", "the journal does not have it", "kind=limit", "name=global", "no space")
+}
+
+// TestJournalWithoutTheCaller ends the context of a call as soon as the store has made the
+// change: the journal has it all the same.
+func TestJournalWithoutTheCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := storewrap.Intercept(memstore.New(), func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
+		err := do(ctx)
+		if c.Method == "Set" {
+			cancel()
+		}
+		return err
+	})
+	e := engine.New(s, nil, nil)
+	if err := e.Limits().Set(ctx, "global", 3, courier.By{Actor: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := e.Journal(t.Context(), store.ActionFilter{})
+	if err != nil || len(list) != 1 || list[0].By != "ann" {
+		t.Errorf("the journal has %+v, %v", list, err)
+	}
 }

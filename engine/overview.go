@@ -170,16 +170,20 @@ func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, e
 	if err != nil {
 		return nil, fmt.Errorf("find files: %w", err)
 	}
-	list := make([]FoundFile, 0, len(entries))
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	steps, err := t.Reports(ctx, entries)
+	if err != nil {
+		return nil, fmt.Errorf("find files: %w", err)
+	}
+	list := make([]FoundFile, 0, len(steps))
 	for _, e := range entries {
-		steps, err := h.StepsPage(ctx, store.StepFilter{Execution: e.Execution, After: e.Seq - 1, Limit: 1})
-		if err != nil {
-			return nil, fmt.Errorf("find files: %w", err)
-		}
-		if len(steps) == 0 || steps[0].Seq != e.Seq {
+		if len(steps) == 0 || steps[0].Execution != e.Execution || steps[0].Seq != e.Seq {
 			continue // it was removed meanwhile
 		}
 		found := FoundFile{Entry: e, Step: steps[0]}
+		steps = steps[1:]
 		for _, file := range found.Step.Files {
 			if store.TrailName(file.Path) == e.Value {
 				found.Files = append(found.Files, file)

@@ -13,14 +13,15 @@ import (
 
 // A worker is the part of an engine that runs between Start and Stop.
 type worker struct {
-	base  context.Context // carries values for the steps
-	stop  chan struct{}   // closed by Stop: claim no more, hand over
-	once  sync.Once
-	ctx   context.Context // ends with stop
-	quit  context.CancelFunc
-	runs  sync.WaitGroup // executions
-	loops sync.WaitGroup
-	done  chan struct{} // closed when all has ended
+	base    context.Context // carries values for the steps
+	started time.Time
+	stop    chan struct{} // closed by Stop: claim no more, hand over
+	once    sync.Once
+	ctx     context.Context // ends with stop
+	quit    context.CancelFunc
+	runs    sync.WaitGroup // executions
+	loops   sync.WaitGroup
+	done    chan struct{} // closed when all has ended
 }
 
 // Start begins to execute queued executions in the background, and returns at once.
@@ -33,7 +34,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := e.work.Ready(); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
-	w := &worker{base: context.WithoutCancel(ctx), stop: make(chan struct{}), done: make(chan struct{})}
+	w := &worker{base: context.WithoutCancel(ctx), started: time.Now().UTC(), stop: make(chan struct{}), done: make(chan struct{})}
 	w.ctx, w.quit = context.WithCancel(w.base)
 	e.mu.Lock()
 	if e.worker != nil {

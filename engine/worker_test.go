@@ -255,3 +255,47 @@ func TestStartedByTheClaim(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkerIsDraining stops an engine while a step of it is still running. It is shown as
+// draining at once, although it goes on with the step, and as present when it has started
+// again.
+func TestWorkerIsDraining(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		h.Stub("demo.a", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
+			time.Sleep(10 * time.Second)
+			return nil, nil
+		})
+		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir(), Worker: "w", Slots: 7})
+		shown := func(draining bool, started time.Time) {
+			t.Helper()
+			list, err := e.Workers(t.Context())
+			if err != nil || len(list) != 1 || list[0].Draining != draining || list[0].Slots != 7 || !list[0].StartedAt.Equal(started) {
+				t.Errorf("workers %+v, %v; want one, draining: %t, started at %v", list, err, draining, started)
+			}
+		}
+		start := func() time.Time {
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			enqueueIn(t, h, e, "job", "demo.a", courier.DefaultQueue)
+			time.Sleep(time.Second)
+			return began
+		}
+		first := start()
+		shown(false, first)
+		stopped := make(chan error)
+		go func() { stopped <- e.Stop(t.Context()) }()
+		time.Sleep(time.Second)
+		shown(true, first)
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		shown(true, first)
+		second := start()
+		shown(false, second)
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
@@ -27,6 +28,7 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request // with the path below the mount
 	path  string
+	root  string // the reference to the root of the API
 	route *route
 	query url.Values
 	wrote bool
@@ -111,21 +113,39 @@ func (c *call) body(v any) error {
 
 // rawBody returns the body, which must be JSON by its media type; empty if there is none.
 func (c *call) rawBody() ([]byte, error) {
+	raw, err := c.readBody()
+	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return nil, err
+	}
+	if !c.sendsJSON() {
+		return nil, problemf(codeMediaType, "the body must be JSON: send it with the header Content-Type: application/json")
+	}
+	return raw, nil
+}
+
+// sendsJSON reports whether the body is JSON by its media type.
+func (c *call) sendsJSON() bool {
+	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
+}
+
+// bodyTimeout is how long a body may take, if the host's server has no shorter time.
+const bodyTimeout = 30 * time.Second
+
+// readBody returns the body, whatever it is.
+func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.h.opt.MaxBody {
 		return nil, c.tooLarge()
+	}
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		// The server resets the deadline at the end of the body.
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.h.bodyTimeout))
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opt.MaxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, c.tooLarge()
 	} else if err != nil {
 		return nil, problemf(codeInvalid, "the body has ended too early, or came too slowly: send the request again")
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
-		return nil, problemf(codeMediaType, "the body must be JSON: send it with the header Content-Type: application/json")
 	}
 	return raw, nil
 }

@@ -1,5 +1,7 @@
 package httpapi
 
+import "time"
+
 // A Route is what the tests see of a row of the table.
 type Route struct {
 	Method, Path, ID, Scope string
@@ -26,3 +28,12 @@ const OpenRole = Role(open)
 
 // DiffOf is diffOf.
 var DiffOf = diffOf
+
+// CodeOf returns the code and the detail of the problem of an error.
+func CodeOf(err error) (code, detail string) {
+	p := problemOf(err)
+	return p.code.name, p.Detail
+}
+
+// SetBodyTimeout sets how long bodies may take.
+func (h *Handler) SetBodyTimeout(d time.Duration) { h.bodyTimeout = d }

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -25,6 +26,8 @@ type Handler struct {
 	routes  map[string]*route // by the patterns of mux
 	origins *origins
 
+	bodyTimeout time.Duration // shorter in tests
+
 	closing    func() // ends closed
 	closed     context.Context
 	openAPI    func() []byte
@@ -34,7 +37,7 @@ type Handler struct {
 // New returns the API of an engine, which need not be started. Nil options are the
 // defaults. What is wrong with the options is in the log, and in the answer to each request.
 func New(e *engine.Engine, opt *Options) *Handler {
-	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route)}
+	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route), bodyTimeout: bodyTimeout}
 	if opt != nil {
 		h.opt = *opt
 	}
@@ -71,7 +74,14 @@ func (h *Handler) OpenAPI() []byte { return h.openAPI() }
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{h: h, w: w, r: r, path: below(r)}
-	head := w.Header()
+	c.root = up(c.path)
+	c.protected(c.serve)
+}
+
+// protected answers with what f does, or with the problem of its error or panic, unless a
+// web page elsewhere has made the request.
+func (c *call) protected(f func() error) {
+	head := c.w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -79,14 +89,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p := recover(); p == http.ErrAbortHandler {
 			panic(p)
 		} else if p != nil {
-			h.log.Error("the API has panicked", "panic", p, "stack", string(debug.Stack()))
+			c.h.log.Error("the API has panicked", "panic", p, "stack", string(debug.Stack()))
 			c.fail(errPanic)
 		}
 	}()
-	if h.origins.answered(c) {
+	if c.h.origins.answered(c) {
 		return
 	}
-	if err := c.serve(); err != nil {
+	if err := f(); err != nil {
 		c.fail(err)
 	}
 }

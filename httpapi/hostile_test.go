@@ -1,14 +1,18 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -152,4 +156,41 @@ func TestCanaries(t *testing.T) {
 			t.Errorf("log: %s", w.log)
 		}
 	})
+}
+
+// A body that comes too slowly ends with its time, and the connection stays usable by
+// others.
+func TestSlowBody(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	w.api.SetBodyTimeout(50 * time.Millisecond)
+	server := httptest.NewServer(w.api)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "POST /v1/jobs/report/executions HTTP/1.1\r\nHost: localhost\r\nX-User: admin\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	resp.Body.Close()
+	// The deadline of the body does not end a call that waits longer.
+	if err := w.engine.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer w.engine.Stop(t.Context())
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/jobs/report/executions", strings.NewReader(`{"params": {"seconds": 0.2}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-User", "admin")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Prefer", "wait=10")
+	if resp, err = server.Client().Do(r); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	resp.Body.Close()
 }

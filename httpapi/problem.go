@@ -35,6 +35,7 @@ var (
 	codeMediaType   = &code{"media_type", http.StatusUnsupportedMediaType, "the body has another media type", "Send the media type that the detail names."}
 	codeDefinition  = &code{"definition", http.StatusUnprocessableEntity, "the definition has problems", "Correct what the problems name. Nothing was saved."}
 	codeKeyReused   = &code{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for something else", "Use a new key for a new request. Nothing was created."}
+	codeKeyRequired = &code{"idempotency_key_required", http.StatusBadRequest, "the request has no idempotency key", "Name the request by a header Idempotency-Key, and use the same one when you repeat it. Nothing was created."}
 	codePreRequired = &code{"precondition_required", http.StatusPreconditionRequired, "a condition is missing", `Send If-Match with the ETag that you have read, or If-None-Match: * for something new.`}
 	codeInternal    = &code{"internal", http.StatusInternalServerError, "the service has a mistake", "Tell its operators the incident: the log has the reason under it."}
 	codeUnsupported = &code{"not_supported", http.StatusNotImplemented, "the store does not keep this", "Use a store that has the role that the detail names."}
@@ -45,7 +46,7 @@ var (
 // codes are all of them.
 var codes = []*code{
 	codeInvalid, codeUnknown, codeForbidden, codeNotFound, codeMethod, codeTransition, codeDependency, codeConflict, codePrecond, codeTooLarge,
-	codeMediaType, codeDefinition, codeKeyReused, codePreRequired, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
+	codeMediaType, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
 }
 
 // An item is one of the problems of a request.
@@ -115,7 +116,8 @@ func (p *problem) invalid(what string) error {
 // fail answers with the problem document of an error. The errors of the store are for the
 // log: they may name what is no client's business.
 func (c *call) fail(err error) {
-	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
+	_, ok := errors.AsType[*problem](err)
+	if c.wrote || !ok && errors.Is(c.r.Context().Err(), context.Canceled) {
 		return // the answer has begun, or nobody waits for it
 	}
 	p := problemOf(err)
@@ -133,7 +135,7 @@ func (c *call) fail(err error) {
 		c.w.Header().Set("Retry-After", "5")
 	}
 	c.scrub(&p)
-	p.Type = up(c.path) + "v1/problems/" + p.code.name
+	p.Type = c.root + "v1/problems/" + p.code.name
 	p.Title, p.Status, p.Code = p.code.title, p.code.status, p.code.name
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -73,7 +73,7 @@ func (c *call) start() error {
 
 // started answers with an execution that was created, or that has the key of the request.
 func (c *call) started(x courier.Execution, wait time.Duration) error {
-	c.w.Header().Set("Location", up(c.path)+"v1/executions/"+string(x.ID))
+	c.w.Header().Set("Location", c.root+"v1/executions/"+string(x.ID))
 	if wait > 0 {
 		ended, err := c.await(x.ID, wait)
 		if err != nil {
@@ -85,7 +85,7 @@ func (c *call) started(x courier.Execution, wait time.Duration) error {
 		}
 		x = ended
 	}
-	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, x.Status(time.Now()), x.CreatedAt})
+	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, clientStatus(&x), x.CreatedAt})
 }
 
 // applied is the preference that was met.
@@ -176,6 +176,11 @@ func (c *call) key(inBody string) (string, error) {
 			return "", oneProblem(item{Header: "Idempotency-Key", Message: "it is empty: leave it out, or name the request"})
 		}
 	}
+	return c.ownKey(key)
+}
+
+// ownKey returns a key with the visitor in it; empty for none.
+func (c *call) ownKey(key string) (string, error) {
 	if !utf8.ValidString(key) || utf8.RuneCountInString(key) > 200 {
 		return "", oneProblem(item{Header: "Idempotency-Key", Message: "it must have 1 to 200 characters, in UTF-8"})
 	}

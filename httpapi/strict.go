@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,11 @@ func checkJSON(raw []byte) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	return repeated(dec, "")
+	if path := repeated(dec); path != nil {
+		slices.Reverse(path)
+		return oneProblem(item{Pointer: shortPointer("/" + strings.Join(path, "/")), Message: "the name is repeated in its object"})
+	}
+	return nil
 }
 
 // checkForm returns the error of a body that is not one JSON value, in UTF-8.
@@ -52,9 +57,9 @@ func syntax(raw []byte) string {
 	return "it ends too early"
 }
 
-// repeated returns the problem with the first name that is repeated in an object of valid
-// JSON text.
-func repeated(dec *json.Decoder, pointer string) error {
+// repeated returns the path of the first name that is repeated in an object of valid JSON
+// text, with the name first; nil if there is none.
+func repeated(dec *json.Decoder) []string {
 	tok, err := dec.Token()
 	if err != nil {
 		return nil
@@ -62,22 +67,21 @@ func repeated(dec *json.Decoder, pointer string) error {
 	switch tok {
 	case json.Delim('['):
 		for i := 0; dec.More(); i++ {
-			if err := repeated(dec, pointer+"/"+strconv.Itoa(i)); err != nil {
-				return err
+			if path := repeated(dec); path != nil {
+				return append(path, strconv.Itoa(i))
 			}
 		}
 	case json.Delim('{'):
 		seen := make(map[string]bool)
 		for dec.More() {
-			name, _ := dec.Token()
-			key, _ := name.(string)
-			at := pointer + "/" + escapePointer(key)
-			if seen[key] {
-				return oneProblem(item{Pointer: shortPointer(at), Message: "the name is repeated in its object"})
+			tok, _ := dec.Token()
+			name, _ := tok.(string)
+			if seen[name] {
+				return []string{escapePointer(name)}
 			}
-			seen[key] = true
-			if err := repeated(dec, at); err != nil {
-				return err
+			seen[name] = true
+			if path := repeated(dec); path != nil {
+				return append(path, escapePointer(name))
 			}
 		}
 	default:

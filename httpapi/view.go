@@ -25,13 +25,22 @@ type ClientExecution struct {
 
 func clientExecution(x *courier.Execution) ClientExecution {
 	v := ClientExecution{
-		ID: x.ID, Job: x.Job, Status: x.Status(time.Now()), CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt,
+		ID: x.ID, Job: x.Job, Status: clientStatus(x), CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt,
 		StartedAt: x.StartedAt, EndedAt: x.EndedAt, Result: x.Result,
 	}
 	if x.Failure != nil {
 		v.Reason = x.Failure.Reason
 	}
 	return v
+}
+
+// clientStatus is the status that clients are told: that a worker is lost is a matter of the
+// service, and another one goes on.
+func clientStatus(x *courier.Execution) string {
+	if status := x.Status(time.Now()); status != "lost" {
+		return status
+	}
+	return string(courier.Running)
 }
 
 // An ExecutionView is an execution with its status, as viewers see it.
@@ -64,6 +73,9 @@ func (c *call) view(x *courier.Execution) any {
 	}
 	now := time.Now()
 	v := ExecutionView{Execution: *x, Status: x.Status(now), StatusText: x.StatusText(now)}
+	if x.State != courier.Running {
+		v.Worker = "" // that of the last claim, which is in the audit
+	}
 	if !c.SeesValues(c.ctx(), x.Job) {
 		hideValues(&v.Execution)
 		v.StatusText = v.Status

@@ -137,10 +137,20 @@ func newWorld(t *testing.T, s *memstore.Store, opt *httpapi.Options) *world {
 		o = *opt
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(w.log, nil))
+		o.Log = w.logger()
 	}
 	w.api = httpapi.New(w.engine, &o)
 	return w
+}
+
+// logger writes to the log of the world.
+func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.log, nil)) }
+
+// over returns an engine with the same step types on another store.
+func (w *world) over(s store.Store) *engine.Engine {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "test.work", work, nil)
+	return engine.New(s, &reg, &engine.Options{Workspace: w.TempDir()})
 }
 
 // as returns the world as another user sees it.

@@ -14,7 +14,7 @@
 //
 // The schemas are of draft-07, which all editors know, in compact JSON text. The same
 // step types and options always give the same text. That of jobs with all step types
-// of package steps has about 55 KB.
+// of package steps has about 77 KB, and 11 KB compressed.
 package jsonschema
 
 import (

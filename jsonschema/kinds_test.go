@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/jsonschema"
 )
 
@@ -125,8 +126,8 @@ func TestRandomKinds(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			c := &comparison{validator: newValidator(t, schemas()[kind]), r: registry(), unseen: regexp.MustCompile(k.unseen)}
 			d := &drawer{Rand: rand.New(rand.NewPCG(*seed, 1))}
-			for c.accepted < 300 || c.refused < 300 {
-				if d.bad = 0; c.accepted > 300 || d.IntN(2) == 0 {
+			for n := raced.Or(50, 300); c.accepted < n || c.refused < n; {
+				if d.bad = 0; c.accepted > raced.Or(50, 300) || d.IntN(2) == 0 {
 					d.bad = 0.15
 				}
 				c.compare(d.draw(k))
@@ -177,7 +178,7 @@ func TestRandomParams(t *testing.T) {
 	jobs := newValidator(t, schemas()["job"])
 	d := &drawer{Rand: rand.New(rand.NewPCG(*seed, 2))}
 	sound, unsound, fit, unfit := 0, 0, 0, 0
-	for range 4000 {
+	for range raced.Or(300, 4000) {
 		declared := map[string]any{"p": d.declaration()}
 		text, _ := jsontext.Append(nil, map[string]any{"name": "x", "params": declared, "steps": []any{map[string]any{"type": "flow.end"}}})
 		wrong := jobs.check(string(text))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 var seed = flag.Uint64("seed", 1, "of the random definitions")
@@ -310,8 +311,9 @@ func TestRandomJobs(t *testing.T) {
 	r := registry()
 	c := &comparison{validator: newValidator(t, schemas()["job"]), r: r, unseen: unseenOfJobs}
 	d := &drawer{Rand: rand.New(rand.NewPCG(*seed, 0)), r: r}
-	for c.accepted < 1000 || c.refused < 1000 {
-		if d.bad = 0; c.accepted > 1000 || d.IntN(2) == 0 {
+	n := raced.Or(100, 1000)
+	for c.accepted < n || c.refused < n {
+		if d.bad = 0; c.accepted > n || d.IntN(2) == 0 {
 			d.bad = 0.1
 		}
 		c.compare(d.job())

@@ -236,11 +236,13 @@ func (c *Circumstances) lacks() []Cause {
 	return []Cause{cause}
 }
 
-// served returns the queues that the present workers serve.
+// served returns the queues that the present workers serve and do not leave.
 func (c *Circumstances) served() []string {
 	var queues []string
 	for i := range c.Workers {
-		queues = append(queues, c.Workers[i].Queues...)
+		if !c.Workers[i].Draining {
+			queues = append(queues, c.Workers[i].Queues...)
+		}
 	}
 	slices.Sort(queues)
 	return slices.Compact(queues)

@@ -63,6 +63,9 @@ func TestExplain(t *testing.T) {
 			c.Execution.DueAt, c.Execution.Queue = now.Add(time.Minute), "x"
 			c.Limits = []store.LimitUse{{Limit: 1, Running: 1}}
 		}), "scheduled", []string{"due: It is due at 2026-11-24T12:01:00Z.", `no_worker: No worker serves the queue "x". Known are default, night.`, "limit: The limit of all executions is full: 1 of 1 run."}},
+		{"draining", queued(func(c *store.Circumstances) {
+			c.Workers = []store.Worker{{Name: "w", Workspace: "here", Queues: []string{"default"}, StepTypes: []string{"a"}, Draining: true}}
+		}), "queued", []string{"no_worker: No worker is present."}},
 		{"paused", queued(func(c *store.Circumstances) {
 			c.Execution.State = courier.Paused
 			c.Entry = courier.AuditEntry{To: "paused", At: now.Add(-time.Hour), By: "ann", Error: "disk"}

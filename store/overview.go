@@ -12,9 +12,10 @@ import (
 // assertion.
 type Overview interface {
 	// Census counts executions that have not ended, and failed ones. No count goes
-	// beyond most: a count that equals it means that many or more. So the cost does not
-	// depend on how many executions there are. Completed and cancelled ones are not
-	// counted. A most of 0 means [DefaultMost]; the highest is [MaxMost].
+	// beyond most, and that of a queue not beyond [QueueMost]: a count that equals its cap
+	// means that many or more. So the cost does not depend on how many executions there
+	// are. Completed and cancelled ones are not counted. A most of 0 means [DefaultMost];
+	// the highest is [MaxMost].
 	Census(ctx context.Context, most int) (Census, error)
 	// Circumstances returns that on which it depends whether an execution goes on, read
 	// in one snapshot that changes nothing. Workers are present by age, as by
@@ -35,11 +36,27 @@ const (
 	MaxQueues   = 1000 // queues of a census, in byte order of their names
 )
 
+// The cap of a queue in a census is a share of QueuesMost times the cap of other counts,
+// and at least MinQueueMost, but never above the cap of other counts.
+const (
+	QueuesMost   = 4
+	MinQueueMost = 10
+)
+
+// QueueMost returns the cap of the count of each queue, if a census with the cap most has
+// so many queues.
+func QueueMost(most, queues int) int {
+	return min(most, max(MinQueueMost, QueuesMost*most/max(queues, 1)))
+}
+
 // A Census has counts of executions at an instant. No count is higher than Most.
 type Census struct {
 	At     time.Time     `json:"at"`
 	Most   int           `json:"most"`
 	Queues []QueueCensus `json:"queues"` // those with queued executions, by name
+	// QueueMost is the cap of the counts of Queues: that of [QueueMost]. Up to four queues
+	// are counted to Most each.
+	QueueMost int `json:"queue_most"`
 	// Running counts the executions that are running, Lost those of them whose leases
 	// have ended. Jobs and Keys count the running ones by job and by limit key, in byte
 	// order of the names.
@@ -56,7 +73,7 @@ type Census struct {
 // A QueueCensus counts the queued executions of one queue that no dependency holds.
 type QueueCensus struct {
 	Queue  string `json:"queue"`
-	Queued int    `json:"queued"`
+	Queued int    `json:"queued"` // at most [Census].QueueMost
 	// Oldest is the execution that has been due for longest, and DueAt since when; both
 	// zero if none is due.
 	Oldest courier.ExecutionID `json:"oldest,omitempty"`

@@ -163,6 +163,23 @@ func NextRepairs(r *courier.Repairs) *courier.Repairs {
 	return RepairsOrNil(&courier.Repairs{Versions: r.Versions, Values: r.Values})
 }
 
+// SetVersions sets the versions of the job with which records were written, if the
+// execution has had several.
+func SetVersions(x *courier.Execution, list []courier.StepExecution) {
+	if x.Repairs == nil || len(x.Repairs.Versions) == 0 {
+		return
+	}
+	for i := range list {
+		list[i].Version = x.Version
+		for _, v := range x.Repairs.Versions {
+			if list[i].Seq <= v.Seq {
+				list[i].Version = v.From
+				break
+			}
+		}
+	}
+}
+
 // RepairsOrNil returns repairs in the form that an execution has: nil if they are
 // empty.
 func RepairsOrNil(r *courier.Repairs) *courier.Repairs {

@@ -322,6 +322,11 @@ type ClaimRequest struct {
 	Only      []courier.ExecutionID // if not nil, nothing else is claimed
 	Max       int
 	Lease     time.Duration
+	// Slots, Version and StartedAt are for [Workers], which shows them with the worker;
+	// zero if unknown. A store may truncate StartedAt to microseconds.
+	Slots     int
+	Version   string
+	StartedAt time.Time
 }
 
 // Claims is what [Queue.Claim] returns.

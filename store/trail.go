@@ -17,6 +17,11 @@ type Trail interface {
 	// Find returns a page of entries. They are in falling order of Value, then Execution,
 	// then Seq, so that the entries of one value come newest first.
 	Find(ctx context.Context, f TrailFilter) ([]TrailEntry, error)
+	// Reports returns the records that entries of files refer to, in the order of the
+	// entries, at most 1000, with their versions as by [SetVersions]. Records that were
+	// removed since the entry was read are left out. What only [StepFilter].Details
+	// returns is too.
+	Reports(ctx context.Context, entries []TrailEntry) ([]courier.StepExecution, error)
 }
 
 // TrailFile is the key of entries of files. No label has it.

@@ -18,9 +18,12 @@ type Workers interface {
 	// Workers returns the present workers, in byte order of their names, at most
 	// [MaxWorkers]: those that claimed within age, and those that hold a lease.
 	Workers(ctx context.Context, age time.Duration) ([]Worker, error)
+	// Drain records that a worker claims nothing more, until a later claim of it is
+	// recorded. It does nothing if no claim of the worker was recorded.
+	Drain(ctx context.Context, worker string) error
 	// Stranded returns, in groups, executions that have been due or lost for at least
 	// age, and that none of the workers that Workers returns for the same age can
-	// claim. It examines at most [MaxSampled] executions of each queue and priority,
+	// claim; those that drain can't. It examines at most [MaxSampled] executions of each queue and priority,
 	// in the order of claims, and returns the oldest groups, at most [MaxStranded].
 	// If an execution waits for room under a limit, but some worker could claim it
 	// otherwise, it is not stranded.
@@ -41,7 +44,11 @@ type Worker struct {
 	Workspace string    `json:"workspace"`
 	Queues    []string  `json:"queues"`
 	StepTypes []string  `json:"step_types"`
-	SeenAt    time.Time `json:"seen_at"` // the last claim that was recorded
+	Slots     int       `json:"slots"`               // executions that it runs at once
+	Version   string    `json:"version,omitempty"`   // of the main module of its program
+	StartedAt time.Time `json:"started_at,omitzero"` // by its own clock
+	SeenAt    time.Time `json:"seen_at"`             // the last claim that was recorded
+	Draining  bool      `json:"draining,omitempty"`  // it is stopping, and claims nothing more
 }
 
 // A Lack is the reason why no present worker can claim a group of executions.
@@ -93,7 +100,7 @@ func (s *Stranded) lacks(workers []Worker) (lack Lack, missing []string) {
 	lack = LackQueue
 	for i := range workers {
 		w := &workers[i]
-		if !slices.Contains(w.Queues, s.Queue) {
+		if w.Draining || !slices.Contains(w.Queues, s.Queue) {
 			continue
 		}
 		if s.Workspace != "" && s.Workspace != w.Workspace {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/httpapi"
 )
 
 // A WorkConfig is the configuration of demo.work.
@@ -34,19 +35,38 @@ func register(reg *courier.Registry) {
 	courier.RegisterFunc(reg, "demo.work", work, &courier.TypeOptions{Doc: "takes its time"})
 }
 
-// demo is the job of this service. Defining it at every start makes no new
+// report is the job of this service. Defining it at every start makes no new
 // version as long as it stays the same.
-func demo() courier.Job {
+func report() courier.Job {
 	seconds := "context:params.seconds"
 	return courier.Job{
-		Name:   "demo",
-		Params: map[string]any{"seconds": 1, "error": ""},
+		Name: "report",
+		Params: map[string]any{
+			"customer": courier.Param{Type: "text", Required: true},
+			"seconds":  courier.Param{Type: "number", Default: 1},
+			"error":    "",
+		},
+		Result: "the report for ${context:params.customer}",
 		Steps: []courier.StepSpec{
 			{ID: "fetch", Type: "demo.work", Config: map[string]any{"seconds": seconds}},
 			{ID: "convert", Type: "demo.work", Config: map[string]any{"seconds": seconds}},
 			{ID: "deliver", Type: "demo.work", Config: map[string]any{"seconds": seconds, "error": "context:params.error"}},
 		},
 	}
+}
+
+// params makes the parameters of the job from a request such as
+// POST /reports/acme with the body {"seconds": 5}.
+func params(r *httpapi.Received) (map[string]any, error) {
+	all, ok := r.Body.(map[string]any)
+	if !ok && r.Body != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "the body must be a JSON object")
+	}
+	if all == nil {
+		all = make(map[string]any)
+	}
+	all["customer"] = r.Route["customer"]
+	return all, nil
 }
 
 // logged returns a hook around each step that logs when it began and ended.

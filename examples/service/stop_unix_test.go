@@ -119,6 +119,11 @@ func (p *program) ended() {
 	}
 }
 
+const (
+	api  = "/courier/api/v1"
+	jobs = api + "/jobs/report/executions"
+)
+
 // A load is a number of clients that send requests until nobody answers.
 type load struct {
 	url     string
@@ -136,11 +141,12 @@ func (l *load) send(client int) {
 	c := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
 	defer c.CloseIdleConnections()
 	for i := range 10_000 {
-		r, err := http.NewRequest(http.MethodPost, l.url+jobs, strings.NewReader(`{"params": {"seconds": 0.2}}`))
+		r, err := http.NewRequest(http.MethodPost, l.url+jobs, strings.NewReader(`{"params": {"customer": "acme", "seconds": 0.2}}`))
 		if err != nil {
 			l.wrong(err)
 			return
 		}
+		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", fmt.Sprint(client, "-", i))
 		var v view
 		answered, err := l.do(c, r, http.StatusAccepted, &v)
@@ -150,7 +156,7 @@ func (l *load) send(client int) {
 			l.mu.Unlock()
 		}
 		if answered && err == nil && i%8 == 0 {
-			if r, err = http.NewRequest(http.MethodGet, l.url+"/executions/"+string(v.ID), nil); err == nil {
+			if r, err = http.NewRequest(http.MethodGet, l.url+api+"/executions/"+string(v.ID), nil); err == nil {
 				answered, err = l.do(c, r, http.StatusOK, &v)
 			}
 		}
@@ -301,10 +307,10 @@ func (h *history) check(t *testing.T, l *load) {
 	}
 }
 
-// enqueue creates an execution of the job demo.
+// enqueue creates an execution of the job.
 func (p *program) enqueue(params string) {
 	p.t.Helper()
-	resp, err := http.Post(p.url+jobs, "application/json", strings.NewReader(`{"params": `+params+`}`))
+	resp, err := http.Post(p.url+"/reports/acme", "application/json", strings.NewReader(params))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -325,7 +331,7 @@ func TestStopAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", jobs, addr)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", "/reports/acme", addr)
 	answers := bufio.NewReader(c)
 	answer := func(status int) {
 		t.Helper()
@@ -374,7 +380,7 @@ func TestDrain(t *testing.T) {
 	p := start(t, "-drain", "1h")
 	p.signal()
 	p.await("stopping")
-	resp, err := http.Get(p.url + "/healthz")
+	resp, err := http.Get(p.url + api + "/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}

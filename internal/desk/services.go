@@ -24,7 +24,7 @@ func (a *attention) queues() error {
 		a.Cut = append(a.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
 	}
 	for i, q := range list {
-		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.Most, Executions: []courier.ExecutionID{q.Oldest}}
+		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueMost, Executions: []courier.ExecutionID{q.Oldest}}
 		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due since %s.", q.Queue, count(e.Count, e.More, "execution"), q.DueAt.Format(time.RFC3339))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
 		if i == 0 {

@@ -27,7 +27,7 @@ func open(t *testing.T) store.Store {
 func TestConformance(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) { storetest.Run(t, open, &storetest.Options{Virtual: true}) })
 	t.Run("real", func(t *testing.T) {
-		storetest.Run(t, open, &storetest.Options{Parallel: true, Unit: 20 * time.Millisecond})
+		storetest.Run(t, open, &storetest.Options{Parallel: 8, Unit: 20 * time.Millisecond})
 	})
 	t.Run("eager", func(t *testing.T) {
 		eager := func(t *testing.T) store.Store { return storewrap.NewEager(open(t)) }

@@ -38,11 +38,14 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 			older(&q, &cl.waiting, now)
 		}
 		queued += q.Queued
-		q.Queued = min(most, q.Queued)
 		c.Queues = append(c.Queues, q)
 	}
 	slices.SortFunc(c.Queues, func(a, b store.QueueCensus) int { return strings.Compare(a.Queue, b.Queue) })
 	c.Queues = c.Queues[:min(len(c.Queues), store.MaxQueues)]
+	c.QueueMost = store.QueueMost(most, len(c.Queues))
+	for i := range c.Queues {
+		c.Queues[i].Queued = min(c.QueueMost, c.Queues[i].Queued)
+	}
 	c.Waiting = min(most, s.states[courier.Queued]-queued)
 	for range s.leases.while(func(x *execution) bool { return x.expired(now) }) {
 		c.Lost = min(most, c.Lost+1)

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
@@ -95,6 +96,27 @@ func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEnt
 			if len(list) < limit && (f.Before == nil || laterFirst(*f.Before, e) < 0) {
 				list = append(list, e)
 			}
+		}
+	}
+	return list, nil
+}
+
+// Reports returns the records that entries refer to.
+func (s *Store) Reports(ctx context.Context, entries []store.TrailEntry) ([]courier.StepExecution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []courier.StepExecution
+	for _, e := range entries[:min(len(entries), 1000)] {
+		x := s.executions[e.Execution]
+		if x == nil {
+			continue
+		}
+		if i := firstFrom(x.steps, e.Seq); i < len(x.steps) && x.steps[i].Seq == e.Seq {
+			list = append(list, withoutDetails(x.steps[i]))
+			store.SetVersions(&x.Execution, list[len(list)-1:])
 		}
 	}
 	return list, nil

@@ -27,10 +27,13 @@ func (s *Store) noted(c *claim) bool {
 	if r.seen == nil {
 		r.seen = make(map[string]*store.Worker)
 	}
-	if w := r.seen[c.Worker]; w != nil && c.now.Sub(w.SeenAt) < store.PresenceInterval {
+	if w := r.seen[c.Worker]; w != nil && !w.Draining && c.now.Sub(w.SeenAt) < store.PresenceInterval {
 		return r.left
 	}
-	r.seen[c.Worker] = &store.Worker{Name: c.Worker, Workspace: c.Workspace, Queues: c.Queues, StepTypes: c.StepTypes, SeenAt: c.now}
+	r.seen[c.Worker] = &store.Worker{
+		Name: c.Worker, Workspace: c.Workspace, Queues: c.Queues, StepTypes: c.StepTypes,
+		Slots: c.Slots, Version: c.Version, StartedAt: c.StartedAt, SeenAt: c.now,
+	}
 	r.left = s.leaves(c.now)
 	for name, w := range r.seen {
 		if c.now.Sub(w.SeenAt) >= forgetAfter {
@@ -59,6 +62,19 @@ func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.present(s.clock(), age), nil
+}
+
+// Drain records that a worker claims nothing more.
+func (s *Store) Drain(ctx context.Context, worker string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.workers.seen[worker]; w != nil {
+		w.Draining = true
+	}
+	return nil
 }
 
 func (s *Store) present(now time.Time, age time.Duration) []store.Worker {

@@ -180,6 +180,7 @@ func (c *claim) args() []any {
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
 		c.scansRunning && !c.scanned, urgency, due, id, c.runningFrom, c.register,
+		int32(c.Slots), c.Version, moment(c.StartedAt),
 	}
 }
 

@@ -157,7 +157,7 @@ func TestSlowClaims(t *testing.T) {
 }
 
 // unlimited opens a store without limits and with a job named "j".
-func unlimited(t *testing.T, url string) *pgstore.Store {
+func unlimited(t testing.TB, url string) *pgstore.Store {
 	t.Helper()
 	s := open(t, url, nil)
 	define(t, s, "j")

@@ -19,7 +19,7 @@ var _ store.Overview = (*Store)(nil)
 // Census counts the executions that have not ended, and failed ones, in one statement.
 func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
 	c.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.Most), int64(store.MaxQueues))
+	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.Most), int64(store.MaxQueues), int64(store.QueuesMost), int64(store.MinQueueMost))
 	return c, err
 }
 
@@ -74,7 +74,8 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 	c := list[0].Circumstances
 	c.At = c.At.UTC()
 	for i := range c.Workers {
-		c.Workers[i].SeenAt = c.Workers[i].SeenAt.UTC()
+		w := &c.Workers[i]
+		w.StartedAt, w.SeenAt = w.StartedAt.UTC(), w.SeenAt.UTC()
 	}
 	if c.Execution, err = s.one(ctx, s.pool, &list[0].row); err != nil || c.Execution.State != courier.Paused {
 		return c, err

@@ -94,6 +94,13 @@ var recordQueries = []struct {
 	{"the latest records before one", "execution/list_latest_steps", "step_executions_pkey", 4, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Latest(ctx, store.LatestFilter{Execution: id, Before: 1000}))
 	}},
+	{"the records of a page of files", "trail/list_reports", "job_audit_log_pkey", 100, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+		var entries []store.TrailEntry
+		for n := range int64(100) {
+			entries = append(entries, store.TrailEntry{Execution: id, Seq: 12 + 2000*n})
+		}
+		return count(s.Reports(ctx, entries))
+	}},
 	{"executions with failed items", "execution/list", "job_executions_failed_items", 1, 20, func(ctx context.Context, s *pgstore.Store, _ courier.ExecutionID) (int, error) {
 		return count(s.Executions(ctx, store.Filter{FailedItems: true}))
 	}},

@@ -23,7 +23,7 @@ import (
 
 var allModes = flag.Bool("modes", false, "let TestModes run the suite in four ways instead of two")
 
-func TestStore(t *testing.T) { suite(t, pgtest.URL(t), pgx.QueryExecModeCacheStatement, nil) }
+func TestStore(t *testing.T) { suite(t, pgx.QueryExecModeCacheStatement, false, nil) }
 
 // TestModes runs the suite in other ways of pgx to execute queries, through PgBouncer
 // in transaction mode and with a schema that has to be quoted. With -modes it also runs
@@ -50,29 +50,39 @@ func TestModes(t *testing.T) {
 		list = list[:2]
 	}
 	for _, m := range list {
-		// Most cases wait most of the time, so the modes take turns.
+		// Most cases wait most of the time, so the modes run at once.
 		modes.Go(func() {
 			t.Run(m.name, func(t *testing.T) {
 				if m.hostile {
 					hostilePath(t, "hostile, pg_catalog", m.mode, true)
 					return
 				}
-				url := pgtest.URL(t)
-				if m.bouncer {
-					url = pgtest.Bouncer(t, url)
-				}
-				suite(t, url, m.mode, m.opt)
+				suite(t, m.mode, m.bouncer, m.opt)
 			})
 		})
 	}
 	modes.Wait()
 }
 
-// suite runs the suite in one database.
-func suite(t *testing.T, url string, mode pgx.QueryExecMode, opt *pgstore.Options) {
+// suite runs the suite in a few databases at once, through PgBouncer or not.
+func suite(t *testing.T, mode pgx.QueryExecMode, bouncer bool, opt *pgstore.Options) {
 	t.Helper()
-	pool := newPool(t, url, mode)
-	storetest.Run(t, func(t *testing.T) store.Store { return reopen(t, pool, opt) }, &storetest.Options{MaxTransition: pgstore.MaxTransition})
+	const databases = 3
+	free := make(chan *pgxpool.Pool, databases)
+	for range databases {
+		url := pgtest.URL(t)
+		if bouncer {
+			url = pgtest.Bouncer(t, url)
+		}
+		pool := newPool(t, url, mode)
+		reopen(t, pool, opt).(*pgstore.Store).Close()
+		free <- pool
+	}
+	storetest.Run(t, func(t *testing.T) store.Store {
+		pool := <-free
+		t.Cleanup(func() { free <- pool }) // after the store is closed
+		return emptied(t, pool, opt)
+	}, &storetest.Options{Parallel: databases, MaxTransition: pgstore.MaxTransition})
 }
 
 func newPool(t testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
@@ -100,15 +110,23 @@ func dialWith(t testing.TB, url string, configure func(*pgx.ConnConfig)) *pgxpoo
 // each would take longer than most cases do.
 func reopen(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store {
 	t.Helper()
-	schema := pgstore.DefaultSchema
-	if opt != nil && opt.Schema != "" {
-		schema = opt.Schema
+	if _, err := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{Schema: schemaOf(opt)}); err != nil {
+		t.Fatal(err)
 	}
-	made, err := pgstore.Migrate(t.Context(), pool, &pgstore.MigrateOptions{Schema: schema})
-	if err == nil && len(made) == 0 {
-		err = empty(t, pool, schema)
+	return emptied(t, pool, opt)
+}
+
+func schemaOf(opt *pgstore.Options) string {
+	if opt == nil || opt.Schema == "" {
+		return pgstore.DefaultSchema
 	}
-	if err != nil {
+	return opt.Schema
+}
+
+// emptied is reopen for a database with the tables.
+func emptied(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store {
+	t.Helper()
+	if err := empty(t, pool, schemaOf(opt)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := pgstore.New(t.Context(), pool, opt)

@@ -23,25 +23,13 @@ import (
 func BenchmarkRenew(b *testing.B) {
 	for _, kind := range []string{"nothing", "progress", "cursor"} {
 		b.Run(kind, func(b *testing.B) {
-			pool, err := pgxpool.New(b.Context(), pgtest.URL(b))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer pool.Close()
-			if _, err := pgstore.Migrate(b.Context(), pool, nil); err != nil {
-				b.Fatal(err)
-			}
-			s, err := pgstore.New(b.Context(), pool, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
+			u := pgtest.URL(b)
+			s, pool := unlimited(b, u), dial(b, u)
 			r := runningThousand(b, s)
 			if _, err := s.Renew(b.Context(), r); err != nil { // which opens its connection
 				b.Fatal(err)
 			}
-			server := backends(b, pool)
-			before, start := cpu(b, server), cpu(b, []string{"self"})
+			report := metered(b, pool)
 			for n := 0; b.Loop(); n++ {
 				for i := range r.Leases {
 					r.Leases[i].Progress = moving(kind, n, i)
@@ -50,9 +38,7 @@ func BenchmarkRenew(b *testing.B) {
 					b.Fatal(len(got), err)
 				}
 			}
-			each := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(b.N) }
-			b.ReportMetric(each(cpu(b, []string{"self"})-start), "client-ms/op")
-			b.ReportMetric(each(cpu(b, server)-before), "server-ms/op")
+			report(time.Millisecond, "ms/op")
 		})
 	}
 }
@@ -77,12 +63,6 @@ func moving(kind string, n, i int) *store.Progress {
 func runningThousand(b *testing.B, s *pgstore.Store) store.RenewRequest {
 	b.Helper()
 	ctx, r := b.Context(), store.RenewRequest{Worker: "w", For: time.Hour}
-	if err := s.Set(ctx, store.LimitSetting(""), "0"); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := s.Save(ctx, store.Definition{Kind: store.Job, Name: "j", Body: json.RawMessage(`{}`)}); err != nil {
-		b.Fatal(err)
-	}
 	list := make([]store.NewExecution, 1000)
 	for i := range list {
 		list[i] = store.NewExecution{ID: courier.ExecutionID(fmt.Sprintf("01920000-0000-7000-8000-%012x", i)), Job: "j", Version: 1, Queue: "default",
@@ -101,6 +81,19 @@ func runningThousand(b *testing.B, s *pgstore.Store) store.RenewRequest {
 		}
 	}
 	return r
+}
+
+// metered begins to measure processor time. The function that it returns reports it for
+// this process and for the server, per operation, in units.
+func metered(b *testing.B, pool *pgxpool.Pool) (report func(unit time.Duration, name string)) {
+	b.Helper()
+	self, server := []string{"self"}, backends(b, pool)
+	client, before := cpu(b, self), cpu(b, server)
+	return func(unit time.Duration, name string) {
+		each := func(d time.Duration) float64 { return float64(d) / float64(unit) / float64(b.N) }
+		b.ReportMetric(each(cpu(b, self)-client), "client-"+name)
+		b.ReportMetric(each(cpu(b, server)-before), "server-"+name)
+	}
 }
 
 // backends are the processes of the server.

@@ -225,12 +225,15 @@ func numbers(list []int) string {
 }
 
 // scanStep reads a record.
-func scanStep(rows pgx.Rows) (courier.StepExecution, error) {
+func scanStep(rows pgx.Rows) (courier.StepExecution, error) { return scanStepAnd(rows) }
+
+// scanStepAnd is scanStep for rows with more columns.
+func scanStepAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
 	var iteration, total, outputs, files, stack, log, events *string
-	err := rows.Scan(&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log, &events)
+	err := rows.Scan(append([]any{&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log, &events}, more...)...)
 	if err != nil {
 		return s, err
 	}

@@ -53,6 +53,36 @@ func (s *Store) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEnt
 	return list, nil
 }
 
+// Reports returns the records that entries refer to.
+func (s *Store) Reports(ctx context.Context, entries []store.TrailEntry) ([]courier.StepExecution, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	entries = entries[:min(len(entries), 1000)]
+	ids, numbers := make([]string, len(entries)), make([]int64, len(entries))
+	for i, e := range entries {
+		ids[i], numbers[i] = bind.ID(string(e.Execution)), e.Seq
+	}
+	list, err := query(ctx, s.pool, scanReport, s.sql("trail/list_reports"), ids, numbers)
+	if err != nil {
+		return nil, failed("read the records of the trail", err)
+	}
+	return list, nil
+}
+
+// scanReport returns a record with its version.
+func scanReport(rows pgx.Rows) (courier.StepExecution, error) {
+	var x courier.Execution
+	var repairs *string
+	s, err := scanStepAnd(rows, &x.Version, &repairs)
+	if err == nil {
+		err = decode(repairs, &x.Repairs)
+	}
+	list := []courier.StepExecution{s}
+	store.SetVersions(&x, list)
+	return list[0], err
+}
+
 func scanTrail(rows pgx.Rows) (e store.TrailEntry, err error) {
 	var id string
 	err = rows.Scan(&e.Value, &id, &e.Seq)

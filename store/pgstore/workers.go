@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,25 @@ func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker,
 	return list, nil
 }
 
+// Drain records that a worker claims nothing more. The next claim under its name is
+// recorded at once, or nearly.
+func (s *Store) Drain(ctx context.Context, worker string) error {
+	if err := s.checkOpen(ctx); err != nil {
+		return err
+	}
+	err := repeat(ctx, func() error {
+		_, err := s.pool.Exec(ctx, s.sql("worker/drain"), worker)
+		return err
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("record that worker %q is draining", worker), err)
+	}
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	delete(s.registry.registered, worker)
+	return nil
+}
+
 // Stranded returns the executions that no present worker can take, in groups.
 func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Stranded, error) {
 	workers, err := s.Workers(ctx, age)
@@ -74,8 +94,9 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 }
 
 func scanWorker(rows pgx.Rows) (w store.Worker, err error) {
-	err = rows.Scan(&w.Name, &w.Workspace, &w.Queues, &w.StepTypes, &w.SeenAt)
-	w.SeenAt = w.SeenAt.UTC()
+	var started *time.Time
+	err = rows.Scan(&w.Name, &w.Workspace, &w.Queues, &w.StepTypes, &w.Slots, &w.Version, &started, &w.SeenAt, &w.Draining)
+	w.StartedAt, w.SeenAt = instant(started), w.SeenAt.UTC()
 	return w, err
 }
 

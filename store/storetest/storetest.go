@@ -14,6 +14,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +35,10 @@ type Options struct {
 	// depends on being faster than that. Zero means a second of virtual time,
 	// or 50 ms of real time.
 	Unit time.Duration
-	// Parallel runs the cases in parallel, except in virtual time.
-	Parallel bool
+	// Parallel is how many cases run at once, except in virtual time: most of them wait
+	// most of the time. 0 means one. If it is more, [Survive] has as many at once as the
+	// flag -parallel of go test allows.
+	Parallel int
 	// Polling says that Await only waits for its context, which is allowed. The cases
 	// whose names begin with wakes_ are left out.
 	Polling bool
@@ -57,29 +60,49 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 	case unit == 0:
 		unit = 50 * time.Millisecond
 	}
-	for _, g := range groups() {
+	parallel := opt.Parallel
+	if opt.Virtual {
+		parallel = 1
+	}
+	places := make(chan struct{}, max(1, parallel))
+	eachOf(groups(), parallel, func(g storekit.Group) {
 		t.Run(g.Name, func(t *testing.T) {
-			for _, c := range g.Cases {
+			eachOf(g.Cases, parallel, func(c storekit.Case) {
 				if opt.Polling && strings.HasPrefix(c.Name, "wakes_") {
-					continue
+					return
 				}
+				places <- struct{}{}
+				defer func() { <-places }()
 				t.Run(c.Name, func(t *testing.T) {
 					run := func(t *testing.T) {
 						if s := open(t); g.Role == nil || g.Role(s) {
 							c.Try(&storekit.Kit{T: t, Store: s, Unit: unit, Virtual: opt.Virtual, MaxOutput: opt.MaxTransition})
 						}
 					}
-					switch {
-					case opt.Virtual:
+					if opt.Virtual {
 						synctest.Test(t, run)
-						return
-					case opt.Parallel:
-						t.Parallel()
+					} else {
+						run(t)
 					}
-					run(t)
 				})
-			}
+			})
 		})
+	})
+}
+
+// eachOf calls f for all of a list, one after the other, or all at once if there may be
+// several.
+func eachOf[T any](list []T, parallel int, f func(T)) {
+	if parallel <= 1 {
+		for _, v := range list {
+			f(v)
+		}
+		return
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, v := range list {
+		all.Go(func() { f(v) })
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%v_%d", kind, n), func(t *testing.T) {
-						if s.Parallel && !s.Virtual {
+						if s.Parallel > 1 && !s.Virtual {
 							t.Parallel()
 						}
 						s.one(t, p, dir, trial{group.who, storewrap.Fault{Kind: kind, N: n}}, &sum)

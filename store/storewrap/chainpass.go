@@ -53,35 +53,3 @@ func (i *intercepted) ChainExecutions(ctx context.Context, f store.ChainFilter) 
 	}
 	return intercept(ctx, i, &Call{Method: "ChainExecutions", Request: f}, func(ctx context.Context) ([]courier.ChainExecution, error) { return s.ChainExecutions(ctx, f) })
 }
-
-// A passed hands the role Chains of the store behind on.
-type passed struct{ s store.Store }
-
-// StartChains is that of the store behind, as are the following methods.
-func (p passed) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
-	if s, ok := p.s.(store.Chains); ok {
-		return s.StartChains(ctx, list)
-	}
-	return nil, chainless(p.s)
-}
-
-func (p passed) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
-	if s, ok := p.s.(store.Chains); ok {
-		return s.RequestChain(ctx, r)
-	}
-	return courier.ChainExecution{}, nil, chainless(p.s)
-}
-
-func (p passed) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
-	if s, ok := p.s.(store.Chains); ok {
-		return s.ChainExecution(ctx, id)
-	}
-	return courier.ChainExecution{}, chainless(p.s)
-}
-
-func (p passed) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
-	if s, ok := p.s.(store.Chains); ok {
-		return s.ChainExecutions(ctx, f)
-	}
-	return nil, chainless(p.s)
-}

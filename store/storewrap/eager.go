@@ -14,13 +14,12 @@ import (
 // else must reach s: it is for stores that answer at once, such as memstore,
 // with calls one at a time.
 func NewEager(s store.Store) store.Store {
-	return &eager{Store: s, passed: passed{s}, passedOutbox: passedOutbox{s}, first: make(map[courier.ExecutionID]*courier.StepExecution)}
+	return &eager{Store: s, roles: rolesOf(s), first: make(map[courier.ExecutionID]*courier.StepExecution)}
 }
 
 type eager struct {
 	store.Store
-	passed
-	passedOutbox
+	roles
 
 	mu    sync.Mutex
 	first map[courier.ExecutionID]*courier.StepExecution // of what nobody has claimed or asked anything of

@@ -18,7 +18,7 @@ var (
 func (e *eager) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	got, err := e.passed.StartChains(ctx, list)
+	got, err := e.roles.StartChains(ctx, list)
 	if err == nil {
 		e.members(list, got)
 	}
@@ -43,7 +43,7 @@ func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain
 func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, asked, err := e.passed.RequestChain(ctx, r)
+	c, asked, err := e.roles.RequestChain(ctx, r)
 	for i := range asked {
 		delete(e.first, asked[i].ID)
 	}

@@ -86,8 +86,7 @@ var ErrFault = errors.New("the store failed as it was told to")
 // made in the bubble where it is used.
 type Faulty struct {
 	store.Store
-	passed
-	passedOutbox
+	roles
 	fault    Fault
 	fired    chan struct{} // closed when the fault happens
 	released chan struct{}
@@ -105,8 +104,7 @@ var _ store.Store = (*Faulty)(nil)
 func NewFaulty(s store.Store, f Fault) *Faulty {
 	faulty := &Faulty{fault: f, fired: make(chan struct{}), released: make(chan struct{}), calls: make(map[string]int)}
 	faulty.Store = Intercept(s, faulty.call)
-	faulty.passed = passed{faulty.Store}
-	faulty.passedOutbox = passedOutbox{faulty.Store}
+	faulty.roles = rolesOf(faulty.Store)
 	return faulty
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,27 @@ var uses = []use{
 	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Audit(ctx, store.AuditFilter{Execution: id}))
 	}},
+	{"Census", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Overview).Census(ctx, 3))
+	}},
+	{"Circumstances", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Overview).Circumstances(ctx, id, time.Minute))
+	}},
+	{"Incidents", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Overview).Incidents(ctx, 3))
+	}},
+	{"Find", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Trail).Find(ctx, store.TrailFilter{Key: "partner", Value: "acme"}))
+	}},
+	{"Reports", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Trail).Reports(ctx, []store.TrailEntry{{Execution: id, Seq: 1}}))
+	}},
+	{"Note", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Journal).Note(ctx, store.Action{Verb: "set", Kind: "limit"}))
+	}},
+	{"Actions", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Journal).Actions(ctx, store.ActionFilter{}))
+	}},
 }
 
 // text is a value as JSON.
@@ -93,7 +116,7 @@ func TestInterceptPassesAllOn(t *testing.T) {
 		replies = append(replies, text(t, c.Result))
 		return err
 	})
-	about := []string{"Enqueue", "Claim", "Apply", "Request", "Execution", "Steps", "Latest", "Audit"}
+	about := []string{"Enqueue", "Claim", "Apply", "Request", "Execution", "Steps", "Latest", "Audit", "Circumstances"}
 	for i, u := range uses {
 		got, err := u.call(t.Context(), s)
 		refused := u.method == "Apply"
@@ -150,15 +173,7 @@ func TestInterceptWithoutACall(t *testing.T) {
 // zero reports whether a result is that of a call that did not happen.
 func zero(t *testing.T, v any) bool {
 	t.Helper()
-	switch v.(type) {
-	case courier.Execution:
-		return text(t, v) == text(t, courier.Execution{})
-	case store.Definition:
-		return text(t, v) == text(t, store.Definition{})
-	case store.Claims:
-		return text(t, v) == text(t, store.Claims{})
-	}
-	return text(t, v) == "null"
+	return v == nil || reflect.ValueOf(v).IsZero()
 }
 
 // TestInterceptLateCall makes the call after the interceptor has returned its
@@ -180,6 +195,23 @@ func TestInterceptLateCall(t *testing.T) {
 		}
 		if err := <-ended; err != nil && u.method != "Apply" {
 			t.Errorf("%s, when it was called late: %v", u.method, err)
+		}
+	}
+}
+
+// TestRolesOfNone wraps a store without roles: their calls are errors that name the role.
+func TestRolesOfNone(t *testing.T) {
+	bare := struct{ store.Store }{memstore.New()}
+	for name, s := range map[string]store.Store{
+		"eager": storewrap.NewEager(bare), "faulty": storewrap.NewFaulty(bare, storewrap.Fault{}), "refusing": storewrap.NewRefusing(bare),
+	} {
+		_, counted := s.(store.Overview).Census(t.Context(), 0)
+		_, found := s.(store.Trail).Find(t.Context(), store.TrailFilter{})
+		_, noted := s.(store.Journal).Note(t.Context(), store.Action{})
+		for role, err := range map[string]error{"store.Overview": counted, "store.Trail": found, "store.Journal": noted} {
+			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), role) {
+				t.Errorf("%s, %s: %v", name, role, err)
+			}
 		}
 	}
 }

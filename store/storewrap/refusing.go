@@ -11,8 +11,7 @@ import (
 // calls on. Its methods may be called by several goroutines.
 type Refusing struct {
 	store.Store
-	passed
-	passedOutbox
+	roles
 
 	mu      sync.Mutex
 	verdict func(*Call) error
@@ -25,8 +24,7 @@ var _ store.Store = (*Refusing)(nil)
 func NewRefusing(s store.Store) *Refusing {
 	r := new(Refusing)
 	r.Store = Intercept(s, r.call)
-	r.passed = passed{r.Store}
-	r.passedOutbox = passedOutbox{r.Store}
+	r.roles = rolesOf(r.Store)
 	return r
 }
 

@@ -23,7 +23,7 @@ func (h *History) Overview(ctx context.Context) (latest []courier.StepExecution,
 			latest = append(latest, r)
 		}
 	}
-	SetVersions(h.Execution, latest)
+	store.SetVersions(h.Execution, latest)
 	failed, err = h.failedByLoop(ctx)
 	return latest, failed, err
 }

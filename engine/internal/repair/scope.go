@@ -66,28 +66,6 @@ func (h *History) Attempts(latest []courier.StepExecution) map[string]int {
 	return attempts
 }
 
-// SetVersions sets the versions of records, with which the attempts ran, if the execution
-// has had several.
-func SetVersions(x *courier.Execution, list []courier.StepExecution) {
-	if x.Repairs == nil || len(x.Repairs.Versions) == 0 {
-		return
-	}
-	for i := range list {
-		list[i].Version = versionAt(x, list[i].Seq)
-	}
-}
-
-// versionAt returns the version of the job that an execution had when a record was
-// written.
-func versionAt(x *courier.Execution, seq int64) int {
-	for _, v := range x.Repairs.Versions {
-		if seq <= v.Seq {
-			return v.From
-		}
-	}
-	return x.Version
-}
-
 // recordsAt returns the records from which the values at a position follow, in no order.
 // Latest is the latest record of each step. Without repairs they are all that is
 // needed. Otherwise a step may have been executed later in another iteration than that

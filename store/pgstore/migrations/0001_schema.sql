@@ -458,5 +458,9 @@ create table courier.workers (
 	workspace  text not null,
 	queues     text[] not null,
 	step_types text[] not null,
-	seen_at    timestamptz not null
+	slots      integer not null, -- executions that it runs at once
+	version    text not null,    -- of the main module of its program
+	started_at timestamptz,      -- by its own clock
+	seen_at    timestamptz not null,
+	draining   boolean not null  -- it is stopping, and claims nothing more
 );

@@ -7,7 +7,8 @@
 -- microseconds, $7 token, $8 whether only certain executions are claimed, $9 which,
 -- $10 whether to scan the running executions for leases that have ended or will end; for
 -- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 where the scan
--- begins, $15 whether to register the worker, and to look whether executions are left.
+-- begins, $15 whether to register the worker, and to look whether executions are left,
+-- $16 its slots, $17 its version, $18 when it was started.
 --
 -- The commit waits for the disk only if the claim starts a step. Otherwise the next
 -- write of the worker waits for the disk, and takes with it all that was written before;
@@ -31,6 +32,7 @@ with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
 		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor, $15::bool as register,
+		$16::integer as slots, $17::text as version, nullif($18::text, '')::timestamptz as started_at,
 		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
 	-- The condition always holds. With it the planner expects few queues. Without it the

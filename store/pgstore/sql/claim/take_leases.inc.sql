@@ -67,10 +67,11 @@
 		select x.ctid from courier.workers x, arg where arg.register and x.seen_at < arg.now - interval '1 day' limit 100 for update of x skip locked
 	))
 ), present as (
-	insert into courier.workers (name, workspace, queues, step_types, seen_at)
-	select worker, workspace, queues, types, now from arg where register
+	insert into courier.workers (name, workspace, queues, step_types, slots, version, started_at, seen_at, draining)
+	select worker, workspace, queues, types, slots, version, started_at, now, false from arg where register
 	on conflict (name) do update set
-		workspace = excluded.workspace, queues = excluded.queues, step_types = excluded.step_types, seen_at = excluded.seen_at
+		workspace = excluded.workspace, queues = excluded.queues, step_types = excluded.step_types, slots = excluded.slots,
+		version = excluded.version, started_at = excluded.started_at, seen_at = excluded.seen_at, draining = false
 ), due as materialized (
 	-- Only if fewer were claimed than asked for.
 	select least(

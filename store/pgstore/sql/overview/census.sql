@@ -1,5 +1,6 @@
 -- Counts of executions as JSON, as store.Census has them. No count reads more rows than
--- $1. $2 at most how many queues. Each part follows an index from its start.
+-- $1. $2 at most how many queues, $3 and $4 as store.QueuesMost and store.MinQueueMost.
+-- Each part follows an index from its start.
 with recursive clock as materialized (
 	select clock_timestamp() as now
 ), run as materialized (
@@ -20,11 +21,16 @@ with recursive clock as materialized (
 	where l.n < 10 * $2::bigint
 ), queue as materialized (
 	select l.queue from level l group by l.queue order by l.queue limit $2::bigint
+), share as materialized (
+	select least($1::bigint, greatest($4::bigint, $3::bigint * $1::bigint / greatest(1, count(*)))) as most from queue
 ), queued as materialized (
 	select q.queue, c.n from queue q cross join lateral (
+		-- The share is no more than $1, but with it alone the planner expects many rows.
 		select count(*) as n from (
-			select from courier.job_executions e where e.state = 'queued' and e.waits_for is null and e.queue = q.queue
-			order by e.queue, -(e.priority::integer), e.due_at, e.id limit $1::bigint
+			select from (
+				select from courier.job_executions e where e.state = 'queued' and e.waits_for is null and e.queue = q.queue
+				order by e.queue, -(e.priority::integer), e.due_at, e.id limit $1::bigint
+			) e limit (select share.most from share)
 		) e
 	) c
 ), due as materialized (
@@ -41,6 +47,7 @@ select json_build_object(
 		select json_agg(json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
 		from queued q left join due d on d.queue = q.queue
 	), '[]'::json),
+	'queue_most', (select share.most from share),
 	'running', (select count(*) from run),
 	'lost', (select count(*) from run where run.lease_expires_at <= clock.now),
 	'jobs', coalesce((

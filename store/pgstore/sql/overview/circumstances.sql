@@ -54,7 +54,7 @@ with clock as materialized (
 	) b
 	where x.state = 'queued' and x.waits_for is null and b.queue = x.queue and (b.urgency, b.due_at, b.id) < (-(x.priority::integer), x.due_at, x.id)
 ), present as materialized (
-	select w.name, w.workspace, w.queues, w.step_types, w.seen_at from courier.workers w, clock
+	select w.name, w.workspace, w.queues, w.step_types, w.slots, w.version, w.started_at, w.seen_at, w.draining from courier.workers w, clock
 	where w.seen_at > clock.now - $4::bigint * interval '1 microsecond'
 		or w.name in (select run.worker from run where run.lease_expires_at > (select clock.now from clock))
 	order by w.name limit $5::bigint
@@ -64,7 +64,8 @@ select
 	, clock.now, e.step_types, before.n,
 	coalesce((select json_agg(json_build_object('Scope', l.scope, 'Limit', l.most, 'Running', l.n, 'Job', coalesce(l.job, ''), 'Holder', coalesce(l.id::text, ''))
 		order by l.ord) from limits l), '[]'::json)::text,
-	coalesce((select json_agg(json_build_object('name', p.name, 'workspace', p.workspace, 'queues', p.queues, 'step_types', p.step_types, 'seen_at', p.seen_at)
+	coalesce((select json_agg(json_build_object('name', p.name, 'workspace', p.workspace, 'queues', p.queues, 'step_types', p.step_types,
+			'slots', p.slots, 'version', p.version, 'started_at', p.started_at, 'seen_at', p.seen_at, 'draining', p.draining)
 		order by p.name) from present p), '[]'::json)::text,
 	exists (
 		select from courier.chain_members m join courier.chain_executions c on c.id = m.chain_execution_id

@@ -1,6 +1,6 @@
 -- The workers that have claimed within $1 microseconds, or hold a lease that has not
 -- ended. $2 at most how many.
-select w.name, w.workspace, w.queues, w.step_types, w.seen_at
+select w.name, w.workspace, w.queues, w.step_types, w.slots, w.version, w.started_at, w.seen_at, w.draining
 from courier.workers w
 where w.seen_at > clock_timestamp() - $1::bigint * interval '1 microsecond'
 	or w.name in (select e.worker from courier.job_executions e where e.state = 'running' and e.lease_expires_at > clock_timestamp())

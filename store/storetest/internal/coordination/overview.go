@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -17,7 +18,7 @@ var overviewCases = []testCase{
 	{"census_of_nothing", func(k *kit) {
 		c := k.census(0)
 		k.Same("most", c.Most, store.DefaultMost)
-		k.Same("census", plain(c), store.Census{Most: store.DefaultMost, Queues: []store.QueueCensus{}, Jobs: []store.NamedCount{}, Keys: []store.NamedCount{}})
+		k.Same("census", plain(c), store.Census{Most: store.DefaultMost, QueueMost: store.DefaultMost, Queues: []store.QueueCensus{}, Jobs: []store.NamedCount{}, Keys: []store.NamedCount{}})
 	}},
 	{"census_counts_each_state", func(k *kit) {
 		k.Limit("", "0")
@@ -48,7 +49,7 @@ var overviewCases = []testCase{
 			}
 		}
 		k.Same("census", plain(k.census(0)), store.Census{
-			Most: store.DefaultMost, Created: 2, Waiting: 1, Paused: 1, Failed: 2, Running: 2,
+			Most: store.DefaultMost, QueueMost: store.DefaultMost, Created: 2, Waiting: 1, Paused: 1, Failed: 2, Running: 2,
 			Queues: []store.QueueCensus{{Queue: "night", Queued: 3, Oldest: first.ID, DueAt: first.DueAt}, {Queue: "noon", Queued: 1}},
 			Jobs:   []store.NamedCount{{Name: "job", Count: 1}, {Name: "other", Count: 1}},
 			Keys:   []store.NamedCount{{Name: "a", Count: 1}, {Name: "b", Count: 2}},
@@ -67,6 +68,21 @@ var overviewCases = []testCase{
 		k.Same("counts", []int{c.Most, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{3, 3, 3, 3, 3, 3})
 		c = k.census(4)
 		k.Same("counts", []int{c.Most, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{4, 4, 4, 4, 4, 4})
+	}},
+	{"census_shares_its_rows_among_queues", func(k *kit) {
+		// The oldest comes last in the order of claims, so no count reads it.
+		oldest := k.Add(k.With(func(n *store.NewExecution) { n.Queue, n.Priority = "full", -5 }))[0]
+		k.Pass(k.Unit / 10)
+		for i := range 14 {
+			k.Add(k.With(func(n *store.NewExecution) { n.Queue = "full" }))
+			k.Add(k.With(func(n *store.NewExecution) { n.Queue = "q" + strconv.Itoa(i%4) }))
+		}
+		for most, want := range map[int]int{8: 8, 11: 10, 15: 12, 20: 15, 100: 15} {
+			c := k.census(most)
+			k.Same("cap", c.QueueMost, store.QueueMost(most, 5))
+			k.Same("queues and counts", []int{len(c.Queues), c.Queues[0].Queued, c.Queues[1].Queued}, []int{5, want, 4})
+			k.Same("the oldest", c.Queues[0].Oldest, oldest.ID)
+		}
 	}},
 	{"census_counts_lost_ones", func(k *kit) {
 		k.Limit("", "0")
@@ -116,11 +132,17 @@ var overviewCases = []testCase{
 			{Scope: "job:job", Limit: 7, Running: 2, Job: "job", Holder: c.Limits[0].Holder}, {Scope: "key:acme", Limit: 1, Running: 1, Job: "job", Holder: holder.ID()},
 		})
 		r := k.ClaimRequest(0)
-		r.Max, r.Queues = 1, []string{"night"}
+		r.Max, r.Queues, r.Slots, r.Version, r.StartedAt = 1, []string{"night"}, 8, "v1", time.Date(2026, 11, 24, 10, 0, 0, 123_456_000, time.UTC)
 		k.MustClaim(r)
-		list := k.circumstances(x.ID).Workers
-		k.Same("workers", len(list), 1)
-		k.Same("worker", []any{list[0].Name, list[0].Queues, list[0].StepTypes, list[0].Workspace}, []any{r.Worker, r.Queues, r.StepTypes, r.Workspace})
+		workers, ok := k.Store.(store.Workers)
+		if !ok {
+			return
+		}
+		k.OK(workers.Drain(k.Ctx(), r.Worker))
+		list, err := workers.Workers(k.Ctx(), long)
+		k.OK(err)
+		k.Same("workers", k.circumstances(x.ID).Workers, list)
+		k.Same("worker", []any{list[0].Name, list[0].Queues, list[0].Slots, list[0].Draining}, []any{r.Worker, r.Queues, 8, true})
 	}},
 	{"explains_what_stands_still", func(k *kit) {
 		k.Limit("", "0")

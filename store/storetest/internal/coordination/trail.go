@@ -76,6 +76,47 @@ var trailCases = []testCase{
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"})), 3)
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "file2"})), 1)
 	}},
+	{"reports_are_the_records_of_entries", func(k *kit) {
+		k.Limit("", "0")
+		a, b := k.Start(), k.Start()
+		for range 3 {
+			k.report(a, courier.File{Path: "one/same", Size: 1}, courier.File{Path: "other"})
+			k.report(b, courier.File{Path: "two/same", Size: 2})
+		}
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Finish(0)
+		t.Ended[0].Files, t.Ended[0].Log = []courier.File{{Path: "same"}}, "what it says"
+		h.Must(t)
+		entries := append(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"}), k.find(store.TrailFilter{Key: store.TrailFile, Value: "other"})...)
+		k.Same("entries", len(entries), 10)
+		var want []courier.StepExecution
+		for _, e := range entries {
+			list, err := k.Steps(k.Ctx(), store.StepFilter{Execution: e.Execution, After: e.Seq - 1, Limit: 1})
+			k.OK(err)
+			want = append(want, list...)
+		}
+		k.Same("records", k.reports(entries), want)
+		none := store.TrailEntry{Value: "same", Execution: "00000000-0000-7000-8000-000000000000", Seq: entries[0].Seq}
+		start := store.TrailEntry{Value: "same", Execution: entries[0].Execution, Seq: 1}
+		k.Same("but not of what isn't there", k.reports([]store.TrailEntry{none, entries[1], start, entries[0]}), []courier.StepExecution{want[1], want[0]})
+		k.Same("none", k.reports(nil), nil)
+	}},
+	{"reports_have_versions", func(k *kit) {
+		k.SaveAll(store.Job, "job", `"one"`, `"two"`)
+		n := k.New() // saves a third
+		n.Version = 1
+		h := k.Hold(k.Add(n)[0].ID, long)
+		k.report(h, courier.File{Path: "same"})
+		h.Must(h.To(courier.Paused))
+		k.Same("versions", versions(k.reports(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"}))), []int{0})
+		c := k.Change(n.ID)
+		c.Version = &store.PinnedVersion{Version: 2, StepTypes: n.StepTypes}
+		c.Repairs = &courier.Repairs{Versions: []courier.VersionChange{{Seq: c.Seq, From: 1, To: 2}}}
+		k.Changed(n.ID, c)
+		k.report(k.Hold(n.ID, long), courier.File{Path: "same"})
+		k.Same("versions, newest first", versions(k.reports(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"}))), []int{2, 1})
+	}},
 	{"refused_transition_leaves_none", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -161,10 +202,25 @@ func (k *kit) find(f store.TrailFilter) []store.TrailEntry {
 	return list
 }
 
+func (k *kit) reports(entries []store.TrailEntry) []courier.StepExecution {
+	k.Helper()
+	list, err := k.Store.(store.Trail).Reports(k.Ctx(), entries)
+	k.OK(err)
+	return list
+}
+
 func values(list []store.TrailEntry) []string {
 	var values []string
 	for _, e := range list {
 		values = append(values, e.Value)
 	}
 	return values
+}
+
+func versions(list []courier.StepExecution) []int {
+	var versions []int
+	for i := range list {
+		versions = append(versions, list[i].Version)
+	}
+	return versions
 }

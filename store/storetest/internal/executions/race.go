@@ -300,7 +300,7 @@ func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]c
 		for done.Load() < total {
 			if i == 0 {
 				look()
-				k.Pass(k.Unit / 500)
+				k.Pass(k.Unit / 50)
 				continue
 			}
 			c, err := k.Claim(k.Ctx(), k.ClaimRequest(1+i%3))
@@ -309,7 +309,7 @@ func (k *kit) claimers(change func(i int, n *store.NewExecution), check func([]c
 				return
 			}
 			look()
-			k.Pass(time.Duration(i) * k.Unit / 500)
+			k.Pass(time.Duration(i) * k.Unit / 50)
 			for j := range c.List {
 				h := k.Holder(c.List[j])
 				if err := k.Apply(k.Ctx(), h.To(courier.Completed)); err != nil {

@@ -32,6 +32,33 @@ var workerCases = []testCase{
 			k.Same("worker", []any{w.Name, w.Workspace, w.Queues, w.StepTypes, w.SeenAt.IsZero()}, []any{want.Worker, want.Workspace, want.Queues, want.StepTypes, false})
 		}
 	}},
+	{"worker_says_what_it_is", func(k *kit) {
+		r := k.ClaimRequest(1)
+		r.Slots, r.Version, r.StartedAt = 64, "v1.2.3", time.Date(2026, 11, 24, 10, 0, 0, 123_456_000, time.UTC)
+		k.MustClaim(r)
+		k.present("other", "there", "night", "a")
+		list := k.workers()
+		k.Same("worker", []any{list[1].Slots, list[1].Version, list[1].StartedAt, list[1].Draining}, []any{64, "v1.2.3", r.StartedAt, false})
+		k.Same("one that says nothing", []any{list[0].Slots, list[0].Version, list[0].StartedAt, list[0].Draining}, []any{0, "", time.Time{}, false})
+	}},
+	{"draining_worker_claims_nothing", func(k *kit) {
+		drain := func(worker string) { k.OK(k.Store.(store.Workers).Drain(k.Ctx(), worker)) }
+		drain("nobody")
+		k.Same("workers that never claimed", len(k.workers()), 0)
+		k.present("worker", "here", "night", "a")
+		k.present("another", "here", courier.DefaultQueue, "a")
+		drain("worker")
+		k.Same("draining", []bool{k.workers()[0].Draining, k.workers()[1].Draining}, []bool{false, true})
+		k.Add(k.With(func(n *store.NewExecution) { n.Queue, n.StepTypes = "night", []string{"a"} }))
+		k.Pass(2 * k.Unit)
+		list := k.stranded()
+		k.Same("groups", len(list), 1)
+		k.Same("lack", list[0].Lack, store.LackQueue)
+		r := k.ClaimRequest(1)
+		r.Worker, r.Queues = "worker", []string{"nothing"}
+		k.MustClaim(r)
+		k.Same("after a claim", k.workers()[1].Draining, false)
+	}},
 	{"worker_with_a_lease_is_present", func(k *kit) {
 		h := k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")
 		k.Pass(2 * k.Unit)

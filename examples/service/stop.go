@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// newServer returns a server that slow or greedy clients can't wear out.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// stop accepts no more connections and claims no more executions, answers the
+// requests that have come and waits for the steps in progress, both for at most
+// patience, and logs what it leaves to others.
+func stop(server *http.Server, e *engine.Engine, patience time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var answered sync.WaitGroup
+	// At the same time, or a slow client would use up the time of the steps.
+	answered.Go(func() {
+		if err := server.Shutdown(ctx); err != nil {
+			log.Warn("shut down", "error", err)
+			server.Close()
+		}
+	})
+	err := e.Stop(ctx)
+	log.Info("engine stopped")
+	answered.Wait()
+	return errors.Join(err, handedOver(context.WithoutCancel(ctx), e, log))
+}
+
+// handedOver logs the executions that are not done. If several processes share
+// the store, they are those of all of them.
+func handedOver(ctx context.Context, e *engine.Engine, log *slog.Logger) error {
+	begun, waiting := 0, 0
+	f := store.Filter{States: []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused}, Limit: 1000}
+	for {
+		list, err := e.Executions().List(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, x := range list {
+			f.Before = x.ID
+			if x.StartedAt.IsZero() {
+				waiting++
+				continue
+			}
+			begun++
+			log.Info("handed over", "execution", x.ID, "job", x.Job, "status", x.Status(time.Now()), "next_step", x.Position.Step)
+		}
+		if len(list) == 0 {
+			log.Info("stopped", "handed_over", begun+waiting, "begun", begun, "waiting", waiting)
+			return nil
+		}
+	}
+}

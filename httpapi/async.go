@@ -1,0 +1,294 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/webhook"
+)
+
+// AsyncOptions are the settings of an async endpoint. The zero value is the default. What an
+// execution results in is a matter of its job: see [courier.Job].Result.
+type AsyncOptions struct {
+	// Headers are those of the request that become parameters, besides Content-Type and the
+	// headers of webhooks. What proves who somebody is can't be among them, since parameters
+	// are stored and shown: Authorization, Cookie, Proxy-Authorization and Set-Cookie. One
+	// that differs in each repetition of a request, such as a time, makes a repeated
+	// idempotency key a conflict.
+	Headers []string
+	// Params makes the parameters of the job. An error that is one of package courier's, such
+	// as courier.Errorf(courier.ErrInvalid, ...), is answered with its text; others are in the
+	// log only. Nil means one parameter, "request", with the fields of [Received], which the
+	// job must declare if it declares any.
+	Params func(r *Received) (map[string]any, error)
+	// Key returns the idempotency key of a request, empty for none. Nil means the header
+	// Idempotency-Key, or else webhook-id; with Verify it is webhook-id first, since that one
+	// is signed.
+	Key func(r *Received) string
+	// RequireKey refuses requests without a key.
+	RequireKey bool
+	// Verify returns an error unless the request proves by itself who has sent it: such as
+	// [StandardWebhook]. The error is in the log only. With Verify, neither Access.Who nor
+	// Access.Role is asked, and what is started is by "webhook:" and As.
+	Verify func(r *http.Request, body []byte) error
+	// As names the sender of requests that Verify lets in; empty means the name of the job.
+	As string
+	// Quota returns how many executions of the job may run at once for a principal; 0 means
+	// any number. What exceeds it is accepted and waits in the queue. It is the limit of the
+	// key "user:ID/JOB", which is set when it is first used and whenever Quota returns
+	// another number.
+	Quota func(p Principal) int
+	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
+	// minutes for a job that has none.
+	Timeout *time.Duration
+}
+
+// asyncTimeout is the timeout of executions for which nobody has set one.
+const asyncTimeout = 30 * time.Minute
+
+// An Accepted is the answer of an async endpoint.
+type Accepted struct {
+	ID     courier.ExecutionID `json:"id"`
+	Status string              `json:"status"`
+}
+
+// Async returns a handler for a mux of the host, under a pattern of the host: each request
+// starts an execution of a job, and is answered with 202, the id and the status, and the
+// Location of the execution in the API, which [Options.URL] begins. The execution does its
+// work later; its client asks at the Location how it stands. A request becomes the
+// parameters of the execution; see [Received]. The header traceparent becomes its trace
+// context, and X-Request-Id its label "request_id": they differ in each repetition of a
+// request, which an idempotency key must find to be the same.
+//
+//	mux.Handle("POST /reports/{customer}", api.Async("report", nil))
+//
+// Who makes the request needs the role [Client] for the job. The methods GET, HEAD, OPTIONS
+// and TRACE are refused, since requests with them must change nothing. What is wrong with
+// the options is in the log, and in the answer to each request.
+func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
+	e := &endpoint{h: h, job: job, quotas: make(map[string]int)}
+	if opt != nil {
+		e.opt = *opt
+		e.opt.Headers = slices.Clone(opt.Headers)
+	}
+	if e.opt.As == "" {
+		e.opt.As = job
+	}
+	e.root = h.opt.URL
+	if !strings.HasSuffix(e.root, "/") {
+		e.root += "/"
+	}
+	if e.err = e.check(); e.err != nil {
+		h.log.Error("an async endpoint answers no request", "job", job, "error", e.err)
+	}
+	return e
+}
+
+// An endpoint starts executions of a job.
+type endpoint struct {
+	h       *Handler
+	job     string
+	opt     AsyncOptions
+	root    string // the URL of the API
+	err     error  // the settings are wrong; no request is served
+	refused atomic.Int64
+
+	mu     sync.Mutex
+	quotas map[string]int // that were set, by limit key
+}
+
+// check returns what is wrong with the settings.
+func (e *endpoint) check() error {
+	for _, name := range e.opt.Headers {
+		if isProof(name) {
+			return problemf(codeInternal, "AsyncOptions.Headers of this endpoint has %s, which proves who somebody is: leave it out, since parameters are stored and shown", http.CanonicalHeaderKey(name))
+		}
+	}
+	u, err := url.Parse(e.root)
+	switch {
+	case err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || (u.Scheme == "") != (u.Host == ""):
+		return problemf(codeInternal, `Options.URL of this service is no address of an API: write a URL or a path, such as "https://ops.example.com/courier/api/"`)
+	case e.opt.Timeout != nil && *e.opt.Timeout < 0:
+		return problemf(codeInternal, "AsyncOptions.Timeout of this endpoint is negative: write 0 for none")
+	case utf8.RuneCountInString(e.opt.As) > 190:
+		return problemf(codeInternal, "AsyncOptions.As of this endpoint has more than 190 characters")
+	}
+	return nil
+}
+
+// ServeHTTP answers a request.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, path, _ := strings.Cut(r.Pattern, "/")
+	c := &call{h: e.h, w: w, r: r, root: e.root}
+	c.route = &route{method: r.Method, path: path, id: "startExecution", group: "executions"}
+	c.protected(func() error { return e.serve(c) })
+}
+
+func (e *endpoint) serve(c *call) error {
+	if err := errors.Join(e.err, e.h.origins.err); err != nil {
+		return err
+	}
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		c.w.Header().Set("Allow", "POST, PUT, PATCH, DELETE")
+		return problemf(codeMethod, "a request with this method must change nothing: send POST, PUT, PATCH or DELETE")
+	}
+	raw, err := e.enter(c)
+	if err != nil {
+		return err
+	}
+	r, err := e.receive(c, raw)
+	if err != nil {
+		return err
+	}
+	c.raw = r.values()
+	key, err := e.key(c, r)
+	if err != nil {
+		return err
+	}
+	opt, err := e.options(c, r)
+	if err != nil {
+		return e.undefined(err)
+	}
+	opt.IdempotencyKey = key
+	x, err := e.h.e.Enqueue(c.ctx(), e.job, opt)
+	if err != nil {
+		return e.undefined(startProblem(err, key))
+	}
+	c.w.Header().Set("Location", e.root+"v1/executions/"+string(x.ID))
+	return c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(&x)})
+}
+
+// enter finds out who makes the request, and returns its body.
+func (e *endpoint) enter(c *call) (raw []byte, err error) {
+	if e.opt.Verify != nil {
+		if raw, err = c.readBody(); err == nil {
+			err = e.verify(c, raw)
+		}
+		return raw, err
+	}
+	v, err := e.h.desk.Enter(c.r)
+	if err != nil {
+		return nil, err
+	}
+	c.Visit = v
+	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil {
+		return nil, err
+	}
+	return c.readBody()
+}
+
+// key returns the idempotency key of the request.
+func (e *endpoint) key(c *call, r *Received) (key string, err error) {
+	signed := e.opt.Verify != nil && c.r.Header.Get(webhook.HeaderID) != ""
+	if e.opt.Key != nil {
+		key, err = c.ownKey(e.opt.Key(r))
+	} else if !signed {
+		key, err = c.key("")
+	}
+	if e.opt.Key == nil && key == "" && err == nil {
+		key, err = c.ownKey(c.r.Header.Get(webhook.HeaderID))
+	}
+	if key == "" && err == nil && e.opt.RequireKey {
+		err = problemf(codeKeyRequired, "this endpoint takes no request without a header Idempotency-Key, which names the request: a repetition with the same one starts nothing")
+	}
+	return key, err
+}
+
+// options are the settings of the execution but for its key.
+func (e *endpoint) options(c *call, r *Received) (*engine.EnqueueOptions, error) {
+	opt := &engine.EnqueueOptions{By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}, Trace: traceOf(c.r), Timeout: e.opt.Timeout}
+	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
+		opt.Labels["request_id"] = id
+	}
+	var err error
+	if opt.Timeout == nil {
+		if opt.Timeout, err = e.timeout(c.ctx()); err != nil {
+			return nil, err
+		}
+	}
+	if opt.LimitKeys, err = e.quota(c); err != nil {
+		return nil, err
+	}
+	if e.opt.Params == nil {
+		opt.Params = map[string]any{"request": r}
+		return opt, nil
+	}
+	opt.Params, err = e.opt.Params(r)
+	return opt, err
+}
+
+// timeout returns the timeout of an execution for which the host has set none; nil means
+// that of the job.
+func (e *endpoint) timeout(ctx context.Context) (*time.Duration, error) {
+	job, err := e.h.e.Jobs().Get(ctx, e.job, 0)
+	if err != nil || job.Timeout > 0 {
+		return nil, err
+	}
+	d := asyncTimeout
+	return &d, nil
+}
+
+// undefined returns an error, or in place of the one that there is no such job that of a
+// service with a mistake: the client has named none.
+func (e *endpoint) undefined(err error) error {
+	if errors.Is(err, courier.ErrNotFound) {
+		e.h.log.Error("the job of an async endpoint is not defined", "job", e.job, "error", err)
+		return problemf(codeInternal, "the job of this endpoint is not defined: its operators find the name in the log")
+	}
+	return err
+}
+
+// maxQuotas is how many limits an endpoint remembers to have set.
+const maxQuotas = 10_000
+
+// quota returns the limit key of the principal, whose limit is set; none without Quota.
+func (e *endpoint) quota(c *call) ([]string, error) {
+	if e.opt.Quota == nil {
+		return nil, nil
+	}
+	n := max(e.opt.Quota(Principal(c.Principal)), 0)
+	key := "user:" + url.PathEscape(c.ID) + "/" + e.job
+	e.mu.Lock()
+	was, ok := e.quotas[key]
+	e.mu.Unlock()
+	if ok && was == n {
+		return []string{key}, nil
+	}
+	if err := e.limit(c, "key:"+key, n); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.quotas) >= maxQuotas {
+		clear(e.quotas)
+	}
+	e.quotas[key] = n
+	return []string{key}, nil
+}
+
+// limit sets a limit unless it is so already.
+func (e *endpoint) limit(c *call, scope string, n int) error {
+	limits := e.h.e.Limits()
+	_, last := utf8.DecodeLastRuneInString(scope)
+	list, err := limits.List(c.ctx(), engine.LimitFilter{After: scope[:len(scope)-last], Limit: 100})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(l engine.Limit) bool { return l.Scope == scope })
+	if i >= 0 && list[i].Limit == n || i < 0 && n == 0 {
+		return nil
+	}
+	return limits.Set(c.ctx(), scope, n, c.By("the quota of the async endpoint of the job"))
+}

@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/webhook"
+)
+
+// A Received is a request to an async endpoint. In JSON it is the parameter "request" of the
+// execution.
+type Received struct {
+	Method string `json:"method"`
+	// Route has the wildcards of the pattern under which the endpoint is mounted, by name.
+	Route map[string]string `json:"route"`
+	// Query has the parameters of the URL, in the order in which each was first given.
+	Query []QueryParam `json:"query"`
+	// Headers are Content-Type, those whose names begin with "webhook-" but for the timestamp
+	// and the signature, and those of AsyncOptions.Headers: by their names in small letters,
+	// each with all values in order.
+	Headers map[string][]string `json:"headers"`
+	// Body is a JSON value, with numbers as [json.Number], if the Content-Type says so; else a
+	// text, or base64 of what is no text in UTF-8. It is nil for an empty body.
+	Body any `json:"body"`
+	// BodyEncoding says which of them it is: "json", "text" or "base64"; empty for none.
+	BodyEncoding string `json:"body_encoding,omitempty"`
+
+	Principal Principal     `json:"-"` // who makes the request
+	Raw       []byte        `json:"-"` // the body as it came
+	Request   *http.Request `json:"-"` // whose body was read
+}
+
+// A QueryParam is a parameter of the URL with its values, in order.
+type QueryParam struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
+}
+
+// receive returns the request of a call in the form of parameters.
+func (e *endpoint) receive(c *call, raw []byte) (*Received, error) {
+	r := &Received{
+		Method: c.r.Method, Route: make(map[string]string), Headers: make(map[string][]string),
+		Principal: Principal(c.Principal), Raw: raw, Request: c.r,
+	}
+	for _, name := range wildcards(c.r.Pattern) {
+		r.Route[name] = c.r.PathValue(name)
+		if !isText(r.Route[name]) {
+			return nil, problemf(codeInvalid, "the path: what stands for %s %s", name, noText)
+		}
+	}
+	for name, values := range c.r.Header {
+		if !e.captured(name) {
+			continue
+		}
+		if !isText(strings.Join(values, "")) {
+			return nil, oneProblem(item{Header: name, Message: "it " + noText})
+		}
+		r.Headers[strings.ToLower(name)] = values
+	}
+	var err error
+	if r.Query, err = queryOf(c.r.URL.RawQuery); err == nil {
+		r.Body, r.BodyEncoding, err = bodyOf(raw, c.sendsJSON())
+	}
+	return r, err
+}
+
+// values are what was sent, without names, as JSON: none of it must be sent back.
+func (r *Received) values() []byte {
+	all := []any{r.Route, r.Headers, r.Body}
+	for _, q := range r.Query {
+		all = append(all, q.Values)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return nil // then the engine refuses it too
+	}
+	return raw
+}
+
+// proofs are the headers that prove who somebody is.
+var proofs = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie"}
+
+func isProof(name string) bool {
+	for _, p := range proofs {
+		if strings.EqualFold(strings.TrimSpace(name), p) {
+			return true
+		}
+	}
+	return false
+}
+
+// captured reports whether a header, in its canonical form, becomes a parameter. Those of
+// webhooks that differ in each attempt to deliver the same one do not.
+func (e *endpoint) captured(name string) bool {
+	low := strings.ToLower(name)
+	switch {
+	case low == "content-type":
+		return true
+	case strings.HasPrefix(low, "webhook-") && low != webhook.HeaderTimestamp && low != webhook.HeaderSignature:
+		return true
+	}
+	for _, h := range e.opt.Headers {
+		if textproto.CanonicalMIMEHeaderKey(h) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// wildcards returns the names of the wildcards in a pattern of http.ServeMux.
+func wildcards(pattern string) (names []string) {
+	for {
+		_, rest, found := strings.Cut(pattern, "{")
+		if !found {
+			return names
+		}
+		var name string
+		name, pattern, _ = strings.Cut(rest, "}")
+		if name = strings.TrimSuffix(name, "..."); name != "$" {
+			names = append(names, name)
+		}
+	}
+}
+
+// queryOf returns the parameters of a query in order.
+func queryOf(raw string) ([]QueryParam, error) {
+	list := []QueryParam{}
+	index := make(map[string]int)
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err == nil {
+			value, err = url.QueryUnescape(value)
+		}
+		if err != nil || strings.Contains(pair, ";") || !isText(name+value) {
+			return nil, problemf(codeInvalid, "the query of the URL can't be read: write each parameter as name=value, in UTF-8, and escape what is special")
+		}
+		i, seen := index[name]
+		if !seen {
+			i = len(list)
+			index[name] = i
+			list = append(list, QueryParam{Name: name})
+		}
+		list[i].Values = append(list[i].Values, value)
+	}
+	return list, nil
+}
+
+// bodyOf returns a body as a value of JSON, and what it is.
+func bodyOf(raw []byte, isJSON bool) (v any, encoding string, err error) {
+	switch {
+	case len(raw) == 0:
+		return nil, "", nil
+	case isJSON:
+		if err = checkJSON(raw); err == nil {
+			v, err = jsontext.Parse(raw)
+		}
+		return v, "json", err
+	case isText(string(raw)):
+		return string(raw), "text", nil
+	}
+	return base64.StdEncoding.EncodeToString(raw), "base64", nil
+}
+
+const noText = "has a NUL character, or is no UTF-8"
+
+// isText reports whether a text can be kept as it is.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// isLabel reports whether a text can be the value of a label.
+func isLabel(s string) bool {
+	return s != "" && utf8.RuneCountInString(s) <= 200 && isText(s)
+}
+
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// traceOf returns the trace context of a request; empty if there is none.
+func traceOf(r *http.Request) string {
+	if t := r.Header.Values("traceparent"); len(t) == 1 && traceParent.MatchString(t[0]) {
+		return t[0]
+	}
+	return ""
+}

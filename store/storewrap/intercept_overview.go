@@ -1,0 +1,84 @@
+package storewrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// roles are the roles that a wrapper hands on to the store behind as they are.
+type roles struct {
+	store.Chains
+	store.Outbox
+	store.Overview
+	store.Trail
+	store.Journal
+}
+
+// rolesOf returns the roles of a store. All calls of a role that it has not got are
+// errors.
+func rolesOf(s store.Store) roles {
+	i, ok := s.(*intercepted)
+	if !ok {
+		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
+	}
+	return roles{i, i, i, i, i}
+}
+
+// interceptRole is intercept for a call of a role that the store behind may not have.
+func interceptRole[R, T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, R) (T, error)) (T, error) {
+	role, ok := i.s.(R)
+	if !ok {
+		var none T
+		return none, fmt.Errorf("%T is no %v: %w", i.s, reflect.TypeFor[R](), errors.ErrUnsupported)
+	}
+	return intercept(ctx, i, c, func(ctx context.Context) (T, error) { return call(ctx, role) })
+}
+
+// Census is that of the store behind, as are the following methods.
+func (i *intercepted) Census(ctx context.Context, most int) (store.Census, error) {
+	return interceptRole(ctx, i, &Call{Method: "Census", Request: most}, func(ctx context.Context, o store.Overview) (store.Census, error) {
+		return o.Census(ctx, most)
+	})
+}
+
+func (i *intercepted) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (store.Circumstances, error) {
+	return interceptRole(ctx, i, &Call{Method: "Circumstances", Execution: id}, func(ctx context.Context, o store.Overview) (store.Circumstances, error) {
+		return o.Circumstances(ctx, id, age)
+	})
+}
+
+func (i *intercepted) Incidents(ctx context.Context, most int) (store.Incidents, error) {
+	return interceptRole(ctx, i, &Call{Method: "Incidents", Request: most}, func(ctx context.Context, o store.Overview) (store.Incidents, error) {
+		return o.Incidents(ctx, most)
+	})
+}
+
+func (i *intercepted) Find(ctx context.Context, f store.TrailFilter) ([]store.TrailEntry, error) {
+	return interceptRole(ctx, i, &Call{Method: "Find", Request: f}, func(ctx context.Context, t store.Trail) ([]store.TrailEntry, error) {
+		return t.Find(ctx, f)
+	})
+}
+
+func (i *intercepted) Reports(ctx context.Context, entries []store.TrailEntry) ([]courier.StepExecution, error) {
+	return interceptRole(ctx, i, &Call{Method: "Reports", Request: entries}, func(ctx context.Context, t store.Trail) ([]courier.StepExecution, error) {
+		return t.Reports(ctx, entries)
+	})
+}
+
+func (i *intercepted) Note(ctx context.Context, a store.Action) (store.Action, error) {
+	return interceptRole(ctx, i, &Call{Method: "Note", Request: a}, func(ctx context.Context, j store.Journal) (store.Action, error) {
+		return j.Note(ctx, a)
+	})
+}
+
+func (i *intercepted) Actions(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
+	return interceptRole(ctx, i, &Call{Method: "Actions", Request: f}, func(ctx context.Context, j store.Journal) ([]store.Action, error) {
+		return j.Actions(ctx, f)
+	})
+}
