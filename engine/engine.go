@@ -138,6 +138,9 @@ func isNil(s store.Store) bool {
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
+// Registry returns the step types of the engine.
+func (e *Engine) Registry() *courier.Registry { return e.reg }
+
 // Observe has a function called with every event from now on, as those of
 // [Options].Observers are, until stop is called. A call that is in progress then
 // continues. It may be called at any time, and stop more than once.

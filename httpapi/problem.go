@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A code is what a program can rely on in a problem document.
@@ -57,6 +58,8 @@ type item struct {
 	ID        string `json:"id,omitempty"`
 	StepType  string `json:"step_type,omitempty"`
 	Field     string `json:"field,omitempty"`
+	Line      int    `json:"line,omitempty"` // where it is in the text, from 1
+	Column    int    `json:"column,omitempty"`
 	Message   string `json:"message"`
 }
 
@@ -158,9 +161,7 @@ func problemOf(err error) problem {
 		if _, params := errors.AsType[*courier.ParamsError](err); params {
 			p.code = codeInvalid
 		}
-		for i := range list {
-			p.add(itemOf(&list[i]))
-		}
+		p.Problems = itemsOf(list)
 		return p
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
@@ -208,15 +209,29 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 	return nil, false
 }
 
+// maxProblems is how many problems an answer has.
+const maxProblems = 1000
+
+// shown returns the problems that an answer has.
+func shown(list []courier.Problem) []courier.Problem { return list[:min(len(list), maxProblems)] }
+
+// itemsOf returns problems of a definition, as answers have them.
+func itemsOf(list []courier.Problem) (items []item) {
+	for _, p := range shown(list) {
+		items = append(items, itemOf(&p))
+	}
+	return items
+}
+
 // itemOf returns a problem of a definition, with a pointer to its place.
 func itemOf(p *courier.Problem) item {
-	i := item{ID: p.ID, StepType: p.Type, Field: p.Field, Message: p.Message}
+	i := item{ID: p.ID, StepType: p.Type, Field: p.Field, Line: p.Line, Column: p.Column, Message: p.Message}
 	if p.Step >= 0 {
 		i.Step = &p.Step
 		i.Pointer = fmt.Sprintf("/steps/%d", p.Step)
 	}
-	if p.Field != "" {
-		i.Pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1", ".", "/", "[", "/", "]", "").Replace(p.Field)
+	for _, name := range jsontext.FieldPath(p.Field) {
+		i.Pointer += "/" + escapePointer(name)
 	}
 	return i
 }

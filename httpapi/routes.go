@@ -74,11 +74,19 @@ var table = slices.Concat(
 	metaRoutes,
 	executionRoutes,
 	requestRoutes,
+	jobRoutes,
+	chainRoutes,
+	chainExecutionRoutes,
+	checkRoutes,
+	typeRoutes,
 )
 
 // allow returns the error if the visitor may not use the route, and reads the execution
 // that the role depends on. Routes with the other scopes ask themselves.
 func (c *call) allow() (err error) {
+	if strings.ContainsRune(c.r.PathValue("name"), 0) {
+		return desk.Unknown() // no store can be asked for it
+	}
 	switch c.route.on {
 	case onJob:
 		return c.Need(c.ctx(), c.r.PathValue("name"), c.route.role)

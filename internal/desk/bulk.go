@@ -185,7 +185,7 @@ func (b *Bulk) check() error {
 		problem("%d ids, %d at most", len(b.IDs), maxBulkIDs)
 	}
 	for _, id := range b.IDs {
-		if !isID(string(id)) && len(problems) < 20 {
+		if !IsID(string(id)) && len(problems) < 20 {
 			problem("%q is no id of an execution", id)
 		}
 	}
