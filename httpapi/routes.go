@@ -74,6 +74,11 @@ var table = slices.Concat(
 	metaRoutes,
 	executionRoutes,
 	requestRoutes,
+	scheduleRoutes,
+	monitorRoutes,
+	subscriptionRoutes,
+	limitRoutes,
+	overviewRoutes,
 )
 
 // allow returns the error if the visitor may not use the route, and reads the execution
