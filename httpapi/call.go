@@ -55,12 +55,15 @@ func (c *call) checkQuery() error {
 			p.add(item{Parameter: known(c.route.query, name), Message: "there is no such parameter here; the parameters are " + names(c.route.query)})
 		case len(values) > 1 && !c.route.query[i].many:
 			p.add(item{Parameter: name, Message: "it is given more than once"})
-		case !utf8.ValidString(strings.Join(values, "")):
-			p.add(item{Parameter: name, Message: "it is no UTF-8"})
+		case !isText(strings.Join(values, "")):
+			p.add(item{Parameter: name, Message: "it is no UTF-8, or has a NUL character"})
 		}
 	}
 	return p.invalid("the query of the URL")
 }
+
+// isText reports whether a store can keep, or look for, a text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // known returns a name if it is that of a parameter: what was sent is not sent back.
 func known(list []param, name string) string {

@@ -146,7 +146,7 @@ func (c *call) serve() error {
 		err = c.route.do(c)
 	}
 	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
-		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
+		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name") + c.r.PathValue("scope"), Reason: no.Text}
 		if x := &c.execution; x.ID != "" {
 			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID
 		}

@@ -25,6 +25,7 @@ const sent = "zq81-sent"
 // failure of the service, and never with what was sent.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), MaxBody: 10_000})
+	w.services()
 	id := w.start("report", `{"params": {"text": "a"}}`)
 	check := func(what string, a answer, statuses ...int) {
 		t.Helper()
@@ -125,6 +126,7 @@ func TestCanaries(t *testing.T) {
 	a := access()
 	a.Values = httpapi.Operator
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
+		w.services()
 		body := `{"params": {"text": "` + canaryParam + `", "fail": "wrong"}, "labels": {"partner": "` + canaryParam + `"}, "limit_keys": ["` + canaryParam + `"]}`
 		id := w.as("ann").start("report", body, "Idempotency-Key", canaryParam)
 		w.ended(id)

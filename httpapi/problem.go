@@ -174,14 +174,14 @@ func problemOf(err error) problem {
 		p.code = codeTransition
 	case dependency:
 		p.code = codeDependency
+	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
+		p.code = codeUnsupported
 	case errors.Is(err, courier.ErrNotFound):
 		p.code = codeNotFound
 	case errors.Is(err, courier.ErrConflict):
 		p.code = codeConflict
 	case errors.Is(err, courier.ErrInvalid):
 		p.code = codeInvalid
-	case errors.Is(err, errors.ErrUnsupported):
-		p.code = codeUnsupported
 	case errors.Is(err, errPanic):
 		p.code, p.Incident = codeInternal, newIncident()
 		p.Detail = "the service has a mistake, and its log the reason, with the incident " + p.Incident

@@ -79,6 +79,11 @@ var table = slices.Concat(
 	chainExecutionRoutes,
 	checkRoutes,
 	typeRoutes,
+	scheduleRoutes,
+	monitorRoutes,
+	subscriptionRoutes,
+	limitRoutes,
+	overviewRoutes,
 )
 
 // allow returns the error if the visitor may not use the route, and reads the execution

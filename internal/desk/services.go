@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -52,7 +53,7 @@ func (a *attention) schedules() error {
 		s := &list[i]
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
 		switch {
-		case s.Disabled:
+		case s.Disabled || !a.sees(s.Job):
 			continue
 		case s.Paused:
 			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused, because executions have failed.", s.Name), s.Reason
@@ -83,6 +84,8 @@ func (a *attention) monitors() error {
 		m := &list[i]
 		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
 		switch {
+		case !a.sees(m.Job):
+			continue
 		case m.State == courier.MonitorFailed:
 			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
 			e.Do, e.Call = "Remove the cause, and acknowledge the failure: then it polls again.", "Monitors.Acknowledge"
@@ -172,7 +175,7 @@ func (a *attention) stranded() error {
 
 // refusals adds the progress that the store does not take from this engine.
 func (a *attention) refusals() {
-	list := a.e.Health().Refused
+	list := slices.DeleteFunc(slices.Clone(a.e.Health().Refused), func(r engine.RefusedWrite) bool { return !a.sees(r.Job) })
 	if len(list) == 0 {
 		return
 	}
