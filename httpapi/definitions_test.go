@@ -15,11 +15,6 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-func (w *world) put(path, body string, headers ...string) answer {
-	w.Helper()
-	return w.send("PUT", path, body, headers...)
-}
-
 // entryNames returns the names, or with versions the versions, in an answer with a list.
 func (a answer) entries() (names []string, versions []int, next string) {
 	a.Helper()
@@ -334,7 +329,7 @@ func TestCheck(t *testing.T) {
 		{"edna", "schedule", `{"name": "x", "job": "report", "cron": "0 0 25 * * ?"}`, 200, []string{"/cron"}},
 		{"edna", "schedule", `{"name": "x", "job": "hidden", "every_seconds": 60}`, 404, nil},
 		{"edna", "schedule", `{"name": "x", "chain": "c", "every_seconds": 60}`, 403, nil},
-		{"edna", "monitor", `{"name": "x", "job": "report", "path": "/in"}`, 200, []string{"/job"}},
+		{"edna", "monitor", `{"name": "x", "job": "report", "path": "/in", "lister": "shelf"}`, 200, []string{"/job"}},
 		{"edna", "monitor", `{"name": "x", "job": "hidden", "path": "/in"}`, 404, nil},
 		{"edna", "subscription", `{"name": "x", "kind": "webhook", "events": ["JobFailed"], "jobs": ["report"], "webhook": {"url": "https://example.com/x", "secrets": ["secret:s"]}}`, 200, nil},
 		{"edna", "subscription", `{"name": "x", "kind": "webhook", "events": ["JobFailed"], "jobs": ["report", "hidden"], "webhook": {"url": "https://example.com/x"}}`, 404, nil},

@@ -70,11 +70,6 @@ func (w *world) receive() {
 	}
 }
 
-func (w *world) put(path, body string) answer {
-	w.Helper()
-	return w.send("PUT", path, body)
-}
-
 // sees fails the test unless the user sees just these names in a list.
 func (w *world) sees(path string, want ...string) {
 	w.Helper()

@@ -79,7 +79,7 @@ func isClean(path string) bool {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range parts {
 		plain, err := url.PathUnescape(s)
-		if err != nil || plain == "." || plain == ".." || !isText(plain) || s == "" && i < len(parts)-1 {
+		if err != nil || plain == "." || plain == ".." || s == "" && i < len(parts)-1 {
 			return false
 		}
 	}

@@ -200,6 +200,11 @@ func (w *world) post(path, body string, headers ...string) answer {
 	return w.send("POST", path, body, headers...)
 }
 
+func (w *world) put(path, body string, headers ...string) answer {
+	w.Helper()
+	return w.send("PUT", path, body, headers...)
+}
+
 // want fails the test unless the answer has the status, and decodes its body.
 func (a answer) want(status int, v any) answer {
 	a.Helper()

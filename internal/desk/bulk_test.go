@@ -161,7 +161,7 @@ func TestBulkRerun(t *testing.T) {
 		w.end(courier.Completed, "", ids...)
 		w.add("other", engine.EnqueueOptions{})
 		b := desk.Bulk{Action: desk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann", Reason: "the partner has lost them"}, Key: "k"}
-		first, err := desk.New(w.Engine).Bulk(w.Context(), b)
+		first, err := desk.New(w.Engine, nil).Bulk(w.Context(), b)
 		w.ok(err)
 		second, err := w.desk.Bulk(w.Context(), b)
 		w.ok(err)

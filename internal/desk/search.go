@@ -39,7 +39,7 @@ type SearchedFile struct {
 // NAME=VALUE. It returns what the visitor may see, at most [MaxFound] of each kind.
 func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	var s Search
-	if isID(text) {
+	if IsID(text) {
 		x, err := v.Execution(ctx, text, Client)
 		if err == nil {
 			s.Executions = []courier.Execution{x}
