@@ -122,6 +122,9 @@ type ChainExecution struct {
 	By             string        `json:"by,omitempty"`
 	// RerunOf is the chain execution whose parameters this one was started with again.
 	RerunOf ChainExecutionID `json:"rerun_of,omitempty"`
+	// Labels and Trace are those of all executions of its members; see [Execution].
+	Labels map[string]string `json:"labels,omitempty"`
+	Trace  string            `json:"trace,omitempty"`
 }
 
 // A MemberExecution is the state of a member in a chain execution.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/redact"
@@ -58,11 +57,9 @@ type ContextConfig struct {
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
 	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
-	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. OnCursor is
-	// called in the step's goroutines with what [Context.SaveCursor] saves, nil for
-	// none; nil means that it is kept in the context only.
-	Cursor   json.RawMessage
-	OnCursor func(cursor json.RawMessage)
+	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. Who made the
+	// context reads there what this attempt saves.
+	Cursor json.RawMessage
 	// OnFile is called in the step's goroutines before each file operation of the
 	// Context or of a [PendingFile]; nil means no call. If it returns an error, the
 	// operation fails with that error. It is for tests that interrupt or fail a step
@@ -89,24 +86,19 @@ type ContextConfig struct {
 type Context struct {
 	cfg ContextConfig
 
-	mu     sync.Mutex
-	closed bool
-	set    map[string]json.RawMessage
-	events []StepEvent
-	files  []File
-	fileAt map[string]int // index in files by path
+	mu       sync.Mutex
+	closed   bool
+	usedWork bool
 	// remoteReports counts those of files on servers.
-	remoteReports int
-	items         map[string]int64
-	lastItem      string
-	lastDone      int64
-	last          Progress // as reported
-	cursor        json.RawMessage
-	bytes         int64
+	remoteReports int32
+	set           map[string]json.RawMessage
+	events        []StepEvent
+	files         []File
+	fileAt        map[string]int // index in files by path
+	reported      *reported      // nil until the step reports something
 	roots         map[string]*os.Root
 	swept         map[string]bool // directories without side files of earlier attempts
 	own           *Resources
-	usedWork      bool
 	redactor      Redactor // if there is none in cfg
 }
 
@@ -115,7 +107,7 @@ func NewContext(cfg ContextConfig) *Context {
 	if cfg.Workspace != "" {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
 	}
-	return &Context{cfg: cfg, cursor: cfg.Cursor, last: Progress{Total: -1}}
+	return &Context{cfg: cfg}
 }
 
 // Execution is the id of the execution.
@@ -246,14 +238,15 @@ type SecretRequest struct {
 	Execution ExecutionID // that of none in a dry run; empty for monitors and subscriptions
 	Job       string
 	Version   int    // of the job's definition; 0 in a dry run of one that was not saved
-	Step      int    // index in the flat list; 0 where there is no job, -1 if Param is set
+	Step      int    // index in the flat list; 0 where there is no job, -1 if an execution is about to be created
 	ID        string // the step's id, if it has one
 	Type      string // key of the step's type, such as "sftp.upload"
 	DryRun    bool
 
-	// Param is the parameter whose value names the secret, if an execution is about to
-	// be created with it. The answer says whether it may be used; a secret that is
-	// returned is dropped. By is who creates the execution.
+	// Param is the parameter whose value names the secret, if one does. With a Step of -1
+	// an execution is about to be created or resumed with it. The answer then says whether
+	// it may be used; a secret that is returned is dropped. By is who does that, and empty
+	// in a step.
 	Param string
 	By    string
 
@@ -411,75 +404,6 @@ func (c *Context) outputs(out any) (json.RawMessage, error) {
 	}
 	maps.Copy(all, c.set)
 	return json.Marshal(all)
-}
-
-// Progress reports how far the step is with one item, such as a file: done of total
-// bytes; total is -1 if it is not known. Each call keeps the stall timeout from
-// firing. The bytes of all items are added up in the step's record. If an item is
-// reported again after it was complete, or with fewer bytes, it counts as started
-// again. Progress is fast enough to call it for every block.
-func (c *Context) Progress(done, total int64, item string) {
-	c.mu.Lock()
-	if c.items == nil {
-		c.items = make(map[string]int64)
-	}
-	before := c.items[item]
-	if item == c.lastItem {
-		before = c.lastDone
-	}
-	if done < before {
-		before = 0 // the item was started again
-	}
-	c.bytes += done - before
-	c.items[item] = done
-	c.lastItem, c.lastDone = item, done
-	if done == 0 || total >= 0 && done >= total {
-		delete(c.items, item) // not begun, or finished: memory stays bounded
-	}
-	c.last.Item, c.last.Done, c.last.Total, c.last.Bytes = item, done, total, c.bytes
-	c.showProgress()
-}
-
-// showProgress shows the last report. It unlocks c.
-func (c *Context) showProgress() {
-	p, report := c.last, c.cfg.OnProgress
-	if c.closed {
-		report = nil
-	}
-	c.mu.Unlock()
-	if report != nil {
-		report(p)
-	}
-}
-
-// Stage says in a word or two what the step is doing, such as "transfer" or "verify". It
-// is shown with the progress, and counts as progress for the stall timeout. Of a longer
-// name the first 64 bytes are shown.
-func (c *Context) Stage(name string) {
-	c.mu.Lock()
-	c.last.Stage = name
-	c.showProgress()
-}
-
-// Progress is how far an attempt of a step is, as its last [Context.Progress] and
-// [Context.Stage] have said.
-type Progress struct {
-	Item  string `json:"item,omitempty"`  // the file or the like that was reported last
-	Done  int64  `json:"done"`            // bytes of the item
-	Total int64  `json:"total"`           // bytes of the item; -1 if not known
-	Bytes int64  `json:"bytes"`           // of the attempt, all items
-	Stage string `json:"stage,omitempty"` // what the step is doing; empty if it doesn't say
-	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock: since then
-	// the step moves nothing. It is set in the progress of a running step that a store
-	// shows ([StepExecution].Progress), and zero in reports.
-	ChangedAt time.Time `json:"changed_at,omitzero"`
-}
-
-// Bytes returns the bytes that the step has reported by [Context.Progress] so far.
-func (c *Context) Bytes() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.bytes
 }
 
 // Close ends the attempt: directory handles of the context can't be used any more,

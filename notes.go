@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier/internal/filesync"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -72,6 +73,89 @@ func (c *Context) lastRestart(dir string) string {
 	return last
 }
 
+// reported is what a step has reported by [Context.Progress] and [Context.Stage].
+type reported struct {
+	last  Progress
+	items map[string]int64 // the bytes of those under way
+}
+
+// Progress reports how far the step is with one item, such as a file: done of total
+// bytes; total is -1 if it is not known. Each call keeps the stall timeout from
+// firing. The bytes of all items are added up in the step's record. If an item is
+// reported again after it was complete, or with fewer bytes, it counts as started
+// again. Progress is fast enough to call it for every block.
+func (c *Context) Progress(done, total int64, item string) {
+	c.mu.Lock()
+	r := c.reports()
+	before := r.items[item]
+	if item == r.last.Item {
+		before = r.last.Done
+	}
+	if done < before {
+		before = 0 // the item was started again
+	}
+	r.items[item] = done
+	if done == 0 || total >= 0 && done >= total {
+		delete(r.items, item) // not begun, or finished: memory stays bounded
+	}
+	r.last.Item, r.last.Done, r.last.Total = item, done, total
+	r.last.Bytes += done - before
+	c.showProgress()
+}
+
+// reports returns what was reported, to be changed. The caller has locked c.
+func (c *Context) reports() *reported {
+	if c.reported == nil {
+		c.reported = &reported{Progress{Total: -1}, make(map[string]int64)}
+	}
+	return c.reported
+}
+
+// showProgress shows the last report. It unlocks c.
+func (c *Context) showProgress() {
+	p, report := c.reported.last, c.cfg.OnProgress
+	if c.closed {
+		report = nil
+	}
+	c.mu.Unlock()
+	if report != nil {
+		report(p)
+	}
+}
+
+// Stage says in a word or two what the step is doing, such as "transfer" or "verify". It
+// is shown with the progress, and counts as progress for the stall timeout. Of a longer
+// name the first 64 bytes are shown.
+func (c *Context) Stage(name string) {
+	c.mu.Lock()
+	c.reports().last.Stage = name
+	c.showProgress()
+}
+
+// Progress is how far an attempt of a step is, as its last [Context.Progress] and
+// [Context.Stage] have said.
+type Progress struct {
+	Item  string `json:"item,omitempty"`  // the file or the like that was reported last
+	Done  int64  `json:"done"`            // bytes of the item
+	Total int64  `json:"total"`           // bytes of the item; -1 if not known
+	Bytes int64  `json:"bytes"`           // of the attempt, all items
+	Stage string `json:"stage,omitempty"` // what the step is doing; empty if it doesn't say
+	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock: since then
+	// the step moves nothing. It is set in the progress of a running step that a store
+	// shows ([StepExecution].Progress), and zero in reports.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+}
+
+// Bytes returns the bytes that the step has reported by [Context.Progress] so far.
+func (c *Context) Bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reported == nil {
+		return 0
+	}
+	return c.reported.last.Bytes
+}
+
 // maxCursor is how many bytes of JSON a cursor may have.
 const maxCursor = 4 << 10
 
@@ -101,14 +185,9 @@ func (c *Context) SaveCursor(v any) error {
 		return Permanent(fmt.Errorf("save cursor: it contains the secret %q; cursors are stored, so leave it out", name))
 	}
 	c.mu.Lock()
-	c.cursor = raw
-	save := c.cfg.OnCursor
-	if c.closed {
-		save = nil
-	}
-	c.mu.Unlock()
-	if save != nil {
-		save(raw)
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.cfg.Cursor = raw
 	}
 	return nil
 }
@@ -120,7 +199,7 @@ func (c *Context) SaveCursor(v any) error {
 // [Context.Cancelled] is true.
 func (c *Context) Cursor(v any) bool {
 	c.mu.Lock()
-	raw := c.cursor
+	raw := c.cfg.Cursor
 	c.mu.Unlock()
 	if raw == nil {
 		return false

@@ -16,7 +16,7 @@ func TestProgressForgets(t *testing.T) {
 		job.Progress(0, -1, fmt.Sprint(i)) // nothing is known of its size
 		job.Progress(5, 5, fmt.Sprint("finished ", i))
 	}
-	if n := len(job.items); n > 0 {
+	if n := len(job.reported.items); n > 0 {
 		t.Errorf("%d items are kept in memory, none of which is under way", n)
 	}
 }
@@ -25,9 +25,8 @@ func TestCursor(t *testing.T) {
 	type place struct{ Done int }
 	var saved []string
 	job := NewContext(ContextConfig{
-		Cursor:   json.RawMessage(`{"Done": 7}`),
-		OnCursor: func(c json.RawMessage) { saved = append(saved, string(c)) },
-		Secrets:  func(context.Context, SecretRequest) (string, error) { return "hunter22", nil },
+		Cursor:  json.RawMessage(`{"Done": 7}`),
+		Secrets: func(context.Context, SecretRequest) (string, error) { return "hunter22", nil },
 	})
 	if _, err := job.Secret(t.Context(), "pw"); err != nil {
 		t.Fatal(err)
@@ -60,12 +59,16 @@ func TestCursor(t *testing.T) {
 		if err := job.SaveCursor(v); err != nil {
 			t.Error(err)
 		}
-	}
-	if job.Cursor(&p) {
-		t.Error("a removed cursor is there")
+		var raw json.RawMessage
+		job.Cursor(&raw)
+		saved = append(saved, string(raw))
 	}
 	if want := []string{`{"Done":8}`, `"` + strings.Repeat("x", 4<<10-2) + `"`, ""}; !slices.Equal(saved, want) {
 		t.Errorf("saved %.100q", saved)
+	}
+	job.Close()
+	if err := job.SaveCursor(place{10}); err != nil || job.Cursor(&p) {
+		t.Error("a cursor was saved when the attempt was over", err)
 	}
 	var zero Context
 	if err := zero.SaveCursor(place{9}); err != nil || !zero.Cursor(&p) || p.Done != 9 {

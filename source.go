@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,15 @@ type Source struct {
 	Text         []byte
 	Line, Column int
 
-	offsets map[string]int // of values, by their paths
+	root  *place // of the text; nil before it is needed
+	marks []mark
+}
+
+// A place is where a value begins, with those of the values in it.
+type place struct {
+	offset int
+	names  map[string]*place // of an object
+	items  []*place          // of a list
 }
 
 // A Definition is what a Source can be read into: a *[Job], a *[Chain], a
@@ -105,7 +112,7 @@ func (s *Source) syntax(err error) Problem {
 func (s *Source) Locate(list []Problem) {
 	for i := range list {
 		p := &list[i]
-		path := fieldPath(p.Field)
+		path := jsontext.FieldPath(p.Field)
 		if p.Step >= 0 {
 			path = append([]string{"steps", strconv.Itoa(p.Step)}, path...)
 		}
@@ -140,90 +147,86 @@ func (s *Source) problems(err error) []Problem {
 }
 
 func (s *Source) place(p *Problem, offset int) {
-	p.File = s.File
-	before := s.Text[:offset]
-	p.Line, p.Column = max(s.Line, 1), max(s.Column, 1)
-	if n := bytes.Count(before, []byte("\n")); n > 0 {
-		p.Line, p.Column = p.Line+n, 1
-		before = before[bytes.LastIndexByte(before, '\n')+1:]
+	n := offset / markEvery
+	for i := len(s.marks); i <= n; i++ {
+		m := mark{max(s.Line, 1), max(s.Column, 1)}
+		if i > 0 {
+			m = s.marks[i-1].after(s.Text[(i-1)*markEvery : i*markEvery])
+		}
+		s.marks = append(s.marks, m)
 	}
-	p.Column += utf8.RuneCount(before)
+	m := s.marks[n].after(s.Text[n*markEvery : offset])
+	p.File, p.Line, p.Column = s.File, m.line, m.column
+}
+
+// A mark is the line and column at an offset. A Source keeps one for every so many bytes,
+// because a text can have a line of any length and as many problems as values.
+type mark struct{ line, column int }
+
+const markEvery = 1 << 10
+
+// after returns the mark behind a text.
+func (m mark) after(text []byte) mark {
+	for _, c := range text {
+		switch {
+		case c == '\n':
+			m = mark{m.line + 1, 1}
+		case utf8.RuneStart(c):
+			m.column++
+		}
+	}
+	return m
 }
 
 // offset is where the value at a path begins, or the last one on the way to it
 // that there is.
 func (s *Source) offset(path []string) int {
-	if s.offsets == nil {
-		s.offsets = make(map[string]int)
-		dec := newReader(s.Text)
-		s.index(dec, "")
+	if s.root == nil {
+		s.root = s.index(newReader(s.Text))
 	}
-	for ; len(path) > 0; path = path[:len(path)-1] {
-		if at, ok := s.offsets["\x00"+strings.Join(path, "\x00")]; ok {
-			return at
+	at := s.root
+	for _, name := range path {
+		next := at.names[name]
+		if i := reference.ParseIndex(name); i >= 0 && i < len(at.items) {
+			next = at.items[i]
 		}
+		if next == nil {
+			break
+		}
+		at = next
 	}
-	return s.offsets[""]
+	return at.offset
 }
 
-// index notes where the next value begins, and those in it. The text is valid.
-func (s *Source) index(dec *json.Decoder, path string) {
-	at := int(dec.InputOffset())
-	for at < len(s.Text) && strings.IndexByte(" \t\r\n,:", s.Text[at]) >= 0 {
-		at++
+// index returns where the next value begins, and those in it. The text is valid.
+func (s *Source) index(dec *json.Decoder) *place {
+	p := &place{offset: int(dec.InputOffset())}
+	for p.offset < len(s.Text) && strings.IndexByte(" \t\r\n,:", s.Text[p.offset]) >= 0 {
+		p.offset++
 	}
-	s.offsets[path] = at
 	tok, err := dec.Token()
 	if err != nil {
-		return
+		return p
 	}
 	switch tok {
 	case json.Delim('{'):
+		p.names = make(map[string]*place)
 		for dec.More() {
 			name, err := dec.Token()
 			if err != nil {
-				return
+				return p
 			}
-			s.index(dec, fmt.Sprint(path, "\x00", name))
+			p.names[name.(string)] = s.index(dec)
 		}
 	case json.Delim('['):
-		for i := 0; dec.More(); i++ {
-			s.index(dec, path+"\x00"+strconv.Itoa(i))
+		for dec.More() {
+			p.items = append(p.items, s.index(dec))
 		}
 	default:
-		return
+		return p
 	}
 	_, _ = dec.Token()
-}
-
-// fieldPath is the path that the Field of a problem names, which may also be such
-// as `members[2] "name": depends_on[0]`.
-func fieldPath(field string) (path []string) {
-	for field != "" {
-		switch rest := field[1:]; {
-		case field[0] == '.':
-			field = rest
-		case strings.HasPrefix(field, ` "`):
-			_, field, _ = strings.Cut(field, ": ")
-		case field[0] == '[':
-			inner, after, _ := strings.Cut(rest, "]")
-			if quoted, err := strconv.QuotedPrefix(rest); err == nil {
-				inner, _ = strconv.Unquote(quoted)
-				after = strings.TrimPrefix(rest[len(quoted):], "]")
-			}
-			path, field = append(path, inner), after
-		default:
-			i := strings.IndexAny(field, ".[ :")
-			if i <= 0 {
-				i = len(field)
-			}
-			path = append(path, field[:i])
-			if field = field[i:]; strings.HasPrefix(field, ": ") {
-				field = field[2:]
-			}
-		}
-	}
-	return path
+	return p
 }
 
 // fieldName is the Field of a problem with a path.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -62,6 +63,17 @@ func TestSources(t *testing.T) {
 	if fmt.Sprint(located[0].Line, located[0].Column, located[1].Line, located[1].Column, located[2].Line) != "4 2 3 3 3" {
 		t.Error(located)
 	}
+	long := `{"description": "` + strings.Repeat("é\n"+strings.Repeat("ü", 700), 10) + `", "x": 1}`
+	long = strings.ReplaceAll(long, "\n", "\", \n\"y\": \"")
+	for _, p := range (&courier.Source{Text: []byte(long), Line: 5, Column: 7}).Read(new(courier.Chain)) {
+		at := strings.Split(long, "\n")[p.Line-5]
+		if p.Line == 5 {
+			at = "123456" + at
+		}
+		if rest := []rune(at)[p.Column-1:]; rest[0] != '"' && rest[0] != '1' {
+			t.Errorf("%v is at %q", p, string(rest))
+		}
+	}
 	for text, want := range map[string]string{
 		"{\n \"name\": }":         "f.json:2:10: not JSON: invalid character '}'",
 		"":                        "f.json:1:1: not JSON: unexpected end",
@@ -94,5 +106,22 @@ func TestErrorfShowsNoKind(t *testing.T) {
 	err := fmt.Errorf("outer: %w", courier.Errorf(courier.ErrConflict, "somebody was faster: %w", inner))
 	if err.Error() != "outer: somebody was faster: inner" || !errors.Is(err, courier.ErrConflict) || !errors.Is(err, inner) || errors.Is(err, courier.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// TestPlacesCostNoMoreThanTheText has a long name above many values: the places of these
+// must not each cost the name.
+func TestPlacesCostNoMoreThanTheText(t *testing.T) {
+	const kib = 1 << 10
+	text := `{"steps": [{"config": {"` + strings.Repeat("k", 100*kib) + `": [` + strings.Repeat("0,", 20_000) + `0]}}], "bogus": 1}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list := (&courier.Source{Text: []byte(text)}).Read(new(courier.Job))
+	runtime.ReadMemStats(&after)
+	if len(list) != 1 || list[0].Column != len(text)-1 {
+		t.Error(list)
+	}
+	if n := (after.TotalAlloc - before.TotalAlloc) / kib; n > 40*kib {
+		t.Errorf("%d KiB for a text of %d KiB", n, len(text)/kib)
 	}
 }

@@ -3,13 +3,54 @@ package engine
 import (
 	"context"
 	"runtime/debug"
+	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
+
+// A Probe is told what an engine does, for metrics and traces. It misses nothing, as
+// observers may: it is called in the goroutines of the engine, several at once, which wait
+// for it. So it must return at once, and must not call the engine. What it is given is a
+// copy, but it must not change what that points to. A panic of a probe is contained; the
+// first one is logged at level error.
+type Probe interface {
+	// Claimed is called after each claim that the store has answered, with how many
+	// executions it gave and how long it took. An engine that looks for work claims too,
+	// and then n is 0.
+	Claimed(n int, took time.Duration)
+	// Began is called when the engine begins with an execution that it has claimed. X is
+	// the execution as it was claimed. Waited is how long it had been due, by the store's
+	// clock; 0 if it was taken over from a lost worker. An execution that was paused,
+	// retried or handed over begins again with its next claim.
+	Began(x *courier.Execution, waited time.Duration)
+	// Step is called for each attempt of a step whose end this engine has written, with its
+	// record, which lacks what the store sets. Took is how long the step was executed. The
+	// attempt of a lost worker ends with the takeover: its Reason is
+	// [courier.ReasonWorkerLost], and took is how long before the takeover it began. An
+	// attempt that a stop has interrupted has not ended.
+	Step(s *courier.StepExecution, took time.Duration)
+	// Ended is called once for each call of Began, unless the process ends before: the
+	// engine is done with the execution. X is the execution as it was claimed, with State,
+	// Failure and Position as they were last written. The state running says that the lease
+	// was lost, and queued that the execution is retried or handed over. Took is the time
+	// since Began.
+	Ended(x *courier.Execution, took time.Duration)
+	// Store is called after each call of the engine to its store, with the name of the
+	// method, such as "Apply", and its error; nil for none. Await and AwaitSchedules take as
+	// long as there is nothing new, and often end with the error of their context.
+	Store(call string, took time.Duration, err error)
+}
 
 // driveAround drives the execution within Options.AroundExecution. If that does not call
 // next, or panics before, the execution is driven all the same.
 func (r *run) driveAround(c *store.Claimed) {
+	if p := r.e.probe; p != nil {
+		began, x := time.Now(), r.x
+		r.last = &x
+		p.Began(c)
+		defer func() { p.Ended(x, began) }()
+	}
 	around := r.e.opt.AroundExecution
 	if around == nil {
 		r.drive(c)
@@ -40,6 +81,18 @@ func (r *run) driveAround(c *store.Claimed) {
 		r.drive(c)
 		ended = true
 	})
+}
+
+// probeWritten tells the probe of the attempts whose end was written with a transition.
+func (r *run) probeWritten(t *store.Transition) {
+	p := r.e.probe
+	if p == nil {
+		return
+	}
+	for i := range t.Ended {
+		p.Step(t.Ended[i], r.lines().Lasted(&t.Ended[i], r.current, r.took))
+	}
+	r.last.State, r.last.Failure, r.last.Position = t.To, t.Failure, t.Position
 }
 
 // withValues is a context that has the values of another one.

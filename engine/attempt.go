@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -35,6 +34,8 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 		a.Stall = *spec.StallTimeout
 	}
 	a.job = r.newContext(step, n, a)
+	r.present.Store(a)
+	r.shown.Store(0)
 	if cleanup && n > 1 && !typ.CleansUp() {
 		r.removeAttempts(a.job)
 	}
@@ -42,8 +43,8 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 	o := a.execute()
 	r.took = time.Since(r.began)
 	a.finish(&o)
-	if r.kept = a.reports.Kept(); o.Abandoned {
-		r.kept = nil // the step may still be at work on what it points to
+	if r.kept, r.cursor = nil, nil; !o.Abandoned { // such a step may still be at work on what the cursor points to
+		r.kept = reports.Kept(a.job, &r.cursor)
 	}
 	return o
 }
@@ -74,12 +75,22 @@ func (r *run) removeAttempts(job *courier.Context) {
 // render puts the values into the configuration. It belongs to the attempt,
 // since a secret may take its time.
 func (a *attempt) render(ctx context.Context) ([]byte, error) {
-	config, err := a.template.Render(a.buf, &a.scope, func(name string) (string, error) { return a.job.Secret(ctx, name) })
+	config, err := a.template.Render(a.buf, &a.scope, func(name, param string) (string, error) { return a.secret(ctx, name, param) })
 	if err != nil {
 		return nil, &stepcall.ConfigError{Err: a.run.configError(err)}
 	}
 	a.buf = config
 	return config, nil
+}
+
+// secret resolves a secret of the configuration. Param is the parameter whose value names
+// it, if one does.
+func (a *attempt) secret(ctx context.Context, name, param string) (string, error) {
+	j := a.job
+	return a.run.secretFor(ctx, courier.SecretRequest{
+		Name: name, Execution: j.Execution(), Job: j.Job(), Version: a.run.x.Version,
+		Step: j.Step(), ID: j.ID(), Type: j.Type(), DryRun: j.DryRun(), Param: param,
+	})
 }
 
 // configError marks what repeating can't cure. A secret that can't be had now
@@ -102,15 +113,10 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
 	cfg.Iteration, cfg.Cancelled = r.walk.Iteration(), a.cancelled
 	cfg.Repeated = a.rollback || r.repeated(step, n)
-	at := &courier.StepExecution{Step: step, Iteration: cfg.Iteration, Attempt: n}
-	if kept := r.kept.Next(at); kept != nil {
+	if kept := r.kept.Next(&courier.StepExecution{Step: step, Iteration: cfg.Iteration, Attempt: n}); kept != nil {
 		cfg.Cursor = kept.Cursor
 	}
-	a.reports = reports.Of(at, cfg.Cursor)
-	cfg.OnCursor = a.reports.SaveCursor
-	if !a.rollback {
-		r.reports.Store(a.reports)
-	}
+	a.reports.Begin(cfg.Cursor)
 	if r.e.opt.Log != nil && cfg.Iteration != nil {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
@@ -171,11 +177,10 @@ type attempt struct {
 	template  *flow.Template
 	buf       []byte // for the rendered configuration
 	log       steplog.Log
-	reports   *reports.Reports
+	reports   reports.Reports
 	cleanup   bool
 	rollback  bool
-	cancelled bool         // the rollback is that of a cancel
-	shown     atomic.Int64 // when the last progress event was emitted
+	cancelled bool // the rollback is that of a cancel
 }
 
 // newAttempt returns an attempt that sees the run's values. Its channel serves
@@ -312,8 +317,8 @@ func (a *attempt) progress(v courier.Progress) {
 	now := at.UnixNano()
 	a.Progress(now)
 	a.reports.Report(v, at)
-	shown := a.shown.Load()
-	if !a.run.e.observers.Wanted() || now-shown < int64(minProgress) && v.Done != v.Total || !a.shown.CompareAndSwap(shown, now) {
+	shown := a.run.shown.Load()
+	if !a.run.e.observers.Wanted() || now-shown < int64(minProgress) && v.Done != v.Total || !a.run.shown.CompareAndSwap(shown, now) {
 		return
 	}
 	ev := a.run.event(courier.EventStepProgress)

@@ -166,3 +166,31 @@ func TestAttemptThatMovesKeepsItsFiles(t *testing.T) {
 		h.Run(h.Job(`{"name": "moves", "failure_policy": {"type": "retry_step", "max_retries": 2}, "steps": [{"type": "demo.put"}, {"type": "demo.move"}]}`), nil).RequireState(courier.Completed)
 	})
 }
+
+// TestAttemptsOfManyRecords checks that what a failed attempt of a step without Cleanup has
+// left is removed before the next one, but not in an execution with so many records that
+// reading them for each attempt would take long.
+func TestAttemptsOfManyRecords(t *testing.T) {
+	for items, removed := range map[int]bool{9_900: true, 10_100: false} { // two audit entries each
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			left := false
+			courier.RegisterFunc(h.Registry, "demo.nop", nop, nil)
+			courier.RegisterFunc(h.Registry, "demo.write", func(_ ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+				if job.Attempt() == 1 {
+					put(t, job, "part")
+					return struct{}{}, errors.New("not now")
+				}
+				f, err := job.Open("part")
+				if left = err == nil; left {
+					f.Close()
+				}
+				return struct{}{}, nil
+			}, nil)
+			h.Run(h.Job(`{"name": "j", "params": {"items": null}, "steps": [{"type": "flow.foreach", "config": {"source": "context:params.items"}}, {"type": "demo.nop"}, {"type": "flow.end"},
+				{"type": "demo.write", "failure_policy": {"type": "retry_step", "max_retries": 1}}]}`), map[string]any{"items": make([]int, items)}).RequireState(courier.Completed)
+			if left == removed {
+				t.Errorf("%d items: the file that the failed attempt left is there: %t", items, left)
+			}
+		})
+	}
+}

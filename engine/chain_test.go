@@ -587,3 +587,34 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 	}
 	return faulty.Hit() != ""
 }
+
+// TestChainLabels checks that all executions of a chain's members have its labels and its
+// trace context, and that a rerun keeps the labels.
+func TestChainLabels(t *testing.T) {
+	inChains(t, func(w *chainWorld) {
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		labels := map[string]string{"partner": "acme"}
+		id := w.chain(threeMembers, &engine.ChainOptions{Labels: labels, Trace: trace})
+		labels["partner"] = "changed by the caller"
+		w.ends(id, "completed: a=completed b=completed c=completed")
+		again, err := w.Chains().Rerun(w.t.Context(), id, nil)
+		if err != nil || again.Labels["partner"] != "acme" || again.Trace != "" {
+			w.t.Errorf("again %+v, %v", again, err)
+		}
+		w.ends(again.ID, "completed: a=completed b=completed c=completed")
+		list, err := w.Executions().List(w.t.Context(), store.Filter{Labels: map[string]string{"partner": "acme"}})
+		traced := 0
+		for _, x := range list {
+			if x.Trace == trace && x.Chain == id {
+				traced++
+			}
+		}
+		if err != nil || len(list) != 6 || traced != 3 {
+			w.t.Errorf("%d executions have the label, %d the trace; %v", len(list), traced, err)
+		}
+		_, err = w.Chains().Start(w.t.Context(), again.Chain, &engine.ChainOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
+		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `label "A b"`) || !strings.Contains(err.Error(), "traceparent") {
+			w.t.Errorf("wrong ones: %v", err)
+		}
+	})
+}

@@ -35,6 +35,11 @@ type ChainOptions struct {
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
 	Hold           bool           // creates it in the state pending, until [Chains.Release]
 	By             courier.By     // who requests it; [Chains.Prepare] keeps the actor alone
+	// Labels and Trace are those of the chain execution and of all executions of its
+	// members, as those of [EnqueueOptions]. A retry keeps them, and [Chains.Rerun] the
+	// labels.
+	Labels map[string]string
+	Trace  string
 }
 
 // Define checks a chain and saves it as a new version of its name. If it equals the
@@ -138,7 +143,7 @@ func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by couri
 }
 
 // Rerun starts the chain of an earlier execution again, with the parameters of that
-// execution and whatever its state; see [Engine.Rerun].
+// execution, its labels, and whatever its state; see [Engine.Rerun].
 func (h Chains) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *RerunOptions) (courier.ChainExecution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}

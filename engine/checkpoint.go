@@ -91,6 +91,7 @@ func (r *run) written(t *store.Transition) {
 		n++
 	}
 	r.lines().Write(t, r.current, r.took)
+	r.probeWritten(t)
 	r.emitWritten(t)
 	r.e.notifications.Wake()
 	r.stored, r.repairs = standing{t.Position, t.Counters, r.items}, nil

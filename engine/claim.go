@@ -135,8 +135,8 @@ const drainTimeout = 2 * time.Second
 // drain records that a worker claims nothing more. It is called once the last claim has
 // returned.
 func (e *Engine) drain(w *worker) {
-	s, ok := e.store.(store.Workers)
-	if !ok {
+	s, err := roleOf[store.Workers](e, "workers")
+	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(w.base, drainTimeout)

@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
+	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
@@ -49,7 +50,7 @@ func (e *Engine) addSubsystems() {
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,
 	})
-	_, wakes := e.store.(store.Schedules)
+	_, wakes := probe.Behind(e.store).(store.Schedules)
 	e.monitors = monitors.New(c, monitors.Options{
 		Listers: e.opt.Listers, Roots: e.opt.Roots, MaxParams: e.opt.MaxParams, Poll: e.opt.Poll, StoreWakes: wakes,
 	})
@@ -126,11 +127,12 @@ func (c coreAccess) Workers() (store.Workers, error) {
 // roleOf returns a part of the store that not every store has. If this one does not have
 // it, the error says so, with what that part keeps, and matches errors.ErrUnsupported.
 func roleOf[R any](e *Engine, keeps string) (R, error) {
-	r, ok := e.store.(R)
-	if _, none := e.store.(core.NoStore); none {
+	behind := probe.Behind(e.store)
+	r, _ := e.store.(R)
+	if _, none := behind.(core.NoStore); none {
 		return r, core.ErrNoStore
-	} else if !ok {
-		return r, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", e.store, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
+	} else if _, ok := behind.(R); !ok {
+		return r, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
 	}
 	return r, nil
 }
@@ -163,15 +165,27 @@ func (c coreAccess) Trace(ctx context.Context) string {
 }
 
 func (c coreAccess) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+	return c.newExecution(ctx, p, opt, false)
+}
+
+func (c coreAccess) CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error {
+	_, err := c.newExecution(ctx, p, opt, true)
+	return err
+}
+
+func (c coreAccess) newExecution(ctx context.Context, p *program.Program, opt *program.Options, dry bool) (store.NewExecution, error) {
 	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
-	m.Secret = func(q courier.SecretRequest) error { return c.AskSecret(ctx, q) }
+	m.Secret = func(q courier.SecretRequest) error {
+		q.DryRun = dry
+		return c.AskSecret(ctx, q)
+	}
 	return p.NewExecution(opt, &m)
 }
 
 // now returns the instant by the clock of the store, if it tells it without being
 // called over a network, and otherwise by that of this process.
 func (c coreAccess) now() time.Time {
-	if s, ok := c.e.store.(interface{ Now() time.Time }); ok {
+	if s, ok := probe.Behind(c.e.store).(interface{ Now() time.Time }); ok {
 		return s.Now()
 	}
 	return time.Now()
@@ -220,7 +234,9 @@ func (c coreAccess) CheckSubscription(ctx context.Context, s *courier.Subscripti
 func (c coreAccess) Unsaved(jobs []courier.Job, chains []courier.Chain) core.Checks {
 	unsaved := definitions.NewUnsaved(c.e.store, false)
 	unsaved.Add(jobs, chains)
-	return coreAccess{New(unsaved, c.e.reg, &c.e.opt)}
+	opt := c.e.opt
+	opt.Probe = nil // it is told of the calls to the store behind
+	return coreAccess{New(unsaved, c.e.reg, &opt)}
 }
 
 func (c coreAccess) UpcomingFires(ctx context.Context, kind store.Kind, target string, limit, n int) ([]core.UpcomingFires, bool, error) {

@@ -312,8 +312,8 @@ func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o s
 // validate calls the step's Validate. Unresolved is set before the step is
 // called.
 func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, cfg courier.ContextConfig) error {
-	config, missing, err := a.run.program.Template(step).Partial(&a.scope, func(name string) (string, error) {
-		v, err := a.job.Secret(ctx, name)
+	config, missing, err := a.run.program.Template(step).Partial(&a.scope, func(name, param string) (string, error) {
+		v, err := a.secret(ctx, name, param)
 		if e, ok := errors.AsType[*core.SecretError](err); ok {
 			return "", &plainSecretError{e}
 		}

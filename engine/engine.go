@@ -30,6 +30,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
+	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -63,6 +64,7 @@ type Engine struct {
 
 	programs  *program.Cache
 	observers *hooks.Observers
+	probe     *probe.Calls // nil if there is none
 	work      workspace.Tree
 
 	// The subsystems; see [coreAccess].
@@ -121,6 +123,8 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	e.healthy.Store(true)
+	e.probe = probe.To(o.Probe, e.log)
+	e.store = e.probe.Around(e.store)
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
 	e.slots = slots.New(o.Slots, e.freed)
@@ -133,6 +137,9 @@ func isNil(s store.Store) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
+
+// Registry returns the step types of the engine.
+func (e *Engine) Registry() *courier.Registry { return e.reg }
 
 // Observe has a function called with every event from now on, as those of
 // [Options].Observers are, until stop is called. A call that is in progress then

@@ -660,7 +660,7 @@ func TestLimits(t *testing.T) {
 	})
 	e := engine.New(memstore.New(), new(courier.Registry), nil)
 	for _, scope := range []string{"jobs:x", "job:", "x"} {
-		if err := e.Limits().Set(t.Context(), scope, 1, courier.By{}); !errors.Is(err, courier.ErrInvalid) {
+		if err := e.Limits().Set(t.Context(), scope, 1, courier.By{}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `"key:PREFIX*"`) {
 			t.Errorf("SetLimit(%q): %v", scope, err)
 		}
 	}

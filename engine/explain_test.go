@@ -19,9 +19,9 @@ func TestExplainOfMisspelledQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := couriertest.New(t, nil)
 		h.Stub("demo.a", nil)
-		var own courier.Registry // what is registered later with h is not there
-		courier.RegisterFunc(&own, "demo.a", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
-		e := engine.New(h.Store, &own, &engine.Options{Queues: []string{"night"}, Worker: "w", Workspace: t.TempDir()})
+		reg := new(courier.Registry) // without demo.b
+		courier.RegisterFunc(reg, "demo.a", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
+		e := engine.New(h.Store, reg, &engine.Options{Queues: []string{"night"}, Worker: "w", Workspace: t.TempDir()})
 		if err := e.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

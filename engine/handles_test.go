@@ -3,6 +3,8 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -113,6 +115,74 @@ func TestListOfLimits(t *testing.T) {
 	}
 	if want := []string{"global", "job:a", "key:sftp"}; !slices.Equal(pages, want) {
 		t.Errorf("pages %q, want %q", pages, want)
+	}
+}
+
+// TestRemoveLimit takes back a limit, and no other whose scope begins like it.
+func TestRemoveLimit(t *testing.T) {
+	h := couriertest.New(t, nil)
+	limits, by := h.Engine.Limits(), courier.By{Actor: "ann", Reason: "it is quiet"}
+	for _, scope := range []string{"global", "job:aa"} {
+		if err := limits.Set(t.Context(), scope, 1, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for scope, want := range map[string]error{"job:a": courier.ErrNotFound, "key:x": courier.ErrNotFound, "jobs:a": courier.ErrInvalid, "global": nil} {
+		if err := limits.Remove(t.Context(), scope, by); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%s: %v, not %v", scope, err, want)
+		}
+	}
+	if err := limits.Remove(t.Context(), "", by); !errors.Is(err, courier.ErrNotFound) {
+		t.Errorf("again: %v", err)
+	}
+	if got, err := limits.List(t.Context(), engine.LimitFilter{}); err != nil || len(got) != 1 || got[0].Scope != "job:aa" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	list, err := h.Engine.Journal(t.Context(), store.ActionFilter{Kind: "limit", Name: "global"})
+	if err != nil || len(list) != 2 || list[0].Verb != "removed" || list[0].By != "ann" || list[0].Reason != "it is quiet" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestNextTick goes by the definition of a schedule alone.
+func TestNextTick(t *testing.T) {
+	h := couriertest.New(t, nil)
+	after := time.Date(2027, 3, 28, 0, 0, 0, 0, time.UTC)
+	for want, s := range map[string]courier.Schedule{
+		"2027-03-28T01:30:00Z": {Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Disabled: true},
+		"2027-03-28T06:00:00Z": {Every: 6 * time.Hour},
+		"2027-04-01T00:00:00Z": {At: time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC)},
+		"0001-01-01T00:00:00Z": {Every: time.Hour, Ends: after},
+	} {
+		if got, err := h.Engine.Schedules().Next(s, after); err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	for _, s := range []courier.Schedule{{}, {Cron: "0 0 25 ? * *"}, {Cron: "0 0 2 ? * *", Zone: "Berlin"}} {
+		if _, err := h.Engine.Schedules().Next(s, after); !errors.As(err, new(*courier.ScheduleError)) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+// TestGetSubscription finds one among more than a page of them.
+func TestGetSubscription(t *testing.T) {
+	h := couriertest.New(t, nil)
+	for i := range 1100 {
+		s := courier.Subscription{Name: fmt.Sprintf("s%04d", i), Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
+		if _, err := h.Engine.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"s0000", "s1050"} {
+		if s, err := h.Engine.Subscriptions().Get(t.Context(), name); err != nil || s.Name != name || s.Window == nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	for _, name := range []string{"s", "s0000a", "t"} {
+		if _, err := h.Engine.Subscriptions().Get(t.Context(), name); !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

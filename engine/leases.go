@@ -133,7 +133,9 @@ func (e *Engine) renew(ctx context.Context, limit time.Duration) error {
 	made := make(reports.Batch)
 	for i := range req.Leases {
 		r := runs[req.Leases[i].Execution]
-		made.Add(&req.Leases[i], r.reports.Load(), sent, r.secrets.Clean)
+		if a := r.present.Load(); a != nil {
+			made.Add(&req.Leases[i], a.job, &a.reports, sent, r.secrets.Clean)
+		}
 	}
 	got, err := e.store.Renew(ctx, req)
 	if err != nil {

@@ -30,31 +30,65 @@ func (e *Engine) Limits() Limits { return Limits{e} }
 // lower limit stops no running execution. Until a limit is set, the global one is 5,
 // that of a job is the one in its definition, and keys have none.
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
-	e := h.e
-	given := scope
+	setting, err := limitSetting(scope, by)
+	if err == nil && (n < 0 || n > math.MaxInt32) {
+		err = courier.Errorf(courier.ErrInvalid, "%d is no number of executions; 0 means no limit", n)
+	}
+	if err == nil {
+		err = h.e.store.Set(ctx, setting, strconv.Itoa(n))
+	}
+	if err != nil {
+		return fmt.Errorf("set limit %q: %w", scope, err)
+	}
+	h.changed(ctx, core.Change{Name: scope, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
+	return nil
+}
+
+// Remove takes back a limit that was set, so that what holds without it holds again; see
+// Set. If none was set for the scope, the error matches [courier.ErrNotFound].
+func (h Limits) Remove(ctx context.Context, scope string, by courier.By) error {
+	setting, err := limitSetting(scope, by)
+	if err != nil {
+		return fmt.Errorf("remove limit %q: %w", scope, err)
+	}
+	set, err := h.e.store.Settings(ctx, store.SettingFilter{Prefix: setting, Limit: 1})
+	if err == nil && (len(set) == 0 || set[0].Name != setting) {
+		err = courier.Errorf(courier.ErrNotFound, "none was set")
+	}
+	if err == nil {
+		err = h.e.store.Set(ctx, setting, "")
+	}
+	if err != nil {
+		return fmt.Errorf("remove limit %q: %w", scope, err)
+	}
+	h.changed(ctx, core.Change{Name: scope, Verb: "removed", By: by})
+	return nil
+}
+
+// limitSetting returns the setting of a scope, and what is wrong with the scope and with
+// who wants to change it.
+func limitSetting(scope string, by courier.By) (string, error) {
 	if scope == "global" {
 		scope = ""
 	}
 	if err := text.Check(text.By(by, "scope", scope)); err != nil {
-		return fmt.Errorf("set limit: %w", err)
+		return "", err
 	}
-	switch {
-	case n < 0 || n > math.MaxInt32:
-		return courier.Errorf(courier.ErrInvalid, "set limit %q: %d is no number of executions; 0 means no limit", given, n)
-	case scope != "" && !isScope(scope):
-		return courier.Errorf(courier.ErrInvalid, `set limit %q: the scope must be "global", "job:NAME" or "key:KEY"`, scope)
+	if scope != "" && !isScope(scope) {
+		return "", courier.Errorf(courier.ErrInvalid, `the scope must be "global", "job:NAME", "key:KEY" or "key:PREFIX*"`)
 	}
-	if err := e.store.Set(ctx, store.LimitSetting(scope), strconv.Itoa(n)); err != nil {
-		return fmt.Errorf("set limit %q: %w", given, err)
-	}
-	coreAccess{e}.Changed(ctx, core.Change{Kind: "limit", Name: given, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
-	core.Signal(e.wake)
-	return nil
+	return store.LimitSetting(scope), nil
+}
+
+func (h Limits) changed(ctx context.Context, c core.Change) {
+	c.Kind = "limit"
+	coreAccess(h).Changed(ctx, c)
+	core.Signal(h.e.wake)
 }
 
 // A Limit is how many executions of a scope may run at once.
 type Limit struct {
-	Scope string // "global", "job:NAME" or "key:KEY"
+	Scope string // "global", "job:NAME", "key:KEY" or "key:PREFIX*"
 	Limit int    // 0 means any number
 }
 

@@ -135,6 +135,8 @@ type Options struct {
 	// of the header traceparent, or "". It is kept as the execution's Trace. Nil means
 	// none.
 	Trace func(ctx context.Context) string
+	// Probe is told what the engine does; see [Probe]. Nil means none, and costs nothing.
+	Probe Probe
 	// Observers are called with every event, one event at a time, after it was
 	// committed. A slow observer delays the events of the others, and when 1024
 	// events are waiting, further ones are lost (see [Engine.Dropped]). It affects

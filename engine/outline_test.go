@@ -170,7 +170,7 @@ func TestOutlineOfFailures(t *testing.T) {
 		if got, want := strings.Join(repaired, " "), "R(4:0/1/2/1)RRp R(4:0/1/3/0)RRp"; got != want {
 			t.Errorf("while items were repaired: %s, want %s", got, want)
 		}
-		if _, err := h.Engine.Executions().Outline(t.Context(), "nobody"); !errors.Is(err, courier.ErrNotFound) {
+		if _, err := h.Engine.Executions().Outline(t.Context(), "nobody"); !errors.Is(err, courier.ErrNotFound) || !strings.HasPrefix(err.Error(), "outline: ") {
 			t.Errorf("of none: %v", err)
 		}
 	})

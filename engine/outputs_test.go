@@ -29,6 +29,7 @@ func withPack(t *testing.T, h *couriertest.Harness) {
 	courier.RegisterFunc(h.Registry, "demo.pack", func(_ ctx, job *courier.Context, cfg packing) (packed, error) {
 		name := job.Dir() + "/out*1.txt"
 		put(t, job, name)
+		put(t, job, job.Dir()+"/outx1.txt") // which the name would match as a pattern
 		return packed{Path: name, Parts: []string{name}}, nil
 	}, nil)
 }
@@ -63,6 +64,9 @@ func TestOutputsAreKept(t *testing.T) {
 				if !exists(t, filepath.Join(out, name)) {
 					t.Errorf("%s is missing", name)
 				}
+			}
+			if exists(t, filepath.Join(out, "a/outx1.txt")) {
+				t.Error("the name of an output is taken for a pattern")
 			}
 			if s := r.Steps; len(s) != 3 || s[2].Type != "file.copy" || len(s[2].Files) != 1 {
 				t.Errorf("steps %+v", s)

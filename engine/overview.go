@@ -112,7 +112,7 @@ func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error)
 func (h Executions) Outline(ctx context.Context, id courier.ExecutionID) (Outline, error) {
 	x, err := h.Get(ctx, id)
 	if err != nil {
-		return Outline{}, err
+		return Outline{}, fmt.Errorf("outline: %w", err)
 	}
 	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
 	if err == nil && p.Tree == nil {

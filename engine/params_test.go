@@ -290,7 +290,7 @@ func TestSecretParams(t *testing.T) {
 		if q := asked[0]; q != (courier.SecretRequest{Name: "partner/acme", Execution: r.ID, Job: "login", Version: 1, Step: -1, Param: "pw", By: "ann"}) {
 			t.Errorf("the policy was asked for %+v", q)
 		}
-		if q := asked[1]; q.Step != 0 || q.Type != "demo.login" || q.Param != "" || q.Name != "partner/acme" {
+		if q := asked[1]; q.Step != 0 || q.Type != "demo.login" || q.Param != "pw" || q.DryRun || q.Name != "partner/acme" {
 			t.Errorf("the step asked for %+v", q)
 		}
 		fail = false
@@ -302,6 +302,13 @@ func TestSecretParams(t *testing.T) {
 		if err != nil || !dry.OK() {
 			t.Errorf("dry run %v, %v", dry, err)
 		}
+		mu.Lock()
+		for _, q := range asked[len(asked)-2:] { // for the execution and for the step
+			if !q.DryRun || q.Param != "pw" || q.Job != "login" {
+				t.Errorf("a dry run asked for %+v", q)
+			}
+		}
+		mu.Unlock()
 		h.Start()
 		if _, err := e.Resume(ctx, r.ID, nil); err != nil {
 			t.Fatal(err)

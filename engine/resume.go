@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -295,6 +297,7 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), n)
+		core.Explained(e.log, "execution", string(n.ID), "started again", opt.By, slog.String("job", n.Job))
 	}
 	return n, err
 }

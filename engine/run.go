@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
@@ -71,8 +71,11 @@ type run struct {
 	timer     stepcall.Timer                                                     // of the present attempt
 	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
 	err       *courier.StepError
-	reports   atomic.Pointer[reports.Reports] // of the present attempt
-	kept      *store.Progress                 // what the next start gets, if it is of the same step
+	present   atomic.Pointer[attempt] // the last attempt at a step
+	shown     atomic.Int64            // when it last emitted an event of its progress
+	kept      *store.Progress         // what the next start gets, if it is of the same step
+	cursor    json.RawMessage         // of kept
+	last      *courier.Execution      // as it was last written, for a probe
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
 	// by callTimeout. steps ends also when a step has to stop, with the reason as its

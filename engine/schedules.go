@@ -54,6 +54,13 @@ func (h Schedules) List(ctx context.Context, f store.ScheduleFilter) ([]courier.
 	return h.e.schedules.List(ctx, f)
 }
 
+// Next returns the first tick of a schedule after an instant; zero if there is none. It
+// goes by the definition alone, whether the schedule is saved, enabled or due. If no ticks
+// follow from the definition, the error is a *[courier.ScheduleError].
+func (h Schedules) Next(s courier.Schedule, after time.Time) (time.Time, error) {
+	return h.e.schedules.Next(&s, after)
+}
+
 // A CronExplanation says what a cron expression means.
 type CronExplanation struct {
 	Words string      `json:"words"`           // such as "At 03:00:00 on Tuesday"

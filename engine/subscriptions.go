@@ -54,6 +54,12 @@ func (h Subscriptions) List(ctx context.Context, f store.SubscriptionFilter) ([]
 	return h.e.notifications.List(ctx, f)
 }
 
+// Get returns a subscription with the window that is in force. If there is none of the
+// name, the error matches [courier.ErrNotFound].
+func (h Subscriptions) Get(ctx context.Context, name string) (courier.Subscription, error) {
+	return h.e.notifications.Get(ctx, name)
+}
+
 // Deliveries returns a page of notifications that have not been delivered, ordered by
 // subscription and event: those that wait, and those that have failed, which are kept
 // for 30 days.

@@ -181,7 +181,7 @@ func ExampleTemplate_Render() {
 		panic(problems)
 	}
 	values := courier.Values{"params.day": "2024-05-01", "0.file": "${odd}.csv", "0.size": json.Number("10")}
-	config, err := t.Render(nil, values, func(name string) (string, error) { return "hidden", nil })
+	config, err := t.Render(nil, values, func(name, param string) (string, error) { return "hidden", nil })
 	fmt.Println(string(config), err)
 	// Output: {"note":"${not} replaced","password":"hidden","path":"/archive/2024-05-01/${odd}.csv","size":10} <nil>
 }

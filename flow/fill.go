@@ -78,12 +78,12 @@ func (f form) at(path []string) *courier.Schema {
 // A lookup is where values come from.
 type lookup struct {
 	scope  courier.Scope
-	secret func(name string) (string, error)
+	secret Secret
 	params *Params
 }
 
 // fill appends what the hole becomes, or adds to errs what hinders it.
-func (h *hole) fill(dst []byte, form form, s courier.Scope, secret func(string) (string, error), errs []error) ([]byte, []error) {
+func (h *hole) fill(dst []byte, form form, s courier.Scope, secret Secret, errs []error) ([]byte, []error) {
 	at := form.at(h.path)
 	var err error
 	switch {
@@ -123,7 +123,7 @@ func (e *noValue) Unwrap() error { return e.error }
 
 // value looks up the value of a whole field.
 func (h *hole) value(from lookup) (any, error) {
-	name := h.secret
+	name, param := h.secret, ""
 	if h.ref != nil {
 		v, err := h.ref.Resolve(from.scope)
 		if err != nil {
@@ -133,12 +133,12 @@ func (h *hole) value(from lookup) (any, error) {
 		if !isText || !from.params.isSecret(h.ref.Head, h.ref.Name) {
 			return v, nil
 		}
-		name = named
+		name, param = named, h.ref.Name
 	}
 	if from.secret == nil {
 		return nil, errNoSecrets
 	}
-	return from.secret(name)
+	return from.secret(name, param)
 }
 
 // names says what is put into the hole.

@@ -34,7 +34,7 @@ func fill(config m, values courier.Values, allowParent bool) (filledConfig, erro
 	var cfg filledConfig
 	t, _ := flow.Compile(config)
 	t = t.For(filledType().Config(), allowParent, nil)
-	raw, err := t.Render(nil, values, func(string) (string, error) { return "../secret", nil })
+	raw, err := t.Render(nil, values, func(_, _ string) (string, error) { return "../secret", nil })
 	if err == nil {
 		err = json.Unmarshal(raw, &cfg)
 	}

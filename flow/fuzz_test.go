@@ -156,7 +156,7 @@ func FuzzTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, value string) {
 		tmpl, problems := flow.Compile(m{"f": text, "list": []any{m{"x": text}}, "e": flow.Escape(text)})
 		scope := courier.Values{"0.v": value}
-		raw, err := tmpl.Render(nil, scope, func(string) (string, error) { return value, nil })
+		raw, err := tmpl.Render(nil, scope, func(_, _ string) (string, error) { return value, nil })
 		storable := utf8.ValidString(value) && !strings.Contains(value, "\x00")
 		if len(problems) > 0 || err != nil {
 			if len(problems) == 0 && storable && !errors.Is(err, courier.ErrNotFound) {

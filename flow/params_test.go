@@ -339,8 +339,8 @@ func TestSecretParamRenders(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	got, err := template.For(&courier.Schema{}, false, params).Render(nil, scope, func(name string) (string, error) { return "<" + name + ">", nil })
-	if want := `{"a":"<db>","b":["<db>"],"c":"db","d":"db","e":"db","f":null}`; err != nil || string(got) != want {
+	got, err := template.For(&courier.Schema{}, false, params).Render(nil, scope, func(name, param string) (string, error) { return param + "<" + name + ">", nil })
+	if want := `{"a":"pw<db>","b":["pw<db>"],"c":"db","d":"db","e":"db","f":null}`; err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 	if _, err := template.For(&courier.Schema{}, false, params).Render(nil, scope, nil); err == nil || !strings.Contains(err.Error(), "no secrets are configured") {

@@ -99,6 +99,10 @@ func (t *Template) joinStatic() []byte {
 // must not change them.
 func (t *Template) References() []FieldReference { return t.refs }
 
+// A Secret returns the secret called name. Param is the parameter whose value is the name;
+// it is empty if the configuration names the secret itself.
+type Secret func(name, param string) (string, error)
+
 // Secrets returns the names of the secrets, in order and without repetitions.
 // The caller must not change them.
 func (t *Template) Secrets() []string { return t.secrets }
@@ -111,7 +115,7 @@ func (t *Template) Static() bool { return t.static != nil }
 // values is not searched for references. A nil secret means that there are no
 // secrets. The error names each field whose references have no value, at most 20, and
 // contains no secrets; dst is then returned unchanged.
-func (t *Template) Render(dst []byte, s courier.Scope, secret func(name string) (string, error)) ([]byte, error) {
+func (t *Template) Render(dst []byte, s courier.Scope, secret Secret) ([]byte, error) {
 	if err := t.err(); err != nil {
 		return dst, err
 	}
@@ -137,7 +141,7 @@ func (t *Template) Render(dst []byte, s courier.Scope, secret func(name string) 
 // Partial is [Template.Render] for a dry run, in which some values do not exist yet.
 // It leaves out the fields of the configuration that refer to such a value, and
 // returns their names. With a nil secret, it also leaves out fields with secrets.
-func (t *Template) Partial(s courier.Scope, secret func(name string) (string, error)) (config []byte, unresolved []string, err error) {
+func (t *Template) Partial(s courier.Scope, secret Secret) (config []byte, unresolved []string, err error) {
 	if err := t.err(); err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +198,7 @@ func joinErrors(errs []error) error {
 }
 
 // render appends the field's value, or adds to errs what hinders it.
-func (f *field) render(dst []byte, form form, s courier.Scope, secret func(string) (string, error), errs []error) ([]byte, []error) {
+func (f *field) render(dst []byte, form form, s courier.Scope, secret Secret, errs []error) ([]byte, []error) {
 	for i := range f.pieces {
 		p := &f.pieces[i]
 		dst = append(dst, p.text...)

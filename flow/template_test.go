@@ -29,7 +29,7 @@ var scope = courier.Values{
 	"params.day": "Monday",
 }
 
-func secrets(name string) (string, error) {
+func secrets(name, _ string) (string, error) {
 	if name == "db" {
 		return `p"w`, nil
 	}
@@ -139,7 +139,7 @@ func TestTemplateFacts(t *testing.T) {
 func TestRenderErrors(t *testing.T) {
 	for _, c := range []struct {
 		config m
-		secret func(string) (string, error)
+		secret flow.Secret
 		want   string
 	}{
 		{m{"remote_path": "context:0.fle"}, secrets, `config.remote_path: "0.fle" has no value here; did you mean "0.file"?`},
@@ -148,7 +148,7 @@ func TestRenderErrors(t *testing.T) {
 		{m{"a": "secret:db"}, nil, `config.a: secret "db": no secrets are configured`},
 		{m{"a": "context:0.nul"}, nil, `config.a: the value of "0.nul": contains a NUL character`},
 		{m{"a": "x${context:0.nul}"}, nil, `config.a: the value of "0.nul": contains a NUL character`},
-		{m{"a": "secret:s"}, func(string) (string, error) { return "hidden\xff", nil }, `config.a: secret "s": contains a NUL character or text that is not valid UTF-8`},
+		{m{"a": "secret:s"}, func(_, _ string) (string, error) { return "hidden\xff", nil }, `config.a: secret "s": contains a NUL character or text that is not valid UTF-8`},
 	} {
 		tmpl, _ := flow.Compile(c.config)
 		got, err := tmpl.Render([]byte("kept"), scope, c.secret)

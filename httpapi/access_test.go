@@ -10,7 +10,7 @@ import (
 )
 
 // names are values of {name} by the part of the path before it.
-var names = map[string]string{"jobs": "report"}
+var names = map[string]string{"jobs": "report", "schedules": "nightly", "monitors": "incoming", "subscriptions": "failures"}
 
 // fill returns the path of a route with values in the place of its wildcards.
 func fill(path, id string) string {
@@ -36,6 +36,7 @@ func fill(path, id string) string {
 // route is in this test.
 func TestAccess(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
+	w.services()
 	owners := map[string]string{} // executions of report, by who has started them
 	for _, user := range []string{"ann", "admin"} {
 		owners[user] = w.as(user).start("report", "")

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
@@ -54,14 +55,17 @@ func (c *call) checkQuery() error {
 			p.add(item{Parameter: known(c.route.query, name), Message: "there is no such parameter here; the parameters are " + names(c.route.query)})
 		case len(values) > 1 && !c.route.query[i].many:
 			p.add(item{Parameter: name, Message: "it is given more than once"})
-		case !utf8.ValidString(strings.Join(values, "")):
-			p.add(item{Parameter: name, Message: "it is no UTF-8"})
+		case !isText(strings.Join(values, "")):
+			p.add(item{Parameter: name, Message: "it is no UTF-8, or has a NUL character"})
 		case !c.route.query[i].takes(values):
 			p.add(item{Parameter: name, Message: "it must be one of " + strings.Join(c.route.query[i].enum, ", ")})
 		}
 	}
 	return p.invalid("the query of the URL")
 }
+
+// isText reports whether a store can keep, or look for, a text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // known returns a name if it is that of a parameter: what was sent is not sent back.
 func known(list []param, name string) string {
@@ -133,10 +137,17 @@ func (c *call) sendsJSON() bool {
 	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
 }
 
+// bodyTimeout is how long a body may take, if the host's server has no shorter time.
+const bodyTimeout = 30 * time.Second
+
 // readBody returns the body, whatever it is.
 func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.h.opt.MaxBody {
 		return nil, c.tooLarge()
+	}
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		// The server resets the deadline at the end of the body.
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.h.bodyTimeout))
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opt.MaxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {

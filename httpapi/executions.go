@@ -38,7 +38,7 @@ var whereParams = []param{
 var executionRoutes = []route{
 	{
 		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", role: desk.Client, on: onJob,
-		does: "Starts an execution of a job.", headers: []param{keyHeader, preferHeader}, body: StartRequest{}, optional: true,
+		does: "Starts an execution of a job.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true,
 		answers:  map[int]any{http.StatusAccepted: Started{}, http.StatusOK: ExecutionView{}},
 		problems: []*code{codeDependency, codeConflict, codeKeyReused}, do: (*call).start,
 	},
@@ -145,11 +145,19 @@ func (c *call) tagged(v any) error {
 	if err != nil {
 		return err
 	}
+	return c.taggedBody(body)
+}
+
+func (c *call) taggedBody(body []byte) error {
 	sum := sha256.Sum256(body)
 	if c.tag(`"` + hex.EncodeToString(sum[:12]) + `"`) {
 		return nil
 	}
-	c.write(http.StatusOK, "application/json", append(body, '\n'))
+	media := c.route.media
+	if media == "" {
+		media = "application/json"
+	}
+	c.write(http.StatusOK, media, append(body, '\n'))
 	return nil
 }
 
@@ -305,9 +313,12 @@ func (c *call) listFailedItems() error {
 	return answerPage(c, list, "")
 }
 
-// values returns the refusal if the visitor may not see values.
-func (c *call) values() error {
-	if c.SeesValues(c.ctx(), c.execution.Job) {
+// values returns the refusal if the visitor may not see the values of the execution.
+func (c *call) values() error { return c.needValues(c.execution.Job) }
+
+// needValues returns the refusal if the visitor may not see the values of a job.
+func (c *call) needValues(job string) error {
+	if c.SeesValues(c.ctx(), job) {
 		return nil
 	}
 	return &desk.AccessError{Text: "this shows values, which you may not see: it needs the role " + c.ValuesRole().String()}

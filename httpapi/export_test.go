@@ -3,6 +3,7 @@ package httpapi
 import (
 	"reflect"
 	"strconv"
+	"time"
 )
 
 // A Route is what the tests see of a row of the table.
@@ -28,6 +29,9 @@ func Table() (list []Route) {
 
 // OpenRole is the role of routes that ask nobody.
 const OpenRole = Role(open)
+
+// DiffOf is diffOf.
+var DiffOf = diffOf
 
 // CodeOf returns the code and the detail of the problem of an error.
 func CodeOf(err error) (code, detail string) {
@@ -83,3 +87,6 @@ func Codes() (list [][4]string) {
 	}
 	return list
 }
+
+// SetBodyTimeout sets how long bodies may take.
+func (h *Handler) SetBodyTimeout(d time.Duration) { h.bodyTimeout = d }

@@ -83,7 +83,8 @@ var forms = map[reflect.Type]form{
 
 // shortForms has the types in whose place clients get another one.
 var shortForms = map[reflect.Type]reflect.Type{
-	reflect.TypeFor[ExecutionView](): reflect.TypeFor[ClientExecution](),
+	reflect.TypeFor[ExecutionView]():      reflect.TypeFor[ClientExecution](),
+	reflect.TypeFor[ChainExecutionView](): reflect.TypeFor[StartedChain](),
 }
 
 // enums has the types whose values are these words and never another one. Reasons, causes

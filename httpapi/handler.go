@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -25,6 +26,8 @@ type Handler struct {
 	routes  map[string]*route // by the patterns of mux
 	origins *origins
 
+	bodyTimeout time.Duration // shorter in tests
+
 	closing    func() // ends closed
 	closed     context.Context
 	openAPI    func() []byte
@@ -34,7 +37,7 @@ type Handler struct {
 // New returns the API of an engine, which need not be started. Nil options are the
 // defaults. What is wrong with the options is in the log, and in the answer to each request.
 func New(e *engine.Engine, opt *Options) *Handler {
-	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route)}
+	h := &Handler{e: e, mux: http.NewServeMux(), routes: make(map[string]*route), bodyTimeout: bodyTimeout}
 	if opt != nil {
 		h.opt = *opt
 	}
@@ -143,7 +146,7 @@ func (c *call) serve() error {
 		err = c.route.do(c)
 	}
 	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
-		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
+		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name") + c.r.PathValue("scope"), Reason: no.Text}
 		if x := &c.execution; x.ID != "" {
 			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID
 		}

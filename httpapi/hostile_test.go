@@ -1,14 +1,18 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -21,6 +25,7 @@ const sent = "zq81-sent"
 // failure of the service, and never with what was sent.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), MaxBody: 10_000})
+	w.services()
 	id := w.start("report", `{"params": {"text": "a"}}`)
 	check := func(what string, a answer, statuses ...int) {
 		t.Helper()
@@ -72,14 +77,22 @@ func TestBadInput(t *testing.T) {
 		if !r.Body {
 			continue
 		}
+		refused := []int{400, 415, 422, 428}
+		if strings.HasPrefix(r.ID, "check") { // what is wrong is the answer
+			refused = append(refused, 200)
+		}
 		for what, body := range map[string]string{
 			"no JSON": `{"` + sent, "a list": `["` + sent + `"]`, "a text": `"` + sent + `"`, "a number": "1", "null": "null", "two values": `{} {}`, "NUL": "\x00",
 			"not UTF-8": "{\"a\": \"\xff" + sent + "\"}", "half a character": `{"a": "\ud800` + sent + `"}`,
 			"deep": strings.Repeat(`[`, 4000) + strings.Repeat(`]`, 4000), "repeated name": `{"reason": "` + sent + `", "reason": 1}`,
 		} {
-			check(what, send("", body), 400, 415, 422, 428)
+			a := send("", body)
+			check(what, a, refused...)
+			if a.Code == 200 && !strings.Contains(a.Body.String(), `"ok":false`) {
+				t.Errorf("%s: %s: %s", what, a.what, a.Body)
+			}
 		}
-		check("unknown name", send("", `{"reson": "`+sent+`", "`+strings.Repeat("x", 5000)+`": 1}`), 400, 422, 428)
+		check("unknown name", send("", `{"reson": "`+sent+`", "`+strings.Repeat("x", 5000)+`": 1}`), refused...)
 		check("too large", send("", `{"reason": "`+strings.Repeat(sent, 2000)+`"}`), 413, 428)
 		check("media type", send("", "reason="+sent, "Content-Type", "application/x-www-form-urlencoded"), 415, 428)
 		check("media type that is none", send("", "{}", "Content-Type", ";"+sent), 415, 428)
@@ -113,6 +126,7 @@ func TestCanaries(t *testing.T) {
 	a := access()
 	a.Values = httpapi.Operator
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
+		w.services()
 		body := `{"params": {"text": "` + canaryParam + `", "fail": "wrong"}, "labels": {"partner": "` + canaryParam + `"}, "limit_keys": ["` + canaryParam + `"]}`
 		id := w.as("ann").start("report", body, "Idempotency-Key", canaryParam)
 		w.ended(id)
@@ -144,4 +158,41 @@ func TestCanaries(t *testing.T) {
 			t.Errorf("log: %s", w.log)
 		}
 	})
+}
+
+// A body that comes too slowly ends with its time, and the connection stays usable by
+// others.
+func TestSlowBody(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	w.api.SetBodyTimeout(50 * time.Millisecond)
+	server := httptest.NewServer(w.api)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "POST /v1/jobs/report/executions HTTP/1.1\r\nHost: localhost\r\nX-User: admin\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	resp.Body.Close()
+	// The deadline of the body does not end a call that waits longer.
+	if err := w.engine.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer w.engine.Stop(t.Context())
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/jobs/report/executions", strings.NewReader(`{"params": {"seconds": 0.2}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-User", "admin")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Prefer", "wait=10")
+	if resp, err = server.Client().Do(r); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	resp.Body.Close()
 }

@@ -73,7 +73,8 @@ func at(r *http.Request, path string) *http.Request {
 }
 
 // isClean reports whether a path has neither empty segments nor "." or "..", as
-// http.ServeMux would otherwise redirect it to another one. The last one may be empty.
+// http.ServeMux would otherwise redirect it to another one, and is text. The last one may
+// be empty.
 func isClean(path string) bool {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range parts {

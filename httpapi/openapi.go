@@ -96,19 +96,9 @@ func (t *route) roleName() string {
 	return t.role.String()
 }
 
-// wildcards returns the names of the values in the path of a route.
-func (t *route) wildcards() (list []string) {
-	for s := range strings.SplitSeq(t.path, "/") {
-		if name, ok := strings.CutPrefix(s, "{"); ok {
-			list = append(list, strings.TrimRight(name, ".}"))
-		}
-	}
-	return list
-}
-
 // parameters returns the parameters of a route in path, query and headers.
 func (t *route) parameters() (list []any) {
-	for _, name := range t.wildcards() {
+	for name := range t.wildcards() {
 		list = append(list, schema{"name": name, "in": "path", "required": true, "schema": schema{"type": "string"}})
 	}
 	for i := range t.query {
@@ -169,11 +159,6 @@ func (t *route) headersOf(status int) []string {
 	}
 	if body != nil && isPage(reflect.TypeOf(body)) && slices.ContainsFunc(t.query, func(p param) bool { return p.name == "cursor" }) {
 		list = append(list, "Link")
-	}
-	for _, v := range t.answers {
-		if _, ok := v.(Started); ok {
-			list = append(list, "Location")
-		}
 	}
 	if t.hasHeader("Prefer") {
 		list = append(list, "Preference-Applied")
@@ -240,7 +225,7 @@ func (t *route) codes() map[int][]*code {
 		if t.method != http.MethodGet {
 			list = append(list, codeJournal)
 		}
-	} else if len(t.wildcards()) > 0 {
+	} else if strings.Contains(t.path, "{") {
 		list = append(list, codeNotFound)
 	}
 	if t.body != nil {

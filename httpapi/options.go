@@ -26,6 +26,10 @@ type Options struct {
 	URL string
 	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
 	MaxBody int64
+	// Health returns what GET v1/health says of the store, to viewers of all jobs, such as
+	// what the method Health of a pgstore returns; it may leave out what they must not know.
+	// Nil means nothing.
+	Health func(ctx context.Context) (any, error)
 	// Log receives what a client is not told: the errors of the store, and requests that
 	// were refused too often for the journal. Nil means none.
 	Log *slog.Logger

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A code is what a program can rely on in a problem document.
@@ -57,6 +58,8 @@ type item struct {
 	ID        string `json:"id,omitempty"`
 	StepType  string `json:"step_type,omitempty"`
 	Field     string `json:"field,omitempty"`
+	Line      int    `json:"line,omitempty"` // where it is in the text, from 1
+	Column    int    `json:"column,omitempty"`
 	Message   string `json:"message"`
 }
 
@@ -113,7 +116,8 @@ func (p *problem) invalid(what string) error {
 // fail answers with the problem document of an error. The errors of the store are for the
 // log: they may name what is no client's business.
 func (c *call) fail(err error) {
-	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
+	_, ok := errors.AsType[*problem](err)
+	if c.wrote || !ok && errors.Is(c.r.Context().Err(), context.Canceled) {
 		return // the answer has begun, or nobody waits for it
 	}
 	p := problemOf(err)
@@ -157,9 +161,7 @@ func problemOf(err error) problem {
 		if _, params := errors.AsType[*courier.ParamsError](err); params {
 			p.code = codeInvalid
 		}
-		for i := range list {
-			p.add(itemOf(&list[i]))
-		}
+		p.Problems = itemsOf(list)
 		return p
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
@@ -172,14 +174,14 @@ func problemOf(err error) problem {
 		p.code = codeTransition
 	case dependency:
 		p.code = codeDependency
+	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
+		p.code = codeUnsupported
 	case errors.Is(err, courier.ErrNotFound):
 		p.code = codeNotFound
 	case errors.Is(err, courier.ErrConflict):
 		p.code = codeConflict
 	case errors.Is(err, courier.ErrInvalid):
 		p.code = codeInvalid
-	case errors.Is(err, errors.ErrUnsupported):
-		p.code = codeUnsupported
 	case errors.Is(err, errPanic):
 		p.code, p.Incident = codeInternal, newIncident()
 		p.Detail = "the service has a mistake, and its log the reason, with the incident " + p.Incident
@@ -207,15 +209,29 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 	return nil, false
 }
 
+// maxProblems is how many problems an answer has.
+const maxProblems = 1000
+
+// shown returns the problems that an answer has.
+func shown(list []courier.Problem) []courier.Problem { return list[:min(len(list), maxProblems)] }
+
+// itemsOf returns problems of a definition, as answers have them.
+func itemsOf(list []courier.Problem) (items []item) {
+	for _, p := range shown(list) {
+		items = append(items, itemOf(&p))
+	}
+	return items
+}
+
 // itemOf returns a problem of a definition, with a pointer to its place.
 func itemOf(p *courier.Problem) item {
-	i := item{ID: p.ID, StepType: p.Type, Field: p.Field, Message: p.Message}
+	i := item{ID: p.ID, StepType: p.Type, Field: p.Field, Line: p.Line, Column: p.Column, Message: p.Message}
 	if p.Step >= 0 {
 		i.Step = &p.Step
 		i.Pointer = fmt.Sprintf("/steps/%d", p.Step)
 	}
-	if p.Field != "" {
-		i.Pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1", ".", "/", "[", "/", "]", "").Replace(p.Field)
+	for _, name := range jsontext.FieldPath(p.Field) {
+		i.Pointer += "/" + escapePointer(name)
 	}
 	return i
 }

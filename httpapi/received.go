@@ -174,9 +174,6 @@ func bodyOf(raw []byte, isJSON bool) (v any, encoding string, err error) {
 
 const noText = "has a NUL character, or is no UTF-8"
 
-// isText reports whether a text can be kept as it is.
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
 // isLabel reports whether a text can be the value of a label.
 func isLabel(s string) bool {
 	return s != "" && utf8.RuneCountInString(s) <= 200 && isText(s)

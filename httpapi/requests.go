@@ -67,7 +67,7 @@ var requestRoutes = []route{
 	},
 	{
 		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", role: desk.Operator, on: onExecution,
-		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, body: RerunRequest{}, optional: true,
+		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
 	},
 	{

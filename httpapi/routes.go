@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -64,6 +65,17 @@ func (t *route) pattern() string {
 	return t.method + " /" + path
 }
 
+// wildcards returns the names of the path values.
+func (t *route) wildcards() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, s := range segments(t.path) {
+			if name, ok := strings.CutPrefix(s, "{"); ok && !yield(strings.TrimRight(name, ".}")) {
+				return
+			}
+		}
+	}
+}
+
 // name is the route for the log; that of no route is "none".
 func (t *route) name() string {
 	if t == nil {
@@ -80,11 +92,26 @@ var table = slices.Concat(
 	metaRoutes,
 	executionRoutes,
 	requestRoutes,
+	jobRoutes,
+	chainRoutes,
+	chainExecutionRoutes,
+	checkRoutes,
+	typeRoutes,
+	scheduleRoutes,
+	monitorRoutes,
+	subscriptionRoutes,
+	limitRoutes,
+	overviewRoutes,
 )
 
 // allow returns the error if the visitor may not use the route, and reads the execution
 // that the role depends on. Routes with the other scopes ask themselves.
 func (c *call) allow() (err error) {
+	for name := range c.route.wildcards() {
+		if !isText(c.r.PathValue(name)) {
+			return desk.Unknown() // no store can be asked for it
+		}
+	}
 	switch c.route.on {
 	case onJob:
 		return c.Need(c.ctx(), c.r.PathValue("name"), c.route.role)

@@ -123,6 +123,10 @@ func (s *schemas) nameOf(t reflect.Type) string {
 		items, _ := t.FieldByName("Items")
 		name = upperFirst(items.Type.Elem().Name()) + "Page"
 	}
+	if isSaved(t) {
+		value, _ := t.FieldByName("Value")
+		name = "Saved" + upperFirst(value.Type.Name())
+	}
 	if _, taken := s.named[name]; taken {
 		name = upperFirst(t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:]) + name
 	}
@@ -130,8 +134,14 @@ func (s *schemas) nameOf(t reflect.Type) string {
 }
 
 // isPage reports whether a type is a page, whose items are never null.
-func isPage(t reflect.Type) bool {
-	return t.PkgPath() == reflect.TypeFor[page[int]]().PkgPath() && strings.HasPrefix(t.Name(), "page[")
+func isPage(t reflect.Type) bool { return isOf(t, "page[") }
+
+// isSaved reports whether a type is what was saved, with warnings.
+func isSaved(t reflect.Type) bool { return isOf(t, "saved[") }
+
+// isOf reports whether a type is one of a generic type of this package.
+func isOf(t reflect.Type, name string) bool {
+	return t.PkgPath() == reflect.TypeFor[page[int]]().PkgPath() && strings.HasPrefix(t.Name(), name)
 }
 
 func upperFirst(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
@@ -139,7 +149,7 @@ func upperFirst(name string) string { return strings.ToUpper(name[:1]) + name[1:
 // object returns the schema of a struct.
 func (s *schemas) object(t reflect.Type) schema {
 	f, known := forms[t]
-	if !known && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
+	if !known && !isSaved(t) && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
 		s.missing = append(s.missing, t.String())
 		return schema{}
 	}
@@ -187,6 +197,11 @@ func fieldsOf(t reflect.Type) (list []field) {
 	f := forms[t]
 	if f.only != nil {
 		return fieldsOf(reflect.TypeOf(f.only))
+	}
+	if isSaved(t) {
+		value, _ := t.FieldByName("Value")
+		warnings, _ := t.FieldByName("Warnings")
+		return append(fieldsOf(value.Type), field{name: "warnings", typ: warnings.Type, optional: true})
 	}
 	own := make(map[string]bool)
 	put := func(n field, outer bool) {

@@ -16,10 +16,8 @@ const scrubbed = "…"
 func (c *call) scrub(p *problem) {
 	values := c.sent()
 	if p.code == codeNotFound && c.route != nil {
-		for _, s := range segments(c.route.path) {
-			if name, ok := strings.CutPrefix(s, "{"); ok {
-				values = append(values, c.r.PathValue(strings.TrimSuffix(name, "}")))
-			}
+		for name := range c.route.wildcards() {
+			values = append(values, c.r.PathValue(name))
 		}
 	}
 	if len(values) == 0 {

@@ -195,13 +195,30 @@ func TestSpec001_JobRecoveryMechanisms(t *testing.T) {
 	})
 }
 
+// WorkerId is null when no worker has the job.
+func TestSpec001_WorkerID(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		id := w.start("report", `{"params": {"seconds": 10}}`)
+		time.Sleep(time.Second)
+		var x struct{ Status, Worker string }
+		if w.get("v1/executions/"+id).want(http.StatusOK, &x); x.Status != "running" || x.Worker == "" {
+			t.Errorf("%+v", x)
+		}
+		w.ended(id)
+		x.Worker = ""
+		if w.get("v1/executions/"+id).want(http.StatusOK, &x); x.Status != "completed" || x.Worker != "" {
+			t.Errorf("%+v", x)
+		}
+	})
+}
+
 // The fields of the document and where they are. A client sees those without "viewer".
 func TestSpec001_JobDataStructure(t *testing.T) {
 	fields := []struct{ field, at, whose string }{
 		{"Id", "id", ""}, {"Name", "job", ""}, {"Status", "status", ""}, {"Result", "result", ""}, {"Error", "failure", "viewer"}, {"Error (class)", "reason", "client"},
 		{"Headers", "params.request.headers", "viewer"}, {"RouteParams", "params.request.route", "viewer"}, {"QueryParams", "params.request.query", "viewer"},
 		{"Payload", "params.request.body", "viewer"}, {"RetryCount", "retries", "viewer"}, {"MaxRetries", "max_retries", "viewer"}, {"RetryDelayUntil", "due_at", "viewer"},
-		{"WorkerId", "worker", "viewer"}, {"CreatedAt", "created_at", ""}, {"StartedAt", "started_at", ""}, {"CompletedAt", "ended_at", ""}, {"LastUpdatedAt", "updated_at", ""},
+		{"CreatedAt", "created_at", ""}, {"StartedAt", "started_at", ""}, {"CompletedAt", "ended_at", ""}, {"LastUpdatedAt", "updated_at", ""},
 	}
 	seen := map[string]map[string]any{"viewer": {}, "client": {}}
 	job := courier.Job{FailurePolicy: retried(3), Result: "a link"}

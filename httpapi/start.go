@@ -79,7 +79,7 @@ func (c *call) started(x courier.Execution, wait time.Duration) error {
 		if err != nil {
 			return err
 		}
-		c.w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+		c.w.Header().Set("Preference-Applied", applied(wait))
 		if ended.State.Ended() {
 			return c.answer(http.StatusOK, c.view(&ended))
 		}
@@ -88,12 +88,13 @@ func (c *call) started(x courier.Execution, wait time.Duration) error {
 	return c.answer(http.StatusAccepted, Started{x.ID, x.Job, clientStatus(&x), x.CreatedAt})
 }
 
+// applied is the preference that was met.
+func applied(wait time.Duration) string { return "wait=" + strconv.Itoa(int(wait/time.Second)) }
+
 // await waits for the end of an execution, at most so long, and returns it as it then is.
 func (c *call) await(id courier.ExecutionID, most time.Duration) (courier.Execution, error) {
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(most + time.Minute)) // of a host's server with a shorter one
-	ctx, cancel := context.WithTimeout(c.ctx(), most)
+	ctx, cancel := c.lasting(most)
 	defer cancel()
-	defer context.AfterFunc(c.h.closed, cancel)()
 	x, err := c.h.e.Executions().WaitFor(ctx, id, func(x *courier.Execution) bool {
 		return x.State.Ended()
 	})
@@ -101,6 +102,15 @@ func (c *call) await(id courier.ExecutionID, most time.Duration) (courier.Execut
 		return c.h.e.Executions().Get(c.ctx(), id)
 	}
 	return x, err
+}
+
+// lasting returns the context of something that may last for some time. It ends with the
+// handler.
+func (c *call) lasting(most time.Duration) (context.Context, context.CancelFunc) {
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(most + time.Minute)) // of a host's server with a shorter one
+	ctx, cancel := context.WithTimeout(c.ctx(), most)
+	stop := context.AfterFunc(c.h.closed, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // options are the settings of the engine that the body says, or all that is wrong with it.

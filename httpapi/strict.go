@@ -16,9 +16,23 @@ import (
 // maxDepth is how many lists and objects may lie in each other in a body.
 const maxDepth = 100
 
-// checkJSON returns what is wrong with the form of a body: it must be one JSON value, in
-// UTF-8, without a name that is repeated in an object.
+// checkJSON returns what is wrong with the form of a body: besides what [checkForm] says,
+// no name may be repeated in an object.
 func checkJSON(raw []byte) error {
+	if err := checkForm(raw); err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if path := repeated(dec); path != nil {
+		slices.Reverse(path)
+		return oneProblem(item{Pointer: shortPointer("/" + strings.Join(path, "/")), Message: "the name is repeated in its object"})
+	}
+	return nil
+}
+
+// checkForm returns the error of a body that is not one JSON value, in UTF-8.
+func checkForm(raw []byte) error {
 	if !json.Valid(raw) {
 		return problemf(codeInvalid, "the body is no JSON: %s", syntax(raw))
 	}
@@ -27,12 +41,6 @@ func checkJSON(raw []byte) error {
 	}
 	if n := jsontext.Depth(raw); n > maxDepth {
 		return problemf(codeInvalid, "the body has %d lists and objects in each other, %d at most", n, maxDepth)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	if path := repeated(dec); path != nil {
-		slices.Reverse(path)
-		return oneProblem(item{Pointer: shortPointer("/" + strings.Join(path, "/")), Message: "the name is repeated in its object"})
 	}
 	return nil
 }

@@ -73,6 +73,9 @@ func (c *call) view(x *courier.Execution) any {
 	}
 	now := time.Now()
 	v := ExecutionView{Execution: *x, Status: x.Status(now), StatusText: x.StatusText(now)}
+	if x.State != courier.Running {
+		v.Worker = "" // that of the last claim, which is in the audit
+	}
 	if !c.SeesValues(c.ctx(), x.Job) {
 		hideValues(&v.Execution)
 		v.StatusText = v.Status

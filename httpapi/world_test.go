@@ -48,6 +48,11 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	if cfg.Fail != "" {
 		return workOutput{}, courier.Permanent(errors.New(cfg.Fail + " " + cfg.Text))
 	}
+	if strings.HasSuffix(cfg.Text, ".csv") {
+		if err := job.ReportRemote(courier.File{Path: "/out/" + cfg.Text, Size: 1, Connection: "partner"}); err != nil {
+			return workOutput{}, err
+		}
+	}
 	return workOutput{cfg.Text, true}, nil
 }
 
@@ -86,6 +91,7 @@ var people = map[string]map[string]httpapi.Role{
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},
 	"admin":    {"": httpapi.Admin},
+	"mona":     {"report": httpapi.Client, "inbox": httpapi.Editor},
 }
 
 // access is that of the header X-User.
@@ -119,12 +125,13 @@ func virtual(t *testing.T, opt *httpapi.Options, f func(w *world)) {
 }
 
 // newWorld returns a world whose engine is not started.
-func newWorld(t *testing.T, s *memstore.Store, opt *httpapi.Options) *world {
+func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 	t.Helper()
-	w := &world{T: t, store: s, log: new(strings.Builder), user: "admin"}
+	w := &world{T: t, log: new(strings.Builder), user: "admin"}
+	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Secrets: func(context.Context, courier.SecretRequest) (string, error) {
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Listers: map[string]courier.Lister{"shelf": shelf{}}, Secrets: func(context.Context, courier.SecretRequest) (string, error) {
 		return canarySecret, nil
 	}})
 	for _, j := range jobs() {
@@ -181,7 +188,7 @@ func (w *world) send(method, path, body string, headers ...string) answer {
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, r)
 	a := answer{w, rec, w.user + ": " + method + " " + path}
-	a.fitsDocument(method, r.URL.Path)
+	a.fitsDocument(method, r.URL.EscapedPath())
 	return a
 }
 
@@ -193,6 +200,11 @@ func (w *world) get(path string, headers ...string) answer {
 func (w *world) post(path, body string, headers ...string) answer {
 	w.Helper()
 	return w.send("POST", path, body, headers...)
+}
+
+func (w *world) put(path, body string, headers ...string) answer {
+	w.Helper()
+	return w.send("PUT", path, body, headers...)
 }
 
 // want fails the test unless the answer has the status, and decodes its body.

@@ -45,7 +45,11 @@ type NewChainExecution struct {
 	Hold           bool   // releases no member until a release is requested
 	By             string
 	RerunOf        courier.ChainExecutionID // the chain execution that is run again; empty for most
-	Members        []NewMember
+	// Labels and Trace are kept with the chain execution, and are those of each execution of
+	// a member, whenever it is created.
+	Labels  map[string]string
+	Trace   string
+	Members []NewMember
 }
 
 // A NewMember is a member of a [NewChainExecution].
@@ -53,8 +57,8 @@ type NewMember struct {
 	Name      string
 	DependsOn []courier.Dependency
 	// Execution is created when the member is released, as by Enqueue. A store ignores
-	// its Hold, Delay, IdempotencyKey, Latest and RerunOf, lets it wait for dependencies that
-	// refuse, and sets Chain and Member.
+	// its Hold, Delay, IdempotencyKey, Latest, RerunOf and MaxRetries, lets it wait for
+	// dependencies that refuse, and sets Chain, Member, Labels and Trace.
 	Execution NewExecution
 }
 
@@ -102,8 +106,8 @@ func (n *NewChainExecution) Plan() (*ChainPlan, error) {
 // is released.
 func (n *NewChainExecution) Prepared(i int) NewExecution {
 	x := n.Members[i].Execution
-	x.Chain, x.Member = n.ID, n.Members[i].Name
-	x.Hold, x.Delay, x.IdempotencyKey, x.Latest, x.RerunOf = false, 0, "", false, ""
+	x.Chain, x.Member, x.Labels, x.Trace = n.ID, n.Members[i].Name, n.Labels, n.Trace
+	x.Hold, x.Delay, x.IdempotencyKey, x.Latest, x.RerunOf, x.MaxRetries = false, 0, "", false, "", nil
 	x.DependsOn = Holding(x.DependsOn)
 	return x
 }

@@ -193,7 +193,7 @@ func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {
 // Execution returns an execution, if the visitor may see it and has the role for its job.
 // Ids that are none, that do not exist, and executions of others have the same error.
 func (v *Visit) Execution(ctx context.Context, id string, need Role) (courier.Execution, error) {
-	if !isID(id) {
+	if !IsID(id) {
 		return courier.Execution{}, errUnknown
 	}
 	x, err := v.d.e.Executions().Get(ctx, courier.ExecutionID(id))

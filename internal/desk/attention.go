@@ -87,12 +87,24 @@ const (
 // Attention returns what somebody has to look at. It reads at most 10 statements of the
 // store, none of which depends on the length of the history.
 func (d *Desk) Attention(ctx context.Context) (Attention, error) {
-	a := attention{Desk: d, ctx: ctx, Attention: Attention{At: time.Now().UTC(), Entries: []Entry{}}}
+	return d.attention(ctx, func(string) bool { return true })
+}
+
+// Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
+// is left out, unless it may see all.
+func (v *Visit) Attention(ctx context.Context) (Attention, error) {
+	return v.d.attention(ctx, func(job string) bool { return v.Role(ctx, job) >= Viewer })
+}
+
+// attention is that of some jobs; what belongs to none, or to several, is that of the job "".
+func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Attention, error) {
+	a := attention{Desk: d, ctx: ctx, sees: sees, Attention: Attention{At: time.Now().UTC(), Entries: []Entry{}}}
 	var last []Entry
-	for _, part := range []func() error{
-		func() (err error) { last, err = a.incidents(); return err },
-		a.queues, a.schedules, a.monitors, a.deliveries, a.stranded,
-	} {
+	parts := []func() error{func() (err error) { last, err = a.incidents(); return err }, a.schedules, a.monitors}
+	if sees("") {
+		parts = append(parts, a.queues, a.deliveries, a.stranded)
+	}
+	for _, part := range parts {
 		if err := part(); err != nil {
 			return Attention{}, fmt.Errorf("attention: %w", err)
 		}
@@ -108,7 +120,8 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 type attention struct {
 	*Desk
 	Attention
-	ctx context.Context
+	ctx  context.Context
+	sees func(job string) bool
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.
@@ -142,6 +155,9 @@ func (a *attention) incidents() ([]Entry, error) {
 	a.At = got.At
 	of := make(map[store.IncidentKind][]store.Incident)
 	for _, i := range got.List {
+		if !a.sees(i.Job) {
+			continue
+		}
 		of[i.Kind] = append(of[i.Kind], i)
 	}
 	a.lost(of[store.IncidentLost])

@@ -40,7 +40,7 @@ type Bulk struct {
 	Action Action
 	Where  Where
 	IDs    []courier.ExecutionID
-	By     courier.By // in the audit of each; a rerun keeps only the actor
+	By     courier.By // in the audit of each; of a rerun the actor, and the reason is in the log of the engine
 	// Key identifies the bulk, and is needed for a rerun: with the same key no execution is
 	// started again twice. It has 1 to 100 characters.
 	Key string
@@ -185,7 +185,7 @@ func (b *Bulk) check() error {
 		problem("%d ids, %d at most", len(b.IDs), maxBulkIDs)
 	}
 	for _, id := range b.IDs {
-		if !isID(string(id)) && len(problems) < 20 {
+		if !IsID(string(id)) && len(problems) < 20 {
 			problem("%q is no id of an execution", id)
 		}
 	}

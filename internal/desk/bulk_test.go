@@ -3,6 +3,7 @@ package desk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -159,8 +160,8 @@ func TestBulkRerun(t *testing.T) {
 		ids := w.many(3, "other", engine.EnqueueOptions{Params: map[string]any{"day": "1"}})
 		w.end(courier.Completed, "", ids...)
 		w.add("other", engine.EnqueueOptions{})
-		b := desk.Bulk{Action: desk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann"}, Key: "k"}
-		first, err := w.desk.Bulk(w.Context(), b)
+		b := desk.Bulk{Action: desk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann", Reason: "the partner has lost them"}, Key: "k"}
+		first, err := desk.New(w.Engine, nil).Bulk(w.Context(), b)
 		w.ok(err)
 		second, err := w.desk.Bulk(w.Context(), b)
 		w.ok(err)
@@ -171,6 +172,9 @@ func TestBulkRerun(t *testing.T) {
 			t.Fatalf("%+v\n%+v", first, second)
 		}
 		for i, r := range first.Results {
+			if !strings.Contains(w.Log(), fmt.Sprintf("msg=\"execution started again\" execution=%s by.actor=ann by.reason=\"the partner has lost them\" job=other", r.Started)) {
+				t.Errorf("the reason is not in the log: %s", w.Log())
+			}
 			if r.Started == "" || r.Started != second.Results[i].Started || r.Started == third.Results[i].Started {
 				t.Errorf("%s: started %s and %s; with another key %s", r.Execution, r.Started, second.Results[i].Started, third.Results[i].Started)
 			}

@@ -199,7 +199,7 @@ func readCursor(cursor, mark string) (courier.ExecutionID, error) {
 	id, m, _ := strings.Cut(cursor, ".")
 	switch {
 	case cursor == "":
-	case !isID(id):
+	case !IsID(id):
 		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
 	case m != mark:
 		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
@@ -207,8 +207,8 @@ func readCursor(cursor, mark string) (courier.ExecutionID, error) {
 	return courier.ExecutionID(id), nil
 }
 
-// isID reports whether text has the form of an execution's id.
-func isID(text string) bool {
+// IsID reports whether text has the form of the id of an execution, or of one of a chain.
+func IsID(text string) bool {
 	if len(text) != 36 {
 		return false
 	}

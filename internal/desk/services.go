@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
 // queues adds the queues whose oldest execution is due for long, and says of the one that
-// waits longest why it does not go on. A statement for each queue would have no bound.
+// waits longest why it does not go on. An explanation takes a statement or two, and those of
+// more queues would exceed the ten of [Desk.Attention]: it takes ten with one.
 func (a *attention) queues() error {
 	c, err := a.e.Executions().Census(a.ctx, most)
 	if ok, err := a.has("store.Overview", err); !ok {
@@ -51,7 +53,7 @@ func (a *attention) schedules() error {
 		s := &list[i]
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
 		switch {
-		case s.Disabled:
+		case s.Disabled || !a.sees(s.Job):
 			continue
 		case s.Paused:
 			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused, because executions have failed.", s.Name), s.Reason
@@ -82,6 +84,8 @@ func (a *attention) monitors() error {
 		m := &list[i]
 		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
 		switch {
+		case !a.sees(m.Job):
+			continue
 		case m.State == courier.MonitorFailed:
 			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
 			e.Do, e.Call = "Remove the cause, and acknowledge the failure: then it polls again.", "Monitors.Acknowledge"
@@ -171,7 +175,7 @@ func (a *attention) stranded() error {
 
 // refusals adds the progress that the store does not take from this engine.
 func (a *attention) refusals() {
-	list := a.e.Health().Refused
+	list := slices.DeleteFunc(slices.Clone(a.e.Health().Refused), func(r engine.RefusedWrite) bool { return !a.sees(r.Job) })
 	if len(list) == 0 {
 		return
 	}

@@ -33,7 +33,7 @@ func (tr *trial) startedAgain() {
 		}
 		w.newWorker()
 		w.again = 2
-		w.cursor.Store(nil)
+		w.job = nil
 		if err := errors.Join(w.empty(), w.remake(made)); err != nil {
 			w.Error(err)
 			return

@@ -64,12 +64,11 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 	a.ctx, a.cancel = watched{ctx, a.probe}, cancel
 	defer func() { w.begun = true }()
 	var cursor json.RawMessage
-	if saved := w.cursor.Load(); saved != nil {
-		cursor = *saved
+	if w.job != nil {
+		w.job.Cursor(&cursor)
 	}
 	a.job = courier.NewContext(courier.ContextConfig{
-		Cursor: cursor, OnCursor: func(c json.RawMessage) { w.cursor.Store(&c) },
-		Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number, ExecutionAttempt: w.again,
+		Cursor: cursor, Execution: execution, Job: "steptest", Version: 1, Step: step, Type: w.typ.Key(), Attempt: number, ExecutionAttempt: w.again,
 		Workspace: w.Work, Roots: w.Roots, Values: w.Values, Resources: w.kept, Cancelled: cancelled, Repeated: w.begun,
 		Secrets: func(ctx context.Context, r courier.SecretRequest) (string, error) {
 			if err := a.probe.reach(secret, func() string { return fmt.Sprintf("secret %q", r.Name) }); err != nil {
@@ -89,6 +88,7 @@ func (w *World) newAttempt(number, at int, act disturbance, cancelled bool) *att
 			return a.probe.reach(file, func() string { return fmt.Sprintf("%s %q", operation, strings.TrimPrefix(name, w.Dir)) })
 		},
 	})
+	w.job = a.job
 	w.probe.Store(a.probe) // an outside system may be at work already, for an attempt before
 	return a
 }

@@ -47,10 +47,10 @@ type World struct {
 	typ     *courier.StepType
 	config  []byte
 	kept    *courier.Resources
-	cursor  atomic.Pointer[json.RawMessage] // that the step has saved; nil before it does
-	begun   bool                            // there was an attempt
-	again   int                             // the attempt of the execution, unless it is the first
-	probe   atomic.Pointer[probe]           // of the latest attempt
+	job     *courier.Context      // of the last attempt; nil if the next one begins without its cursor
+	begun   bool                  // there was an attempt
+	again   int                   // the attempt of the execution, unless it is the first
+	probe   atomic.Pointer[probe] // of the latest attempt
 	ends    []func()
 	goLabel string
 	ok      bool

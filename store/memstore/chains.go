@@ -105,7 +105,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	c = &chain{
 		ChainExecution: courier.ChainExecution{
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
-			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf,
+			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
 		},
 		ChainProgress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),

@@ -190,15 +190,16 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 		return cmp.Or(cmp.Compare(list[a].Chain, list[b].Chain), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	ids, chains, params, bys, keys, texts, standings := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	reruns := bind.TextColumn{N: n}
+	reruns, opts := bind.TextColumn{N: n}, bind.TextColumn{N: n}
 	versions := make([]int32, n)
 	for k, i := range order {
 		c := &list[i]
 		ids[k], chains[k], versions[k], params[k], bys[k], keys[k] = string(c.ID), c.Chain, int32(c.Version), string(c.Params), c.By, c.IdempotencyKey
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
 		reruns.Set(k, bind.OptionalID(string(c.RerunOf)))
+		opts.Set(k, options{Labels: c.Labels, Trace: c.Trace}.text())
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.Arg())
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.Arg(), opts.Arg())
 	if err != nil {
 		return nil, "", err
 	}
@@ -427,14 +428,16 @@ type chainRow struct {
 
 func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	var id, state, request, standing, plan string
-	var params *string
+	var params, kept *string
 	var started, ended *time.Time
 	x := &c.execution
-	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf)
+	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf, &kept)
 	if err == nil {
 		c.id, x.ID = courier.ChainExecutionID(id), courier.ChainExecutionID(id)
 		x.Params, x.CreatedAt, x.StartedAt, x.EndedAt = raw(params), x.CreatedAt.UTC(), instant(started), instant(ended)
-		err = s.completeChain(&c, state, request, standing, plan)
+		var o options
+		err = errors.Join(s.completeChain(&c, state, request, standing, plan), decode(kept, &o))
+		x.Labels, x.Trace = o.Labels, o.Trace
 	}
 	return c, err
 }

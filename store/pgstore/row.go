@@ -117,11 +117,13 @@ type options struct {
 }
 
 // optionsOf returns the options of a new execution as they are kept, empty for none.
-func optionsOf(n *store.NewExecution) string {
-	if len(n.Labels) == 0 && n.MaxRetries == nil && n.Trace == "" {
+func optionsOf(n *store.NewExecution) string { return options{n.Labels, n.MaxRetries, n.Trace}.text() }
+
+func (o options) text() string {
+	if len(o.Labels) == 0 && o.MaxRetries == nil && o.Trace == "" {
 		return ""
 	}
-	return encode(options{n.Labels, n.MaxRetries, n.Trace})
+	return encode(o)
 }
 
 // current returns the present step, or nil.

@@ -23,6 +23,8 @@ type Options struct {
 	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
 	Hold           bool           // creates it in the state pending, until it is released
 	By             courier.By     // who requests it; the actor alone is stored
+	Labels         map[string]string
+	Trace          string // empty means that of the call
 }
 
 // Start creates an execution of the named chain and releases the members
@@ -59,6 +61,7 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Op
 	if opt.Params = params; len(params) == 0 {
 		opt.Params = nil
 	}
+	opt.Labels = former.Labels
 	n, err := v.prepare(ctx, former.Chain, &opt)
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)
@@ -159,14 +162,24 @@ func (v *Service) New(ctx context.Context, c *Chain, opt *Options) (store.NewCha
 	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
+	trace := opt.Trace
+	if trace == "" {
+		trace = v.core.Trace(ctx)
+	}
+	if err := program.CheckLabels(opt.Labels, trace); err != nil {
+		return none, fmt.Errorf("chain %q: %w", c.Name, err)
+	}
 	params, err := v.core.MergeParams(c.params, opt.Params, false)
 	if err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
 	n := store.NewChainExecution{
 		ID: courier.ChainExecutionID(v.core.NewID()), Chain: c.Name, Version: c.Version, Params: params,
-		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor,
+		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor, Trace: trace,
 		Members: make([]store.NewMember, len(c.Members)),
+	}
+	if len(opt.Labels) > 0 {
+		n.Labels = maps.Clone(opt.Labels)
 	}
 	given := program.Object(params)
 	var bad courier.ParamsError

@@ -118,6 +118,9 @@ type Executions interface {
 	Trace(ctx context.Context) string
 	// NewExecution returns a new execution of a program, with a new id.
 	NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
+	// CheckExecution returns the error that NewExecution would have, for a dry run: secrets
+	// are asked for as in one.
+	CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error
 	// MergeParams returns the JSON object of declared parameters and, in their place,
 	// those that are given. If partial is true, more are given later.
 	MergeParams(declared *flow.Params, given map[string]any, partial bool) (json.RawMessage, error)

@@ -139,7 +139,7 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
 	merged, err := d.core.MergeParams(p.Params, given.given, true)
 	if err == nil && given.complete {
-		_, err = d.core.NewExecution(ctx, p, &program.Options{Params: given.given})
+		err = d.core.CheckExecution(ctx, p, &program.Options{Params: given.given})
 	}
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
@@ -251,7 +251,7 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 		u := &upcoming[i]
 		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
 		if d.target != nil && s.Problem == "" {
-			if _, err := d.core.NewExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+			if err := d.core.CheckExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
 				s.Problem = "it can't start this version: " + text.Plain(err)
 			}
 		}

@@ -51,7 +51,7 @@ func (r Log) Write(t *store.Transition, current *courier.StepExecution, took tim
 			if s.State == courier.StepSkipped {
 				message = "step failed and was skipped"
 			}
-			attrs := append(stepAttrs(s), slog.String("reason", string(s.Reason)), slog.Duration("duration", r.lasted(s, current, took)), slog.String("error", s.Error))
+			attrs := append(stepAttrs(s), slog.String("reason", string(s.Reason)), slog.Duration("duration", r.Lasted(s, current, took)), slog.String("error", s.Error))
 			r.logAt(slog.LevelWarn, message, attrs...)
 		}
 	}
@@ -106,9 +106,9 @@ func (r Log) age() time.Duration {
 	return max(0, r.Execution.LeaseExpiresAt.Add(-r.Lease).Sub(r.Execution.StartedAt)) + time.Since(r.Claimed)
 }
 
-// lasted is how long an attempt that has ended has taken, or for that of a lost
+// Lasted is how long an attempt that has ended has taken, or for that of a lost
 // worker, how long ago it began.
-func (r Log) lasted(s, current *courier.StepExecution, took time.Duration) time.Duration {
+func (r Log) Lasted(s, current *courier.StepExecution, took time.Duration) time.Duration {
 	switch {
 	case s.Reason == courier.ReasonWorkerLost && !s.StartedAt.IsZero():
 		return max(0, r.Execution.LeaseExpiresAt.Add(-r.Lease).Sub(s.StartedAt))

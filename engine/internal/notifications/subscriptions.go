@@ -117,6 +117,28 @@ func (v *Service) List(ctx context.Context, f store.SubscriptionFilter) ([]couri
 	return list, nil
 }
 
+// Get returns a subscription. It reads the list: there are few subscriptions.
+func (v *Service) Get(ctx context.Context, name string) (courier.Subscription, error) {
+	for after := ""; ; {
+		list, err := v.List(ctx, store.SubscriptionFilter{After: after})
+		if err != nil {
+			return courier.Subscription{}, err
+		}
+		for i := range list {
+			if after = list[i].Name; after == name {
+				return list[i], nil
+			}
+		}
+		if len(list) == 0 || after > name {
+			o, err := v.core.Outbox()
+			if err == nil {
+				err = v.unknownSubscription(ctx, o, name)
+			}
+			return courier.Subscription{}, fmt.Errorf("subscription: %w", err)
+		}
+	}
+}
+
 // Deliveries returns a page of what has not been delivered.
 func (v *Service) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
 	o, err := v.core.Outbox()

@@ -2,7 +2,6 @@ package program
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,7 +72,7 @@ func (p *Program) NewExecution(opt *Options, m *Making) (store.NewExecution, err
 	if opt.MaxRetries != nil && *opt.MaxRetries < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "max_retries: %d is negative; 0 means none", *opt.MaxRetries)
 	}
-	if err := errors.Join(checkLabels(opt.Labels), checkTrace(opt.Trace)); err != nil {
+	if err := CheckLabels(opt.Labels, opt.Trace); err != nil {
 		return store.NewExecution{}, err
 	}
 	values, problems := p.Params.Values(opt.Params, false)

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -23,6 +24,12 @@ var (
 	labelName   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)
 )
+
+// CheckLabels returns what is wrong with the labels and the trace context of an execution;
+// the errors match [courier.ErrInvalid].
+func CheckLabels(labels map[string]string, trace string) error {
+	return errors.Join(checkLabels(labels), checkTrace(trace))
+}
 
 // checkLabels returns all that is wrong with labels, as one error that matches
 // [courier.ErrInvalid].

@@ -264,7 +264,7 @@ func (d *draft) uses(i int) *uses {
 				u.steps[step] = true
 			}
 		}
-		config, _, err := t.Partial(scope, func(string) (string, error) { return "", nil })
+		config, _, err := t.Partial(scope, func(_, _ string) (string, error) { return "", nil })
 		var v any
 		if err == nil && json.Unmarshal(config, &v) == nil {
 			u.addPaths(v, string(d.x.ID))

@@ -73,7 +73,7 @@ func (p *Plan) Config() json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	raw, err := p.Program.Template(i).Render(nil, walk, func(name string) (string, error) { return "secret:" + name, nil })
+	raw, err := p.Program.Template(i).Render(nil, walk, func(name, _ string) (string, error) { return "secret:" + name, nil })
 	if err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@
 package reports
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"sync"
@@ -20,74 +21,83 @@ const (
 	maxStage = 64
 )
 
-// Reports are those of one attempt. They may be used by several goroutines.
+// Reports are those of one attempt. They may be used by several goroutines. An attempt
+// that reports nothing and has no cursor costs no memory.
 type Reports struct {
-	mu      sync.Mutex
-	kept    store.Progress // which attempt it is, its last report, and its cursor
-	last    courier.Progress
-	any     bool      // last is a report
-	changed time.Time // when the bytes last changed
-	made    int64     // the number of the last report or cursor
-	sent    int64     // the last that the store has
+	mu    sync.Mutex
+	*made // nil until there is something
 }
 
-// Of returns the reports of an attempt that begins with a cursor, which the store has.
-func Of(s *courier.StepExecution, cursor json.RawMessage) *Reports {
-	return &Reports{kept: store.Progress{Step: s.Step, Iteration: s.Iteration, Attempt: s.Attempt, Cursor: cursor}}
+type made struct {
+	last    courier.Progress
+	number  int64           // of the last report
+	changed time.Time       // when the bytes last changed
+	sent    int64           // the number of the last report that the store has
+	cursor  json.RawMessage // that the store has
+}
+
+// Begin says that the attempt begins with a cursor, which the store has; nil for none.
+func (r *Reports) Begin(cursor json.RawMessage) {
+	if cursor != nil {
+		r.made = &made{cursor: cursor}
+	}
 }
 
 // Report takes note of a report. A repetition of the last one changes nothing.
 func (r *Reports) Report(p courier.Progress, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.any && p == r.last {
+	if r.made == nil {
+		r.made = new(made)
+	}
+	first, before := r.number == 0, r.last
+	if !first && p == before {
 		return
 	}
-	if before := r.last; !r.any || p.Item != before.Item || p.Done != before.Done || p.Bytes != before.Bytes {
+	if first || p.Item != before.Item || p.Done != before.Done || p.Bytes != before.Bytes {
 		r.changed = now
 	}
-	r.last, r.any = p, true
-	r.made++
-}
-
-// SaveCursor replaces the cursor.
-func (r *Reports) SaveCursor(cursor json.RawMessage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kept.Cursor = cursor
-	r.made++
+	r.last = p
+	r.number++
 }
 
 // A Batch is what a renewal of leases sends: for each execution what to do when the store
 // has it.
 type Batch map[courier.ExecutionID]func()
 
-// Add gives a lease what the store doesn't have yet of r, which may be nil. Clean removes
-// secrets from texts.
-func (b Batch) Add(l *store.Lease, r *Reports, now time.Time, clean func(string) string) {
-	if r == nil {
-		return
-	}
+// Add gives a lease what the store doesn't have yet of the reports of an attempt, and its
+// cursor. Clean removes secrets from texts.
+func (b Batch) Add(l *store.Lease, job *courier.Context, r *Reports, now time.Time, clean func(string) string) {
+	var cursor json.RawMessage
+	job.Cursor(&cursor)
 	r.mu.Lock()
-	made, report, reported, n := r.kept, r.last, r.any, r.made
-	made.Idle = max(0, now.Sub(r.changed))
-	unsent := r.made != r.sent
-	r.mu.Unlock()
-	if !unsent {
+	defer r.mu.Unlock()
+	if r.made == nil && cursor == nil {
 		return
 	}
-	if reported {
-		report.Item, report.Stage = shown(clean(report.Item), maxItem), shown(clean(report.Stage), maxStage)
-		made.Report = &report
-	} else {
-		made.Idle = 0
+	if r.made == nil {
+		r.made = new(made)
 	}
-	l.Progress = &made
+	m, number := r.made, r.number
+	if number == m.sent && bytes.Equal(cursor, m.cursor) {
+		return
+	}
+	l.Progress = progress(job, cursor)
+	if number > 0 {
+		report := m.last
+		report.Item, report.Stage = shown(clean(report.Item), maxItem), shown(clean(report.Stage), maxStage)
+		l.Progress.Report, l.Progress.Idle = &report, max(0, now.Sub(m.changed))
+	}
 	b[l.Execution] = func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.sent = n
+		m.sent, m.cursor = number, cursor
 	}
+}
+
+// progress is that of an attempt without reports.
+func progress(job *courier.Context, cursor json.RawMessage) *store.Progress {
+	return &store.Progress{Step: job.Step(), Iteration: job.Iteration(), Attempt: job.Attempt(), Cursor: cursor}
 }
 
 // Sent says that the store has what was added for an execution.
@@ -98,14 +108,12 @@ func (b Batch) Sent(id courier.ExecutionID) {
 }
 
 // Kept is what the next attempt may get, when this one is over; nil if there is no cursor.
-func (r *Reports) Kept() *store.Progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kept.Cursor == nil {
+// The cursor is read into buf, which is empty.
+func Kept(job *courier.Context, buf *json.RawMessage) *store.Progress {
+	if !job.Cursor(buf) {
 		return nil
 	}
-	kept := r.kept
-	return &kept
+	return progress(job, *buf)
 }
 
 // shown returns text with at most n bytes that is harmless wherever it is shown.

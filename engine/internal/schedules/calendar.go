@@ -9,6 +9,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
+// Next returns the first tick of a schedule after an instant; zero if there is none.
+func (v *Service) Next(s *courier.Schedule, after time.Time) (time.Time, error) {
+	c, problems := v.newCalendar(s)
+	if c == nil && len(problems) == 0 {
+		problems = s.Check()
+	}
+	if len(problems) > 0 {
+		return time.Time{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
+	}
+	return c(after), nil
+}
+
 // newCalendar returns the ticks of a schedule, or what is wrong with it.
 func (v *Service) newCalendar(s *courier.Schedule) (store.Calendar, []courier.Problem) {
 	var next store.Calendar

@@ -85,6 +85,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: subsystem},
 	{Dir: "engine/internal/refusals", Imports: []string{"."}},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
@@ -119,7 +120,7 @@ var Rooms = []Room{
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "internal/desk", "internal/jsontext", "internal/nearest", "webhook"}},
+	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/jsontext", "internal/nearest", "webhook"}},
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},

@@ -302,6 +302,7 @@ create table courier.chain_executions (
 	idempotency_key text collate "C",
 	plan            text not null,    -- JSON: the members and their dependencies; it never changes
 	rerun_of        uuid,             -- the chain execution that is run again; null for most
+	options         text,             -- JSON: labels, trace, of all members' executions; null for most
 
 	-- Columns that change when a member ends.
 	state         text not null,

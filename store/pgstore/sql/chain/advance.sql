@@ -9,7 +9,7 @@ with clock as materialized (
 	select coalesce(nullif($6::text, '')::timestamptz, (select e.state_since from courier.job_executions e where e.id = nullif($7::text, '')::uuid),
 		clock_timestamp()) as now
 ), before as materialized (
-	select c.id, c.created_at, c.definition_id, c.version, c.event_count + 1 as seq, case
+	select c.id, c.created_at, c.definition_id, c.version, c.options, c.event_count + 1 as seq, case
 			when c.started_at is null and cardinality($5::int[]) > 0 then 'ChainStarted'
 			when $2::text = 'completed' and c.state <> 'completed' then 'ChainCompleted'
 			when $2::text = 'failed' and c.state <> 'failed' then 'ChainFailed'
@@ -27,17 +27,20 @@ with clock as materialized (
 	where c.id = before.id
 ), released as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
-		timeout_ns, params, created_by, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id, chain_execution_id, chain_member, waits_for, has_dependents)
+		timeout_ns, params, created_by, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id, chain_execution_id, chain_member, waits_for, has_dependents, options)
 	select m.execution_id, clock.now, m.definition_id, m.version, m.concurrency_limit, m.priority, m.queue, m.step_types, m.limit_keys,
 		m.timeout_ns, m.params, m.created_by, clock.now, 'queued', clock.now, 1, 1, 0, m.first_step_type, m.first_step_id, m.chain_execution_id, m.name,
-		m.waits_for, nullif(d.dependents > 0, false)
-	from clock, courier.chain_members m join courier.job_definitions d on d.id = m.definition_id
+		m.waits_for, nullif(d.dependents > 0, false), before.options
+	from clock, before, courier.chain_members m join courier.job_definitions d on d.id = m.definition_id
 	where m.chain_execution_id = $1::text::uuid and m.ordinal = any($5::int[])
 	order by m.ordinal
-	returning id, created_at, queue, created_by, waits_for
+	returning id, created_at, queue, created_by, waits_for, options
 ), audit as (
 	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
 	select r.id, 1, r.created_at, 'queued', nullif(r.created_by, '') from released r
+), labels as (
+	insert into courier.trail (key, value, execution_id, seq)
+	select l.key, l.value, r.id, 0 from released r cross join lateral json_each_text(r.options::json -> 'labels') l
 ), deadlines as (
 	insert into courier.execution_deadlines (due_at, execution_id, reason)
 	select r.created_at + m.max_duration_us * interval '1 microsecond', r.id, 'max_duration'

@@ -3,6 +3,7 @@ package coordination
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -170,6 +171,39 @@ var chainStartCases = []testCase{
 		k.Same("execution", a, wantA)
 		k.Same("audit", k.AuditOf(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})
 		k.Same("executions", len(k.All()), 1)
+	}},
+	{"labels_and_trace_of_all_members", func(k *kit) {
+		n := k.newChain("a b<a c<b")
+		n.Labels, n.Trace = map[string]string{"partner": "acme", "day": "Monday"}, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		retries := 3
+		n.Members[0].Execution.Labels, n.Members[0].Execution.MaxRetries = map[string]string{"other": "x"}, &retries
+		plain := k.newChain("a")
+		c := k.startChain(n)
+		k.Same("of the chain execution", []any{c.Labels, c.Trace}, []any{n.Labels, n.Trace})
+		of := func(member string) courier.ExecutionID {
+			c := k.chain(n.ID)
+			x := k.Get(c.Member(member).Execution)
+			k.Same("of "+member, []any{x.Labels, x.Trace, x.MaxRetries}, []any{n.Labels, n.Trace, (*int)(nil)})
+			return x.ID
+		}
+		first := of("a")
+		k.end(n.ID, "a", courier.Completed)
+		second := of("b")
+		k.end(n.ID, "b", courier.Cancelled)
+		k.askChain(n.ID, courier.RequestRetry)
+		again := of("b") // another execution
+		c = k.startChain(plain)
+		k.Same("of another one", []any{c.Labels, c.Trace, k.Get(c.Members[0].Execution).Labels}, []any{map[string]string(nil), "", map[string]string(nil)})
+		list, err := k.Executions(k.Ctx(), store.Filter{Labels: map[string]string{"partner": "acme"}})
+		k.OK(err)
+		var found []courier.ExecutionID
+		for _, x := range list {
+			found = append(found, x.ID)
+		}
+		want := []courier.ExecutionID{first, second, again}
+		slices.Sort(found)
+		slices.Sort(want)
+		k.Same("found by a label", found, want)
 	}},
 	{"claim_returns_chain_and_member", func(k *kit) {
 		id := k.chainOf("a b<a")

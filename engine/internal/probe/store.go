@@ -1,0 +1,265 @@
+package probe
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A probed store is another one, each call of which the probe is told. It has the methods
+// of all roles, so whoever asks for one has to look at the store behind it; see [Behind].
+type probed struct {
+	store.Store
+	told *Calls
+}
+
+func (v *probed) Save(ctx context.Context, d store.Definition) (got store.Definition, err error) {
+	defer v.told.Store("Save", time.Now(), &err)
+	return v.Store.Save(ctx, d)
+}
+
+func (v *probed) Load(ctx context.Context, kind store.Kind, name string, version int) (got store.Definition, err error) {
+	defer v.told.Store("Load", time.Now(), &err)
+	return v.Store.Load(ctx, kind, name, version)
+}
+
+func (v *probed) List(ctx context.Context, f store.DefinitionFilter) (got []store.Definition, err error) {
+	defer v.told.Store("List", time.Now(), &err)
+	return v.Store.List(ctx, f)
+}
+
+func (v *probed) Settings(ctx context.Context, f store.SettingFilter) (got []store.Setting, err error) {
+	defer v.told.Store("Settings", time.Now(), &err)
+	return v.Store.Settings(ctx, f)
+}
+
+func (v *probed) Set(ctx context.Context, key, value string) (err error) {
+	defer v.told.Store("Set", time.Now(), &err)
+	return v.Store.Set(ctx, key, value)
+}
+
+func (v *probed) Enqueue(ctx context.Context, list []store.NewExecution) (got []store.Enqueued, err error) {
+	defer v.told.Store("Enqueue", time.Now(), &err)
+	return v.Store.Enqueue(ctx, list)
+}
+
+func (v *probed) Claim(ctx context.Context, r store.ClaimRequest) (got store.Claims, err error) {
+	sent := time.Now()
+	defer v.told.Store("Claim", sent, &err)
+	if got, err = v.Store.Claim(ctx, r); err == nil {
+		v.told.Claimed(len(got.List), sent)
+	}
+	return got, err
+}
+
+func (v *probed) Renew(ctx context.Context, r store.RenewRequest) (got []store.Renewed, err error) {
+	defer v.told.Store("Renew", time.Now(), &err)
+	return v.Store.Renew(ctx, r)
+}
+
+func (v *probed) Await(ctx context.Context, queues []string, since uint64) (err error) {
+	defer v.told.Store("Await", time.Now(), &err)
+	return v.Store.Await(ctx, queues, since)
+}
+
+func (v *probed) Apply(ctx context.Context, t store.Transition) (err error) {
+	defer v.told.Store("Apply", time.Now(), &err)
+	return v.Store.Apply(ctx, t)
+}
+
+func (v *probed) Request(ctx context.Context, r store.Request) (got courier.Execution, err error) {
+	defer v.told.Store("Request", time.Now(), &err)
+	return v.Store.Request(ctx, r)
+}
+
+func (v *probed) Execution(ctx context.Context, id courier.ExecutionID) (got courier.Execution, err error) {
+	defer v.told.Store("Execution", time.Now(), &err)
+	return v.Store.Execution(ctx, id)
+}
+
+func (v *probed) Executions(ctx context.Context, f store.Filter) (got []courier.Execution, err error) {
+	defer v.told.Store("Executions", time.Now(), &err)
+	return v.Store.Executions(ctx, f)
+}
+
+func (v *probed) Steps(ctx context.Context, f store.StepFilter) (got []courier.StepExecution, err error) {
+	defer v.told.Store("Steps", time.Now(), &err)
+	return v.Store.Steps(ctx, f)
+}
+
+func (v *probed) Latest(ctx context.Context, f store.LatestFilter) (got []courier.StepExecution, err error) {
+	defer v.told.Store("Latest", time.Now(), &err)
+	return v.Store.Latest(ctx, f)
+}
+
+func (v *probed) Audit(ctx context.Context, f store.AuditFilter) (got []courier.AuditEntry, err error) {
+	defer v.told.Store("Audit", time.Now(), &err)
+	return v.Store.Audit(ctx, f)
+}
+
+func (v *probed) StartChains(ctx context.Context, list []store.NewChainExecution) (got []store.StartedChain, err error) {
+	defer v.told.Store("StartChains", time.Now(), &err)
+	return v.Store.(store.Chains).StartChains(ctx, list)
+}
+
+func (v *probed) RequestChain(ctx context.Context, r store.ChainRequest) (x courier.ChainExecution, asked []courier.Execution, err error) {
+	defer v.told.Store("RequestChain", time.Now(), &err)
+	return v.Store.(store.Chains).RequestChain(ctx, r)
+}
+
+func (v *probed) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (got courier.ChainExecution, err error) {
+	defer v.told.Store("ChainExecution", time.Now(), &err)
+	return v.Store.(store.Chains).ChainExecution(ctx, id)
+}
+
+func (v *probed) ChainExecutions(ctx context.Context, f store.ChainFilter) (got []courier.ChainExecution, err error) {
+	defer v.told.Store("ChainExecutions", time.Now(), &err)
+	return v.Store.(store.Chains).ChainExecutions(ctx, f)
+}
+
+func (v *probed) Overdue(ctx context.Context, limit int) (got store.Overdue, err error) {
+	defer v.told.Store("Overdue", time.Now(), &err)
+	return v.Store.(store.Deadlines).Overdue(ctx, limit)
+}
+
+func (v *probed) Note(ctx context.Context, a store.Action) (got store.Action, err error) {
+	defer v.told.Store("Note", time.Now(), &err)
+	return v.Store.(store.Journal).Note(ctx, a)
+}
+
+func (v *probed) Actions(ctx context.Context, f store.ActionFilter) (got []store.Action, err error) {
+	defer v.told.Store("Actions", time.Now(), &err)
+	return v.Store.(store.Journal).Actions(ctx, f)
+}
+
+func (v *probed) PutMonitor(ctx context.Context, p store.MonitorPut) (got store.Monitor, err error) {
+	defer v.told.Store("PutMonitor", time.Now(), &err)
+	return v.Store.(store.Monitors).PutMonitor(ctx, p)
+}
+
+func (v *probed) RemoveMonitor(ctx context.Context, name string) (err error) {
+	defer v.told.Store("RemoveMonitor", time.Now(), &err)
+	return v.Store.(store.Monitors).RemoveMonitor(ctx, name)
+}
+
+func (v *probed) Monitors(ctx context.Context, f store.MonitorFilter) (got []store.Monitor, err error) {
+	defer v.told.Store("Monitors", time.Now(), &err)
+	return v.Store.(store.Monitors).Monitors(ctx, f)
+}
+
+func (v *probed) DueMonitors(ctx context.Context, r store.DueRequest) (got store.DueMonitors, err error) {
+	defer v.told.Store("DueMonitors", time.Now(), &err)
+	return v.Store.(store.Monitors).DueMonitors(ctx, r)
+}
+
+func (v *probed) Record(ctx context.Context, r store.MonitorRecord) (got store.Recorded, err error) {
+	defer v.told.Store("Record", time.Now(), &err)
+	return v.Store.(store.Monitors).Record(ctx, r)
+}
+
+func (v *probed) Seen(ctx context.Context, f store.SeenFilter) (got []store.SeenFile, err error) {
+	defer v.told.Store("Seen", time.Now(), &err)
+	return v.Store.(store.Monitors).Seen(ctx, f)
+}
+
+func (v *probed) Subscribe(ctx context.Context, s store.Subscription) (err error) {
+	defer v.told.Store("Subscribe", time.Now(), &err)
+	return v.Store.(store.Outbox).Subscribe(ctx, s)
+}
+
+func (v *probed) Subscriptions(ctx context.Context, f store.SubscriptionFilter) (got []store.Subscription, err error) {
+	defer v.told.Store("Subscriptions", time.Now(), &err)
+	return v.Store.(store.Outbox).Subscriptions(ctx, f)
+}
+
+func (v *probed) Take(ctx context.Context, r store.TakeRequest) (got store.Taken, err error) {
+	defer v.told.Store("Take", time.Now(), &err)
+	return v.Store.(store.Outbox).Take(ctx, r)
+}
+
+func (v *probed) Settle(ctx context.Context, list []store.Outcome) (err error) {
+	defer v.told.Store("Settle", time.Now(), &err)
+	return v.Store.(store.Outbox).Settle(ctx, list)
+}
+
+func (v *probed) Deliveries(ctx context.Context, f store.DeliveryFilter) (got []courier.Delivery, err error) {
+	defer v.told.Store("Deliveries", time.Now(), &err)
+	return v.Store.(store.Outbox).Deliveries(ctx, f)
+}
+
+func (v *probed) Replay(ctx context.Context, subscription string, events []string) (got int, err error) {
+	defer v.told.Store("Replay", time.Now(), &err)
+	return v.Store.(store.Outbox).Replay(ctx, subscription, events)
+}
+
+func (v *probed) Census(ctx context.Context, most int) (got store.Census, err error) {
+	defer v.told.Store("Census", time.Now(), &err)
+	return v.Store.(store.Overview).Census(ctx, most)
+}
+
+func (v *probed) Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (got store.Circumstances, err error) {
+	defer v.told.Store("Circumstances", time.Now(), &err)
+	return v.Store.(store.Overview).Circumstances(ctx, id, age)
+}
+
+func (v *probed) Incidents(ctx context.Context, most int) (got store.Incidents, err error) {
+	defer v.told.Store("Incidents", time.Now(), &err)
+	return v.Store.(store.Overview).Incidents(ctx, most)
+}
+
+func (v *probed) PutSchedule(ctx context.Context, s store.Schedule) (got store.Schedule, err error) {
+	defer v.told.Store("PutSchedule", time.Now(), &err)
+	return v.Store.(store.Schedules).PutSchedule(ctx, s)
+}
+
+func (v *probed) RemoveSchedule(ctx context.Context, name string) (err error) {
+	defer v.told.Store("RemoveSchedule", time.Now(), &err)
+	return v.Store.(store.Schedules).RemoveSchedule(ctx, name)
+}
+
+func (v *probed) Schedules(ctx context.Context, f store.ScheduleFilter) (got store.ScheduleList, err error) {
+	defer v.told.Store("Schedules", time.Now(), &err)
+	return v.Store.(store.Schedules).Schedules(ctx, f)
+}
+
+func (v *probed) DueSchedules(ctx context.Context, most int, lease time.Duration) (got store.DueSchedules, err error) {
+	defer v.told.Store("DueSchedules", time.Now(), &err)
+	return v.Store.(store.Schedules).DueSchedules(ctx, most, lease)
+}
+
+func (v *probed) FireSchedules(ctx context.Context, list []store.Firing) (got []store.Fired, err error) {
+	defer v.told.Store("FireSchedules", time.Now(), &err)
+	return v.Store.(store.Schedules).FireSchedules(ctx, list)
+}
+
+func (v *probed) AwaitSchedules(ctx context.Context, since uint64) (err error) {
+	defer v.told.Store("AwaitSchedules", time.Now(), &err)
+	return v.Store.(store.Schedules).AwaitSchedules(ctx, since)
+}
+
+func (v *probed) Find(ctx context.Context, f store.TrailFilter) (got []store.TrailEntry, err error) {
+	defer v.told.Store("Find", time.Now(), &err)
+	return v.Store.(store.Trail).Find(ctx, f)
+}
+
+func (v *probed) Reports(ctx context.Context, entries []store.TrailEntry) (got []courier.StepExecution, err error) {
+	defer v.told.Store("Reports", time.Now(), &err)
+	return v.Store.(store.Trail).Reports(ctx, entries)
+}
+
+func (v *probed) Drain(ctx context.Context, worker string) (err error) {
+	defer v.told.Store("Drain", time.Now(), &err)
+	return v.Store.(store.Workers).Drain(ctx, worker)
+}
+
+func (v *probed) Workers(ctx context.Context, age time.Duration) (got []store.Worker, err error) {
+	defer v.told.Store("Workers", time.Now(), &err)
+	return v.Store.(store.Workers).Workers(ctx, age)
+}
+
+func (v *probed) Stranded(ctx context.Context, age time.Duration) (got []store.Stranded, err error) {
+	defer v.told.Store("Stranded", time.Now(), &err)
+	return v.Store.(store.Workers).Stranded(ctx, age)
+}

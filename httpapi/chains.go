@@ -1,0 +1,306 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A StartChainRequest is the body that starts an execution of a chain. All fields may be
+// left out.
+type StartChainRequest struct {
+	Params         map[string]any `json:"params,omitempty"`
+	Hold           bool           `json:"hold,omitempty"`            // it stays pending until it is released
+	Version        int            `json:"version,omitempty"`         // of the chain; 0 means the latest
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // as the header
+}
+
+// A StartedChain is the answer to who has started an execution of a chain. It is also all
+// that a client sees of its own, besides when it ended.
+type StartedChain struct {
+	ID        courier.ChainExecutionID `json:"id"`
+	Chain     string                   `json:"chain"`
+	Status    string                   `json:"status"`
+	CreatedAt time.Time                `json:"created_at"`
+	EndedAt   time.Time                `json:"ended_at,omitzero"`
+}
+
+// A ChainExecutionView is an execution of a chain with its status, as viewers see it.
+type ChainExecutionView struct {
+	courier.ChainExecution
+	Status string `json:"status"` // the state; or pausing or cancelling, which a request has not reached yet
+}
+
+var (
+	chainRoutes = definitionRoutes("chain", onAll, onAll, courier.Chain{}, engine.ChainReport{})
+
+	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
+	chainExecutionRoutes = []route{
+		{
+			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", role: desk.Client, on: onAll,
+			does: "Starts an execution of a chain. The roles for chains are those for all jobs.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartChainRequest{}, optional: true,
+			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).startChain,
+		},
+		{
+			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", role: desk.Viewer, on: onAll,
+			does: "Lists executions of chains, the newest first.",
+			query: []param{
+				{name: "chain", kind: "string", does: "The name of a chain."},
+				{name: "state", kind: "string", many: true, does: "One or several states, with commas between them: " + strings.Join(chainStates, ", ") + "."},
+				limitParam, cursorParam,
+			},
+			answers: map[int]any{http.StatusOK: page[ChainExecutionView]{}}, do: (*call).listChainExecutions,
+		},
+		{
+			method: "GET", path: "v1/chain-executions/{id}", id: "getChainExecution", group: "chains", role: desk.Client, on: onAll,
+			does:    "Returns an execution of a chain with its members. A client sees the short form of its own.",
+			answers: map[int]any{http.StatusOK: ChainExecutionView{}, http.StatusNotModified: nil}, do: (*call).getChainExecution,
+		},
+		askChainRoute("pause", "Pauses an execution of a chain with its members."),
+		askChainRoute("resume", "Undoes a pause."),
+		askChainRoute("cancel", "Cancels an execution of a chain with its members."),
+		askChainRoute("release", "Lets an execution of a chain that was held begin."),
+		askChainRoute("retry", "Continues a failed execution of a chain at the members that failed."),
+		{
+			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", role: desk.Operator, on: onAll,
+			does: "Starts the chain again, as a new execution with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
+			answers: map[int]any{http.StatusAccepted: StartedChain{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).rerunChain,
+		},
+	}
+)
+
+var chainStates = []string{
+	string(courier.ChainPending), string(courier.ChainRunning), string(courier.ChainCompleted), string(courier.ChainFailed), string(courier.ChainPaused),
+	string(courier.ChainCancelled),
+}
+
+// chainStatus is the state of an execution of a chain, or what is about to become of it.
+func chainStatus(x *courier.ChainExecution) string {
+	switch {
+	case x.Request == courier.RequestCancel && !x.State.Ended():
+		return "cancelling"
+	case x.Request == courier.RequestPause && x.State == courier.ChainRunning:
+		return "pausing"
+	}
+	return string(x.State)
+}
+
+// viewChain returns an execution of a chain in the form that the visitor sees.
+func (c *call) viewChain(x *courier.ChainExecution) any {
+	if c.Role(c.ctx(), "") < desk.Viewer {
+		return StartedChain{x.ID, x.Chain, chainStatus(x), x.CreatedAt, x.EndedAt}
+	}
+	v := ChainExecutionView{*x, chainStatus(x)}
+	if !c.SeesValues(c.ctx(), "") {
+		v.Params, v.IdempotencyKey = nil, ""
+		if x.Failure != nil {
+			f := *x.Failure
+			f.Message = hiddenText
+			v.Failure = &f
+		}
+	}
+	return v
+}
+
+func (c *call) startChain() error {
+	var b StartChainRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	if b.Version < 0 {
+		return oneProblem(item{Pointer: "/version", Message: "it must be a version of the chain, or 0 for the latest"})
+	}
+	key, err := c.key(b.IdempotencyKey)
+	if err != nil {
+		return err
+	}
+	wait, err := c.wait()
+	if err != nil {
+		return err
+	}
+	opt := &engine.ChainOptions{Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By("")}
+	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
+	if err != nil {
+		return startProblem(err, key)
+	}
+	if wait == 0 {
+		return c.startedChain(x)
+	}
+	ctx, cancel := c.lasting(wait)
+	defer cancel()
+	ended, err := c.h.e.Chains().Wait(ctx, x.ID)
+	if err != nil && (ctx.Err() == nil || c.ctx().Err() != nil) {
+		return err
+	}
+	c.w.Header().Set("Preference-Applied", applied(wait))
+	if err != nil {
+		return c.startedChain(x)
+	}
+	c.w.Header().Set("Location", c.chainPath(ended.ID))
+	return c.answer(http.StatusOK, c.viewChain(&ended))
+}
+
+// chainPath is the relative path of an execution of a chain.
+func (c *call) chainPath(id courier.ChainExecutionID) string {
+	return up(c.path) + "v1/chain-executions/" + string(id)
+}
+
+// startedChain answers with an execution of a chain that was created, or that has the key
+// of the request.
+func (c *call) startedChain(x courier.ChainExecution) error {
+	c.w.Header().Set("Location", c.chainPath(x.ID))
+	return c.answer(http.StatusAccepted, StartedChain{ID: x.ID, Chain: x.Chain, Status: chainStatus(&x), CreatedAt: x.CreatedAt})
+}
+
+func (c *call) listChainExecutions() error {
+	f := store.ChainFilter{Chain: c.query.Get("chain"), Before: courier.ChainExecutionID(c.query.Get("cursor"))}
+	if f.Before != "" && !desk.IsID(string(f.Before)) {
+		return errCursor()
+	}
+	for _, list := range c.query["state"] {
+		for s := range strings.SplitSeq(list, ",") {
+			if !slices.Contains(chainStates, s) {
+				return oneProblem(item{Parameter: "state", Message: "each must be one of " + strings.Join(chainStates, ", ")})
+			}
+			f.States = append(f.States, courier.ChainState(s))
+		}
+	}
+	var err error
+	if f.Limit, err = c.int("limit", 100, 1, 1000); err != nil {
+		return err
+	}
+	if f.Chain != "" {
+		if !isName(f.Chain) {
+			return oneProblem(item{Parameter: "chain", Message: "it must be the name of a chain"})
+		}
+		if _, err := c.h.e.Chains().Get(c.ctx(), f.Chain, 0); err != nil {
+			return err
+		}
+	}
+	list, err := c.h.e.Chains().Executions(c.ctx(), f)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) == f.Limit {
+		next = string(list[len(list)-1].ID)
+	}
+	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), next)
+}
+
+// chainExecution returns the execution of a chain that the route is about. Ids that are
+// none, that do not exist, and a client's ids of others have the same error.
+func (c *call) chainExecution() (courier.ChainExecution, error) {
+	id := c.r.PathValue("id")
+	if !desk.IsID(id) {
+		return courier.ChainExecution{}, desk.Unknown()
+	}
+	x, err := c.h.e.Chains().Execution(c.ctx(), courier.ChainExecutionID(id))
+	if errors.Is(err, courier.ErrNotFound) || err == nil && c.Role(c.ctx(), "") < desk.Viewer && !c.ownChain(&x) {
+		return courier.ChainExecution{}, desk.Unknown()
+	}
+	return x, err
+}
+
+// ownChain reports whether the visitor has started an execution of a chain.
+func (c *call) ownChain(x *courier.ChainExecution) bool { return x.By == c.ID }
+
+func (c *call) getChainExecution() error {
+	x, err := c.chainExecution()
+	if err != nil {
+		return err
+	}
+	return c.tagged(c.viewChain(&x))
+}
+
+// chainAction is the entry in the journal of what is done with an execution of a chain.
+func chainAction(x *courier.ChainExecution, verb, reason string) store.Action {
+	return store.Action{Verb: verb, Kind: "chain execution", Name: x.Chain, Execution: courier.ExecutionID(x.ID), Reason: reason}
+}
+
+func askChainRoute(verb, does string) route {
+	return route{
+		method: "POST", path: "v1/chain-executions/{id}/" + verb, id: verb + "Chain", group: "chains", role: desk.Operator, on: onAll,
+		does: does + " If that is so or asked already, it succeeds.", body: ReasonRequest{}, optional: true,
+		answers: map[int]any{http.StatusAccepted: ChainExecutionView{}}, problems: []*code{codeTransition},
+		do: func(c *call) error { return c.askChain(verb) },
+	}
+}
+
+// askChain asks something of an execution of a chain, and answers with it as it then is.
+func (c *call) askChain(verb string) error {
+	var b ReasonRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	x, err := c.chainExecution()
+	if err != nil {
+		return err
+	}
+	h := c.h.e.Chains()
+	ask := map[string]func(context.Context, courier.ChainExecutionID, courier.By) (courier.ChainExecution, error){
+		"pause": h.Pause, "resume": h.Resume, "cancel": h.Cancel, "release": h.Release, "retry": h.Retry,
+	}[verb]
+	err = c.Do(c.ctx(), chainAction(&x, verb, b.Reason), func(ctx context.Context) error {
+		got, err := ask(ctx, x.ID, c.By(b.Reason))
+		if _, refused := errors.AsType[*courier.ChainRequestError](err); refused {
+			if now, again := h.Execution(ctx, x.ID); again == nil && chainReached(verb, &now) {
+				got, err = now, nil
+			}
+		}
+		x = got
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusAccepted, c.viewChain(&x))
+}
+
+// chainReached reports whether an execution of a chain is as a request wants it, or was
+// asked for that.
+func chainReached(verb string, x *courier.ChainExecution) bool {
+	switch verb {
+	case "pause":
+		return x.State == courier.ChainPaused || x.Request == courier.RequestPause
+	case "cancel":
+		return x.State == courier.ChainCancelled || x.Request == courier.RequestCancel
+	case "release":
+		return x.State == courier.ChainRunning
+	}
+	return x.State == courier.ChainRunning && x.Request == ""
+}
+
+func (c *call) rerunChain() error {
+	var b RerunRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	key, err := c.key(b.IdempotencyKey)
+	if err != nil {
+		return err
+	}
+	if b.Version < 0 {
+		return oneProblem(item{Pointer: "/version", Message: "it must be a version of the chain, or 0 for the latest"})
+	}
+	x, err := c.chainExecution()
+	if err != nil {
+		return err
+	}
+	err = c.Do(c.ctx(), chainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
+		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		return err
+	})
+	if err != nil {
+		return startProblem(err, key)
+	}
+	return c.startedChain(x)
+}

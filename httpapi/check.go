@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A CheckResult is what is wrong with a definition, and what looks doubtful.
+type CheckResult struct {
+	OK       bool   `json:"ok"`
+	Problems []item `json:"problems"`
+	Warnings []item `json:"warnings"`
+}
+
+var checkRoutes = []route{
+	checkRoute("job", courier.Job{}, func() courier.Definition { return new(courier.Job) }),
+	checkRoute("chain", courier.Chain{}, func() courier.Definition { return new(courier.Chain) }),
+	checkRoute("schedule", courier.Schedule{}, func() courier.Definition { return new(courier.Schedule) }),
+	checkRoute("monitor", courier.Monitor{}, func() courier.Definition { return new(courier.Monitor) }),
+	checkRoute("subscription", courier.Subscription{}, func() courier.Definition { return new(courier.Subscription) }),
+}
+
+func checkRoute(kind string, body any, none func() courier.Definition) route {
+	return route{
+		method: "POST", path: "v1/check/" + kind, id: "check" + kind, group: "check", role: desk.Editor, on: onBody,
+		does: "Checks the definition of a " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer. It needs the role " +
+			"for the jobs that the definition is about, or for all.",
+		query: []param{{name: "job", kind: "string", does: "The job that the text is about, if that can't be read in it yet: then only its form is checked."}},
+		body:  body, answers: map[int]any{http.StatusOK: CheckResult{}}, do: func(c *call) error { return c.check(kind, none()) },
+	}
+}
+
+func (c *call) check(kind string, d courier.Definition) error {
+	raw, err := c.rawBody()
+	if err != nil {
+		return err
+	}
+	src := &courier.Source{Text: raw}
+	form := src.Read(d)
+	found := checked{problems: form}
+	if err := c.needAll(jobsOf(d)); err != nil {
+		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.Editor) != nil {
+			return err
+		}
+	} else if found, err = c.checkText(kind, src); err != nil {
+		return err
+	} else if !found.one && len(form) > 0 {
+		found.problems = form // they say what a definition of the kind has
+	}
+	hidden, err := c.hidden(d)
+	if err != nil {
+		return err
+	}
+	src.Locate(hidden)
+	for _, h := range hidden {
+		found.problems = slices.DeleteFunc(found.problems, func(p courier.Problem) bool { return p.Field == h.Field })
+	}
+	found.problems = append(hidden, found.problems...)
+	return c.answer(http.StatusOK, CheckResult{
+		OK: len(found.problems) == 0, Problems: append([]item{}, itemsOf(found.problems)...), Warnings: append([]item{}, itemsOf(found.warnings)...),
+	})
+}
+
+// needAll returns the error if the visitor is not the editor of all of some jobs.
+func (c *call) needAll(jobs []string) error {
+	for _, job := range jobs {
+		if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jobsOf returns the jobs that a definition is about; the empty name, which stands for all
+// jobs, if it is about a chain or about none.
+func jobsOf(d courier.Definition) []string {
+	switch d := d.(type) {
+	case *courier.Job:
+		return []string{d.Name}
+	case *courier.Schedule:
+		return []string{d.Job}
+	case *courier.Monitor:
+		return []string{d.Job}
+	case *courier.Subscription:
+		if jobs := slices.Clone(d.Jobs); len(jobs) > 0 && len(d.Chains) == 0 {
+			if d.Job != nil {
+				jobs = append(jobs, d.Job.Name)
+			}
+			return jobs
+		}
+	}
+	return []string{""}
+}
+
+// A checked is what the engine has found in a text.
+type checked struct {
+	one                bool // the text is one definition, of the kind that was meant
+	problems, warnings []courier.Problem
+}
+
+// checkText checks a text that is to be one definition of a kind.
+func (c *call) checkText(kind string, src *courier.Source) (checked, error) {
+	b, err := c.h.e.Check(c.ctx(), []engine.File{{Data: src.Text}})
+	counts := map[string]int{
+		"job": len(b.Jobs), "chain": len(b.Chains), "schedule": len(b.Schedules), "monitor": len(b.Monitors), "subscription": len(b.Subscriptions),
+	}
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	one := counts[kind] == 1 && sum == 1 && bytes.HasPrefix(bytes.TrimSpace(src.Text), []byte("{"))
+	return checked{one, b.Problems, b.Warnings}, err
+}

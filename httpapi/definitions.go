@@ -1,0 +1,287 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A DefinitionView is a version of a job or a chain. What is in job or chain can be
+// changed and sent back with PUT.
+type DefinitionView struct {
+	Job      *courier.Job   `json:"job,omitempty"`
+	Chain    *courier.Chain `json:"chain,omitempty"`
+	SavedBy  string         `json:"saved_by,omitempty"`
+	SavedAt  time.Time      `json:"saved_at,omitzero"`
+	Warnings []item         `json:"warnings,omitempty"` // what looks doubtful, after PUT
+}
+
+// A DefinitionEntry is a version of a job or a chain in a list.
+type DefinitionEntry struct {
+	Name    string    `json:"name"`
+	Version int       `json:"version"`
+	SavedBy string    `json:"saved_by,omitempty"`
+	SavedAt time.Time `json:"saved_at,omitzero"`
+	Queue   string    `json:"queue,omitempty"`       // of a job
+	Steps   int       `json:"steps,omitempty"`       // of a job: how many entries its list has
+	Members int       `json:"members,omitempty"`     // of a chain: how many
+	About   string    `json:"description,omitempty"` // of a chain
+}
+
+var versionParam = param{name: "version", kind: "integer", does: "The version; the latest if it is not given."}
+
+var jobRoutes = definitionRoutes("job", onJob, onVisible, courier.Job{}, engine.Report{})
+
+// definitionRoutes are the routes of jobs, or of chains, which belong to no job.
+func definitionRoutes(kind string, one, list scope, body, report any) []route {
+	group, upper := kind+"s", strings.ToUpper(kind[:1])+kind[1:]
+	path := "v1/" + group + "/{name}"
+	with := func(do func(*call, catalog) error) func(*call) error {
+		return func(c *call) error { return do(c, c.catalog(kind)) }
+	}
+	return []route{
+		{
+			method: "GET", path: "v1/" + group, id: "list" + upper + "s", group: group, role: desk.Viewer, on: list,
+			does: "Lists the latest versions of " + group + ", by name.",
+			query: []param{
+				{name: "q", kind: "string", does: "The beginning of the names."}, limitParam, cursorParam,
+			},
+			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listDefinitions),
+		},
+		{
+			method: "GET", path: path, id: "get" + upper, group: group, role: desk.Viewer, on: one,
+			does: "Returns a version of a " + kind + ". Its ETag is needed to change it.", query: []param{versionParam},
+			answers: map[int]any{http.StatusOK: DefinitionView{}, http.StatusNotModified: nil}, do: with((*call).getDefinition),
+		},
+		{
+			method: "PUT", path: path, id: "put" + upper, group: group, role: desk.Editor, on: one,
+			does:    "Saves a new version of a " + kind + ", unless it equals the latest one. The name in the body may be left out.",
+			headers: []param{ifMatchHeader, ifNoneMatchHeader}, body: body,
+			answers:  map[int]any{http.StatusCreated: DefinitionView{}, http.StatusOK: DefinitionView{}},
+			problems: []*code{codePrecond, codeDefinition, codePreRequired}, do: with((*call).putDefinition),
+		},
+		{
+			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, role: desk.Viewer, on: one,
+			does: "Lists the versions of a " + kind + ", the newest first.", query: []param{limitParam, cursorParam},
+			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listVersions),
+		},
+		{
+			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, role: desk.Viewer, on: one,
+			does: "Says what differs between two versions of a " + kind + ".",
+			query: []param{
+				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
+				{name: "to", kind: "integer", does: "The later version; the latest if it is not given."},
+			},
+			answers: map[int]any{http.StatusOK: Diff{}}, do: with((*call).diffDefinition),
+		},
+		{
+			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, role: desk.Operator, on: one,
+			does: "Finds out whether a " + kind + " could run, with real connections, and runs nothing. The report shows values, and needs the role that sees them; " +
+				"a definition in the body needs the role editor.",
+			body: DryRunRequest{}, optional: true, answers: map[int]any{http.StatusOK: report}, do: with((*call).dryRun),
+		},
+	}
+}
+
+// about is the job whose roles count for the route: none for chains.
+func (c *call) about() string {
+	if c.route.on == onJob {
+		return c.r.PathValue("name")
+	}
+	return ""
+}
+
+// maxListed is how many definitions one call examines for a page of those that the visitor
+// may see.
+const maxListed = 10_000
+
+func (c *call) listDefinitions(d catalog) error {
+	limit, err := c.int("limit", 100, 1, 1000)
+	if err != nil {
+		return err
+	}
+	q := c.query.Get("q")
+	if q != "" && !isName(q) {
+		return oneProblem(item{Parameter: "q", Message: "it must be the beginning of a name"})
+	}
+	after, err := readNameCursor(c.query.Get("cursor"), q)
+	if err != nil {
+		return err
+	}
+	list, next, err := c.visible(d, q, after, limit)
+	if err != nil {
+		return err
+	}
+	return answerPage(c, entries(list), writeNameCursor(next, q))
+}
+
+// visible returns up to limit definitions that the visitor may see, whose names begin with
+// q and come after a name, and the name after which there may be more: empty if there is
+// none.
+func (c *call) visible(d catalog, q, after string, limit int) (list []defined, next string, err error) {
+	if after == "" && q != "" {
+		first, err := d.versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
+		if err != nil && !errors.Is(err, courier.ErrNotFound) {
+			return nil, "", err
+		}
+		if len(first) > 0 && d.shows(c, q) {
+			list = first
+		}
+		after = q
+	}
+	for examined := 0; examined < maxListed; {
+		if len(list) == limit {
+			return list, after, nil
+		}
+		most := max(limit-len(list), 100)
+		page, err := d.page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range page {
+			name := *page[i].name()
+			if !strings.HasPrefix(name, q) {
+				return list, "", nil
+			}
+			if len(list) == limit {
+				return list, after, nil
+			}
+			after = name
+			if d.shows(c, name) {
+				list = append(list, page[i])
+			}
+		}
+		if len(page) < most {
+			return list, "", nil
+		}
+		examined += len(page)
+	}
+	return list, after, nil
+}
+
+func entries(list []defined) []DefinitionEntry {
+	all := make([]DefinitionEntry, len(list))
+	for i := range list {
+		all[i] = list[i].entry()
+	}
+	return all
+}
+
+// isName reports whether text can be a name, or the beginning of one.
+func isName(text string) bool {
+	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= 200 && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// writeNameCursor returns the cursor of what comes after a name, in a list of names that
+// begin with q; empty for an empty name.
+func writeNameCursor(name, q string) string {
+	if name == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(name)) + "." + nameMark(name, q)
+}
+
+func nameMark(name, q string) string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%q %q", name, q)
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// readNameCursor returns the name of a cursor; empty for an empty cursor.
+func readNameCursor(cursor, q string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	text, mark, _ := strings.Cut(cursor, ".")
+	name, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(name) == 0 || !isName(string(name)) || mark != nameMark(string(name), q) {
+		return "", errCursor()
+	}
+	return string(name), nil
+}
+
+func (c *call) getDefinition(d catalog) error {
+	version, err := c.int("version", 0, 1, 1<<30)
+	if err != nil {
+		return err
+	}
+	x, err := d.saved(c.ctx(), c.r.PathValue("name"), version)
+	if err != nil {
+		return err
+	}
+	if c.tag(etag(&x)) {
+		return nil
+	}
+	return c.answer(http.StatusOK, x.view())
+}
+
+// etag is the entity tag of a version of a definition.
+func etag(d *defined) string { return `"v` + strconv.Itoa(*d.version()) + `"` }
+
+func (c *call) listVersions(d catalog) error {
+	before, limit, err := c.after()
+	if err != nil {
+		return err
+	}
+	if before > 1<<30 {
+		return errCursor()
+	}
+	list, err := d.versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: int(before), Limit: limit})
+	if err != nil {
+		return err
+	}
+	next := ""
+	if n := len(list); n == limit && *list[n-1].version() > 1 {
+		next = strconv.Itoa(*list[n-1].version())
+	}
+	return answerPage(c, entries(list), next)
+}
+
+func (c *call) diffDefinition(d catalog) error {
+	from, err := c.int("from", 0, 1, 1<<30)
+	if err != nil {
+		return err
+	}
+	to, err := c.int("to", 0, 1, 1<<30)
+	if err != nil {
+		return err
+	}
+	b, err := d.get(c.ctx(), c.r.PathValue("name"), to)
+	if err != nil {
+		return err
+	}
+	if from == 0 {
+		from = *b.version() - 1
+	}
+	if from == 0 {
+		return oneProblem(item{Parameter: "from", Message: "version 1 has none before it: name another version"})
+	}
+	a, err := d.get(c.ctx(), c.r.PathValue("name"), from)
+	if err != nil {
+		return err
+	}
+	was, err := json.Marshal(a.definition)
+	if err != nil {
+		return err
+	}
+	is, err := json.Marshal(b.definition)
+	if err != nil {
+		return err
+	}
+	diff := diffOf(was, is)
+	diff.From, diff.To = *a.version(), *b.version()
+	return c.answer(http.StatusOK, diff)
+}

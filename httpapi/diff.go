@@ -1,0 +1,266 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sort"
+)
+
+// A Diff is what differs between two versions of a job or a chain.
+type Diff struct {
+	From    int          `json:"from"` // the versions
+	To      int          `json:"to"`
+	Fields  []Difference `json:"fields"`            // of the definition itself
+	Steps   []PartDiff   `json:"steps,omitempty"`   // of a job, in the order of To; those that were removed stand last
+	Members []PartDiff   `json:"members,omitempty"` // of a chain, likewise
+}
+
+// A PartDiff is what has become of a step or a member. Steps are told from each other by
+// their ids, so that one is the same step at another index; those without an id by what
+// stands around them.
+type PartDiff struct {
+	Change string       `json:"change"` // added, removed, changed, or moved: it stands elsewhere among the others, and may have changed besides
+	ID     string       `json:"id,omitempty"`
+	Type   string       `json:"type,omitempty"`
+	From   *int         `json:"from,omitempty"` // the indexes
+	To     *int         `json:"to,omitempty"`
+	Fields []Difference `json:"fields,omitempty"`
+}
+
+// A Difference is a value that differs. One that is not there is left out.
+type Difference struct {
+	Pointer string          `json:"pointer"` // as of RFC 6901, in the definition, the step or the member; "" is the whole
+	From    json.RawMessage `json:"from,omitempty"`
+	To      json.RawMessage `json:"to,omitempty"`
+}
+
+// A part is a step or a member as JSON has it.
+type part struct {
+	id    string // empty if it has none
+	kind  string // its type
+	value map[string]any
+	text  string // of value
+}
+
+// diffOf returns what differs between the JSON texts of two versions of a definition.
+func diffOf(from, to []byte) Diff {
+	a, b := object(from), object(to)
+	d := Diff{Fields: []Difference{}}
+	d.Steps = diffParts(partsOf(a, "steps"), partsOf(b, "steps"))
+	d.Members = diffParts(partsOf(a, "members"), partsOf(b, "members"))
+	delete(a, "version")
+	delete(b, "version")
+	d.Fields = append(d.Fields, differences("", a, b)...)
+	return d
+}
+
+// object decodes a JSON object, and keeps the digits of numbers.
+func object(text []byte) map[string]any {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v map[string]any
+	_ = dec.Decode(&v) // it was written by this process
+	return v
+}
+
+// partsOf takes the list of steps or members out of a definition.
+func partsOf(definition map[string]any, name string) []part {
+	list, _ := definition[name].([]any)
+	delete(definition, name)
+	parts := make([]part, len(list))
+	for i, v := range list {
+		p := &parts[i]
+		p.value, _ = v.(map[string]any)
+		p.text = string(rawOf(v))
+		p.kind, _ = p.value["type"].(string)
+		for _, field := range map[string][]string{"steps": {"id"}, "members": {"name", "job"}}[name] {
+			if id, _ := p.value[field].(string); p.id == "" {
+				p.id = id
+			}
+		}
+	}
+	return parts
+}
+
+// rawOf returns a decoded value as JSON.
+func rawOf(v any) json.RawMessage {
+	raw, _ := json.Marshal(v) // it was decoded from JSON
+	return raw
+}
+
+// differences returns what differs between two decoded values: of objects by their names,
+// and lists as a whole.
+func differences(pointer string, a, b any) (list []Difference) {
+	x, isObject := a.(map[string]any)
+	y, ok := b.(map[string]any)
+	if !isObject || !ok {
+		if from, to := rawOf(a), rawOf(b); !bytes.Equal(from, to) {
+			list = append(list, Difference{pointer, from, to})
+		}
+		return list
+	}
+	names := make(map[string]bool)
+	for name := range x {
+		names[name] = true
+	}
+	for name := range y {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		from, was := x[name]
+		to, is := y[name]
+		at := pointer + "/" + escapePointer(name)
+		switch {
+		case was && is:
+			list = append(list, differences(at, from, to)...)
+		case was:
+			list = append(list, Difference{Pointer: at, From: rawOf(from)})
+		default:
+			list = append(list, Difference{Pointer: at, To: rawOf(to)})
+		}
+	}
+	return list
+}
+
+// diffParts returns what has become of the parts of a list.
+func diffParts(from, to []part) (list []PartDiff) {
+	fromOf, moved := pair(from, to)
+	kept := make([]bool, len(from))
+	for j := range to {
+		b := &to[j]
+		d := PartDiff{ID: b.id, Type: b.kind, To: &j}
+		i := fromOf[j]
+		if i < 0 {
+			d.Change, d.Fields = "added", []Difference{{To: json.RawMessage(b.text)}}
+			list = append(list, d)
+			continue
+		}
+		kept[i] = true
+		d.From = &i
+		switch d.Fields = differences("", from[i].value, b.value); {
+		case moved[j]:
+			d.Change = "moved"
+		case len(d.Fields) > 0:
+			d.Change = "changed"
+		default:
+			continue
+		}
+		list = append(list, d)
+	}
+	for i := range from {
+		if a := &from[i]; !kept[i] {
+			list = append(list, PartDiff{Change: "removed", ID: a.id, Type: a.kind, From: &i, Fields: []Difference{{From: json.RawMessage(a.text)}}})
+		}
+	}
+	return list
+}
+
+// A partKey identifies a part: by its id, or else by what it says, and as which of several
+// that say the same.
+type partKey struct {
+	text string
+	nth  int
+}
+
+func keysOf(parts []part) []partKey {
+	keys := make([]partKey, len(parts))
+	seen := make(map[string]int)
+	for i := range parts {
+		p := &parts[i]
+		if keys[i].text = "#" + p.id; p.id == "" {
+			keys[i].text = p.text
+			keys[i].nth = seen[p.text]
+			seen[p.text]++
+		}
+	}
+	return keys
+}
+
+// pair returns the index in from of each part in to, -1 for none, and which parts have
+// moved. Parts with the same key belong together. Those of them that have kept their order
+// divide the lists into sections, in which the other parts without ids are paired by their
+// types, in order.
+func pair(from, to []part) (fromOf []int, moved []bool) {
+	fromOf, moved = make([]int, len(to)), make([]bool, len(to))
+	index := make(map[partKey]int)
+	for i, key := range keysOf(from) {
+		index[key] = i
+	}
+	var both []int // indexes in to
+	for j, key := range keysOf(to) {
+		fromOf[j] = -1
+		if i, ok := index[key]; ok {
+			fromOf[j] = i
+			both = append(both, j)
+		}
+	}
+	anchors := rising(both, func(j int) int { return fromOf[j] })
+	next := 0
+	for _, j := range both {
+		switch {
+		case next < len(anchors) && anchors[next] == j:
+			next++
+		case to[j].id == "":
+			fromOf[j] = -1 // it is no more alike than others of its type
+		default:
+			moved[j] = true
+		}
+	}
+	i, j := 0, 0 // where the section begins
+	for _, at := range append(anchors, len(to)) {
+		end := len(from)
+		if at < len(to) {
+			end = fromOf[at]
+		}
+		pairSection(from, to, i, end, j, at, fromOf)
+		i, j = end+1, at+1
+	}
+	return fromOf, moved
+}
+
+// pairSection pairs the parts without ids of two sections by their types.
+func pairSection(from, to []part, i, iEnd, j, jEnd int, fromOf []int) {
+	free := make(map[string][]int)
+	for ; i < iEnd; i++ {
+		if p := &from[i]; p.id == "" {
+			free[p.kind] = append(free[p.kind], i)
+		}
+	}
+	for ; j < jEnd; j++ {
+		if p := &to[j]; p.id == "" && len(free[p.kind]) > 0 {
+			fromOf[j] = free[p.kind][0]
+			free[p.kind] = free[p.kind][1:]
+		}
+	}
+}
+
+// rising returns the longest part of a list whose values rise.
+func rising(list []int, value func(int) int) []int {
+	var ends []int // by length: the index of the lowest value with which a part of that length ends
+	before := make([]int, len(list))
+	for k, e := range list {
+		n := sort.Search(len(ends), func(n int) bool { return value(list[ends[n]]) >= value(e) })
+		if n > 0 {
+			before[k] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, k)
+		} else {
+			ends[n] = k
+		}
+	}
+	best := make([]int, len(ends))
+	for n := len(ends) - 1; n >= 0; n-- {
+		k := ends[len(ends)-1]
+		if n < len(ends)-1 {
+			k = before[best[n+1]]
+		}
+		best[n] = k
+	}
+	for n, k := range best {
+		best[n] = list[k]
+	}
+	return best
+}

@@ -1,0 +1,304 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A kept is what schedules, monitors and subscriptions have in common as resources: a name,
+// a definition that is replaced as a whole, and the jobs that they are about. Who may see
+// or change one follows from these jobs.
+type kept[T any, D interface {
+	*T
+	courier.Definition
+}] struct {
+	kind   string // such as "schedule", also in the journal
+	jobs   func(*T) []string
+	name   func(*T) *string
+	hide   func(*T) // takes away the values
+	list   func(c *call, after string, limit int) ([]T, string, error)
+	get    func(c *call, name string) (T, error)
+	set    func(c *call, v T) (T, []courier.Problem, error)
+	remove func(c *call, name string) error
+	wrong  func(name string, list []courier.Problem) error
+}
+
+// routes returns the routes to list, read, replace and remove.
+func (k *kept[T, D]) routes() []route {
+	kinds := k.kind + "s"
+	title := strings.ToUpper(k.kind[:1]) + k.kind[1:]
+	var zero T
+	return []route{
+		{
+			method: "GET", path: "v1/" + kinds, id: "list" + title + "s", group: kinds, role: desk.Viewer, on: onVisible,
+			does: "Lists the " + kinds + " of jobs that you may see, by name.", query: []param{limitParam, cursorParam},
+			answers: map[int]any{http.StatusOK: page[T]{}}, do: k.listAll,
+		},
+		{
+			method: "GET", path: "v1/" + kinds + "/{name}", id: "get" + title, group: kinds, role: desk.Viewer, on: onBody,
+			does: "Returns a " + k.kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
+		},
+		{
+			method: "PUT", path: "v1/" + kinds + "/{name}", id: "set" + title, group: kinds, role: desk.Editor, on: onBody,
+			does: "Creates a " + k.kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
+			answers:  map[int]any{http.StatusCreated: saved[T]{}, http.StatusOK: saved[T]{}},
+			problems: []*code{codeDefinition, codeConflict}, do: k.put,
+		},
+		{
+			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, role: desk.Editor, on: onBody,
+			does: "Removes a " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, do: k.delete,
+		},
+	}
+}
+
+func (k *kept[T, D]) listAll(c *call) error {
+	return answerList(c, k.kind, func(after string, limit int) ([]T, string, error) {
+		list, next, err := k.list(c, after, limit)
+		for i := range list {
+			k.hidden(c, &list[i])
+		}
+		return list, next, err
+	})
+}
+
+// hidden returns v without the values that the visitor may not see.
+func (k *kept[T, D]) hidden(c *call, v *T) *T {
+	if !c.Has(c.ctx(), k.jobs(v), c.ValuesRole()) {
+		k.hide(v)
+	}
+	return v
+}
+
+// find returns the one that the path names, if the visitor may see it and has the role
+// for its jobs.
+func (k *kept[T, D]) find(c *call, role desk.Role) (T, error) {
+	v, err := k.get(c, c.r.PathValue("name"))
+	switch {
+	case errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer:
+		return v, desk.Unknown() // its text may name others
+	case err != nil:
+		return v, err
+	case !c.Has(c.ctx(), k.jobs(&v), desk.Viewer):
+		return v, desk.Unknown()
+	}
+	return v, c.NeedEach(c.ctx(), k.jobs(&v), role)
+}
+
+func (k *kept[T, D]) getOne(c *call) error {
+	v, err := k.find(c, desk.Viewer)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, k.hidden(c, &v))
+}
+
+func (k *kept[T, D]) put(c *call) error {
+	a := store.Action{Verb: "set", Kind: k.kind, Name: c.r.PathValue("name")}
+	status := http.StatusOK
+	was, err := k.find(c, desk.Editor)
+	if errors.Is(err, courier.ErrNotFound) {
+		status, err = http.StatusCreated, k.free(c)
+	} else if err == nil {
+		a.Was, err = json.Marshal(was)
+	}
+	if err != nil {
+		return err
+	}
+	sent, err := k.read(c)
+	if err != nil {
+		return err
+	}
+	a.Job = k.jobs(&sent)[0]
+	var now T
+	var warnings []courier.Problem
+	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
+		now, warnings, err = k.set(c, sent)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(status, saved[T]{*k.hidden(c, &now), itemsOf(warnings)})
+}
+
+// free returns the error if there is one of the name that the visitor may not see.
+func (k *kept[T, D]) free(c *call) error {
+	_, err := k.get(c, c.r.PathValue("name"))
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return desk.Unknown()
+}
+
+// read reads the definition in the body, whose name is that of the path. The visitor may
+// change those of its jobs.
+func (k *kept[T, D]) read(c *call) (v T, err error) {
+	raw, err := c.rawBody()
+	if err != nil {
+		return v, err
+	}
+	if len(raw) == 0 {
+		return v, problemf(codeInvalid, "the body is missing: send the %s as JSON", k.kind)
+	}
+	if err := checkJSON(raw); err != nil {
+		return v, err
+	}
+	problems := (&courier.Source{Text: raw}).Read(D(&v))
+	name := k.name(&v)
+	if *name == "" {
+		*name = c.r.PathValue("name")
+	} else if *name != c.r.PathValue("name") {
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
+	}
+	if len(problems) > 0 && slices.Contains(k.jobs(&v), "") && c.Role(c.ctx(), "") < desk.Editor {
+		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
+	}
+	for _, job := range k.jobs(&v) {
+		if err := k.may(c, job); err != nil {
+			return v, err
+		}
+	}
+	if len(problems) > 0 {
+		return v, k.wrong(*name, problems)
+	}
+	return v, nil
+}
+
+// may returns the error if the visitor may not change what is about a job. A job that is
+// not there is not told apart from one that the visitor must not know: the engine would
+// suggest names of others.
+func (k *kept[T, D]) may(c *call, job string) error {
+	if c.Role(c.ctx(), "") >= desk.Editor {
+		return nil
+	}
+	if job == "" {
+		return &desk.AccessError{Text: "a " + k.kind + " that names no job, or a chain, needs the role editor for all jobs"}
+	}
+	if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
+		return err
+	}
+	_, err := c.h.e.Jobs().Get(c.ctx(), job, 0)
+	if errors.Is(err, courier.ErrNotFound) {
+		return desk.Unknown()
+	}
+	return err
+}
+
+func (k *kept[T, D]) delete(c *call) error {
+	v, err := k.find(c, desk.Editor)
+	if err != nil {
+		return err
+	}
+	a := store.Action{Verb: "remove", Kind: k.kind, Name: *k.name(&v), Job: k.jobs(&v)[0]}
+	if a.Was, err = json.Marshal(v); err != nil {
+		return err
+	}
+	if err := c.Do(c.ctx(), a, func(context.Context) error { return k.remove(c, a.Name) }); err != nil {
+		return err
+	}
+	return c.nothing(http.StatusNoContent)
+}
+
+// A turn is a method of the engine that switches the thing of a name.
+type turn[T any] func(c *call, ctx context.Context, name string, by courier.By) (T, error)
+
+// turnRoute is the route of a request that switches one.
+func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
+	var zero T
+	kinds := k.kind + "s"
+	return route{
+		method: "POST", path: "v1/" + kinds + "/{name}/" + verb, id: verb + strings.ToUpper(k.kind[:1]) + k.kind[1:], group: kinds, role: desk.Operator, on: onBody,
+		does: does, body: ReasonRequest{}, optional: true, answers: map[int]any{http.StatusOK: zero}, problems: []*code{codeTransition, codeConflict, codeDefinition},
+		do: func(c *call) error {
+			v, err := k.find(c, desk.Operator)
+			if err != nil {
+				return err
+			}
+			var b ReasonRequest
+			if err := c.body(&b); err != nil {
+				return err
+			}
+			a := store.Action{Verb: verb, Kind: k.kind, Name: *k.name(&v), Job: k.jobs(&v)[0], Reason: b.Reason}
+			err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
+				v, err = f(c, ctx, a.Name, c.By(b.Reason))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return c.answer(http.StatusOK, k.hidden(c, &v))
+		},
+	}
+}
+
+// A saved is the JSON of what was saved, with what looks doubtful in it as the field warnings.
+type saved[T any] struct {
+	Value    T
+	Warnings []item
+}
+
+// MarshalJSON writes the fields of the value, and warnings if there are any.
+func (s saved[T]) MarshalJSON() ([]byte, error) {
+	body, err := json.Marshal(s.Value)
+	if err != nil || len(s.Warnings) == 0 {
+		return body, err
+	}
+	more, err := json.Marshal(map[string]any{"warnings": s.Warnings})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(body[:len(body)-1], ','), more[1:]...), nil
+}
+
+// answerList answers with a page of a list that is ordered by texts: read returns the
+// elements after one of them, and the last one of the page if there are more.
+func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error)) error {
+	limit, err := c.int("limit", 100, 1, 1000)
+	if err != nil {
+		return err
+	}
+	after, err := readAfter(c.query.Get("cursor"), what)
+	if err != nil {
+		return err
+	}
+	list, next, err := read(after, limit)
+	if err != nil {
+		return err
+	}
+	return answerPage(c, list, writeAfter(next, what))
+}
+
+// writeAfter returns the cursor of what comes after a text, in a list of something; empty
+// for an empty text.
+func writeAfter(after, what string) string {
+	if after == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(what + ":" + after))
+}
+
+// readAfter returns the text of a cursor.
+func readAfter(cursor, what string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	after, ok := strings.CutPrefix(string(text), what+":")
+	if err != nil || !ok || after == "" || !utf8.ValidString(after) || strings.ContainsFunc(after, unicode.IsControl) {
+		return "", errCursor()
+	}
+	return after, nil
+}

@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A LimitView is how many executions of a scope may run at once.
+type LimitView struct {
+	Scope   string `json:"scope"`   // "global", "job:NAME", "key:KEY", or "key:PREFIX*" for keys without a limit of their own
+	Running int    `json:"running"` // 0 means any number
+}
+
+// A LimitRequest is the body that sets a limit.
+type LimitRequest struct {
+	Running *int   `json:"running"` // how many executions may run at once; 0 means any number
+	Reason  string `json:"reason,omitempty"`
+}
+
+var limitRoutes = []route{
+	{
+		method: "GET", path: "v1/limits", id: "listLimits", group: "limits", role: desk.Viewer, on: onVisible,
+		does: "Lists the limits that were set, by scope: those of jobs that you may see, and all others for who may see all jobs.", query: []param{limitParam, cursorParam},
+		answers: map[int]any{http.StatusOK: page[LimitView]{}}, do: (*call).listLimits,
+	},
+	{
+		method: "PUT", path: "v1/limits/{scope}", id: "setLimit", group: "limits", role: desk.Admin, on: onAll,
+		does: "Sets how many executions of a scope may run at once: global, job:NAME, key:KEY, or key:PREFIX* for each key that begins so.", body: LimitRequest{},
+		answers: map[int]any{http.StatusOK: LimitView{}}, do: (*call).setLimit,
+	},
+	{
+		method: "DELETE", path: "v1/limits/{scope}", id: "removeLimit", group: "limits", role: desk.Admin, on: onAll,
+		does:    "Takes a limit back that was set, so that what holds without it holds again.",
+		answers: map[int]any{http.StatusNoContent: nil}, do: (*call).removeLimit,
+	},
+}
+
+func (c *call) listLimits() error {
+	return answerList(c, "limit", func(after string, limit int) ([]LimitView, string, error) {
+		return desk.Pick(after, limit, func(after string, limit int) ([]LimitView, error) {
+			list, err := c.h.e.Limits().List(c.ctx(), engine.LimitFilter{After: after, Limit: limit})
+			views := make([]LimitView, len(list))
+			for i, l := range list {
+				views[i] = LimitView{l.Scope, l.Limit}
+			}
+			return views, err
+		}, func(l *LimitView) string { return l.Scope }, c.seesLimit)
+	})
+}
+
+// seesLimit reports whether the visitor may see a limit. Keys are values.
+func (c *call) seesLimit(l *LimitView) bool {
+	job, ok := strings.CutPrefix(l.Scope, "job:")
+	switch {
+	case ok:
+		return c.Role(c.ctx(), job) >= desk.Viewer
+	case strings.HasPrefix(l.Scope, "key:"):
+		return c.SeesValues(c.ctx(), "")
+	}
+	return c.Role(c.ctx(), "") >= desk.Viewer
+}
+
+func (c *call) setLimit() error {
+	var b LimitRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	if b.Running == nil {
+		return oneProblem(item{Pointer: "/running", Message: "it is missing: a number of executions, or 0 for any number"})
+	}
+	l := LimitView{c.r.PathValue("scope"), *b.Running}
+	a := store.Action{Verb: "set", Kind: "limit", Name: l.Scope, Now: json.RawMessage(strconv.Itoa(l.Running)), Reason: b.Reason}
+	err := c.Do(c.ctx(), a, func(ctx context.Context) error {
+		return c.h.e.Limits().Set(ctx, l.Scope, l.Running, c.By(b.Reason))
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, l)
+}
+
+func (c *call) removeLimit() error {
+	a := store.Action{Verb: "remove", Kind: "limit", Name: c.r.PathValue("scope")}
+	err := c.Do(c.ctx(), a, func(ctx context.Context) error { return c.h.e.Limits().Remove(ctx, a.Name, c.By("")) })
+	if errors.Is(err, courier.ErrNotFound) {
+		return problemf(codeNotFound, "no limit was set for this scope")
+	} else if err != nil {
+		return err
+	}
+	return c.nothing(http.StatusNoContent)
+}

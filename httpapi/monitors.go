@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var monitors = &kept[courier.Monitor, *courier.Monitor]{
+	kind: "monitor", jobs: desk.OfMonitor, name: func(m *courier.Monitor) *string { return &m.Name },
+	hide: func(m *courier.Monitor) {
+		m.Params, m.Reason, m.Health.Problem = nil, hiddenIf(m.Reason), hiddenIf(m.Health.Problem)
+	},
+	list: func(c *call, after string, limit int) ([]courier.Monitor, string, error) {
+		return c.Monitors(c.ctx(), after, limit)
+	},
+	get: func(c *call, name string) (courier.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
+	set: func(c *call, m courier.Monitor) (courier.Monitor, []courier.Problem, error) {
+		saved, err := c.h.e.Monitors().Set(c.ctx(), m, c.By(""))
+		return saved, nil, err
+	},
+	remove: func(c *call, name string) error { return c.h.e.Monitors().Remove(c.ctx(), name, c.By("")) },
+	wrong: func(name string, list []courier.Problem) error {
+		return &courier.MonitorError{Monitor: name, Problems: list}
+	},
+}
+
+var monitorRoutes = slices.Concat(monitors.routes(), []route{
+	{
+		method: "GET", path: "v1/monitors/{name}/files", id: "listMonitorFiles", group: "monitors", role: desk.Viewer, on: onBody,
+		does: "Lists the files that a monitor has seen, by name. It needs the role that sees values.", query: []param{limitParam, cursorParam},
+		answers: map[int]any{http.StatusOK: page[store.SeenFile]{}}, do: (*call).monitorFiles,
+	},
+	monitors.turnRoute("enable", "Lets a monitor that was disabled or paused poll again, at once.",
+		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+			return c.h.e.Monitors().Enable(ctx, name, by)
+		})),
+	monitors.turnRoute("disable", "Keeps a monitor from polling until it is enabled, whatever its state.",
+		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+			return c.h.e.Monitors().Disable(ctx, name, by)
+		})),
+	monitors.turnRoute("pause", "Keeps a monitor that polls from polling until it is enabled.",
+		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+			return c.h.e.Monitors().Pause(ctx, name, by)
+		})),
+	monitors.turnRoute("acknowledge", "Lets a monitor that has failed too often poll again, at once.",
+		turnMonitor(func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+			return c.h.e.Monitors().Acknowledge(ctx, name, by)
+		})),
+})
+
+// turnMonitor replaces the conflict of a state that does not permit something by one that
+// does not repeat the reason of the state, which may have values in it.
+func turnMonitor(f turn[courier.Monitor]) turn[courier.Monitor] {
+	return func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
+		m, err := f(c, ctx, name, by)
+		if !errors.Is(err, courier.ErrConflict) {
+			return m, err
+		}
+		now, again := c.h.e.Monitors().Get(ctx, name)
+		switch {
+		case again == nil && now.State == courier.MonitorFailed:
+			return m, errors.Join(courier.ErrConflict, problemf(codeTransition, "the monitor is in the state error: acknowledge that, then it polls again"))
+		case again == nil && !now.State.Polls():
+			return m, errors.Join(courier.ErrConflict, problemf(codeTransition, "the monitor is in the state %s, in which it does not poll", now.State))
+		}
+		return m, err
+	}
+}
+
+func (c *call) monitorFiles() error {
+	m, err := monitors.find(c, desk.Viewer)
+	if err != nil {
+		return err
+	}
+	if !c.Has(c.ctx(), desk.OfMonitor(&m), c.ValuesRole()) {
+		return &desk.AccessError{Text: "the names of files are values, which you may not see: it needs the role " + c.ValuesRole().String()}
+	}
+	return answerList(c, "file", func(after string, limit int) ([]store.SeenFile, string, error) {
+		list, err := c.h.e.Monitors().Files(c.ctx(), store.SeenFilter{Monitor: m.Name, After: after, Limit: limit})
+		if err != nil || len(list) < limit {
+			return list, "", err
+		}
+		return list, list[len(list)-1].Name, nil
+	})
+}

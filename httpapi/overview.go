@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// Queues are the counts of executions by queue, and those that no worker can claim.
+type Queues struct {
+	store.Census
+	// Stranded are the groups that no worker can claim, the oldest first. It is missing if
+	// the store does not keep workers.
+	Stranded []store.Stranded `json:"stranded,omitempty"`
+}
+
+// A HealthView is the state of the engine that answers, and of its store.
+type HealthView struct {
+	Engine engine.Health `json:"engine"`
+	Store  any           `json:"store,omitempty"` // what Options.Health returns
+}
+
+// A Found is what a search has found: of each kind at most 20.
+type Found struct {
+	Executions []any       `json:"executions"` // with that id or label; an ExecutionView or a ClientExecution
+	Jobs       []string    `json:"jobs"`       // names that begin with the text
+	Chains     []string    `json:"chains"`
+	Schedules  []string    `json:"schedules"`
+	Monitors   []string    `json:"monitors"`
+	Files      []FoundFile `json:"files"`
+	Missing    []string    `json:"missing,omitempty"` // roles that the store lacks, such as "store.Trail"
+}
+
+// A FoundFile is the record of a step that reports a file.
+type FoundFile struct {
+	Name      string              `json:"name"` // as it was looked for, in small letters
+	Execution courier.ExecutionID `json:"execution_id"`
+	Job       string              `json:"job"`
+	Seq       int64               `json:"seq"` // of the record
+	Step      int                 `json:"step"`
+	StepID    string              `json:"step_id,omitempty"`
+	StepType  string              `json:"step_type"`
+	State     courier.StepState   `json:"state"`
+	EndedAt   time.Time           `json:"ended_at"`
+	Files     []courier.File      `json:"files"`
+}
+
+var overviewRoutes = []route{
+	{
+		method: "GET", path: "v1/attention", id: "getAttention", group: "overview", role: desk.Viewer, on: onVisible,
+		does:    "Says what somebody has to look at, the most urgent first: of the jobs that you may see.",
+		answers: map[int]any{http.StatusOK: desk.Attention{}}, do: (*call).attention,
+	},
+	{
+		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", role: desk.Viewer, on: onAll,
+		does:    "Counts the executions that have not ended, and failed ones: by queue, job, limit key and state.",
+		query:   []param{{name: "most", kind: "integer", does: "Where each count stops: 1 to 10000, 1000 if it is not given."}},
+		answers: map[int]any{http.StatusOK: Queues{}}, problems: []*code{codeUnsupported}, do: (*call).queues,
+	},
+	{
+		method: "GET", path: "v1/workers", id: "listWorkers", group: "overview", role: desk.Viewer, on: onAll,
+		does:    "Lists the engines on the store that are present.",
+		answers: map[int]any{http.StatusOK: page[store.Worker]{}}, problems: []*code{codeUnsupported}, do: (*call).workers,
+	},
+	{
+		method: "GET", path: "v1/health", id: "getHealth", group: "overview", role: desk.Viewer, on: onAll,
+		does:    "Returns the state of the engine that answers, and of its store.",
+		answers: map[int]any{http.StatusOK: HealthView{}}, do: (*call).health,
+	},
+	{
+		method: "GET", path: "v1/search", id: "search", group: "overview", role: desk.Client, on: onVisible,
+		does:    "Finds an execution by its id; jobs, chains, schedules and monitors by the beginnings of their names; files by their names; executions by a label NAME=VALUE.",
+		query:   []param{{name: "q", kind: "string", does: "What is looked for: 1 to 200 characters. A file is found by the beginning of its name, and by a part of it with * on both sides."}},
+		answers: map[int]any{http.StatusOK: Found{}}, do: (*call).search,
+	},
+	{
+		method: "GET", path: "v1/journal", id: "listJournal", group: "overview", role: desk.Admin, on: onAll,
+		does: "Lists who did what, and who was refused what, the newest first.",
+		query: []param{
+			{name: "kind", kind: "string", does: "Of what it was done with, such as schedule or execution."},
+			{name: "name", kind: "string", does: "The name of that."},
+			{name: "by", kind: "string", does: "Who did it."},
+			limitParam, cursorParam,
+		},
+		answers: map[int]any{http.StatusOK: page[store.Action]{}}, problems: []*code{codeUnsupported}, do: (*call).journal,
+	},
+}
+
+func (c *call) attention() error {
+	a, err := c.Attention(c.ctx())
+	if err != nil {
+		return err
+	}
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		if c.SeesValues(c.ctx(), e.Job) {
+			continue
+		}
+		e.Message = hiddenIf(e.Message)
+		for j := range e.Because {
+			hideCause(&e.Because[j])
+		}
+	}
+	return c.answer(http.StatusOK, a)
+}
+
+func (c *call) queues() error {
+	most, err := c.int("most", store.DefaultMost, 1, 10_000)
+	if err != nil {
+		return err
+	}
+	var q Queues
+	if q.Census, err = c.h.e.Executions().Census(c.ctx(), most); err != nil {
+		return err
+	}
+	if !c.SeesValues(c.ctx(), "") {
+		q.Keys = []store.NamedCount{}
+	}
+	if q.Stranded, err = c.h.e.Executions().Stranded(c.ctx()); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return c.answer(http.StatusOK, q)
+}
+
+func (c *call) workers() error {
+	list, err := c.h.e.Workers(c.ctx())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, list, "")
+}
+
+func (c *call) health() error {
+	h := HealthView{Engine: c.h.e.Health()}
+	for i := range h.Engine.Refused {
+		if r := &h.Engine.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
+			r.Error = hiddenIf(r.Error)
+		}
+	}
+	if f := c.h.opt.Health; f != nil {
+		var err error
+		if h.Store, err = f(c.ctx()); err != nil {
+			return err
+		}
+	}
+	return c.answer(http.StatusOK, h)
+}
+
+func (c *call) search() error {
+	q := c.query.Get("q")
+	if q == "" || utf8.RuneCountInString(q) > 200 || strings.ContainsFunc(q, unicode.IsControl) {
+		return oneProblem(item{Parameter: "q", Message: "it must have 1 to 200 characters, none of them control characters"})
+	}
+	s, err := c.Search(c.ctx(), q)
+	if err != nil {
+		return err
+	}
+	f := Found{
+		Executions: []any{}, Jobs: listOf(s.Jobs), Chains: listOf(s.Chains), Schedules: listOf(s.Schedules), Monitors: listOf(s.Monitors),
+		Files: []FoundFile{}, Missing: s.Missing,
+	}
+	for i := range s.Executions {
+		f.Executions = append(f.Executions, c.view(&s.Executions[i]))
+	}
+	for i := range s.Files {
+		x := &s.Files[i]
+		f.Files = append(f.Files, FoundFile{
+			Name: x.Entry.Value, Execution: x.Entry.Execution, Job: x.Job, Seq: x.Entry.Seq, Step: x.Step.Step, StepID: x.Step.ID, StepType: x.Step.Type,
+			State: x.Step.State, EndedAt: x.Step.EndedAt, Files: listOf(x.Files),
+		})
+	}
+	return c.answer(http.StatusOK, f)
+}
+
+// listOf is a list that is never null in JSON.
+func listOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (c *call) journal() error {
+	before, limit, err := c.after()
+	if err != nil {
+		return err
+	}
+	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by"), Before: before, Limit: limit}
+	list, err := c.h.e.Journal(c.ctx(), f)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) == limit {
+		next = strconv.FormatInt(list[limit-1].ID, 10)
+	}
+	return answerPage(c, list, next)
+}

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A CronRequest is the body that asks what a cron expression means.
+type CronRequest struct {
+	Cron  string    `json:"cron"`
+	Zone  string    `json:"zone,omitempty"`  // empty means UTC
+	After time.Time `json:"after,omitzero"`  // from when on the times are; zero means now
+	Count int       `json:"count,omitempty"` // how many times: 1 to 100, 5 if it is not given
+}
+
+var schedules = &kept[courier.Schedule, *courier.Schedule]{
+	kind: "schedule", jobs: desk.OfSchedule, name: func(s *courier.Schedule) *string { return &s.Name },
+	hide: func(s *courier.Schedule) {
+		s.Params, s.Reason, s.Problem = nil, hiddenIf(s.Reason), hiddenIf(s.Problem)
+	},
+	list: func(c *call, after string, limit int) ([]courier.Schedule, string, error) {
+		return c.Schedules(c.ctx(), after, limit)
+	},
+	get: func(c *call, name string) (courier.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
+	set: func(c *call, s courier.Schedule) (courier.Schedule, []courier.Problem, error) {
+		saved, err := c.h.e.Schedules().Set(c.ctx(), s, c.By(""))
+		return saved, nil, err
+	},
+	remove: func(c *call, name string) error { return c.h.e.Schedules().Remove(c.ctx(), name, c.By("")) },
+	wrong: func(name string, list []courier.Problem) error {
+		return &courier.ScheduleError{Schedule: name, Problems: list}
+	},
+}
+
+var scheduleRoutes = slices.Concat(schedules.routes(), []route{
+	schedules.turnRoute("enable", "Lets a schedule that was disabled or paused fire again, from the next tick on.",
+		func(c *call, ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+			return c.h.e.Schedules().Enable(ctx, name, by)
+		}),
+	schedules.turnRoute("disable", "Keeps a schedule from firing until it is enabled.",
+		func(c *call, ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+			return c.h.e.Schedules().Disable(ctx, name, by)
+		}),
+	{
+		method: "GET", path: "v1/calendar", id: "getCalendar", group: "schedules", role: desk.Viewer, on: onVisible,
+		does: "Returns the instants at which enabled schedules fire, by their definitions of today: within at most 31 days, and 5,000 of them.",
+		query: []param{
+			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
+			{name: "to", kind: "string", does: "The instant, or day in UTC, before which the last one is; 7 days after from if it is not given."},
+		},
+		answers: map[int]any{http.StatusOK: desk.Calendar{}}, do: (*call).calendar,
+	},
+	{
+		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", role: desk.Client, on: onVisible,
+		does: "Says what a cron expression means, and when it fires next.", body: CronRequest{},
+		answers: map[int]any{http.StatusOK: engine.CronExplanation{}}, do: (*call).explainCron,
+	},
+})
+
+// hiddenIf is what stands in the place of a text that the visitor may not see.
+func hiddenIf(text string) string {
+	if text == "" {
+		return ""
+	}
+	return hiddenText
+}
+
+func (c *call) calendar() error {
+	from, err := c.instant("from", time.Now())
+	if err != nil {
+		return err
+	}
+	to, err := c.instant("to", from.Add(7*24*time.Hour))
+	switch {
+	case err != nil:
+		return err
+	case !to.After(from) || to.Sub(from) > desk.MaxCalendar:
+		return oneProblem(item{Parameter: "to", Message: "it must be after from, and at most 31 days after it"})
+	}
+	calendar, err := c.Calendar(c.ctx(), from, to)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, calendar)
+}
+
+// instant returns a parameter of the URL that is an instant or a day.
+func (c *call) instant(name string, def time.Time) (time.Time, error) {
+	if !c.query.Has(name) {
+		return def.UTC(), nil
+	}
+	at, err := time.Parse(time.RFC3339, c.query.Get(name))
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, c.query.Get(name))
+	}
+	if err != nil || at.Year() < 1970 || at.Year() > 2200 {
+		return at, oneProblem(item{Parameter: name, Message: "it must be an instant such as 2026-11-20T08:00:00Z, or a day such as 2026-11-20, in the years 1970 to 2200; escape + as %2B"})
+	}
+	return at.UTC(), nil
+}
+
+func (c *call) explainCron() error {
+	var b CronRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	var p problem
+	if b.Cron == "" {
+		p.add(item{Pointer: "/cron", Message: "it is missing"})
+	}
+	if b.Count < 0 || b.Count > 100 {
+		p.add(item{Pointer: "/count", Message: "it must be from 1 to 100"})
+	}
+	if y := b.After.Year(); !b.After.IsZero() && (y < 1970 || y > 2200) {
+		p.add(item{Pointer: "/after", Message: "it must be in the years 1970 to 2200"})
+	}
+	if err := p.invalid("the body"); err != nil {
+		return err
+	}
+	x, err := engine.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	if err != nil {
+		return err
+	}
+	if x.Next == nil {
+		x.Next = []time.Time{}
+	}
+	return c.answer(http.StatusOK, x)
+}

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/jsonschema"
+)
+
+// A StepTypeView is a type of steps that the engine has.
+type StepTypeView struct {
+	Key            string          `json:"key"`
+	Aliases        []string        `json:"aliases,omitempty"`
+	Doc            string          `json:"doc,omitempty"`
+	RepeatDoc      string          `json:"repeat_doc,omitempty"`  // what happens if the step is executed once more
+	CleanupDoc     string          `json:"cleanup_doc,omitempty"` // what is removed after a failure, and what is kept
+	TimeoutSeconds float64         `json:"timeout_seconds"`       // of an attempt, if the step names none; 0 means none
+	StallSeconds   float64         `json:"stall_timeout_seconds"`
+	Validates      bool            `json:"validates"` // a dry run can say something of it
+	Config         *courier.Schema `json:"config"`
+	Output         *courier.Schema `json:"output"`
+}
+
+// typeJob is for visitors with roles for some jobs only.
+var typeJob = param{name: "job", kind: "string", does: "A job of which you are a viewer; needed by those who are not viewers of all jobs."}
+
+var typeRoutes = []route{
+	{
+		method: "GET", path: "v1/step-types", id: "listStepTypes", group: "step-types", role: desk.Viewer, on: onBody, query: []param{typeJob},
+		does: "Lists the types of steps, with what can be configured and what they put out.", answers: map[int]any{http.StatusOK: page[StepTypeView]{}}, do: (*call).listStepTypes,
+	},
+	schemaRoute("job", jsonschema.Job),
+	schemaRoute("chain", withoutTypes(jsonschema.Chain)),
+	schemaRoute("schedule", withoutTypes(jsonschema.Schedule)),
+	schemaRoute("monitor", withoutTypes(jsonschema.Monitor)),
+	schemaRoute("subscription", withoutTypes(jsonschema.Subscription)),
+}
+
+func withoutTypes(f func(*jsonschema.Options) []byte) func(*courier.Registry, *jsonschema.Options) []byte {
+	return func(_ *courier.Registry, o *jsonschema.Options) []byte { return f(o) }
+}
+
+func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []byte) route {
+	return route{
+		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", role: desk.Viewer, on: onBody, query: []param{typeJob},
+		does:    "Returns the JSON Schema of the definition of a " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
+		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, media: "application/schema+json", do: func(c *call) error {
+			if err := c.Need(c.ctx(), c.query.Get("job"), desk.Viewer); err != nil {
+				return err
+			}
+			names, err := c.names()
+			if err != nil {
+				return err
+			}
+			return c.taggedBody(of(c.h.e.Registry(), &jsonschema.Options{Names: names}))
+		},
+	}
+}
+
+// maxNames is how many jobs, and how many chains, a schema names.
+const maxNames = 1000
+
+// names returns the names of the jobs and chains that the visitor may see.
+func (c *call) names() (n jsonschema.Names, err error) {
+	list, _, err := c.visible(c.catalog("job"), "", "", maxNames)
+	if err != nil {
+		return n, err
+	}
+	n.Jobs = mapped(list, func(d defined) string { return *d.name() })
+	if c.Role(c.ctx(), "") < desk.Viewer {
+		return n, nil
+	}
+	list, _, err = c.visible(c.catalog("chain"), "", "", maxNames)
+	n.Chains = mapped(list, func(d defined) string { return *d.name() })
+	return n, err
+}
+
+func (c *call) listStepTypes() error {
+	if err := c.Need(c.ctx(), c.query.Get("job"), desk.Viewer); err != nil {
+		return err
+	}
+	reg := c.h.e.Registry()
+	aliases := make(map[string][]string)
+	var list []StepTypeView
+	for _, key := range reg.Keys() {
+		t, _ := reg.Lookup(key)
+		if key != t.Key() {
+			aliases[t.Key()] = append(aliases[t.Key()], key)
+			continue
+		}
+		list = append(list, StepTypeView{
+			Key: key, Doc: t.Doc(), RepeatDoc: t.RepeatDoc(), CleanupDoc: t.CleanupDoc(), TimeoutSeconds: t.Timeout().Seconds(), StallSeconds: t.Stall().Seconds(),
+			Validates: t.Validates(), Config: t.Config(), Output: t.Output(),
+		})
+	}
+	for i := range list {
+		list[i].Aliases = aliases[list[i].Key]
+	}
+	return answerPage(c, list, "")
+}

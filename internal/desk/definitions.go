@@ -1,0 +1,99 @@
+package desk
+
+import (
+	"context"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// OfSchedule returns the jobs that a schedule is about; "" stands for all.
+func OfSchedule(s *courier.Schedule) []string { return []string{s.Job} }
+
+// OfMonitor returns the jobs that a monitor is about; "" stands for all.
+func OfMonitor(m *courier.Monitor) []string { return []string{m.Job} }
+
+// OfSubscription returns the jobs that a subscription is about: those whose events it
+// wants, and the one that it starts. "" stands for all.
+func OfSubscription(s *courier.Subscription) []string {
+	jobs := append([]string{}, s.Jobs...)
+	if len(s.Jobs) == 0 || len(s.Chains) > 0 {
+		jobs = append(jobs, "")
+	}
+	if s.Job != nil {
+		jobs = append(jobs, s.Job.Name)
+	}
+	return jobs
+}
+
+// Has reports whether the visitor has a role for each of some jobs; see [OfSchedule].
+func (v *Visit) Has(ctx context.Context, jobs []string, role Role) bool {
+	for _, job := range jobs {
+		if v.Role(ctx, job) < role {
+			return false
+		}
+	}
+	return true
+}
+
+// NeedEach is [Visit.Need] for each of some jobs.
+func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
+	for _, job := range jobs {
+		if err := v.Need(ctx, job, role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pick returns a page of the elements of a list that somebody may see, and after which one
+// the next page begins: empty if there is none. The list is read in pages; name returns
+// that by which it is ordered. A page can have fewer elements than the limit, and a next
+// page: then so many were examined that the call stopped.
+func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
+	list = []T{}
+	for examined := 0; examined < maxWalk; {
+		page, err := read(after, pageSize)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range page {
+			after = name(&page[i])
+			if !sees(&page[i]) {
+				continue
+			}
+			if list = append(list, page[i]); len(list) == limit {
+				if i == len(page)-1 && len(page) < pageSize {
+					after = ""
+				}
+				return list, after, nil
+			}
+		}
+		if len(page) < pageSize {
+			return list, "", nil
+		}
+		examined += len(page)
+	}
+	return list, after, nil
+}
+
+// Schedules returns a page of the schedules that the visitor may see.
+func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]courier.Schedule, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]courier.Schedule, error) {
+		return v.d.e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
+	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, OfSchedule(s), Viewer) })
+}
+
+// Monitors returns a page of the monitors that the visitor may see.
+func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]courier.Monitor, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]courier.Monitor, error) {
+		return v.d.e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
+	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, OfMonitor(m), Viewer) })
+}
+
+// Subscriptions returns a page of the subscriptions that the visitor may see.
+func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]courier.Subscription, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]courier.Subscription, error) {
+		return v.d.e.Subscriptions().List(ctx, store.SubscriptionFilter{After: after, Limit: limit})
+	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, OfSubscription(s), Viewer) })
+}

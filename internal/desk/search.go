@@ -1,0 +1,174 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// MaxFound is how many of each kind a search returns.
+const MaxFound = 20
+
+// A Search is what was found for a text.
+type Search struct {
+	Executions []courier.Execution // with that id, or that label
+	Jobs       []string            // whose names are, or begin with, the text
+	Chains     []string
+	Schedules  []string
+	Monitors   []string
+	Files      []SearchedFile
+	Missing    []string // roles that the store lacks, such as "store.Trail"
+}
+
+// A SearchedFile is a file that a step has reported.
+type SearchedFile struct {
+	Job string
+	engine.FoundFile
+}
+
+// Search looks for an execution by its id, and otherwise for jobs, chains, schedules and
+// monitors by their names or the beginnings of names, for files as [engine.FileFilter]
+// says, where a name stands for what begins with it too, and for executions with a label
+// NAME=VALUE. It returns what the visitor may see, at most [MaxFound] of each kind.
+func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
+	var s Search
+	if IsID(text) {
+		x, err := v.Execution(ctx, text, Client)
+		if err == nil {
+			s.Executions = []courier.Execution{x}
+		} else if !errors.Is(err, courier.ErrNotFound) {
+			return s, err
+		}
+		return s, nil
+	}
+	sees := func(job string) bool { return v.Role(ctx, job) >= Viewer }
+	e := v.d.e
+	for _, part := range []struct {
+		role string
+		find func() error
+	}{
+		{"store.Catalog", func() (err error) {
+			s.Jobs, err = begin(text, func(after string, limit int) ([]engine.DefinedJob, error) {
+				return e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
+			}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
+			return err
+		}},
+		{"store.Catalog", func() (err error) {
+			s.Chains, err = begin(text, func(after string, limit int) ([]engine.DefinedChain, error) {
+				return e.Chains().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
+			}, func(c *engine.DefinedChain) string { return c.Chain.Name }, func(*engine.DefinedChain) bool { return sees("") })
+			return err
+		}},
+		{"store.Schedules", func() (err error) {
+			s.Schedules, err = begin(text, func(after string, limit int) ([]courier.Schedule, error) {
+				return e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
+			}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return sees(s.Job) })
+			return err
+		}},
+		{"store.Monitors", func() (err error) {
+			s.Monitors, err = begin(text, func(after string, limit int) ([]courier.Monitor, error) {
+				return e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
+			}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return sees(m.Job) })
+			return err
+		}},
+		{"store.Trail", func() error { return v.searchFiles(ctx, text, &s) }},
+		{"store.Trail", func() error { return v.searchLabel(ctx, text, &s) }},
+	} {
+		err := part.find()
+		if errors.Is(err, errors.ErrUnsupported) {
+			if !slices.Contains(s.Missing, part.role) {
+				s.Missing = append(s.Missing, part.role)
+			}
+		} else if err != nil {
+			return s, fmt.Errorf("search: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// begin returns the names that begin with a text and that somebody may see.
+func begin[T any](text string, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]string, error) {
+	list, _, err := Pick(before(text), MaxFound, func(after string, limit int) ([]T, error) {
+		page, err := read(after, limit)
+		if i := slices.IndexFunc(page, func(x T) bool { return name(&x) > text && !strings.HasPrefix(name(&x), text) }); i >= 0 {
+			page = page[:i]
+		}
+		return page, err
+	}, name, func(x *T) bool { return strings.HasPrefix(name(x), text) && sees(x) })
+	var names []string
+	for i := range list {
+		names = append(names, name(&list[i]))
+	}
+	return names, err
+}
+
+// before returns a text that comes before another one in byte order, with next to nothing
+// in between: lists go on after a name, and not with it.
+func before(text string) string {
+	r, n := utf8.DecodeLastRuneInString(text)
+	if r--; !utf8.ValidRune(r) { // the surrogates
+		r = 0xD7FF
+	}
+	return text[:len(text)-n] + string(r) + string(utf8.MaxRune)
+}
+
+// maxFilePages is how many pages of files are examined for those that the visitor may see.
+const maxFilePages = 5
+
+// searchFiles adds the files of the executions whose values the visitor may see.
+func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) error {
+	f := engine.FileFilter{Name: text, Limit: MaxFound}
+	if !strings.Contains(text, "*") {
+		f.Name += "*"
+	}
+	jobs := make(map[courier.ExecutionID]string)
+	for range maxFilePages {
+		list, err := v.d.e.Executions().FindFiles(ctx, f)
+		if errors.Is(err, courier.ErrInvalid) {
+			return nil // it is no name of a file
+		} else if err != nil {
+			return err
+		}
+		for i := range list {
+			id := list[i].Entry.Execution
+			if _, ok := jobs[id]; !ok {
+				x, err := v.d.e.Executions().Get(ctx, id)
+				if errors.Is(err, courier.ErrNotFound) {
+					continue
+				} else if err != nil {
+					return err
+				}
+				jobs[id] = x.Job
+			}
+			if !v.SeesValues(ctx, jobs[id]) {
+				continue
+			}
+			if s.Files = append(s.Files, SearchedFile{jobs[id], list[i]}); len(s.Files) == MaxFound {
+				return nil
+			}
+		}
+		if len(list) < MaxFound || strings.HasPrefix(text, "*") {
+			return nil
+		}
+		f.Before = &list[len(list)-1].Entry
+	}
+	return nil
+}
+
+// searchLabel adds the executions with a label whose values the visitor may see.
+func (v *Visit) searchLabel(ctx context.Context, text string, s *Search) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" || value == "" {
+		return nil
+	}
+	p, err := v.d.executions(ctx, Where{Labels: map[string]string{name: value}}, "", MaxFound, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	s.Executions = p.Items
+	return err
+}
