@@ -51,6 +51,8 @@ type AuditFilter struct {
 
 // A Filter selects executions. Zero fields select all.
 type Filter struct {
+	// IDs selects these executions; nil selects all.
+	IDs    []courier.ExecutionID
 	Job    string
 	Jobs   []string // of one of these jobs
 	States []courier.State

@@ -105,13 +105,19 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := len(s.ids)
+	ids := s.ids
+	if f.IDs != nil {
+		ids = slices.DeleteFunc(slices.Clone(f.IDs), func(id courier.ExecutionID) bool { return s.executions[id] == nil })
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+	}
+	i := len(ids)
 	if f.Before != "" {
-		i, _ = slices.BinarySearch(s.ids, f.Before)
+		i, _ = slices.BinarySearch(ids, f.Before)
 	}
 	var list []courier.Execution
 	for i--; i >= 0 && len(list) < limit; i-- {
-		x := s.executions[s.ids[i]]
+		x := s.executions[ids[i]]
 		if (f.Job == "" || x.Job == f.Job) && (len(f.Jobs) == 0 || slices.Contains(f.Jobs, x.Job)) && labelled(x, f.Labels) && (f.Queue == "" || x.Queue == f.Queue) &&
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&

@@ -58,6 +58,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
+	if f.IDs != nil {
+		ids := make([]string, len(f.IDs))
+		for i, id := range f.IDs {
+			ids[i] = bind.ID(string(id))
+		}
+		add("e.id = any($%d::text[]::uuid[])", ids)
+	}
 	if f.Job != "" {
 		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
 	}

@@ -428,6 +428,9 @@ func (d *differ) list() error {
 	}
 	f.FailedItems = d.chance(5)
 	if d.chance(5) {
+		f.IDs = []courier.ExecutionID{pick(d.rand, d.ids...), pick(d.rand, d.ids...)}
+	}
+	if d.chance(5) {
 		f.RerunOf = pick(d.rand, d.ids...)
 	}
 	steps, before := store.StepFilter{Execution: id, After: after, Limit: limit, FailedItems: d.chance(4), Files: d.chance(4), Details: d.chance(2), Events: d.chance(4), Attempt: pick(d.rand, 0, 0, 1, 2)}, int64(d.rand.IntN(12))

@@ -64,6 +64,14 @@ var archiveCases = []testCase{
 			k.Same(fmt.Sprint("limit ", limit), len(list), want)
 		}
 	}},
+	{"filter_by_ids", func(k *kit) {
+		n := k.Add(k.New(), k.New(), k.New())
+		a, b, c := n[0].ID, n[1].ID, n[2].ID
+		ids := []courier.ExecutionID{c, "none", a, courier.ExecutionID(k.IDs.New()), c}
+		k.listed("two that exist", store.Filter{IDs: ids}, c, a)
+		k.listed("before", store.Filter{IDs: ids, Before: b}, a)
+		k.listed("no id", store.Filter{IDs: []courier.ExecutionID{}})
+	}},
 	{"filter_by_job", func(k *kit) {
 		k.Job("other")
 		n := k.New()
