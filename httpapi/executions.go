@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -228,6 +229,11 @@ func (c *call) after() (after int64, limit int, err error) {
 	if limit, err = c.int("limit", 100, 1, 1000); err != nil {
 		return 0, 0, err
 	}
+	n, err := c.int("after", 0, 0, math.MaxInt) // of a route that has it
+	if err != nil {
+		return 0, 0, err
+	}
+	after = int64(n)
 	if cursor := c.query.Get("cursor"); cursor != "" {
 		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 0 {
 			return 0, 0, errCursor()
@@ -278,11 +284,7 @@ func (c *call) listAudit() error {
 func (c *call) audit(after int64, limit int) ([]courier.AuditEntry, error) {
 	list, err := c.h.e.Executions().AuditPage(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		for i := range list {
-			if list[i].Error != "" {
-				list[i].Error = hiddenText
-			}
-		}
+		hideAudit(list)
 	}
 	return list, err
 }

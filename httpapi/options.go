@@ -26,6 +26,9 @@ type Options struct {
 	URL string
 	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
 	MaxBody int64
+	// MaxStreams is how many streams of events there are at most, of one principal at most
+	// 10. 0 means 200. Who asks for more is answered with 503, and can poll.
+	MaxStreams int
 	// Health returns what GET v1/health says of the store, to viewers of all jobs, such as
 	// what the method Health of a pgstore returns; it may leave out what they must not know.
 	// Nil means nothing.

@@ -38,7 +38,7 @@ var (
 	codeKeyRequired = &code{"idempotency_key_required", http.StatusBadRequest, "the request has no idempotency key", "Name the request by a header Idempotency-Key, and use the same one when you repeat it. Nothing was created."}
 	codePreRequired = &code{"precondition_required", http.StatusPreconditionRequired, "a condition is missing", `Send If-Match with the ETag that you have read, or If-None-Match: * for something new.`}
 	codeInternal    = &code{"internal", http.StatusInternalServerError, "the service has a mistake", "Tell its operators the incident: the log has the reason under it."}
-	codeUnsupported = &code{"not_supported", http.StatusNotImplemented, "the store does not keep this", "Use a store that has the role that the detail names."}
+	codeUnsupported = &code{"not_supported", http.StatusNotImplemented, "this service has no such thing", "Read in the detail what it lacks, such as a role of the store."}
 	codeUnavailable = &code{"unavailable", http.StatusServiceUnavailable, "the service can't do this now", "Send it again later; what has an Idempotency-Key is done once. The log has the reason under the incident."}
 	codeJournal     = &code{"journal", http.StatusServiceUnavailable, "the journal can't be written", "Send it again later. Nothing was done."}
 )

@@ -91,6 +91,7 @@ func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
 var table = slices.Concat(
 	metaRoutes,
 	executionRoutes,
+	eventRoutes,
 	requestRoutes,
 	jobRoutes,
 	chainRoutes,

@@ -108,6 +108,15 @@ func hideStep(s *courier.StepExecution) {
 	}
 }
 
+// hideAudit takes away what may have values in it from entries of an audit.
+func hideAudit(list []courier.AuditEntry) {
+	for i := range list {
+		if list[i].Error != "" {
+			list[i].Error = hiddenText
+		}
+	}
+}
+
 // hiddenText stands in the place of a message that may have values in it.
 const hiddenText = "hidden: it may contain values, which need another role"
 

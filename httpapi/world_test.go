@@ -124,6 +124,8 @@ func virtual(t *testing.T, opt *httpapi.Options, f func(w *world)) {
 	})
 }
 
+func secrets(context.Context, courier.SecretRequest) (string, error) { return canarySecret, nil }
+
 // newWorld returns a world whose engine is not started.
 func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 	t.Helper()
@@ -131,9 +133,7 @@ func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Listers: map[string]courier.Lister{"shelf": shelf{}}, Secrets: func(context.Context, courier.SecretRequest) (string, error) {
-		return canarySecret, nil
-	}})
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Listers: map[string]courier.Lister{"shelf": shelf{}}, Secrets: secrets})
 	for _, j := range jobs() {
 		if _, err := w.engine.Jobs().Define(t.Context(), j, nil); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.lo
 func (w *world) over(s store.Store) *engine.Engine {
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	return engine.New(s, &reg, &engine.Options{Workspace: w.TempDir()})
+	return engine.New(s, &reg, &engine.Options{Workspace: w.TempDir(), Slots: 64, Secrets: secrets})
 }
 
 // as returns the world as another user sees it.
@@ -174,10 +174,28 @@ type answer struct {
 	what string
 }
 
-// send sends a request to the API, with headers as name and value in turn.
+// A leaver is a client that goes when it has the first part of a stream.
+type leaver struct {
+	http.ResponseWriter
+	leave func()
+}
+
+func (l *leaver) Write(p []byte) (int, error) {
+	if l.Header().Get("Content-Type") == "text/event-stream" {
+		l.leave()
+	}
+	return l.ResponseWriter.Write(p)
+}
+
+func (l *leaver) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+// send sends a request to the API, with headers as name and value in turn. It takes the first
+// part of a stream.
 func (w *world) send(method, path, body string, headers ...string) answer {
 	w.Helper()
-	r := httptest.NewRequestWithContext(w.Context(), method, "/"+path, strings.NewReader(body))
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, method, "/"+path, strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -186,7 +204,7 @@ func (w *world) send(method, path, body string, headers ...string) answer {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	rec := httptest.NewRecorder()
-	w.api.ServeHTTP(rec, r)
+	w.api.ServeHTTP(&leaver{rec, cancel}, r)
 	a := answer{w, rec, w.user + ": " + method + " " + path}
 	a.fitsDocument(method, r.URL.EscapedPath())
 	return a

@@ -49,8 +49,11 @@ type Access struct {
 // Options are the settings of a Desk.
 type Options struct {
 	Access Access
-	Via    string       // of entries in the journal, such as "api"
-	Log    *slog.Logger // nil means none
+	Via    string // of entries in the journal, such as "api"
+	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
+	// means 200.
+	Streams int
+	Log     *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.

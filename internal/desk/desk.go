@@ -4,6 +4,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -24,6 +25,9 @@ type Desk struct {
 	opt      Options
 	log      *slog.Logger
 	refusals quota
+	viewers  viewers
+	watcher  watcher
+	lists    listWatcher
 }
 
 // New returns the desk of an engine, which need not be started. Nil options are the
@@ -36,6 +40,8 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	if d.opt.Log != nil {
 		d.log = d.opt.Log
 	}
+	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), 10
+	d.watcher.e, d.watcher.log, d.lists.d = e, d.log, d
 	return d
 }
 

@@ -41,6 +41,7 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	err := f(ctx)
+	v.d.watcher.touch(a.Execution)
 	switch {
 	case err == nil:
 		a.Outcome = done

@@ -1,0 +1,191 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
+// goroutine.
+type ListWatch struct {
+	d    *Desk
+	f    *listFeed
+	done func()
+	seen int
+}
+
+// WatchExecutions begins to tell what is on the first page of the executions that a filter
+// selects, as far as the visitor may see them. However many watch the same list, it is read
+// every two seconds, and soon after this engine has changed an execution. The error is a
+// *[BusyError] if too many watch already. The caller must close the watch.
+func (v *Visit) WatchExecutions(ctx context.Context, w Where, limit int) (*ListWatch, error) {
+	done, err := v.d.viewers.enter(v.ID)
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%d %s", limit, w)
+	if v.Role(ctx, "") < Viewer {
+		key = fmt.Sprintf("%q %s", v.ID, key) // what it may see is its own
+	}
+	return &ListWatch{d: v.d, f: v.d.lists.join(key, v.Principal, w, limit), done: done}, nil
+}
+
+// Close ends the watch. It may be called more than once.
+func (w *ListWatch) Close() {
+	if w.done != nil {
+		w.d.lists.leave(w.f)
+		w.done()
+		w.done = nil
+	}
+}
+
+// Next returns the page as it is: the first time at once, and then when it may have changed.
+// The error is that of ctx if it ends first, and otherwise that of the store.
+func (w *ListWatch) Next(ctx context.Context) ([]courier.Execution, error) {
+	for {
+		s := w.f.read()
+		if s.version != w.seen {
+			w.seen = s.version
+			return s.items, s.err
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// A listWatcher has the lists that are watched.
+type listWatcher struct {
+	d *Desk
+
+	mu    sync.Mutex
+	feeds map[string]*listFeed
+}
+
+// A listFeed is a list that somebody watches, with a goroutine of its own.
+type listFeed struct {
+	key     string
+	viewers int // under the lock of the listWatcher
+	end     context.CancelFunc
+
+	mu sync.Mutex
+	listSnapshot
+}
+
+type listSnapshot struct {
+	version int // 0 before the first read
+	changed chan struct{}
+	items   []courier.Execution
+	err     error
+}
+
+func (f *listFeed) read() listSnapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listSnapshot
+}
+
+func (f *listFeed) publish(items []courier.Execution, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items, f.err = items, err
+	f.version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (l *listWatcher) join(key string, p Principal, w Where, limit int) *listFeed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.feeds[key]
+	if f == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		f = &listFeed{key: key, end: cancel, listSnapshot: listSnapshot{changed: make(chan struct{})}}
+		if l.feeds == nil {
+			l.feeds = make(map[string]*listFeed)
+		}
+		l.feeds[key] = f
+		go l.run(ctx, f, p, w, limit)
+	}
+	f.viewers++
+	return f
+}
+
+func (l *listWatcher) leave(f *listFeed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.viewers--; f.viewers == 0 {
+		delete(l.feeds, f.key)
+		f.end()
+	}
+}
+
+// How often a list is read.
+const (
+	listPeriod = 2 * time.Second
+	listGap    = period / 2 // at least, between two reads
+)
+
+// run reads a list until nobody watches it.
+func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where, limit int) {
+	touched := make(chan struct{}, 1)
+	stop := l.d.e.Observe(func(ev courier.Event) {
+		if ev.StepType != "" && ev.Type != courier.EventJobFailed {
+			return
+		}
+		select {
+		case touched <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	failing := time.Time{}
+	for ctx.Err() == nil {
+		began := time.Now()
+		page, err := l.d.Visitor(p).Executions(ctx, w, "", limit) // roles are asked for each time
+		switch {
+		case err == nil:
+			failing = time.Time{}
+			f.publish(page.Items, nil)
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid):
+			f.publish(nil, err)
+		default:
+			if failing.IsZero() {
+				failing = began
+				l.d.log.Error("a list that is watched could not be read; it is tried again every two seconds", "error", err)
+			}
+			if began.Sub(failing) >= patience {
+				f.publish(nil, err)
+			}
+		}
+		if !pause(ctx, listGap) {
+			return
+		}
+		select {
+		case <-touched:
+		case <-time.After(listPeriod - listGap):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
