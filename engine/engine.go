@@ -57,6 +57,7 @@ type StuckStep struct {
 // An Engine executes jobs. Its methods may be called by several goroutines.
 type Engine struct {
 	store store.Store
+	roles core.Roles // of the store
 	reg   *courier.Registry
 	opt   Options
 	log   *slog.Logger
@@ -125,6 +126,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.healthy.Store(true)
 	e.probe = probe.To(o.Probe, e.log)
 	e.store = e.probe.Around(e.store)
+	e.roles = core.Roles{Store: e.store, Behind: probe.Behind(e.store)}
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
 	e.slots = slots.New(o.Slots, e.freed)

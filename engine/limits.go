@@ -82,7 +82,7 @@ func limitSetting(scope string, by courier.By) (string, error) {
 
 func (h Limits) changed(ctx context.Context, c core.Change) {
 	c.Kind = "limit"
-	coreAccess(h).Changed(ctx, c)
+	h.e.access().Changed(ctx, c)
 	core.Signal(h.e.wake)
 }
 

@@ -17,7 +17,7 @@ import (
 // otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
 // it matches [courier.ErrNotFound].
 func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	o, err := h.e.roles.Overview()
 	if err != nil {
 		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
 	}
@@ -33,7 +33,7 @@ func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.
 // on how many there are. 0 means [store.DefaultMost]. The store must have the role
 // store.Overview, as for [Executions.Explain].
 func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	o, err := h.e.roles.Overview()
 	if err != nil {
 		return store.Census{}, fmt.Errorf("census: %w", err)
 	}
@@ -44,7 +44,7 @@ func (h Executions) Census(ctx context.Context, most int) (store.Census, error) 
 // cancelling, overdue and failed ones, at most so many of each kind. 0 means
 // [store.DefaultMost]. The store must have the role store.Overview.
 func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
+	o, err := h.e.roles.Overview()
 	if err != nil {
 		return store.Incidents{}, fmt.Errorf("incidents: %w", err)
 	}
@@ -55,7 +55,7 @@ func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, e
 // that no present worker can claim, as the store says at this moment; see also
 // [Health].Stranded. The store must have the role store.Workers.
 func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
-	w, err := roleOf[store.Workers](h.e, "workers")
+	w, err := h.e.roles.Workers()
 	if err != nil {
 		return nil, fmt.Errorf("stranded executions: %w", err)
 	}
@@ -67,7 +67,7 @@ func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
 // store must have the role store.Workers; otherwise the error matches
 // [errors.ErrUnsupported].
 func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
-	w, err := roleOf[store.Workers](e, "workers")
+	w, err := e.roles.Workers()
 	if err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
@@ -86,7 +86,7 @@ type Outline struct {
 // the error matches [errors.ErrUnsupported]. If the journal can't be written after a
 // change was made, the log has the change, with an error.
 func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
-	j, err := roleOf[store.Journal](e, "journal")
+	j, err := e.roles.Journal()
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -97,7 +97,7 @@ func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Act
 // engine writes, and returns it with its ID and At. The store must have the role
 // store.Journal.
 func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error) {
-	j, err := roleOf[store.Journal](e, "journal")
+	j, err := e.roles.Journal()
 	if err != nil {
 		return a, fmt.Errorf("journal: %w", err)
 	}
@@ -150,7 +150,7 @@ type FoundFile struct {
 // first, and names in falling order. The store must have the role store.Trail; otherwise
 // the error matches [errors.ErrUnsupported].
 func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
-	t, err := roleOf[store.Trail](h.e, "trail of files")
+	t, err := h.e.roles.Trail()
 	if err != nil {
 		return nil, fmt.Errorf("find files: %w", err)
 	}

@@ -43,6 +43,7 @@ type Core interface {
 	Observers
 	Stores
 	Workers
+	Records
 	Secrets
 	Definitions
 	Executions
@@ -86,6 +87,17 @@ type Workers interface {
 	Workers() (store.Workers, error)
 	// Deadlines keeps deadlines of executions.
 	Deadlines() (store.Deadlines, error)
+}
+
+// Records are the parts of a store that answer questions about what was done. The errors
+// are as those of [Stores].
+type Records interface {
+	// Overview counts and explains executions.
+	Overview() (store.Overview, error)
+	// Trail finds reports of files.
+	Trail() (store.Trail, error)
+	// Journal keeps who has changed what besides executions.
+	Journal() (store.Journal, error)
 }
 
 // Secrets resolves secrets.
