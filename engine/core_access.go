@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
+	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -46,6 +47,7 @@ func (e *Engine) addSubsystems() {
 	e.schedules = schedules.New(c, e.opt.Poll)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
+	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, Members: e.chains.Values})
 	e.repairs = repair.New(c)
 	e.deadlines = deadlines.New(c, e.opt.Poll)
 	e.notifications = notifications.New(c, notifications.Options{
@@ -165,7 +167,7 @@ func (c coreAccess) Requested(ctx context.Context, x *courier.Execution, r *stor
 }
 
 func (c coreAccess) WaitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
-	return c.e.waitUntil(ctx, id, look)
+	return c.e.waiters.Until(ctx, id, look)
 }
 
 func (c coreAccess) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJob, error) {

@@ -27,6 +27,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
+	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
@@ -72,6 +73,7 @@ type Engine struct {
 	definitions   *definitions.Service
 	chains        *chains.Service
 	enqueuer      *enqueue.Service
+	executions    *executions.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service

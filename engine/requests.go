@@ -134,7 +134,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		}
 		return
 	}
-	vals, err := e.valuesOf(ctx, p, x)
+	vals, err := e.executions.ValuesOf(ctx, p, x)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return

@@ -310,6 +310,11 @@ type Lifetime struct {
 // StoreTimeout bounds the calls to the store that no lease bounds.
 const StoreTimeout = 10 * time.Second
 
+// PresentFor is how long ago a worker may have claimed to count as present, and how long
+// an execution has to be due, or lost, before it is reported that no worker takes it. So a
+// restart of all workers is no reason for a warning.
+const PresentFor = 90 * time.Second
+
 // Signal sends to c, which has room for one value, unless a value is there already.
 func Signal(c chan<- struct{}) {
 	select {

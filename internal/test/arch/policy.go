@@ -81,6 +81,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/dryrun", Imports: subsystem},
 	{Dir: "engine/internal/enqueue", Imports: subsystem},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
+	{Dir: "engine/internal/executions", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
