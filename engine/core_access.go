@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/executions"
+	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -45,6 +46,7 @@ func (e *Engine) addSubsystems() {
 	e.chains = chains.New(c)
 	e.enqueuer = enqueue.New(c, e.store)
 	e.schedules = schedules.New(c, e.opt.Poll)
+	e.limits = limits.New(c, e.wake)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
 	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, Members: e.chains.Values})

@@ -29,6 +29,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
@@ -74,6 +75,7 @@ type Engine struct {
 	chains        *chains.Service
 	enqueuer      *enqueue.Service
 	executions    *executions.Service
+	limits        *limits.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service
