@@ -84,6 +84,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/executions", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
+	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/limits", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
