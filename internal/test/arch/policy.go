@@ -210,7 +210,7 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "engine", Files: 26, Lines: 5100}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
+	{Dir: "engine", Files: 26, Lines: 4800}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
 	{Dir: "steps/*"},                        // lists of step types
 }
 
