@@ -70,7 +70,7 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 // only mistakes of form, and one of Define has no places. The error is one of the
 // store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
-	outbox, _ := coreAccess{e}.Outbox() // without one there are no subscriptions
+	outbox, _ := e.roles.Outbox() // without one there are no subscriptions
 	b, err := e.opt.checkFiles(ctx, files, definitions.NewUnsaved(e.store, false), e.reg, outbox)
 	if err != nil {
 		return Bundle{}, fmt.Errorf("check definitions: %w", err)
@@ -89,7 +89,7 @@ func (o *Options) checkFiles(ctx context.Context, files []File, catalog *definit
 		},
 	})
 	check := definitions.Files{
-		Checks: coreAccess{e}, Catalog: catalog, Outbox: outbox, Listers: o.Listers != nil, Subscribers: o.Subscribers != nil,
+		Checks: e.access(), Catalog: catalog, Outbox: outbox, Listers: o.Listers != nil, Subscribers: o.Subscribers != nil,
 	}
 	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
 	return Bundle(b), err

@@ -135,7 +135,7 @@ const drainTimeout = 2 * time.Second
 // drain records that a worker claims nothing more. It is called once the last claim has
 // returned.
 func (e *Engine) drain(w *worker) {
-	s, err := roleOf[store.Workers](e, "workers")
+	s, err := e.roles.Workers()
 	if err != nil {
 		return
 	}

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -17,9 +14,10 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
+	"github.com/courierhq/courier/engine/internal/executions"
+	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
-	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
@@ -30,27 +28,35 @@ import (
 
 // coreAccess gives the packages below engine/internal access to an engine; see
 // [core.Core].
-type coreAccess struct{ e *Engine }
+type coreAccess struct {
+	e *Engine
+	core.Roles
+}
 
 var _ core.Core = coreAccess{}
 
+// access returns what the subsystems get.
+func (e *Engine) access() coreAccess { return coreAccess{e, e.roles} }
+
 // addSubsystems makes the subsystems of an engine whose options are complete.
 func (e *Engine) addSubsystems() {
-	c := coreAccess{e}
+	c := e.access()
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(c)
 	e.chains = chains.New(c)
 	e.enqueuer = enqueue.New(c, e.store)
 	e.schedules = schedules.New(c, e.opt.Poll)
+	e.limits = limits.New(c, e.wake)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
+	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, Members: e.chains.Values})
 	e.repairs = repair.New(c)
 	e.deadlines = deadlines.New(c, e.opt.Poll)
 	e.notifications = notifications.New(c, notifications.Options{
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,
 	})
-	_, wakes := probe.Behind(e.store).(store.Schedules)
+	_, wakes := e.roles.Behind.(store.Schedules)
 	e.monitors = monitors.New(c, monitors.Options{
 		Listers: e.opt.Listers, Roots: e.opt.Roots, MaxParams: e.opt.MaxParams, Poll: e.opt.Poll, StoreWakes: wakes,
 	})
@@ -68,7 +74,7 @@ func (c coreAccess) Created(list []store.NewExecution) { c.e.deadlines.Created(l
 
 func (c coreAccess) Changed(ctx context.Context, h core.Change) {
 	core.Changed(c.e.log, h.Kind, h.Name, h.Verb, h.By, h.More...)
-	j, err := roleOf[store.Journal](c.e, "journal")
+	j, err := c.Journal()
 	if err != nil {
 		return
 	}
@@ -90,51 +96,6 @@ func (c coreAccess) ChainsStarted(list []store.StartedChain) {
 	for i := range list {
 		c.e.chains.Moved(&list[i].Execution, !list[i].Existed)
 	}
-}
-
-func (c coreAccess) Catalog() store.Catalog { return c.e.store }
-
-func (c coreAccess) Archive() store.Archive { return c.e.store }
-
-func (c coreAccess) Outbox() (store.Outbox, error) {
-	o, err := roleOf[store.Outbox](c.e, "events for subscribers")
-	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
-	}
-	return o, nil
-}
-
-func (c coreAccess) Monitors() (store.Monitors, error) {
-	return roleOf[store.Monitors](c.e, "monitors")
-}
-
-func (c coreAccess) Schedules() (store.Schedules, error) {
-	return roleOf[store.Schedules](c.e, "schedules")
-}
-
-func (c coreAccess) Chains() (store.Chains, error) {
-	return roleOf[store.Chains](c.e, "chain executions")
-}
-
-func (c coreAccess) Deadlines() (store.Deadlines, error) {
-	return roleOf[store.Deadlines](c.e, "deadlines of executions")
-}
-
-func (c coreAccess) Workers() (store.Workers, error) {
-	return roleOf[store.Workers](c.e, "workers")
-}
-
-// roleOf returns a part of the store that not every store has. If this one does not have
-// it, the error says so, with what that part keeps, and matches errors.ErrUnsupported.
-func roleOf[R any](e *Engine, keeps string) (R, error) {
-	behind := probe.Behind(e.store)
-	r, _ := e.store.(R)
-	if _, none := behind.(core.NoStore); none {
-		return r, core.ErrNoStore
-	} else if _, ok := behind.(R); !ok {
-		return r, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
-	}
-	return r, nil
 }
 
 func (c coreAccess) HasSecrets() bool { return c.e.opt.Secrets != nil }
@@ -185,7 +146,7 @@ func (c coreAccess) newExecution(ctx context.Context, p *program.Program, opt *p
 // now returns the instant by the clock of the store, if it tells it without being
 // called over a network, and otherwise by that of this process.
 func (c coreAccess) now() time.Time {
-	if s, ok := probe.Behind(c.e.store).(interface{ Now() time.Time }); ok {
+	if s, ok := c.Behind.(interface{ Now() time.Time }); ok {
 		return s.Now()
 	}
 	return time.Now()
@@ -208,7 +169,7 @@ func (c coreAccess) Requested(ctx context.Context, x *courier.Execution, r *stor
 }
 
 func (c coreAccess) WaitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
-	return c.e.waitUntil(ctx, id, look)
+	return c.e.waiters.Until(ctx, id, look)
 }
 
 func (c coreAccess) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJob, error) {
@@ -236,7 +197,7 @@ func (c coreAccess) Unsaved(jobs []courier.Job, chains []courier.Chain) core.Che
 	unsaved.Add(jobs, chains)
 	opt := c.e.opt
 	opt.Probe = nil // it is told of the calls to the store behind
-	return coreAccess{New(unsaved, c.e.reg, &opt)}
+	return New(unsaved, c.e.reg, &opt).access()
 }
 
 func (c coreAccess) UpcomingFires(ctx context.Context, kind store.Kind, target string, limit, n int) ([]core.UpcomingFires, bool, error) {

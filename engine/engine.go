@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -27,7 +26,10 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
+	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/leases"
+	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
@@ -57,6 +59,7 @@ type StuckStep struct {
 // An Engine executes jobs. Its methods may be called by several goroutines.
 type Engine struct {
 	store store.Store
+	roles core.Roles // of the store
 	reg   *courier.Registry
 	opt   Options
 	log   *slog.Logger
@@ -71,6 +74,8 @@ type Engine struct {
 	definitions   *definitions.Service
 	chains        *chains.Service
 	enqueuer      *enqueue.Service
+	executions    *executions.Service
+	limits        *limits.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service
@@ -79,16 +84,15 @@ type Engine struct {
 	unserved      *unserved.Service
 	deadlines     *deadlines.Service
 
-	mu       sync.Mutex
-	runs     map[courier.ExecutionID]*run
+	runs     *leases.Set[*run]
 	waiters  waiters.Set   // woken when this engine is done with an execution, or with one of a chain execution's
-	renewer  *renewer      // renews while there are runs
-	worker   *worker       // set between Start and the end of Stop
 	wake     chan struct{} // there may be something to claim
 	freed    chan struct{} // a slot became free
 	slots    *slots.Pool
-	healthy  atomic.Bool   // the last renewal succeeded
 	refusals refusals.List // what the store does not take now
+
+	mu     sync.Mutex
+	worker *worker // set between Start and the end of Stop
 
 	pollsRarely bool  // as rarely as the store allows
 	invalid     error // what is wrong with the arguments of New
@@ -101,7 +105,6 @@ type Engine struct {
 func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e := &Engine{
 		store: s, reg: r,
-		runs:  make(map[courier.ExecutionID]*run),
 		wake:  make(chan struct{}, 1),
 		freed: make(chan struct{}, 1),
 	}
@@ -122,12 +125,13 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	e.healthy.Store(true)
 	e.probe = probe.To(o.Probe, e.log)
 	e.store = e.probe.Around(e.store)
+	e.roles = core.Roles{Store: e.store, Behind: probe.Behind(e.store)}
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
 	e.slots = slots.New(o.Slots, e.freed)
+	e.runs = leases.New[*run](leases.Options{Store: e.store, Worker: o.Worker, Lease: o.Lease, Log: e.log, Changed: e.freed})
 	e.addSubsystems()
 	return e
 }

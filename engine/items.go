@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
@@ -242,6 +244,18 @@ func (r *run) resumePass() error {
 	}
 	r.pass = pass
 	return err
+}
+
+// loadMembers loads the outputs of members of the chain that the steps refer to.
+func (r *run) loadMembers() error {
+	if r.x.Chain == "" || len(r.program.Members) == 0 {
+		return nil
+	}
+	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+		members, err := r.e.chains.Values(ctx, r.program, &r.x)
+		r.vals.SetMembers(members)
+		return err
+	})
 }
 
 // failedItems lists the failed items of a loop that is over, for a step that refers to

@@ -1,19 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"log/slog"
-	"math"
-	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/engine/internal/limits"
 )
 
 // Limits say how many executions may run at once. They hold for all engines on a
@@ -26,64 +17,18 @@ func (e *Engine) Limits() Limits { return Limits{e} }
 // Set sets how many executions may run at once: of all, for the scope "global" or "";
 // of one job, for "job:NAME"; of those that share a limit key, for "key:KEY"; of those
 // that share any one key which begins with PREFIX, for "key:PREFIX*", unless the key has a
-// limit of its own or a longer prefix has one. 0 means any number. The limit holds for all engines on the store, from the next claim on. A
-// lower limit stops no running execution. Until a limit is set, the global one is 5,
-// that of a job is the one in its definition, and keys have none.
+// limit of its own or a longer prefix has one. 0 means any number. The limit holds for
+// all engines on the store, from the next claim on. A lower limit stops no running
+// execution. Until a limit is set, the global one is 5, that of a job is the one in its
+// definition, and keys have none.
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
-	setting, err := limitSetting(scope, by)
-	if err == nil && (n < 0 || n > math.MaxInt32) {
-		err = courier.Errorf(courier.ErrInvalid, "%d is no number of executions; 0 means no limit", n)
-	}
-	if err == nil {
-		err = h.e.store.Set(ctx, setting, strconv.Itoa(n))
-	}
-	if err != nil {
-		return fmt.Errorf("set limit %q: %w", scope, err)
-	}
-	h.changed(ctx, core.Change{Name: scope, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
-	return nil
+	return h.e.limits.Set(ctx, scope, n, by)
 }
 
 // Remove takes back a limit that was set, so that what holds without it holds again; see
 // Set. If none was set for the scope, the error matches [courier.ErrNotFound].
 func (h Limits) Remove(ctx context.Context, scope string, by courier.By) error {
-	setting, err := limitSetting(scope, by)
-	if err != nil {
-		return fmt.Errorf("remove limit %q: %w", scope, err)
-	}
-	set, err := h.e.store.Settings(ctx, store.SettingFilter{Prefix: setting, Limit: 1})
-	if err == nil && (len(set) == 0 || set[0].Name != setting) {
-		err = courier.Errorf(courier.ErrNotFound, "none was set")
-	}
-	if err == nil {
-		err = h.e.store.Set(ctx, setting, "")
-	}
-	if err != nil {
-		return fmt.Errorf("remove limit %q: %w", scope, err)
-	}
-	h.changed(ctx, core.Change{Name: scope, Verb: "removed", By: by})
-	return nil
-}
-
-// limitSetting returns the setting of a scope, and what is wrong with the scope and with
-// who wants to change it.
-func limitSetting(scope string, by courier.By) (string, error) {
-	if scope == "global" {
-		scope = ""
-	}
-	if err := text.Check(text.By(by, "scope", scope)); err != nil {
-		return "", err
-	}
-	if scope != "" && !isScope(scope) {
-		return "", courier.Errorf(courier.ErrInvalid, `the scope must be "global", "job:NAME", "key:KEY" or "key:PREFIX*"`)
-	}
-	return store.LimitSetting(scope), nil
-}
-
-func (h Limits) changed(ctx context.Context, c core.Change) {
-	c.Kind = "limit"
-	coreAccess(h).Changed(ctx, c)
-	core.Signal(h.e.wake)
+	return h.e.limits.Remove(ctx, scope, by)
 }
 
 // A Limit is how many executions of a scope may run at once.
@@ -100,34 +45,8 @@ type LimitFilter struct {
 
 // List returns a page of the limits that were set, in byte order of their scopes.
 func (h Limits) List(ctx context.Context, f LimitFilter) ([]Limit, error) {
-	all := store.SettingFilter{Prefix: store.LimitSetting(""), Limit: f.Limit}
-	switch f.After {
-	case "":
-	case "global":
-		all.After = store.LimitSetting("")
-	default:
-		all.After = store.LimitSetting(f.After)
-	}
-	settings, err := h.e.store.Settings(ctx, all)
-	if err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
-	var list []Limit
-	for _, x := range settings {
-		scope, ok := store.LimitScope(x.Name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.Atoi(x.Value)
-		if err != nil {
-			return nil, fmt.Errorf("limits: setting %q: %w", x.Name, err)
-		}
-		list = append(list, Limit{cmp.Or(scope, "global"), n})
-	}
-	return list, nil
+	list, err := h.e.limits.List(ctx, limits.Filter(f))
+	return mapped(list, limit), err
 }
 
-func isScope(s string) bool {
-	kind, name, ok := strings.Cut(s, ":")
-	return ok && name != "" && (kind == "job" || kind == "key")
-}
+func limit(l limits.Limit) Limit { return Limit(l) }

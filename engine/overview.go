@@ -3,11 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -17,15 +15,7 @@ import (
 // otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
 // it matches [courier.ErrNotFound].
 func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
-	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
-	}
-	c, err := o.Circumstances(ctx, id, unserved.PresentFor)
-	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
-	}
-	return c.Explain(), nil
+	return h.e.executions.Explain(ctx, id)
 }
 
 // Census counts the executions that have not ended, and failed ones: by queue, by job,
@@ -33,33 +23,21 @@ func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.
 // on how many there are. 0 means [store.DefaultMost]. The store must have the role
 // store.Overview, as for [Executions.Explain].
 func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
-	if err != nil {
-		return store.Census{}, fmt.Errorf("census: %w", err)
-	}
-	return o.Census(ctx, most)
+	return h.e.executions.Census(ctx, most)
 }
 
 // Incidents returns executions that somebody may have to look at: lost, pausing or
 // cancelling, overdue and failed ones, at most so many of each kind. 0 means
 // [store.DefaultMost]. The store must have the role store.Overview.
 func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, error) {
-	o, err := roleOf[store.Overview](h.e, "overview of executions")
-	if err != nil {
-		return store.Incidents{}, fmt.Errorf("incidents: %w", err)
-	}
-	return o.Incidents(ctx, most)
+	return h.e.executions.Incidents(ctx, most)
 }
 
 // Stranded returns, in groups, executions that have been due or lost for 90 seconds and
 // that no present worker can claim, as the store says at this moment; see also
 // [Health].Stranded. The store must have the role store.Workers.
 func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
-	w, err := roleOf[store.Workers](h.e, "workers")
-	if err != nil {
-		return nil, fmt.Errorf("stranded executions: %w", err)
-	}
-	return w.Stranded(ctx, unserved.PresentFor)
+	return h.e.executions.Stranded(ctx)
 }
 
 // Workers returns the engines on the store that have claimed within the last 90 seconds,
@@ -67,11 +45,7 @@ func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
 // store must have the role store.Workers; otherwise the error matches
 // [errors.ErrUnsupported].
 func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
-	w, err := roleOf[store.Workers](e, "workers")
-	if err != nil {
-		return nil, fmt.Errorf("workers: %w", err)
-	}
-	return w.Workers(ctx, unserved.PresentFor)
+	return e.executions.Workers(ctx)
 }
 
 // An Outline is an execution with the state of each entry of its job.
@@ -86,7 +60,7 @@ type Outline struct {
 // the error matches [errors.ErrUnsupported]. If the journal can't be written after a
 // change was made, the log has the change, with an error.
 func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
-	j, err := roleOf[store.Journal](e, "journal")
+	j, err := e.roles.Journal()
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -97,7 +71,7 @@ func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Act
 // engine writes, and returns it with its ID and At. The store must have the role
 // store.Journal.
 func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error) {
-	j, err := roleOf[store.Journal](e, "journal")
+	j, err := e.roles.Journal()
 	if err != nil {
 		return a, fmt.Errorf("journal: %w", err)
 	}
@@ -110,22 +84,8 @@ func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error)
 // first 1,000 records if several loops of the job count failed items. If there is no such
 // execution, the error matches [courier.ErrNotFound].
 func (h Executions) Outline(ctx context.Context, id courier.ExecutionID) (Outline, error) {
-	x, err := h.Get(ctx, id)
-	if err != nil {
-		return Outline{}, fmt.Errorf("outline: %w", err)
-	}
-	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
-	if err == nil && p.Tree == nil {
-		err = p.NotRunnable
-	}
-	if err != nil {
-		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
-	}
-	latest, failed, err := (&repair.History{Archive: h.e.store, Tree: p.Tree, Execution: &x}).Overview(ctx)
-	if err != nil {
-		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
-	}
-	return Outline{x, p.Tree.Outline(&x, latest, failed)}, nil
+	o, err := h.e.executions.Outline(ctx, id)
+	return Outline(o), err
 }
 
 // A FileFilter says which files are searched.
@@ -150,46 +110,8 @@ type FoundFile struct {
 // first, and names in falling order. The store must have the role store.Trail; otherwise
 // the error matches [errors.ErrUnsupported].
 func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
-	t, err := roleOf[store.Trail](h.e, "trail of files")
-	if err != nil {
-		return nil, fmt.Errorf("find files: %w", err)
-	}
-	filter := store.TrailFilter{Key: store.TrailFile, Before: f.Before, Limit: f.Limit}
-	name, prefix := strings.CutSuffix(f.Name, "*")
-	part, isPart := strings.CutPrefix(name, "*")
-	switch {
-	case strings.ContainsAny(part, "*/") || part == "" || isPart && !prefix:
-		return nil, courier.Errorf(courier.ErrInvalid, "find files: %q: give a name without directories, NAME, or its beginning, NAME*, or a part of it, *NAME*", f.Name)
-	case isPart:
-		filter.Part = true
-	default:
-		filter.Prefix = prefix
-	}
-	filter.Value = store.TrailName(part)
-	entries, err := t.Find(ctx, filter)
-	if err != nil {
-		return nil, fmt.Errorf("find files: %w", err)
-	}
-	if len(entries) == 0 {
-		return nil, nil
-	}
-	steps, err := t.Reports(ctx, entries)
-	if err != nil {
-		return nil, fmt.Errorf("find files: %w", err)
-	}
-	list := make([]FoundFile, 0, len(steps))
-	for _, e := range entries {
-		if len(steps) == 0 || steps[0].Execution != e.Execution || steps[0].Seq != e.Seq {
-			continue // it was removed meanwhile
-		}
-		found := FoundFile{Entry: e, Step: steps[0]}
-		steps = steps[1:]
-		for _, file := range found.Step.Files {
-			if store.TrailName(file.Path) == e.Value {
-				found.Files = append(found.Files, file)
-			}
-		}
-		list = append(list, found)
-	}
-	return list, nil
+	list, err := h.e.executions.FindFiles(ctx, executions.FileFilter(f))
+	return mapped(list, foundFile), err
 }
+
+func foundFile(f executions.FoundFile) FoundFile { return FoundFile(f) }

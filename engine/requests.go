@@ -61,10 +61,7 @@ func (e *Engine) requestChange(ctx context.Context, id courier.ExecutionID, kind
 // requested passes a request that the store has recorded to the run of the execution, if
 // this engine has it, and emits the event of one that took effect at once.
 func (e *Engine) requested(x *courier.Execution, q *store.Request) {
-	e.mu.Lock()
-	r := e.runs[x.ID]
-	e.mu.Unlock()
-	if r != nil && x.State == courier.Running {
+	if r := e.runs.Get(x.ID); r != nil && x.State == courier.Running {
 		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
 	executionlog.Requested(e.log, x, q)
@@ -107,10 +104,7 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 func (e *Engine) waitForRun(ctx context.Context, id courier.ExecutionID) {
 	ended := e.waiters.Add(id)
 	defer e.waiters.Remove(id, ended)
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r == nil {
+	if e.runs.Get(id) == nil {
 		return
 	}
 	select {
@@ -134,7 +128,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		}
 		return
 	}
-	vals, err := e.valuesOf(ctx, p, x)
+	vals, err := e.executions.ValuesOf(ctx, p, x)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return

@@ -224,7 +224,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	for _, s := range plan.Steps {
 		r.Steps = append(r.Steps, ResumedStep(s))
 	}
-	r.Config, r.FailedItems = plan.Config(), failedItems(plan.Failed, plan.Program, x.Position)
+	r.Config, r.FailedItems = plan.Config(), mapped(repair.FailedItems(plan.Program.Tree, plan.Failed, x.Position), failedItem)
 	return r, nil
 }
 
@@ -244,34 +244,11 @@ type FailedItem struct {
 // FailedItems returns the items of an execution's loops that failed and were not
 // repaired, in the order of the list: the outermost ones, each with its first failure.
 func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]FailedItem, error) {
-	x, err := h.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
-	if err != nil {
-		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
-	}
-	if p.Tree == nil {
-		return nil, nil
-	}
-	left, err := (&repair.History{Archive: h.e.store, Tree: p.Tree, Execution: &x}).Failures(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
-	}
-	return failedItems(left, p, x.Position), nil
+	list, err := h.e.executions.FailedItems(ctx, id)
+	return mapped(list, failedItem), err
 }
 
-func failedItems(left []repair.Failure, p *program.Program, at courier.Position) []FailedItem {
-	var list []FailedItem
-	for _, f := range repair.PerItem(p.Tree, left, at) {
-		r := &f.Record
-		list = append(list, FailedItem{
-			ItemPath: f.Item, Step: r.Step, ID: p.Tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
-		})
-	}
-	return list
-}
+func failedItem(i repair.FailedItem) FailedItem { return FailedItem(i) }
 
 // RerunOptions are the settings of [Engine.Rerun].
 type RerunOptions struct {

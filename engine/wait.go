@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -150,44 +149,5 @@ func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Exec
 // WaitFor may miss a condition that held only between two calls. If ctx ends first, it
 // returns the error of ctx and the execution as it is.
 func (h Executions) WaitFor(ctx context.Context, id courier.ExecutionID, done func(*courier.Execution) bool) (courier.Execution, error) {
-	var x courier.Execution
-	var failed error
-	err := h.e.waitUntil(ctx, id, func() (bool, error) {
-		x, failed = h.e.store.Execution(ctx, id)
-		return failed == nil && done(&x), failed
-	})
-	switch {
-	case errors.Is(failed, courier.ErrNotFound):
-		return x, courier.Errorf(courier.ErrNotFound, "wait: there is no execution %q", id)
-	case failed != nil:
-		return x, fmt.Errorf("wait for execution %s: %w", id, failed)
-	case err != nil:
-		return x, fmt.Errorf("wait for execution %s, which is %s: %w", id, x.State, err)
-	}
-	return x, nil
-}
-
-// waitUntil calls look until it returns true or an error, or ctx ends: at growing
-// intervals, and at once when a channel of watch is closed.
-func (e *Engine) waitUntil(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
-	const first, most = 20 * time.Millisecond, time.Second
-	for wait := first; ; wait = min(2*wait, most) {
-		ended := e.waiters.Add(id)
-		if done, err := look(); done || err != nil {
-			e.waiters.Remove(id, ended)
-			return err
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ended:
-			wait = first / 2 // the next is the first
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		e.waiters.Remove(id, ended)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
+	return h.e.executions.WaitFor(ctx, id, done)
 }

@@ -124,13 +124,11 @@ func (e *Engine) stuck() error {
 
 // interruptRuns ends the contexts of the steps that the worker is executing.
 func (e *Engine) interruptRuns(w *worker) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, r := range e.runs {
+	e.runs.Each(func(r *run) {
 		if r.stop == w.stop {
 			r.interrupt(courier.ErrStopped)
 		}
-	}
+	})
 }
 
 // sweep removes abandoned workspaces, now and every hour.

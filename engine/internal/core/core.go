@@ -43,6 +43,7 @@ type Core interface {
 	Observers
 	Stores
 	Workers
+	Records
 	Secrets
 	Definitions
 	Executions
@@ -86,6 +87,17 @@ type Workers interface {
 	Workers() (store.Workers, error)
 	// Deadlines keeps deadlines of executions.
 	Deadlines() (store.Deadlines, error)
+}
+
+// Records are the parts of a store that answer questions about what was done. The errors
+// are as those of [Stores].
+type Records interface {
+	// Overview counts and explains executions.
+	Overview() (store.Overview, error)
+	// Trail finds reports of files.
+	Trail() (store.Trail, error)
+	// Journal keeps who has changed what besides executions.
+	Journal() (store.Journal, error)
 }
 
 // Secrets resolves secrets.
@@ -297,6 +309,11 @@ type Lifetime struct {
 
 // StoreTimeout bounds the calls to the store that no lease bounds.
 const StoreTimeout = 10 * time.Second
+
+// PresentFor is how long ago a worker may have claimed to count as present, and how long
+// an execution has to be due, or lost, before it is reported that no worker takes it. So a
+// restart of all workers is no reason for a warning.
+const PresentFor = 90 * time.Second
 
 // Signal sends to c, which has room for one value, unless a value is there already.
 func Signal(c chan<- struct{}) {

@@ -100,15 +100,40 @@ func (h *History) counted(list []Failure) []Failure {
 	return slices.DeleteFunc(slices.Clone(list), func(f Failure) bool { return !failed[history.Place(f.Item.Loop, f.Item.Iteration)] })
 }
 
-// PerItem returns for each outermost item that has failed at a position the first of its
+// perItem returns for each outermost item that has failed at a position the first of its
 // failures that made it fail. The failures are in order.
-func PerItem(tree *flow.Tree, list []Failure, at courier.Position) (items []Failure) {
+func perItem(tree *flow.Tree, list []Failure, at courier.Position) (items []Failure) {
 	for _, f := range list {
 		if n := len(items); tree.FailsAt(at, &f.Record, f.Item.Loop) && (n == 0 || !SameItem(items[n-1].Item, f.Item)) {
 			items = append(items, f)
 		}
 	}
 	return items
+}
+
+// A FailedItem is an outermost item that has failed, with the record of its first failure.
+type FailedItem struct {
+	courier.ItemPath
+	Step      int
+	ID        string
+	Type      string
+	Attempt   int
+	Reason    courier.Reason
+	Error     string
+	FailedSeq int64
+}
+
+// FailedItems returns the outermost items that have failed at a position, each with its
+// first failure and the id that the step has in the tree. The failures are in order.
+func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []FailedItem {
+	var list []FailedItem
+	for _, f := range perItem(tree, left, at) {
+		r := &f.Record
+		list = append(list, FailedItem{
+			ItemPath: f.Item, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
+		})
+	}
+	return list
 }
 
 // left returns all failures that are left, in the order in which a walk reaches them.

@@ -103,7 +103,7 @@ func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (R
 // Count returns how many outermost items have failed at a position, and how many of those
 // are accepted.
 func (h *History) Count(left []Failure, at courier.Position) (failed, accepted int) {
-	for _, f := range PerItem(h.Tree, left, at) {
+	for _, f := range perItem(h.Tree, left, at) {
 		failed++
 		if h.Tree.ItemPolicy(f.Item.Loop).Complete {
 			accepted++

@@ -61,26 +61,23 @@ func (r *Reports) Report(p courier.Progress, now time.Time) {
 	r.number++
 }
 
-// A Batch is what a renewal of leases sends: for each execution what to do when the store
-// has it.
-type Batch map[courier.ExecutionID]func()
-
 // Add gives a lease what the store doesn't have yet of the reports of an attempt, and its
-// cursor. Clean removes secrets from texts.
-func (b Batch) Add(l *store.Lease, job *courier.Context, r *Reports, now time.Time, clean func(string) string) {
+// cursor. The store has it when sent is called; sent is nil if there is nothing. Clean
+// removes secrets from texts.
+func (r *Reports) Add(l *store.Lease, job *courier.Context, now time.Time, clean func(string) string) (sent func()) {
 	var cursor json.RawMessage
 	job.Cursor(&cursor)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.made == nil && cursor == nil {
-		return
+		return nil
 	}
 	if r.made == nil {
 		r.made = new(made)
 	}
 	m, number := r.made, r.number
 	if number == m.sent && bytes.Equal(cursor, m.cursor) {
-		return
+		return nil
 	}
 	l.Progress = progress(job, cursor)
 	if number > 0 {
@@ -88,7 +85,7 @@ func (b Batch) Add(l *store.Lease, job *courier.Context, r *Reports, now time.Ti
 		report.Item, report.Stage = shown(clean(report.Item), maxItem), shown(clean(report.Stage), maxStage)
 		l.Progress.Report, l.Progress.Idle = &report, max(0, now.Sub(m.changed))
 	}
-	b[l.Execution] = func() {
+	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		m.sent, m.cursor = number, cursor
@@ -98,13 +95,6 @@ func (b Batch) Add(l *store.Lease, job *courier.Context, r *Reports, now time.Ti
 // progress is that of an attempt without reports.
 func progress(job *courier.Context, cursor json.RawMessage) *store.Progress {
 	return &store.Progress{Step: job.Step(), Iteration: job.Iteration(), Attempt: job.Attempt(), Cursor: cursor}
-}
-
-// Sent says that the store has what was added for an execution.
-func (b Batch) Sent(id courier.ExecutionID) {
-	if sent := b[id]; sent != nil {
-		sent()
-	}
 }
 
 // Kept is what the next attempt may get, when this one is over; nil if there is no cursor.

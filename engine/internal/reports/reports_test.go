@@ -25,9 +25,8 @@ func TestUnused(t *testing.T) {
 	}); n > 0 || kept != nil {
 		t.Errorf("%v allocations, %v is kept", n, kept)
 	}
-	l, made := store.Lease{Execution: "x"}, make(reports.Batch)
-	made.Add(&l, job, &r, time.Now(), same)
-	if l.Progress != nil || len(made) > 0 {
+	var l store.Lease
+	if sent := r.Add(&l, job, time.Now(), same); l.Progress != nil || sent != nil {
 		t.Errorf("a renewal sends %+v", l.Progress)
 	}
 }
@@ -38,11 +37,10 @@ func TestUnsent(t *testing.T) {
 	var r reports.Reports
 	r.Begin(json.RawMessage(`7`))
 	now := time.Now()
-	sends := func(sent bool) *store.Progress {
-		l, made := store.Lease{Execution: "x"}, make(reports.Batch)
-		made.Add(&l, job, &r, now.Add(time.Minute), same)
-		if sent {
-			made.Sent("x")
+	sends := func(arrives bool) *store.Progress {
+		var l store.Lease
+		if sent := r.Add(&l, job, now.Add(time.Minute), same); sent != nil && arrives {
+			sent()
 		}
 		return l.Progress
 	}

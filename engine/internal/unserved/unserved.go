@@ -17,10 +17,6 @@ import (
 )
 
 const (
-	// PresentFor is how long ago a worker may have claimed to count as present, and
-	// how long an execution has to be due, or lost, before it is reported that no worker
-	// takes it. So a restart of all workers is no reason for a warning.
-	PresentFor = 90 * time.Second
 	// searchInterval is how often such executions are looked for, and so how often they
 	// are warned of.
 	searchInterval = time.Minute
@@ -56,7 +52,7 @@ func (v *Service) Found() []store.Stranded {
 func (v *Service) Started() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.next = time.Now().Add(PresentFor)
+	v.next = time.Now().Add(core.PresentFor)
 	core.Taken(v.search)
 }
 
@@ -89,7 +85,7 @@ func (v *Service) Run(l core.Lifetime) {
 		case <-v.search:
 		}
 		ctx, cancel := context.WithTimeout(l.Ctx, core.StoreTimeout)
-		list, err := workers.Stranded(ctx, PresentFor)
+		list, err := workers.Stranded(ctx, core.PresentFor)
 		cancel()
 		if err != nil {
 			if l.Ctx.Err() == nil {
@@ -154,7 +150,7 @@ func (v *Service) Created(ctx context.Context, served []string, created ...couri
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-		list, err := workers.Workers(call, PresentFor)
+		list, err := workers.Workers(call, core.PresentFor)
 		cancel()
 		if err != nil {
 			return // the execution is in the store: nothing is lost but a warning

@@ -2,8 +2,10 @@
 package waiters
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier"
 )
@@ -52,5 +54,30 @@ func (s *Set) Wake(id courier.ExecutionID) {
 	s.mu.Unlock()
 	for _, c := range list {
 		close(c)
+	}
+}
+
+// Until calls look until it returns true or an error, or ctx ends: at growing intervals of
+// up to a second, and at once when Wake is called with the id.
+func (s *Set) Until(ctx context.Context, id courier.ExecutionID, look func() (bool, error)) error {
+	const first, most = 20 * time.Millisecond, time.Second
+	for wait := first; ; wait = min(2*wait, most) {
+		ended := s.Add(id)
+		if done, err := look(); done || err != nil {
+			s.Remove(id, ended)
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ended:
+			wait = first / 2 // the next is the first
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		s.Remove(id, ended)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 }

@@ -81,8 +81,11 @@ var Rooms = []Room{
 	{Dir: "engine/internal/dryrun", Imports: subsystem},
 	{Dir: "engine/internal/enqueue", Imports: subsystem},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
+	{Dir: "engine/internal/executions", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
+	{Dir: "engine/internal/leases", Imports: subsystem},
+	{Dir: "engine/internal/limits", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
 	{Dir: "engine/internal/probe", Imports: subsystem},
@@ -207,7 +210,7 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "engine", Files: 26, Lines: 5100}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
+	{Dir: "engine", Files: 26, Lines: 4800}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
 	{Dir: "steps/*"},                        // lists of step types
 }
 

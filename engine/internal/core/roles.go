@@ -1,0 +1,81 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// Roles are the parts of a store, which not every store has all of. The error of a part
+// that the store does not have names the interface that it must implement, and matches
+// [errors.ErrUnsupported]. Methods may be called by several goroutines.
+type Roles struct {
+	Store store.Store // that calls go to
+	// Behind is the store around which Store is put, or Store itself. It decides which
+	// parts there are.
+	Behind store.Store
+}
+
+var (
+	_ Stores  = Roles{}
+	_ Workers = Roles{}
+	_ Records = Roles{}
+)
+
+// Catalog returns the part that keeps definitions.
+func (r Roles) Catalog() store.Catalog { return r.Store }
+
+// Archive returns the part that has the records of executions.
+func (r Roles) Archive() store.Archive { return r.Store }
+
+// Outbox returns the part that keeps events for subscribers. Its error matches
+// [courier.ErrInvalid] too.
+func (r Roles) Outbox() (store.Outbox, error) {
+	o, err := role[store.Outbox](r, "events for subscribers")
+	if err != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
+	}
+	return o, nil
+}
+
+// Monitors returns the part that keeps monitors.
+func (r Roles) Monitors() (store.Monitors, error) { return role[store.Monitors](r, "monitors") }
+
+// Schedules returns the part that keeps schedules.
+func (r Roles) Schedules() (store.Schedules, error) { return role[store.Schedules](r, "schedules") }
+
+// Chains returns the part that keeps chain executions.
+func (r Roles) Chains() (store.Chains, error) { return role[store.Chains](r, "chain executions") }
+
+// Deadlines returns the part that keeps deadlines of executions.
+func (r Roles) Deadlines() (store.Deadlines, error) {
+	return role[store.Deadlines](r, "deadlines of executions")
+}
+
+// Workers returns the part that records workers.
+func (r Roles) Workers() (store.Workers, error) { return role[store.Workers](r, "workers") }
+
+// Overview returns the part that counts and explains executions.
+func (r Roles) Overview() (store.Overview, error) {
+	return role[store.Overview](r, "overview of executions")
+}
+
+// Trail returns the part that finds reports of files.
+func (r Roles) Trail() (store.Trail, error) { return role[store.Trail](r, "trail of files") }
+
+// Journal returns the part that keeps who has changed what.
+func (r Roles) Journal() (store.Journal, error) { return role[store.Journal](r, "journal") }
+
+// role returns a part of the store, or an error that says what the part keeps.
+func role[R any](r Roles, keeps string) (R, error) {
+	part, _ := r.Store.(R)
+	if _, none := r.Behind.(NoStore); none {
+		return part, ErrNoStore
+	} else if _, ok := r.Behind.(R); !ok {
+		return part, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", r.Behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
+	}
+	return part, nil
+}

@@ -1,0 +1,137 @@
+// Package limits keeps how many executions may run at once, which are settings of the
+// store. The store observes them when an engine claims.
+package limits
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// global is how people name the scope of all executions, which is empty in the store.
+const global = "global"
+
+// A Service is the limits in the store of one engine. Its methods may be called by several
+// goroutines.
+type Service struct {
+	core    core.Core
+	changed chan<- struct{}
+}
+
+// New returns the service of an engine. It sends to changed, which has room for one value,
+// after a limit was changed: there may be something to claim.
+func New(c core.Core, changed chan<- struct{}) *Service { return &Service{c, changed} }
+
+// Set sets the limit of a scope; 0 means any number.
+func (v *Service) Set(ctx context.Context, scope string, n int, by courier.By) error {
+	setting, err := settingOf(scope, by)
+	if err == nil && (n < 0 || n > math.MaxInt32) {
+		err = courier.Errorf(courier.ErrInvalid, "%d is no number of executions; 0 means no limit", n)
+	}
+	if err == nil {
+		err = v.core.Catalog().Set(ctx, setting, strconv.Itoa(n))
+	}
+	if err != nil {
+		return fmt.Errorf("set limit %q: %w", scope, err)
+	}
+	v.record(ctx, core.Change{Name: scope, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
+	return nil
+}
+
+// Remove takes back a limit that was set. If none was, the error matches
+// [courier.ErrNotFound].
+func (v *Service) Remove(ctx context.Context, scope string, by courier.By) error {
+	setting, err := settingOf(scope, by)
+	if err != nil {
+		return fmt.Errorf("remove limit %q: %w", scope, err)
+	}
+	set, err := v.core.Catalog().Settings(ctx, store.SettingFilter{Prefix: setting, Limit: 1})
+	if err == nil && (len(set) == 0 || set[0].Name != setting) {
+		err = courier.Errorf(courier.ErrNotFound, "none was set")
+	}
+	if err == nil {
+		err = v.core.Catalog().Set(ctx, setting, "")
+	}
+	if err != nil {
+		return fmt.Errorf("remove limit %q: %w", scope, err)
+	}
+	v.record(ctx, core.Change{Name: scope, Verb: "removed", By: by})
+	return nil
+}
+
+// settingOf returns the setting of a scope, and what is wrong with the scope and with
+// who wants to change it.
+func settingOf(scope string, by courier.By) (string, error) {
+	if scope == global {
+		scope = ""
+	}
+	if err := text.Check(text.By(by, "scope", scope)); err != nil {
+		return "", err
+	}
+	if scope != "" && !isScope(scope) {
+		return "", courier.Errorf(courier.ErrInvalid, `the scope must be "global", "job:NAME", "key:KEY" or "key:PREFIX*"`)
+	}
+	return store.LimitSetting(scope), nil
+}
+
+func isScope(s string) bool {
+	kind, name, ok := strings.Cut(s, ":")
+	return ok && name != "" && (kind == "job" || kind == "key")
+}
+
+func (v *Service) record(ctx context.Context, c core.Change) {
+	c.Kind = "limit"
+	v.core.Changed(ctx, c)
+	core.Signal(v.changed)
+}
+
+// A Limit is how many executions of a scope may run at once; 0 means any number.
+type Limit struct {
+	Scope string
+	Limit int
+}
+
+// A Filter selects the limits whose scopes come after one, and how many; 0 means 1000.
+type Filter struct {
+	After string
+	Limit int
+}
+
+// List returns a page of the limits that were set, in byte order of their scopes.
+func (v *Service) List(ctx context.Context, f Filter) ([]Limit, error) {
+	all := store.SettingFilter{Prefix: store.LimitSetting(""), Limit: f.Limit}
+	switch f.After {
+	case "":
+	case global:
+		all.After = store.LimitSetting("")
+	default:
+		all.After = store.LimitSetting(f.After)
+	}
+	settings, err := v.core.Catalog().Settings(ctx, all)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	var list []Limit
+	for _, x := range settings {
+		scope, ok := store.LimitScope(x.Name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(x.Value)
+		if err != nil {
+			return nil, fmt.Errorf("limits: setting %q: %w", x.Name, err)
+		}
+		list = append(list, Limit{cmp.Or(scope, global), n})
+	}
+	return list, nil
+}
