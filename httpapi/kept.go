@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -122,8 +123,10 @@ func (k *kept[T, D]) put(c *call) error {
 	var now T
 	var warnings []courier.Problem
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		now, warnings, err = k.set(c, sent)
-		return err
+		if now, warnings, err = k.set(c, sent); err != nil || status == http.StatusCreated {
+			return err
+		}
+		return changed(was, now)
 	})
 	if err != nil {
 		return err
@@ -210,8 +213,11 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			}
 			a := store.Action{Verb: verb, Kind: k.kind, Name: *k.name(&v), Job: desk.JobsOf(D(&v))[0], Reason: b.Reason}
 			err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-				v, err = f(c, ctx, a.Name, c.By(b.Reason))
-				return err
+				was := v
+				if v, err = f(c, ctx, a.Name, c.By(b.Reason)); err != nil {
+					return err
+				}
+				return changed(was, v)
 			})
 			if err != nil {
 				return err
@@ -219,6 +225,16 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			return c.answer(http.StatusOK, k.hidden(c, &v))
 		},
 	}
+}
+
+// changed returns [desk.ErrUnchanged] if a request has left something as it was.
+func changed(was, now any) error {
+	before, err1 := json.Marshal(was)
+	after, err2 := json.Marshal(now)
+	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
+		return desk.ErrUnchanged
+	}
+	return nil
 }
 
 // A saved is the JSON of what was saved, with what looks doubtful in it as the field warnings.
