@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -161,10 +162,7 @@ func (c *call) startedChain(x courier.ChainExecution) error {
 }
 
 func (c *call) listChainExecutions() error {
-	f := store.ChainFilter{Chain: c.query.Get("chain"), Before: courier.ChainExecutionID(c.query.Get("cursor"))}
-	if f.Before != "" && !desk.IsID(string(f.Before)) {
-		return errCursor()
-	}
+	f := store.ChainFilter{Chain: c.query.Get("chain")}
 	for _, list := range c.query["state"] {
 		for s := range strings.SplitSeq(list, ",") {
 			if !slices.Contains(chainStates, s) {
@@ -173,7 +171,17 @@ func (c *call) listChainExecutions() error {
 			f.States = append(f.States, courier.ChainState(s))
 		}
 	}
-	var err error
+	slices.Sort(f.States)
+	f.States = slices.Compact(f.States)
+	what := fmt.Sprintf("chain execution %s %s", f.Chain, f.States) // a cursor belongs to its filter
+	before, err := readAfter(c.query.Get("cursor"), what)
+	if err == nil && before != "" && !desk.IsID(before) {
+		err = errCursor()
+	}
+	if err != nil {
+		return err
+	}
+	f.Before = courier.ChainExecutionID(before)
 	if f.Limit, err = c.int("limit", 100, 1, 1000); err != nil {
 		return err
 	}
@@ -193,7 +201,7 @@ func (c *call) listChainExecutions() error {
 	if len(list) == f.Limit {
 		next = string(list[len(list)-1].ID)
 	}
-	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), next)
+	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), writeAfter(next, what))
 }
 
 // chainExecution returns the execution of a chain that the route is about. Ids that are

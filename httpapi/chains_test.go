@@ -248,6 +248,13 @@ func TestListChainExecutions(t *testing.T) {
 			for _, x := range p.Items {
 				got = append(got, string(x.ID))
 			}
+			if p.Next != "" {
+				w.get("v1/chain-executions?chain=daily&state=failed&state=pending,failed&cursor="+p.Next).want(http.StatusOK, nil)
+				for _, other := range []string{"", "chain=daily&", "state=pending,failed&", "chain=daily&state=pending&"} {
+					w.get("v1/chain-executions?"+other+"cursor="+p.Next).problem(http.StatusBadRequest, "invalid", "cursor")
+				}
+				w.get("v1/chain-executions?cursor="+string(p.Items[0].ID)).problem(http.StatusBadRequest, "invalid", "cursor")
+			}
 			if cursor = p.Next; cursor == "" {
 				break
 			}
