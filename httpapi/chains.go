@@ -127,7 +127,9 @@ func (c *call) startChain() error {
 	if err != nil {
 		return err
 	}
-	opt := &engine.ChainOptions{Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By("")}
+	opt := &engine.ChainOptions{
+		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID},
+	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
 		return startProblem(err, key)
@@ -218,8 +220,9 @@ func (c *call) chainExecution() (courier.ChainExecution, error) {
 	return x, err
 }
 
-// ownChain reports whether the visitor has started an execution of a chain.
-func (c *call) ownChain(x *courier.ChainExecution) bool { return x.By == c.ID }
+// ownChain reports whether an execution of a chain is the visitor's own, as
+// [desk.Visit.Own] does of others. The executions of its members have the same label.
+func (c *call) ownChain(x *courier.ChainExecution) bool { return x.Labels[desk.LabelBy] == c.ID }
 
 func (c *call) getChainExecution() error {
 	x, err := c.chainExecution()
